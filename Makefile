@@ -1,0 +1,96 @@
+# Two commands are enough: `make demo` and `make test`. Each sets up what it needs in .venv.
+# Needs Python 3.11 or newer and make; nothing else.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+JOBS   ?= 2
+
+# make fuzz: N random cases per property, or rounds of fresh ones for MINUTES
+N       ?= 5000
+MINUTES ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types imports unit fuzz bench docs-check format clean
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ------------------------------------------------------------------ setup
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Cernis needs Python 3.11 or newer, and none was found on the PATH." >&2; \
+		echo "Install one (https://www.python.org/downloads/), or name it: make PYTHON=/path/to/python3.12" >&2; \
+		exit 1; fi
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Cernis needs Python 3.11 or newer; $(PYTHON) is $$("$(PYTHON)" -V 2>&1)." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments: venv or ensurepip is missing." >&2; \
+		echo "On Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "==> making a virtual environment in $(VENV) with $$("$(PYTHON)" -V)"
+	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.runtime: $(BIN)/python pyproject.toml
+	@echo "==> installing Cernis and what it needs (once; about 150 MB to fetch)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "==> installing the tools for tests and checks (once)"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.dev ## Set up .venv with everything for development
+
+# -------------------------------------------------------------------- use
+
+demo: $(VENV)/.runtime ## A tour on a generated stock market stream
+	@$(BIN)/cernis demo
+
+bench: $(VENV)/.dev ## Fixed workloads: events per second, ratios and plots (ARGS="sequences")
+	@$(BIN)/cernis bench $(ARGS)
+
+# ------------------------------------------------------------------ checks
+
+test: lint types imports unit ## Everything that must hold: style, types, imports, tests
+
+lint: $(VENV)/.dev ## Style
+	@echo "==> style"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
+
+types: $(VENV)/.dev ## Types
+	@echo "==> types"
+	@$(BIN)/mypy
+
+imports: $(VENV)/.dev ## Direction of imports
+	@echo "==> imports"
+	@$(BIN)/lint-imports
+
+unit: $(VENV)/.dev ## Tests, doctests and the examples of the documentation
+	@echo "==> tests"
+	@$(BIN)/pytest -n $(JOBS)
+
+docs-check: $(VENV)/.dev ## Run every example in README.md and docs/
+	@$(BIN)/pytest tests/docs
+
+fuzz: $(VENV)/.dev ## Long random runs against the oracle (N=5000, or MINUTES=30)
+	@if [ -z "$(MINUTES)" ]; then \
+		HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -m fuzz tests -n $(JOBS); \
+	else \
+		end=$$(( $$(date +%s) + 60 * $(MINUTES) )); round=0; \
+		while [ $$(date +%s) -lt $$end ]; do \
+			round=$$(( round + 1 )); echo "==> round $$round, $$(( (end - $$(date +%s)) / 60 )) minutes left"; \
+			HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -m fuzz tests -n $(JOBS) -q || exit 1; \
+		done; \
+	fi
+
+format: $(VENV)/.dev ## Put the code into the one style
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+clean: ## Remove .venv and everything that was generated
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

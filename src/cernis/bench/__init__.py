@@ -1,0 +1,105 @@
+"""Benchmarks on fixed workloads: `cernis bench [NAME...] [--json FILE]`.
+
+Each benchmark is one module with one `Benchmark`; the registry below is the whole list.
+What they measure are ratios within one run; the absolute numbers belong to the machine.
+
+In a checkout (where `docs/benchmarks` exists) a full run also writes the benchmark's page
+and chart there. `CERNIS_BENCH_SCALE=quick` runs everything tiny and writes no page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from cernis.bench.benchmark import Benchmark
+from cernis.bench.machine import describe_machine
+from cernis.bench.memory import MEMORY
+from cernis.bench.partitions import PARTITIONS
+from cernis.bench.record import Record
+from cernis.bench.report import NO_PLOT, draw, page, rich_table, specification, write_json
+from cernis.bench.scale import FULL, Scale, chosen_scale
+from cernis.bench.sequences import SEQUENCES
+from cernis.bench.strategies import STRATEGIES
+from cernis.errors import CernisError
+
+__all__ = ["BENCHMARKS", "run_benchmarks"]
+
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark for benchmark in (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY)
+}
+_PAGES = Path("docs/benchmarks")
+
+
+def run_benchmarks(
+    names: Sequence[str],
+    json_path: str | Path | None = None,
+    console: Console | None = None,
+    *,
+    scale: Scale | None = None,
+    pages: Path | None = None,
+) -> int:
+    """Run the named benchmarks (none named: all), print them, and return the exit code."""
+    console = console or Console()
+    scale = scale or chosen_scale()
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        raise CernisError(
+            f"unknown benchmark {', '.join(map(repr, unknown))}; there are {', '.join(BENCHMARKS)}"
+        )
+    if pages is None and scale == FULL and _PAGES.is_dir():
+        pages = _PAGES
+    everything: list[Record] = []
+    for name in names or BENCHMARKS:
+        records = _run(BENCHMARKS[name], scale, console)
+        everything += records
+        for table in BENCHMARKS[name].tables(records):
+            console.print(rich_table(table))
+        if pages is not None:
+            _write_page(BENCHMARKS[name], records, pages, console)
+    if json_path is not None:
+        write_json(Path(json_path), describe_machine(), everything)
+        console.print(f"Wrote {json_path}")
+    return 0
+
+
+def _run(benchmark: Benchmark, scale: Scale, console: Console) -> list[Record]:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(benchmark.name, total=None)
+
+        def step(description: str, done: int, total: int) -> None:
+            text = f"{benchmark.name}: {description}"
+            progress.update(task, description=text, completed=done, total=total)
+
+        return benchmark.run(scale, step)
+
+
+def _write_page(
+    benchmark: Benchmark, records: Sequence[Record], folder: Path, console: Console
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    chart = draw(specification(benchmark.name, benchmark.points(records)))
+    if chart is None:
+        console.print(NO_PLOT)
+    else:
+        (folder / f"{benchmark.name}.svg").write_text(chart)
+    text = page(
+        benchmark.name,
+        benchmark.title,
+        benchmark.question,
+        benchmark.tables(records),
+        describe_machine(),
+        chart=chart is not None,
+    )
+    path = folder / f"{benchmark.name}.md"
+    path.write_text(text)
+    console.print(f"Wrote {path}")

@@ -1,0 +1,79 @@
+"""CORE beside Cernis: a script that another interpreter runs, with `pycer` installed in it.
+
+`pycer` (CORE's own Python package) exists for CPython 3.13 alone, so that it cannot be
+imported here. `cernis.bench.peer` starts this file under an interpreter that has it and
+talks to it in JSON lines: one request in, one answer out. The file imports nothing but
+the standard library and `pycer`, and nothing of Cernis.
+
+Everything that can be said in CORE's favour is: the events are built before the clock
+starts, they carry the symbol's name and no other attribute, and the clock stops when the
+engine's own thread has answered the last event.
+
+A request is `{"query": text}`; the answer `{"seconds": …, "matches": …, "peak_bytes": …}`,
+or `{"error": text}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from array import array
+from pathlib import Path
+from typing import Any
+
+DECLARATION = "CREATE STREAM S { EVENT SELL { name:string }, EVENT BUY { name:string } }"
+
+
+def read_events(pycer: Any, path: Path) -> list[Any]:
+    """The events of the file: a JSON line with `types` and `names`, then a uint16 per event."""
+    with path.open("rb") as file:
+        header = json.loads(file.readline())
+        codes = array("H", file.read())
+    declared = pycer.PyOfflineServer().declare_stream(DECLARATION)
+    identifiers = {event.name: event.id for event in declared.events_info}
+    kinds = [identifiers[name] for name in header["types"]]
+    names = header["names"]
+    return [
+        pycer.PyEvent(kinds[code // len(names)], [pycer.PyStringValue(names[code % len(names)])])
+        for code in codes
+    ]
+
+
+def measure(pycer: Any, events: list[Any], query: str) -> dict[str, float]:
+    """Seconds from the first event to the last answer; what was printed is one line a match."""
+    server = pycer.PyOfflineServer()
+    server.declare_stream(DECLARATION)
+    server.add_query(query)
+    begin = time.perf_counter()
+    server.send_events(events)
+    output = server.get_output()
+    seconds = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": seconds, "matches": output.count("\n"), "peak_bytes": peak}
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    # CORE prints to the process's own standard output: answers go where it cannot write.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    import pycer
+
+    events = read_events(pycer, Path(sys.argv[1]))
+    answers.write(json.dumps({"events": len(events)}) + "\n")
+    for line in sys.stdin:
+        try:
+            answer: dict[str, Any] = dict(measure(pycer, events, json.loads(line)["query"]))
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+    # CORE's logging thread may not survive the interpreter's own shutdown.
+    answers.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""`cernis bench memory`: an endless stream in the memory of one window.
+
+A session gets batches of a stock stream, each made, pushed and dropped; a process of its
+own for each length of the stream. What a session keeps is what can still become a match:
+peak memory depends on the window and not on how long the stream has been running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.endless import peak_of
+from cernis.bench.record import Record, Table, find, ratio, short
+from cernis.bench.scale import Scale
+
+NAME = "memory"
+QUERIES = {
+    "sequence": "SELECT * FROM S WHERE (SELL AS a; BUY AS b; SELL AS c) WITHIN 1000 EVENTS",
+    "Kleene": "SELECT * FROM S WHERE (SELL AS a; (BUY+) AS b; SELL AS c) WITHIN 100 EVENTS",
+    "partitions": (
+        "SELECT * FROM S WHERE (SELL AS a; BUY AS b; SELL AS c) "
+        "PARTITION BY [name] WITHIN 1000 EVENTS"
+    ),
+}
+
+
+def run_memory(scale: Scale, step: Step) -> list[Record]:
+    """Each query with each length of the stream."""
+    cases = list(product(QUERIES, scale.stream_lengths))
+    records = []
+    for done, (kind, events) in enumerate(cases):
+        step(f"{kind}, {short(events)} events", done, len(cases))
+        peak = peak_of(QUERIES[kind], events, scale.batch)
+        case: Mapping[str, int | str] = {"query": kind, "events": events}
+        records.append(Record(NAME, "peak", peak.peak_bytes, "B", case))
+        records.append(Record(NAME, "after three batches", peak.settled_bytes, "B", case))
+    for kind in QUERIES:
+        first, last = (
+            find(records, "peak", query=kind, events=n)
+            for n in (scale.stream_lengths[0], scale.stream_lengths[-1])
+        )
+        records.append(
+            Record(NAME, "longest to shortest stream", ratio(last, first), "×", {"query": kind})
+        )
+    return records
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """A row per query and length."""
+    rows = tuple(
+        (
+            str(r.case["query"]),
+            short(int(r.case["events"])),
+            _mebibytes(find(records, "after three batches", **r.case)),
+            _mebibytes(r.value),
+        )
+        for r in records
+        if r.measure == "peak"
+    )
+    columns = ("query", "events", "after three batches, MiB", "peak, MiB")
+    return [Table("Memory of the process", columns, rows)]
+
+
+def _mebibytes(value: float | None) -> str:
+    return "–" if value is None else f"{value / 2**20:.0f}"
+
+
+def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Peak by query and length of the stream."""
+    return [
+        {"query": r.case["query"], "events": r.case["events"], "peak": (r.value or 0) / 2**20}
+        for r in records
+        if r.measure == "peak"
+    ]
+
+
+MEMORY = Benchmark(
+    name=NAME,
+    title="Memory of an endless stream",
+    question="""
+Does memory grow with the length of the stream? A session gets batches, one after the
+other, in a process of its own; its matches are counted and dropped.
+""",
+    run=run_memory,
+    tables=tables,
+    points=points,
+)

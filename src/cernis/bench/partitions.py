@@ -1,0 +1,87 @@
+"""`cernis bench partitions`: what a million keys cost.
+
+The same number of events, spread evenly over 1 to 10^6 keys; each key is a stream of its
+own with a state of its own. No event is skipped: every SELL and BUY of a key moves its
+pattern. The number of matches shrinks as keys grow (a key with one event has none), so
+nothing is enumerated; what is compared is the recognition of the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import cernis
+from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.clock import race, timed
+from cernis.bench.record import Record, Table, find, ratio, short
+from cernis.bench.scale import Scale
+from cernis.generators.stock import stock_stream
+
+NAME = "partitions"
+SEED = 7
+QUERY = (
+    "SELECT * FROM S WHERE (SELL AS a; BUY AS b; SELL AS c) PARTITION BY [name] WITHIN 100 EVENTS"
+)
+
+
+def run_partitions(scale: Scale, step: Step) -> list[Record]:
+    """Each number of keys, in turns."""
+    query = cernis.query(QUERY)
+    contestants = {}
+    total = len(scale.keys) + 1
+    for done, keys in enumerate(scale.keys):
+        step(f"{short(keys)} keys", done, total)
+        events = stock_stream(scale.keyed_events, SEED, symbols=keys)
+        contestants[str(keys)] = timed(partial(query.run, events))
+    step("in turns", total - 1, total)
+    best = race(contestants, scale.rounds)
+    records = [
+        Record(NAME, "recognised", scale.keyed_events / best[str(keys)], "events/s", {"keys": keys})
+        for keys in scale.keys
+    ]
+    one = find(records, "recognised", keys=scale.keys[0])
+    return records + [
+        Record(
+            NAME,
+            "relative to one key",
+            ratio(find(records, "recognised", keys=keys), one),
+            "×",
+            {"keys": keys},
+        )
+        for keys in scale.keys
+    ]
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """One row per number of keys."""
+    keys = [int(r.case["keys"]) for r in records if r.measure == "recognised"]
+    rows = tuple(
+        (
+            f"{k:,}",
+            short(find(records, "recognised", keys=k)),
+            short(find(records, "relative to one key", keys=k)),
+        )
+        for k in keys
+    )
+    return [Table("Events per second by keys", ("keys", "events/s", "to one key"), rows)]
+
+
+def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Events/s by keys."""
+    return [{"keys": r.case["keys"], "rate": r.value} for r in records if r.measure == "recognised"]
+
+
+PARTITIONS = Benchmark(
+    name=NAME,
+    title="Partitions",
+    question=f"""
+What does `PARTITION BY` cost when the same events belong to more and more keys?
+
+`{QUERY}` on a generated stock stream; the keys are strings, evenly distributed, and every
+event moves the pattern of its key.
+""",
+    run=run_partitions,
+    tables=tables,
+    points=points,
+)

@@ -1,0 +1,125 @@
+"""The near end of `core_peer`: finds an interpreter that has CORE, starts it, asks it.
+
+CORE is looked for in this order: the interpreter named by `CERNIS_PEER_PYTHON`, the
+environment `.venv-peer` that `make bench-peer` creates, `python3.13` and `python3` on the
+path. Where none can import `pycer` the benchmark goes on without it, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from cernis.bench import core_peer
+
+ABSENT = (
+    "CORE is not here (no CPython 3.13 with the package `pycer`): its columns stay empty. "
+    "`make bench-peer` installs it into .venv-peer, or name an interpreter that has it in "
+    "CERNIS_PEER_PYTHON."
+)
+_PATIENCE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRun:
+    """What CORE did with one query."""
+
+    seconds: float
+    matches: int
+    peak_bytes: int
+
+
+class PeerError(Exception):
+    """CORE refused a query or is gone."""
+
+
+class Peer:
+    """A running CORE with one stream of events in its memory."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise PeerError("the peer has no pipes")
+        self._input: IO[str] = process.stdin
+        self._output: IO[str] = process.stdout
+        self.events = int(self._answer()["events"])
+
+    def run(self, query: str) -> PeerRun:
+        """Send every event through one query."""
+        self._input.write(json.dumps({"query": query}) + "\n")
+        self._input.flush()
+        answer = self._answer()
+        return PeerRun(answer["seconds"], int(answer["matches"]), int(answer["peak_bytes"]))
+
+    def _answer(self) -> dict[str, float]:
+        line = self._output.readline()
+        if not line:
+            raise PeerError("CORE ended without an answer")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise PeerError(answer["error"])
+        return dict(answer)
+
+
+def find_peer() -> str | None:
+    """An interpreter that can import `pycer`, if there is one."""
+    candidates = [
+        os.environ.get("CERNIS_PEER_PYTHON"),
+        ".venv-peer/bin/python",
+        shutil.which("python3.13"),
+        shutil.which("python3"),
+    ]
+    return next((python for python in candidates if python and _has_core(python)), None)
+
+
+def _has_core(python: str) -> bool:
+    try:
+        found = subprocess.run(
+            [python, "-c", "import pycer"], capture_output=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return found.returncode == 0
+
+
+@contextmanager
+def start_peer(
+    python: str, types: list[str], names: list[str], codes: npt.NDArray[np.uint16]
+) -> Iterator[Peer]:
+    """CORE with these events; a code is `type number * len(names) + name number`."""
+    # CORE writes a log into its working directory, hence a directory of its own.
+    with tempfile.TemporaryDirectory(prefix="cernis-peer-") as folder:
+        events = Path(folder, "events.bin")
+        header = json.dumps({"types": types, "names": names}) + "\n"
+        events.write_bytes(header.encode() + codes.astype(np.uint16).tobytes())
+        script = Path(core_peer.__file__).resolve()
+        process = subprocess.Popen(
+            [str(Path(python).absolute()), "-P", str(script), str(events)],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            yield Peer(process)
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(timeout=_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()

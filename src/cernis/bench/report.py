@@ -1,0 +1,106 @@
+"""Records to a page, a chart and a file.
+
+A chart is data: a Vega-Lite specification in `charts/NAME.vl.json` whose data are the
+benchmark's points, drawn by vl-convert. There is no plotting code. Without the extra
+`plot` the chart is left out, with a message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import rich.box
+import rich.table
+
+from cernis.bench.record import Record, Table
+
+NO_PLOT = "The chart is left out: install the extra `plot` (pip install 'cernis[plot]') to draw it."
+
+
+def rich_table(table: Table) -> rich.table.Table:
+    """The table for the terminal."""
+    drawn = rich.table.Table(
+        title=table.title,
+        caption=table.note or None,
+        box=rich.box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+    )
+    for number, column in enumerate(table.columns):
+        drawn.add_column(column, justify="left" if number == 0 else "right")
+    for row in table.rows:
+        drawn.add_row(*row)
+    return drawn
+
+
+def markdown_table(table: Table) -> str:
+    """The table for the page.
+
+    >>> print(markdown_table(Table("Rates", ("n", "rate"), (("3", "1 M"),))))
+    ### Rates
+    <BLANKLINE>
+    | n | rate |
+    |:---|---:|
+    | 3 | 1 M |
+    <BLANKLINE>
+    """
+    rule = "|".join(":---" if number == 0 else "---:" for number in range(len(table.columns)))
+    lines = [f"### {table.title}", "", f"| {' | '.join(table.columns)} |", f"|{rule}|"]
+    lines += [f"| {' | '.join(row)} |" for row in table.rows]
+    lines += ["", table.note] if table.note else []
+    return "\n".join([*lines, ""])
+
+
+def page(
+    name: str,
+    title: str,
+    question: str,
+    tables: Iterable[Table],
+    machine: Mapping[str, str],
+    *,
+    chart: bool,
+) -> str:
+    """A benchmark's page: what it asks, the chart, the tables, the machine, the command."""
+    parts = [f"# {title}", "", question.strip(), ""]
+    if chart:
+        parts += [f"![{title}]({name}.svg)", ""]
+    parts += [markdown_table(table) for table in tables]
+    parts += ["## How it was measured", ""]
+    parts += [f"- {key}: {value}" for key, value in machine.items()]
+    parts += [
+        "",
+        "Every contestant takes its turn in each round and is worth its best round; compare",
+        "within a table, not across machines. Again:",
+        "",
+        "```",
+        f"cernis bench {name}",
+        "```",
+    ]
+    return "\n".join([*parts, ""])
+
+
+def specification(name: str, points: Sequence[Mapping[str, object]]) -> dict[str, Any]:
+    """The chart's Vega-Lite specification with the points in it."""
+    text = resources.files("cernis.bench").joinpath("charts", f"{name}.vl.json").read_text()
+    chart: dict[str, Any] = json.loads(text)
+    chart["data"] = {"values": [dict(point) for point in points]}
+    return chart
+
+
+def draw(chart: Mapping[str, Any]) -> str | None:
+    """The chart as SVG; None without the extra `plot`."""
+    try:
+        import vl_convert
+    except ImportError:
+        return None
+    return str(vl_convert.vegalite_to_svg(dict(chart)))
+
+
+def write_json(path: Path, machine: Mapping[str, str], records: Iterable[Record]) -> None:
+    """All records with the machine, as one JSON document."""
+    document = {"machine": dict(machine), "records": [record.to_json() for record in records]}
+    path.write_text(json.dumps(document, indent=2) + "\n")

@@ -1,0 +1,60 @@
+"""How much a benchmark does: the full size for numbers, a quick one for tests.
+
+`CERNIS_BENCH_SCALE=quick` chooses the quick one. Its numbers mean nothing; it exists so
+that every line of every benchmark runs in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from cernis.errors import CernisError
+
+VARIABLE = "CERNIS_BENCH_SCALE"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Sizes of all the workloads."""
+
+    name: str = "full"
+    rounds: int = 3
+    lengths: tuple[int, ...] = (3, 6, 9, 12, 24)
+    windows: tuple[int, ...] = (100, 1000, 10_000)
+    events: int = 2_000_000
+    peer_events: int = 200_000
+    most_enumerated: int = 20_000_000
+    keys: tuple[int, ...] = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
+    keyed_events: int = 2_000_000
+    strategy_events: int = 500_000
+    strategy_windows: tuple[int, ...] = (20, 100, 500, 2000)
+    stream_lengths: tuple[int, ...] = (1_000_000, 10_000_000)
+    batch: int = 100_000
+
+
+FULL = Scale()
+QUICK = Scale(
+    name="quick",
+    rounds=1,
+    lengths=(3, 24),
+    windows=(20, 100),
+    events=4000,
+    peer_events=2000,
+    most_enumerated=50_000,
+    keys=(1, 10, 1000),
+    keyed_events=4000,
+    strategy_events=2000,
+    strategy_windows=(20, 100),
+    stream_lengths=(4000, 8000),
+    batch=1000,
+)
+
+
+def chosen_scale() -> Scale:
+    """The scale that the environment asks for."""
+    name = os.environ.get(VARIABLE, "full")
+    for scale in (FULL, QUICK):
+        if scale.name == name:
+            return scale
+    raise CernisError(f"{VARIABLE} is {name!r}; it can be 'full' or 'quick'")

@@ -1,0 +1,130 @@
+"""`cernis bench strategies`: answers about sets of matches too large to list.
+
+A stream of SELL and BUY with a HALT at regular places; the pattern takes a SELL, any
+number of BUYs after it, and the HALT: with k BUYs in the window that is about 2^k matches
+at one position. The wider the window, the more matches; the work of a strategy, of
+`count()` and of `sample()` is to stay that of one pass. A *plain pass* recognises the same
+pattern with the default strategy and enumerates nothing; everything is given in its time.
+
+HALTs stand one widest window apart, so that the number of answers is the same in every
+column. An answer of a strategy here is a long one (it holds every BUY of the window), and
+writing it costs its length: the strategies are asked for their answers to Arrow, so their
+rows grow with the window by what they write, not by what they choose from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+import cernis
+from cernis.bench.answer import answered
+from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.clock import Contestant, race, timed
+from cernis.bench.record import Record, Table, find, ratio, short
+from cernis.bench.scale import Scale
+
+NAME = "strategies"
+SEED = 11
+CHOSEN = ("NEXT", "LAST", "MAX", "ANY")
+SAMPLED = 10
+
+
+def halting_stream(events: int, every: int) -> pa.Table:
+    """SELL and BUY at random, a HALT at each `every`-th place."""
+    kinds = np.random.default_rng(SEED).integers(0, 2, events, dtype=np.int32)
+    kinds[every - 1 :: every] = 2
+    return pa.table(
+        {"type": pa.DictionaryArray.from_arrays(pa.array(kinds), ["SELL", "BUY", "HALT"])}
+    )
+
+
+def kleene_query(strategy: str, window: int) -> str:
+    """The pattern under one strategy.
+
+    >>> kleene_query("LAST", 20)
+    'SELECT LAST * FROM S WHERE (SELL AS s; (BUY+) AS b; HALT AS h) WITHIN 20 EVENTS'
+    """
+    return (
+        f"SELECT {strategy} * FROM S WHERE (SELL AS s; (BUY+) AS b; HALT AS h) "
+        f"WITHIN {window} EVENTS"
+    )
+
+
+def run_strategies(scale: Scale, step: Step) -> list[Record]:
+    """Each window: the plain pass and every question about it take turns."""
+    events = halting_stream(scale.strategy_events, scale.strategy_windows[-1])
+    records: list[Record] = []
+    for done, window in enumerate(scale.strategy_windows):
+        step(f"window {window}", done, len(scale.strategy_windows))
+        records += _measure(scale, events, window)
+    return records
+
+
+def _measure(scale: Scale, events: pa.Table, window: int) -> list[Record]:
+    case: Mapping[str, int | str] = {"window": window}
+    plain = cernis.query(kleene_query("ALL", window))
+    contestants: dict[str, Contestant] = {
+        "plain pass": timed(lambda: plain.run(events)),
+        "count()": timed(lambda: plain.run(events).count()),
+        "sample()": timed(lambda: plain.run(events).sample(SAMPLED, seed=1)),
+    }
+    for strategy in CHOSEN:
+        query = cernis.query(kleene_query(strategy, window))
+        answered(query, events.slice(0, 100))
+        contestants[strategy] = timed(partial(answered, query, events))
+    counts = plain.run(events).counts()["count"].to_pylist()
+    most = max(map(int, counts), default=0)
+    best = race(contestants, scale.rounds)
+    records = [Record(NAME, "most matches at a position", most, "matches", case)]
+    for measure, seconds in best.items():
+        records.append(Record(NAME, measure, scale.strategy_events / seconds, "events/s", case))
+        cost = ratio(seconds, best["plain pass"])
+        records.append(Record(NAME, f"{measure}, cost", cost, "× plain pass", case))
+    return records
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """Costs in units of a plain pass, a row per window."""
+    windows = [int(r.case["window"]) for r in records if r.measure == "plain pass"]
+    questions = ("count()", "sample()", *CHOSEN)
+    rows = tuple(
+        (
+            str(window),
+            short(find(records, "most matches at a position", window=window)),
+            short(find(records, "plain pass", window=window)),
+            *(short(find(records, f"{q}, cost", window=window)) for q in questions),
+        )
+        for window in windows
+    )
+    columns = ("window", "most matches at a position", "plain pass, events/s", *questions)
+    return [Table("Cost in plain passes", columns, rows)]
+
+
+def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Cost by window and question."""
+    return [
+        {"window": r.case["window"], "question": r.measure.partition(",")[0], "cost": r.value}
+        for r in records
+        if r.measure.endswith(", cost") and not r.measure.startswith("plain")
+    ]
+
+
+STRATEGIES = Benchmark(
+    name=NAME,
+    title="Strategies, counts and samples of huge sets of matches",
+    question=f"""
+Does an answer cost more when there are more matches to choose from?
+
+`{kleene_query("…", 20)}` and wider windows, on SELL and BUY events with a HALT at regular
+places: at a HALT there are exponentially many matches in the window. All numbers are
+multiples of a plain pass over the same events in the same window, which finds all matches
+and writes none; the strategies write their answers to Arrow.
+""",
+    run=run_strategies,
+    tables=tables,
+    points=points,
+)

@@ -1,0 +1,1 @@
+"""The command line: `cernis run`, `explain`, `check`, `demo`, `bench`."""

@@ -1,0 +1,97 @@
+"""What the arguments of a command stand for: the query, the streams, the output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from cernis.errors import CernisError
+
+LARGEST_QUERY = 1 << 20
+"""In bytes. A query is written by a person; a larger file is a mistake, or hostile."""
+
+_OTHER_LANGUAGES = {".spaseq": "SPAseQ", ".cq": "conjunctive"}
+
+
+def read_query(argument: str) -> str:
+    """The text of a query, or of the file that holds it.
+
+    >>> read_query("SELECT * FROM S WHERE A")
+    'SELECT * FROM S WHERE A'
+    """
+    path = Path(argument)
+    if _exists(path):
+        return _read(path)
+    if any(letter.isspace() for letter in argument) and path.suffix != ".ceql":
+        return argument
+    raise CernisError(f"{argument}: no such file (a query as text contains spaces)")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # longer than a path may be, or with a zero byte in it
+        return False
+
+
+def _read(path: Path) -> str:
+    if path.is_dir():
+        raise CernisError(f"{path}: is a directory, not a query")
+    if path.suffix in _OTHER_LANGUAGES:
+        language = _OTHER_LANGUAGES[path.suffix]
+        raise CernisError(f"{path}: {language} queries are not in this version yet; CEQL is")
+    with path.open("rb") as file:
+        text = file.read(LARGEST_QUERY + 1)
+    if len(text) > LARGEST_QUERY:
+        raise CernisError(f"{path}: larger than 1 MiB, which no query needs to be")
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CernisError(f"{path}: not UTF-8 text at byte {error.start}") from None
+
+
+def named_files(arguments: Sequence[str]) -> list[Path] | dict[str, Path]:
+    """The files of events; a dictionary where a name is given, as `NAME=FILE`.
+
+    >>> named_files(["Stock=trades.csv"])
+    {'Stock': PosixPath('trades.csv')}
+    """
+    pairs = [_name_and_file(argument) for argument in arguments]
+    if all(name is None for name, _ in pairs):
+        return [path for _, path in pairs]
+    from cernis.events.files import stem_of
+
+    files: dict[str, Path] = {}
+    for name, path in pairs:
+        stream = stem_of(path) if name is None else name
+        if stream in files:
+            raise CernisError(
+                f"two files for the stream {stream!r}: {files[stream]} and {path}; "
+                "name them apart with NAME=FILE"
+            )
+        files[stream] = path
+    return files
+
+
+def _name_and_file(argument: str) -> tuple[str | None, Path]:
+    name, equals, file = argument.partition("=")
+    if equals and name.isidentifier() and not _exists(Path(argument)):
+        return name, Path(file)
+    return None, Path(argument)
+
+
+def check_output(output: str | None) -> None:
+    """Refuse an output whose form is unknown before any work is done."""
+    if output is None or output == "-":
+        return
+    path = Path(output)
+    if path.suffix not in (".jsonl", ".ndjson", ".parquet"):
+        raise typer.BadParameter(
+            f"{output}: the form of the output is told by its suffix: "
+            ".jsonl or .parquet ('-' writes JSON lines to standard output)",
+            param_hint="--output",
+        )
+    if not path.parent.is_dir():
+        raise CernisError(f"{output}: there is no directory {path.parent}")

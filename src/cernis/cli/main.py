@@ -1,0 +1,267 @@
+"""The commands. Each module they need is imported when they run: `--help` is instant."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cernis.cli.arguments import check_output, named_files, read_query
+from cernis.cli.failure import reported
+from cernis.errors import CernisError
+
+if TYPE_CHECKING:
+    from cernis.results.matches import Matches
+
+_SHOWN = 10
+
+app = typer.Typer(
+    name="cernis",
+    help="Complex event recognition: find every match of a pattern in a stream of events.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Language(StrEnum):
+    ceql = "ceql"
+
+
+class Format(StrEnum):
+    csv = "csv"
+    tsv = "tsv"
+    jsonl = "jsonl"
+    parquet = "parquet"
+    arrow = "arrow"
+
+
+class Engine(StrEnum):
+    local = "local"
+    spark = "spark"
+
+
+class TimeUnit(StrEnum):
+    s = "s"
+    ms = "ms"
+    us = "us"
+    ns = "ns"
+
+
+QueryArgument = Annotated[
+    str, typer.Argument(metavar="QUERY", help="A file (.ceql), or the query itself.")
+]
+Lang = Annotated[Language, typer.Option(help="The language of a query given as text.")]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option("--time", help="The column of timestamps; ts if there is one."),
+]
+TypeColumn = Annotated[str, typer.Option("--type", help="The column of event types.")]
+Unit = Annotated[TimeUnit, typer.Option("--time-unit", help="What integer timestamps count.")]
+Events = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--events", "-e", metavar="FILE", help="A file of events, or NAME=FILE; may be repeated."
+    ),
+]
+MoreEvents = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="More files of events.", show_default=False),
+]
+InputFormat = Annotated[
+    Format | None,
+    typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
+]
+OnError = Annotated[
+    str,
+    typer.Option(
+        "--on-error",
+        metavar="fail|skip|FILE",
+        help="Rows that cannot be read: stop, leave them out, or set them aside in FILE.",
+    ),
+]
+
+
+@app.command()
+def run(
+    query: QueryArgument,
+    more: MoreEvents = None,
+    events: Events = None,
+    format: InputFormat = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help=".jsonl or .parquet; - for standard output."
+        ),
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="What runs the query.")] = Engine.local,
+    time: TimeColumn = None,
+    type: TypeColumn = "type",
+    time_unit: Unit = TimeUnit.ms,
+    count: Annotated[bool, typer.Option("--count", help="Only the number of matches.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help="At most so many matches."),
+    ] = None,
+    on_error: OnError = "fail",
+    lang: Lang = Language.ceql,
+) -> None:
+    """Find the matches of QUERY in files of events."""
+    with reported():
+        text = read_query(query)
+        files = named_files([*(events or ()), *(more or ())])
+        if not files:
+            raise typer.BadParameter("name a file of events", param_hint="--events")
+        if engine is Engine.spark:
+            raise CernisError(
+                "the spark engine is not in this version yet; --engine local runs the query here"
+            )
+        check_output(output)
+
+        import cernis
+        from cernis.cli.show import errors, waiting
+
+        recognizer = cernis.query(text)
+        with waiting("reading and recognizing …"):
+            matches = recognizer.run(
+                files,
+                time=time,
+                type=type,
+                time_unit=time_unit.value,
+                on_error=on_error,
+                format=format.value if format else None,
+            )
+        for note in matches.notes:
+            errors().print(f"note: {note}")
+        if count:
+            _write_count(matches, limit, output)
+        elif output is None:
+            from cernis.cli.show import output as standard_output
+            from cernis.cli.show import show_matches
+
+            show_matches(matches, _SHOWN if limit is None else limit, standard_output())
+        else:
+            _write(matches, limit, output)
+
+
+def _write_count(matches: Matches, limit: int | None, output: str | None) -> None:
+    number = matches.count() if limit is None else min(limit, matches.count())
+    if output is None or output == "-":
+        typer.echo(number)
+    else:
+        Path(output).write_text(f"{number}\n")
+
+
+def _write(matches: Matches, limit: int | None, output: str) -> None:
+    from cernis.cli.show import counting, errors
+
+    number = matches.count() if limit is None else min(limit, matches.count())
+    with counting("writing", None if matches.counting else number) as progress:
+        if output.endswith(".parquet"):
+            written = matches.write_parquet(output, limit=limit, progress=progress)
+        else:
+            written = matches.write_jsonl(output, limit=limit, progress=progress)
+    if output != "-":
+        what = "row" if matches.counting else "match"
+        plural = {"row": "rows", "match": "matches"}[what]
+        errors().print(f"wrote {written:,} {what if written == 1 else plural} to {output}")
+
+
+@app.command()
+def explain(
+    query: QueryArgument,
+    events: Events = None,
+    format: InputFormat = None,
+    time: TimeColumn = None,
+    type: TypeColumn = "type",
+    time_unit: Unit = TimeUnit.ms,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="The automaton as a Mermaid diagram.")
+    ] = False,
+    lang: Lang = Language.ceql,
+) -> None:
+    """Show how QUERY is run, and what that costs."""
+    with reported():
+        text = read_query(query)
+        files = named_files(events or ())
+
+        import cernis
+
+        explanation = cernis.query(text).explain(files or None)
+        typer.echo(explanation.mermaid() if mermaid else str(explanation))
+
+
+@app.command()
+def check(query: QueryArgument, lang: Lang = Language.ceql) -> None:
+    """Parse and type-check QUERY; say every mistake in it."""
+    with reported():
+        text = read_query(query)
+
+        import cernis
+
+        cernis.query(text)
+        typer.echo("OK")
+
+
+@app.command()
+def demo(
+    events: Annotated[
+        int, typer.Option("--events", min=1000, help="The length of the generated stream.")
+    ] = 1_000_000,
+) -> None:
+    """A tour on a generated stock market stream."""
+    with reported():
+        from cernis.cli.tour import tour
+
+        tour(events)
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Which benchmarks; all if none is named."),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the numbers there as well."),
+    ] = None,
+) -> None:
+    """Measure fixed workloads: events per second, ratios and plots."""
+    with reported():
+        from rich.console import Console
+
+        from cernis.bench import run_benchmarks
+
+        code = run_benchmarks(names or [], json, Console())
+    raise typer.Exit(code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"cernis {version('cernis')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; gives its exit code."""
+    try:
+        app(arguments, prog_name="cernis")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 1
+    return 0

@@ -1,0 +1,178 @@
+"""Counting and unranking on the compact set: no match is enumerated.
+
+The number of matches below a node, restricted to the window, is a sum over the nodes
+that can be reached: additions only. A first pass counts in floating point, which is
+exact below 2^53; a root that exceeds it is counted again in limbs of 62 bits, twice as
+many until they suffice. So counts are exact integers of any size.
+
+Cost contract: O(nodes that a root reaches inside its window) per root, independent of
+the number of matches. Without a window all roots share one pass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from cernis.engine.arena import FOREVER, UNION
+
+_EXACT = float(2**53)
+_LIMB = 62
+
+
+@njit(cache=True, nogil=True)
+def _estimate(arena, node, bound, stamp, stamps, values, stack):  # type: ignore[no-untyped-def]
+    """Matches below one node in floating point; `values` is valid where stamps == stamp."""
+    depth = 1
+    stack[0] = node
+    while depth > 0:
+        node = stack[depth - 1]
+        if stamps[node] == stamp:
+            depth -= 1
+            continue
+        left = arena[node]["left"]
+        if arena[node]["label"] != UNION:
+            if left == 0:
+                values[node] = 1.0
+            elif stamps[left] == stamp:
+                values[node] = values[left]
+            else:
+                stack[depth] = left
+                depth += 1
+                continue
+        else:
+            right = arena[node]["right"]
+            inside = arena[right]["start"] >= bound
+            if stamps[left] != stamp:
+                stack[depth] = left
+                depth += 1
+                continue
+            if inside and stamps[right] != stamp:
+                stack[depth] = right
+                depth += 1
+                continue
+            values[node] = values[left] + (values[right] if inside else 0.0)
+        stamps[node] = stamp
+        depth -= 1
+
+
+@njit(cache=True, nogil=True)
+def _estimates(arena, roots, stamps, values, stack, out):  # type: ignore[no-untyped-def]
+    stamp = 0
+    for r in range(len(roots)):
+        # without a window nothing below a node ever leaves: what was counted stays
+        if roots[r]["bound"] != FOREVER or stamp == 0:
+            stamp += 1
+        _estimate(arena, roots[r]["node"], roots[r]["bound"], stamp, stamps, values, stack)
+        out[r] = values[roots[r]["node"]]
+
+
+@njit(cache=True, nogil=True)
+def _limbs(arena, node, bound, seen, values, stack):  # type: ignore[no-untyped-def]
+    """Exact counts below one node in limbs of 62 bits, lowest first; False if they do not fit."""
+    width = values.shape[1]
+    depth = 1
+    stack[0] = node
+    while depth > 0:
+        node = stack[depth - 1]
+        if seen[node]:
+            depth -= 1
+            continue
+        left = arena[node]["left"]
+        if arena[node]["label"] != UNION:
+            if left == 0:
+                values[node, :] = 0
+                values[node, 0] = 1
+            elif seen[left]:
+                values[node, :] = values[left, :]
+            else:
+                stack[depth] = left
+                depth += 1
+                continue
+        else:
+            right = arena[node]["right"]
+            inside = arena[right]["start"] >= bound
+            if not seen[left]:
+                stack[depth] = left
+                depth += 1
+                continue
+            if inside and not seen[right]:
+                stack[depth] = right
+                depth += 1
+                continue
+            carry = np.int64(0)
+            for w in range(width):
+                total = values[left, w] + carry
+                if inside:
+                    total += values[right, w]
+                carry = total >> 62
+                values[node, w] = total & ((np.int64(1) << 62) - 1)
+            if carry != 0:
+                return False
+        seen[node] = 1
+        depth -= 1
+    return True
+
+
+class Counts:
+    """The exact counts below one root, for choosing a path by rank."""
+
+    def __init__(self, arena: NDArray[np.void], root: np.void) -> None:
+        self.arena, self.root = arena, root
+        node, bound = int(root["node"]), int(root["bound"])
+        width = 1
+        while True:
+            self._values = np.zeros((node + 1, width), np.int64)
+            seen, stack = np.zeros(node + 1, np.uint8), np.empty(node + 2, np.int64)
+            if _limbs(arena, node, bound, seen, self._values, stack):
+                break
+            width *= 2
+
+    def of(self, node: int) -> int:
+        return sum(int(limb) << (_LIMB * w) for w, limb in enumerate(self._values[node]))
+
+    @property
+    def total(self) -> int:
+        return self.of(int(self.root["node"]))
+
+    def path(self, rank: int) -> list[int]:
+        """The items, last event first, of the match with this rank in enumeration order."""
+        node, bound = int(self.root["node"]), int(self.root["bound"])
+        items = []
+        while node:
+            record = self.arena[node]
+            if record["label"] != UNION:
+                items.append(node)
+                node = int(record["left"])
+                continue
+            left, right = int(record["left"]), int(record["right"])
+            below = self.of(left)
+            if rank < below or self.arena[right]["start"] < bound:
+                node = left
+            else:
+                rank -= below
+                node = right
+        return items
+
+
+def count_matches(arena: NDArray[np.void], roots: NDArray[np.void]) -> list[int]:
+    """The number of matches of every root."""
+    if not len(roots):
+        return []
+    size = int(roots["node"].max()) + 1
+    estimates = np.empty(len(roots), np.float64)
+    _estimates(
+        arena,
+        roots,
+        np.zeros(size, np.int64),
+        np.empty(size, np.float64),
+        np.empty(size + 1, np.int64),
+        estimates,
+    )
+    counts = [int(e) for e in estimates] if estimates.max() < _EXACT else []
+    if not counts:
+        for root, estimate in zip(roots, estimates, strict=True):
+            exact = estimate < _EXACT
+            counts.append(int(estimate) if exact else Counts(arena, root).total)
+    return counts

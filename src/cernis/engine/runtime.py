@@ -1,0 +1,358 @@
+"""`Engine` drives the kernels: feeds batches, makes room, keeps matches apart.
+
+What comes out of a batch is a list of `Segment`s: an arena with the roots of the
+matches found in it. Arenas are never changed once handed out, so a segment stays valid
+for as long as somebody holds it and costs nothing afterwards.
+
+Cost contract: Python runs per batch, per unknown state and per doubling of an array,
+never per event. Memory is that of the live nodes (twice, while compacting) plus the
+rows of live partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine import update as kernel
+from cernis.engine.arena import FOREVER, NODE, new_arena
+from cernis.engine.compact import copy_live, count_live, mark_live, move_slots
+from cernis.engine.resolve import NEEDS_ROOM, resolve
+from cernis.engine.tables import Tables
+from cernis.errors import BudgetError
+
+MOST_NODES = 2**31 - 1
+MOST_LISTED_MARKS = 2**27
+_FIRST_NODES = 1 << 16
+_NO_KEYS = np.empty(0, np.int64)
+_NO_MASK = np.empty(0, np.uint8)
+
+
+class Segment(NamedTuple):
+    """Matches as a compact set: an arena and the roots into it."""
+
+    arena: NDArray[np.void]
+    roots: NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the kernels need to know of a query beside its automaton."""
+
+    window: int = kernel.NO_WINDOW
+    size: int = 0
+    partitioned: bool = False
+    shared_clock: bool = True
+    """The window's clock never decreases over the whole stream (not only per partition)."""
+    consume: int = kernel.CONSUME_NOTHING
+    resolve: int = 0
+    last: bool = False
+
+
+class Engine:
+    """One query's state over one stream."""
+
+    def __init__(self, tables: Tables, settings: Settings) -> None:
+        self.tables = tables
+        self.settings = settings
+        self.position = 0
+        self.bound = int(FOREVER)
+        self.arena = new_arena(_FIRST_NODES)
+        self.counters = np.zeros(8, np.int64)
+        self.counters[kernel.NODES] = 1
+        self.compact_at = _FIRST_NODES
+        self.roots = np.zeros(1024, kernel.ROOT)
+        self.handed_out = False
+        self.spare: NDArray[np.void] | None = None
+        rows = 64 if settings.partitioned else 1
+        self.slots = np.zeros((rows, 8), np.int32)
+        self.row_of_key = np.full(64, -1, np.int32)
+        self.key_of_row = np.full(rows, -1, np.int64)
+        self.row_ordinal = np.zeros(rows, np.int64)
+        self.row_epoch = np.zeros(rows, np.int64)
+        self.row_bound = np.full(rows, FOREVER, np.int64)
+        self.free_rows = np.arange(rows - 1, -1, -1).astype(np.int64)
+        self.counters[kernel.FREE_ROWS] = rows if settings.partitioned else 0
+        self.consumed = np.full(64, -1, np.int64)
+        self._scratch()
+
+    def push(
+        self,
+        symbols: NDArray[np.int32],
+        *,
+        keys: NDArray[np.int64] | None = None,
+        clocks: NDArray[np.int64] | None = None,
+        bounds: NDArray[np.int64] | None = None,
+        usable: NDArray[np.uint8] | None = None,
+    ) -> list[Segment]:
+        """Reads a batch of events and returns the matches that end in it."""
+        if keys is not None and len(keys):
+            self._reserve_keys(int(keys.max()) + 1)
+        segments: list[Segment] = []
+        waiting: list[NDArray[np.void]] = []
+        at = 0
+        while True:
+            status, at, detail = self._update(symbols, keys, clocks, bounds, usable, at)
+            if self.counters[kernel.ROOTS]:
+                waiting.append(self.roots[: self.counters[kernel.ROOTS]].copy())
+                self.counters[kernel.ROOTS] = 0
+            if status == kernel.DONE:
+                break
+            if status == kernel.UNKNOWN_STATE:
+                self.tables.expand(detail)
+                self._reserve_states()
+            elif status == kernel.ROOTS_FULL:
+                if len(self.roots) < 1 << 20:
+                    self.roots = np.zeros(4 * len(self.roots), kernel.ROOT)
+            else:
+                self._close(waiting, segments)
+                if bounds is not None:
+                    self.bound = max(self.bound, int(bounds[at]))
+                if status == kernel.ROWS_FULL:
+                    self._make_rows()
+                else:
+                    self._make_nodes()
+        self._close(waiting, segments)
+        self.position += len(symbols)
+        if bounds is not None and len(bounds):
+            self.bound = max(self.bound, int(bounds[-1]))
+        return segments
+
+    @property
+    def nodes(self) -> int:
+        """Nodes in the arena, dead ones included."""
+        return int(self.counters[kernel.NODES])
+
+    @property
+    def relevant(self) -> int:
+        """How many events have begun or moved something."""
+        return int(self.counters[kernel.RELEVANT])
+
+    def earliest(self) -> int:
+        """No partial match reaches back before this position."""
+        self.compact()
+        live = self.arena[1 : self.nodes]
+        return int(live["position"].min()) if len(live) else self.position
+
+    # --------------------------------------------------------------- steps
+
+    def _update(
+        self,
+        symbols: NDArray[np.int32],
+        keys: NDArray[np.int64] | None,
+        clocks: NDArray[np.int64] | None,
+        bounds: NDArray[np.int64] | None,
+        usable: NDArray[np.uint8] | None,
+        begin: int,
+    ) -> tuple[int, int, int]:
+        tables, settings = self.tables, self.settings
+        status, at, detail = kernel.update(
+            symbols,
+            _NO_KEYS if keys is None else keys,
+            _NO_KEYS if clocks is None else clocks,
+            _NO_KEYS if bounds is None else bounds,
+            _NO_MASK if usable is None else usable,
+            self.position,
+            begin,
+            settings.window,
+            settings.size,
+            kernel.CONSUME_NOTHING if settings.resolve else settings.consume,
+            settings.last,
+            tables.inert,
+            tables.start_first,
+            tables.start_count,
+            tables.first,
+            tables.count,
+            tables.stay,
+            tables.movers,
+            tables.mover_count,
+            tables.expanded,
+            tables.edges,
+            self.arena,
+            self.counters,
+            self.roots,
+            self.slots,
+            self.row_of_key,
+            self.key_of_row,
+            self.row_ordinal,
+            self.row_epoch,
+            self.row_bound,
+            self.free_rows,
+            *self.scratch,
+        )
+        return int(status), int(at), int(detail)
+
+    def _close(self, waiting: list[NDArray[np.void]], segments: list[Segment]) -> None:
+        """The roots found since the last time become a segment."""
+        if not waiting:
+            return
+        segment = Segment(self.arena, waiting[0] if len(waiting) == 1 else np.concatenate(waiting))
+        waiting.clear()
+        if self.settings.resolve:
+            segment = self._resolve(segment)
+        else:
+            self.handed_out = True
+        if len(segment.roots):
+            segments.append(segment)
+
+    def _resolve(self, segment: Segment) -> Segment:
+        """The strategy's choice among the matches of each end position."""
+        out = new_arena(4096)
+        counters = np.zeros(8, np.int64)
+        counters[kernel.NODES] = 1
+        out_roots = np.zeros(len(segment.roots), kernel.ROOT)
+        stamps = np.zeros(self.nodes, np.int64)
+        copies = np.zeros(self.nodes, np.int32)
+        stack = np.zeros(self.nodes + 64, np.int32)
+        room, at = 256, 0
+        while True:
+            status, at = resolve(
+                segment.arena,
+                segment.roots,
+                at,
+                self.settings.resolve,
+                self.tables.hidden_label,
+                self.settings.consume,
+                self.consumed,
+                out,
+                counters,
+                out_roots,
+                stamps,
+                copies,
+                stack,
+                np.zeros(room, np.int32),
+                np.zeros(room, np.int32),
+                np.zeros(room, np.int64),
+                np.zeros(room, np.int32),
+                np.zeros(5, np.int64),
+                np.zeros(len(stack), np.int64),
+                np.zeros(room, np.int64),
+                np.zeros(room, np.int32),
+                np.zeros(room, np.int64),
+                np.zeros(room, np.int64),
+                np.zeros(room + 1, np.int64),
+                np.zeros(4 * room, np.int64),
+                np.zeros(4 * room, np.int32),
+            )
+            if status != NEEDS_ROOM:
+                break
+            if room > MOST_LISTED_MARKS:
+                raise BudgetError(
+                    "MAX leaves more matches at one position than fit in memory; "
+                    "narrow the pattern or the window"
+                )
+            room *= 2
+            # nothing of the root at hand is kept, so stale stamps must not be met again
+            stamps[:] = 0
+            larger = new_arena(2 * len(out))
+            larger[: counters[kernel.NODES]] = out[: counters[kernel.NODES]]
+            out = larger
+        return Segment(out[: counters[kernel.NODES]], out_roots[: counters[kernel.ROOTS]])
+
+    # ---------------------------------------------------------------- room
+
+    def _scratch(self) -> None:
+        width = self.slots.shape[1]
+        moves = max(64, self.tables.edge_count + 1)
+        self.scratch = (
+            np.zeros(moves, np.int32),
+            np.zeros(moves, np.int32),
+            np.zeros(width, np.int32),
+            np.zeros(width, np.uint8),
+            np.zeros(width, np.int32),
+        )
+
+    def _reserve_states(self) -> None:
+        rows, width = self.slots.shape
+        if self.tables.states > width:
+            wider = np.zeros((rows, max(2 * width, self.tables.states)), np.int32)
+            wider[:, :width] = self.slots
+            self.slots = wider
+        self._scratch()
+
+    def fit_tables(self) -> None:
+        """Makes room for states and edges that the tables have gained."""
+        self._reserve_states()
+
+    def _reserve_keys(self, keys: int) -> None:
+        if keys > len(self.row_of_key):
+            size = max(keys, 2 * len(self.row_of_key))
+            self.row_of_key = _longer(self.row_of_key, size, -1)
+            if self.settings.consume:
+                self.consumed = _longer(self.consumed, size, -1)
+
+    def _make_rows(self) -> None:
+        self.compact()
+        rows = self.slots.shape[0]
+        if self.counters[kernel.FREE_ROWS] * 4 > rows:
+            return
+        more = np.zeros((2 * rows, self.slots.shape[1]), np.int32)
+        more[:rows] = self.slots
+        self.slots = more
+        self.key_of_row = _longer(self.key_of_row, 2 * rows, -1)
+        self.row_ordinal = _longer(self.row_ordinal, 2 * rows, 0)
+        self.row_epoch = _longer(self.row_epoch, 2 * rows, 0)
+        self.row_bound = _longer(self.row_bound, 2 * rows, int(FOREVER))
+        free = int(self.counters[kernel.FREE_ROWS])
+        self.free_rows = _longer(self.free_rows, 2 * rows, 0)
+        self.free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
+        self.counters[kernel.FREE_ROWS] = free + rows
+
+    def _make_nodes(self) -> None:
+        self.compact()
+        if 2 * self.nodes > len(self.arena):
+            capacity = 2 * len(self.arena)
+            if capacity > MOST_NODES:
+                raise BudgetError("more than 2^31 nodes are alive; set a smaller window")
+            larger = np.empty(capacity, NODE)
+            larger[: self.nodes] = self.arena[: self.nodes]
+            self._adopt(larger)
+
+    def compact(self) -> None:
+        """Leave behind what no active state can use any more."""
+        nodes = self.nodes
+        live = np.zeros(nodes, np.uint8)
+        stack = np.empty(2 * nodes + 2, np.int32)
+        bounds = self._row_bounds()
+        mark_live(self.arena, bounds, self.slots, self.counters, self.row_epoch, live, stack)
+        kept = int(count_live(live))
+        capacity = max(_FIRST_NODES, len(self.arena) if 4 * kept > len(self.arena) else 2 * kept)
+        if self.spare is not None and not self.handed_out and len(self.spare) >= capacity:
+            fresh, self.spare = self.spare, None
+        else:
+            fresh = new_arena(capacity)
+        moved = np.zeros(nodes, np.int32)
+        self.counters[kernel.NODES] = copy_live(self.arena, live, moved, fresh)
+        move_slots(
+            self.slots,
+            moved,
+            self.counters,
+            self.row_of_key,
+            self.key_of_row,
+            self.free_rows,
+            self.settings.partitioned,
+        )
+        self._adopt(fresh)
+
+    def _adopt(self, fresh: NDArray[np.void]) -> None:
+        self.spare = None if self.handed_out else self.arena
+        self.arena = fresh
+        self.handed_out = False
+
+    def _row_bounds(self) -> NDArray[np.int64]:
+        """Per row: starts before this have left the window for good."""
+        settings = self.settings
+        if settings.window == kernel.EVENT_WINDOW:
+            return self.row_ordinal - settings.size if settings.partitioned else self.row_bound
+        if settings.window == kernel.CLOCK_WINDOW and settings.shared_clock:
+            return np.maximum(self.row_bound, self.bound)
+        return self.row_bound
+
+
+def _longer(array: NDArray[np.generic], size: int, fill: int) -> NDArray[np.generic]:
+    longer = np.full(size, fill, array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -1,0 +1,115 @@
+"""What can go wrong, said so that the person who caused it can mend it.
+
+Every error that a user's input can cause derives from `CernisError`; the command
+line prints its text and exits with 1. Anything else that escapes is our bug.
+
+A query's mistakes are `Diagnostic`s: a message, the span of the text it is about,
+and optionally what was expected and a suggestion. Several are reported together.
+The rendering follows rust-lang/regex and DuckDB: line, column, the source line,
+carets under the span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = [
+    "BudgetError",
+    "CernisError",
+    "DataError",
+    "Diagnostic",
+    "QueryError",
+    "Span",
+    "StateError",
+]
+
+_WIDEST_LINE = 120
+
+
+class Span(NamedTuple):
+    """A stretch of query text, as character offsets [start, end)."""
+
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """The hull of two spans."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One mistake in a query."""
+
+    message: str
+    span: Span | None = None
+    expected: str | None = None
+    suggestion: str | None = None
+
+    def render(self, source: str) -> str:
+        """The mistake with line, column, source line and carets.
+
+        >>> print(Diagnostic("unknown attribute 'prise'", Span(7, 12), suggestion="did you mean 'price'?")
+        ...       .render("FILTER prise > 3"))
+        line 1, column 8: unknown attribute 'prise'
+          FILTER prise > 3
+                 ^^^^^
+          help: did you mean 'price'?
+        """
+        lines = []
+        if self.span is None:
+            lines.append(self.message)
+        else:
+            line, column, text, offset = _locate(source, self.span.start)
+            width = max(1, min(self.span.end - self.span.start, len(text) - offset))
+            lines.append(f"line {line}, column {column}: {self.message}")
+            lines.append(f"  {text}")
+            lines.append(f"  {' ' * offset}{'^' * width}")
+        if self.expected:
+            lines.append(f"  expected: {self.expected}")
+        if self.suggestion:
+            lines.append(f"  help: {self.suggestion}")
+        return "\n".join(lines)
+
+
+def _locate(source: str, position: int) -> tuple[int, int, str, int]:
+    """(line, column, the line's text cut to a readable width, offset of the caret in it)."""
+    position = min(position, len(source))
+    begin = source.rfind("\n", 0, position) + 1
+    end = source.find("\n", position)
+    text = source[begin : end if end >= 0 else len(source)].replace("\t", " ")
+    line, column = source.count("\n", 0, begin) + 1, position - begin + 1
+    offset = column - 1
+    if len(text) > _WIDEST_LINE:
+        left = max(0, min(offset - _WIDEST_LINE // 2, len(text) - _WIDEST_LINE))
+        cut = text[left : left + _WIDEST_LINE]
+        head, tail = "…" if left else "", "…" if left + _WIDEST_LINE < len(text) else ""
+        return line, column, head + cut + tail, offset - left + len(head)
+    return line, column, text, offset
+
+
+class CernisError(Exception):
+    """The base of everything that a user's input can cause."""
+
+
+class QueryError(CernisError):
+    """The query's text or types are wrong; carries every mistake found."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], source: str = "") -> None:
+        self.diagnostics = tuple(diagnostics)
+        self.source = source
+        super().__init__("\n".join(d.render(source) for d in self.diagnostics))
+
+
+class DataError(CernisError):
+    """The events are wrong: which input, row and column, and what to do about it."""
+
+
+class BudgetError(CernisError):
+    """A query or a stream would cost more than the limit that guards it."""
+
+
+class StateError(CernisError):
+    """Frozen engine state that does not belong to this query or this version."""

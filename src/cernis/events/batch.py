@@ -1,0 +1,81 @@
+"""`EventBatch`: a run of events in their final order, and how to reach their attributes.
+
+A batch holds the tables of the streams it came from as they are (slices of the input,
+no copies) and, where streams are interleaved, which part and which row of it each
+event is. Nothing is ever gathered into one wide table: predicates and keys are
+computed per part, on columns, and only their small integer results are interleaved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+Parts = tuple[tuple[str, pa.Table], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventBatch:
+    """Events `base`, `base + 1`, … in order of (time, arrival).
+
+    >>> batch = EventBatch.of(pa.table({"type": ["A", "B"], "price": [3, 4]}))
+    >>> len(batch), batch.rows.tolist(), batch.time
+    (2, [0, 1], None)
+    """
+
+    base: int
+    rows: Int64s
+    time: Int64s | None
+    parts: Parts
+    which: npt.NDArray[np.int16] | None = None
+    index: Int64s | None = None
+    type_column: str = "type"
+    time_column: str | None = None
+
+    @staticmethod
+    def of(table: pa.Table, *, base: int = 0, stream: str = "S") -> EventBatch:
+        """One table in row order, without a time column."""
+        rows = np.arange(base, base + table.num_rows, dtype=np.int64)
+        return EventBatch(base, rows, None, ((stream, table),))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def interleave(self, per_part: Callable[[str, pa.Table], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Compute one value per row of every part; give them back per event."""
+        results = [per_part(name, table) for name, table in self.parts]
+        if self.which is None:
+            flat = results[0]
+            return flat if self.index is None else flat[self.index]
+        if self.index is None:
+            raise ValueError("a batch of several parts needs the row of each event in its part")
+        starts = np.cumsum([0, *(len(r) for r in results[:-1])])
+        return np.concatenate(results)[starts[self.which] + self.index]
+
+
+def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:
+    """The column that a (dotted) attribute names, or None where the table has none.
+
+    >>> attribute(pa.table({"user": [{"id": 7}, None]}), ("user", "id")).to_pylist()
+    [7, None]
+    """
+    names = table.column_names
+    if len(path) > 1 and ".".join(path) in names:
+        return table.column(".".join(path))
+    if path[0] not in names:
+        return None
+    column = table.column(path[0])
+    for name in path[1:]:
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            return None
+        column = pc.struct_field(column, name)
+    return column

@@ -1,0 +1,20 @@
+"""The one way this package compiles a kernel with Numba.
+
+Compiled code is kept on disk between runs and releases the interpreter lock. With
+`NUMBA_DISABLE_JIT=1` the same source runs as plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from numba import njit
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function of arrays and numbers on its first call."""
+    compiled: Function = njit(cache=True, nogil=True)(function)
+    return compiled

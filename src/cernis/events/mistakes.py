@@ -1,0 +1,82 @@
+"""What happens to rows that cannot be read: fail, skip and count, or set them aside.
+
+One `Mistakes` serves all sources of one `open_events`. A bad row that is set aside is
+one JSON line: source, row, column (or null), reason, text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TextIO
+
+from cernis.errors import DataError
+
+BadRow = dict[str, Any]
+OnError = str | Path | Callable[[BadRow], object]
+
+
+class Mistakes:
+    """The policy for bad rows, and how many there were per source."""
+
+    def __init__(self, on_error: OnError = "fail") -> None:
+        self.fails = on_error == "fail"
+        self.skipped: dict[str, int] = {}
+        self._quiet = False
+        self._call: Callable[[BadRow], object] | None = on_error if callable(on_error) else None
+        self._path: Path | None = None
+        self._file: TextIO | None = None
+        if isinstance(on_error, (str, Path)) and on_error not in ("fail", "skip"):
+            self._path = Path(on_error)
+            self._open()
+
+    def begin(self, source: str, *, quiet: bool) -> None:
+        """A pass over a source starts; a quiet one neither counts nor writes."""
+        self._quiet = quiet
+        if not quiet:
+            self.skipped[source] = 0
+
+    def bad(
+        self,
+        source: str,
+        row: int,
+        column: str | None,
+        reason: str,
+        *,
+        text: str | None,
+        where: str,
+    ) -> None:
+        """One bad row: raises, or counts it and sets it aside."""
+        if self.fails:
+            at = where if column is None else f"{where}, column {column!r}"
+            raise DataError(f"{at}: {reason}")
+        if self._quiet:
+            return
+        self.skipped[source] = self.skipped.get(source, 0) + 1
+        record = {"source": source, "row": row, "column": column, "reason": reason, "text": text}
+        if self._call is not None:
+            self._call(record)
+        if self._file is not None:
+            self._file.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+            self._file.flush()
+
+    def _open(self) -> None:
+        assert self._path is not None
+        try:
+            self._file = self._path.open("w", encoding="utf-8")
+        except OSError as error:
+            raise DataError(
+                f"{self._path}: cannot write the bad rows there: {error.strerror}"
+            ) from error
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """`; did you mean 'price'?`, or nothing.
+
+    >>> did_you_mean("prise", ["price", "name"])
+    "; did you mean 'price'?"
+    """
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,344 @@
+"""Sources into `EventBatch`es in final order: by time, then by the order given.
+
+Events handed out cannot be taken back, so whether a source is in order is decided
+before its first event leaves:
+
+* a table in memory: one vectorized look at its time column;
+* a file of up to `LOAD_BYTES`: read once, kept, looked at;
+* a larger file: a pass over the time column alone (projected in Parquet; in text the
+  other columns are split but not converted), then the real pass; only if that finds
+  events out of order is all of it loaded and sorted;
+* something that can be read only once: checked as it flows, an error where it breaks.
+
+A sort is stable and leaves a note. Streams are merged a chunk at a time: whatever lies
+at or before the earliest chunk end among them is final, and one stable argsort of those
+times interleaves it. Memory: one chunk per stream (unless sorted).
+
+Rows of several inputs are numbered one after the other. The passes above have counted
+the rows of earlier inputs before a merge starts, so no extra pass is needed; an
+earlier input that can be read only once is read into memory. Without any time column
+the inputs follow one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.errors import DataError
+from cernis.events.batch import EventBatch, Int64s
+from cernis.events.reader import BATCH_ROWS
+from cernis.events.source import Chunk, Source
+
+LOAD_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a stream has come: what the next batch of it continues from."""
+
+    position: int = 0
+    row: int = 0
+    time: int | None = None
+    unit_ns: int | None = None
+
+
+class Ordering:
+    """The events of the sources in final order, as an iterable of batches.
+
+    `notes` fills as things worth telling are found; `progress` moves with the batches.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        after: Progress | None = None,
+        load_bytes: int = LOAD_BYTES,
+    ) -> None:
+        self.sources = tuple(sources)
+        self.after = after or Progress()
+        self.progress = self.after
+        self.notes: list[str] = []
+        self._load_bytes = load_bytes
+        _check_alike(self.sources)
+        self.time_column = self.sources[0].time_column if self.sources else None
+        ticks = [s.tick for s in self.sources if s.tick is not None]
+        self.unit_ns: int | None = self.after.unit_ns or (min(ticks) if ticks else None)
+
+    def ticks(self, window_ns: Fraction) -> int:
+        """The whole ticks in a time window.
+
+        Times are whole ticks, so a difference is at most the window exactly when it is
+        at most the window's floor.
+        """
+        if self.unit_ns is None:
+            raise DataError(
+                "a time window needs a time column: no input has a column 'ts', and none was named"
+            )
+        return floor(window_ns / self.unit_ns)
+
+    def __iter__(self) -> Iterator[EventBatch]:
+        self.progress = self.after
+        self.notes.clear()
+        chunks = self._one_after_the_other() if self.unit_ns is None else self._merged()
+        for batch in chunks:
+            if self.after.time is not None and batch.base == self.after.position:
+                self._check_follows(batch)
+            yield batch
+            last = None if batch.time is None else int(batch.time[-1])
+            row = max(self.progress.row, int(batch.rows.max()) + 1)
+            self.progress = Progress(batch.base + len(batch), row, last, self.unit_ns)
+        counted = self.after.row + sum(s.reader.count or 0 for s in self.sources)
+        row, time = max(self.progress.row, counted), self.progress.time
+        self.progress = Progress(self.progress.position, row, time, self.unit_ns)
+
+    def _check_follows(self, batch: EventBatch) -> None:
+        assert batch.time is not None and self.after.time is not None
+        if batch.time[0] < self.after.time:
+            raise DataError(
+                f"row {batch.rows[0]}, column {self.time_column!r}: the event is earlier than "
+                "one that was handled before; sort the events, or hold them back until they are "
+                "in order"
+            )
+
+    def _one_after_the_other(self) -> Iterator[EventBatch]:
+        position, first = self.after.position, self.after.row
+        for source in self.sources:
+            for chunk in source.chunks():
+                if not len(chunk.rows):
+                    continue
+                yield _batch(position, source, chunk, first)
+                position += len(chunk.rows)
+            first += source.reader.count or 0
+
+    def _merged(self) -> Iterator[EventBatch]:
+        assert self.unit_ns is not None
+        runs, position = [], self.after.position
+        offset = self.after.row
+        for i, source in enumerate(self.sources):
+            must_count = i + 1 < len(self.sources)
+            chunks, count = self._in_order(source, self.unit_ns, must_count)
+            runs.append((source, offset, chunks))
+            offset += count or 0
+        if len(runs) == 1:
+            source, offset, chunks = runs[0]
+            batches: Iterable[EventBatch] = (
+                _batch(0, source, chunk, offset) for chunk in chunks() if len(chunk.rows)
+            )
+        else:
+            batches = _merge([(s, o, c()) for s, o, c in runs])
+        for batch in batches:
+            yield _at(batch, position)
+            position += len(batch)
+
+    def _in_order(
+        self, source: Source, tick: int, must_count: bool
+    ) -> tuple[Callable[[], Iterable[Chunk]], int | None]:
+        """A way to read the source's chunks in order of time, and its number of rows."""
+
+        def stream() -> Iterator[Chunk]:
+            return source.chunks(tick=tick)
+
+        if source.in_memory:
+            late = _late(source.chunks(tick=tick, only_time=True))
+            if not late:
+                return stream, source.reader.count
+            return self._sorted(source, list(stream()), late), source.reader.count
+        small = source.reader.nbytes is not None and source.reader.nbytes <= self._load_bytes
+        if small or (must_count and not source.reopens):
+            kept = list(stream())
+            late = _late(kept)
+            chunks = self._sorted(source, kept, late) if late else (lambda: kept)
+            return chunks, source.reader.count
+        if not source.reopens:
+            return (lambda: _checked(source, stream())), None
+        late = _late(source.chunks(tick=tick, only_time=True))
+        if not late:
+            return stream, source.reader.count
+        return self._sorted(source, list(stream()), late), source.reader.count
+
+    def _sorted(
+        self, source: Source, chunks: list[Chunk], late: int
+    ) -> Callable[[], Iterator[Chunk]]:
+        about = f"{source.label}: " if len(self.sources) > 1 else ""
+        rows = "row" if late == 1 else "rows"
+        self.notes.append(
+            f"{about}events were out of order: {late} {rows} sorted by {source.time_column!r}"
+        )
+        return lambda: _sorted_chunks(chunks)
+
+
+def ordered(
+    sources: Sequence[Source], *, after: Progress | None = None, load_bytes: int = LOAD_BYTES
+) -> Ordering:
+    """The events of all sources in final order.
+
+    >>> from cernis.events.source import open_events
+    >>> events = ordered(open_events({"S": [{"type": "A", "ts": 9}, {"type": "B", "ts": 4}]}))
+    >>> [(batch.rows.tolist(), batch.time.tolist()) for batch in events], events.notes
+    ([([1, 0], [4, 9])], ["events were out of order: 1 row sorted by 'ts'"])
+    """
+    return Ordering(sources, after=after, load_bytes=load_bytes)
+
+
+def _check_alike(sources: Sequence[Source]) -> None:
+    timed = [s for s in sources if s.time_column is not None]
+    if timed and len(timed) < len(sources):
+        lacking = next(s for s in sources if s.time_column is None)
+        raise DataError(
+            f"{lacking.label}: no column {timed[0].time_column!r} for the time, "
+            f"by which it is merged with {timed[0].label}"
+        )
+
+
+def _late(chunks: Iterable[Chunk]) -> int:
+    """How many events are earlier than one before them."""
+    late, latest = 0, None
+    for chunk in chunks:
+        time = chunk.time
+        assert time is not None
+        if not len(time):
+            continue
+        if latest is not None and time[0] < latest or (time[1:] < time[:-1]).any():
+            start = time[0] if latest is None else latest
+            reached = np.maximum(np.maximum.accumulate(time), start)
+            late += int(np.count_nonzero(time < reached))
+            latest = reached[-1]
+        else:
+            latest = time[-1]
+    return late
+
+
+def _checked(source: Source, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    latest = None
+    for chunk in chunks:
+        time = chunk.time
+        assert time is not None
+        before = np.concatenate([time[:1] if latest is None else [latest], time[:-1]])
+        falls = np.flatnonzero(time < before)
+        if len(falls):
+            raise DataError(
+                f"{source.label}, row {chunk.rows[falls[0]]}, column {source.time_column!r}: "
+                "the event is earlier than the one before it, and the input can be read only "
+                "once; sort it first, or pass all of it as one table"
+            )
+        if len(time):
+            latest = time[-1]
+        yield chunk
+
+
+def _sorted_chunks(chunks: list[Chunk]) -> Iterator[Chunk]:
+    times = [c.time for c in chunks if c.time is not None]
+    time, rows = np.concatenate(times), np.concatenate([c.rows for c in chunks])
+    table = pa.concat_tables([c.table for c in chunks], promote_options="permissive")
+    order = np.argsort(time, kind="stable")
+    for first in range(0, len(order), BATCH_ROWS):
+        part = order[first : first + BATCH_ROWS]
+        yield Chunk(table.take(pa.array(part)), rows[part], time[part])
+
+
+# ------------------------------------------------------------------ merging
+
+
+class _Run:
+    """One stream's place in the merge: its current chunk and how much of it is used."""
+
+    def __init__(self, source: Source, offset: int, chunks: Iterable[Chunk]) -> None:
+        self.source, self.offset = source, offset
+        self._chunks = iter(chunks)
+        self.table: pa.Table | None = None
+        self.rows: Int64s = np.empty(0, np.int64)
+        self.time: Int64s = self.rows
+        self._advance()
+
+    @property
+    def over(self) -> bool:
+        return self.table is None
+
+    def take(self, count: int) -> Chunk:
+        assert self.table is not None
+        chunk = Chunk(
+            self.table.slice(0, count), self.rows[:count] + self.offset, self.time[:count]
+        )
+        if count == len(self.rows):
+            self._advance()
+        else:
+            self.table = self.table.slice(count)
+            self.rows, self.time = self.rows[count:], self.time[count:]
+        return chunk
+
+    def _advance(self) -> None:
+        for chunk in self._chunks:
+            if len(chunk.rows):
+                assert chunk.time is not None
+                self.table, self.rows, self.time = chunk.table, chunk.rows, chunk.time
+                return
+        self.table = None
+
+
+def _merge(inputs: Sequence[tuple[Source, int, Iterable[Chunk]]]) -> Iterator[EventBatch]:
+    runs = [run for run in (_Run(*given) for given in inputs) if not run.over]
+    while runs:
+        # The first run whose chunk ends earliest is used up. Runs before it have nothing
+        # more at that time; runs after it must let its own next events go first.
+        first = min(range(len(runs)), key=lambda i: (runs[i].time[-1], i))
+        horizon = runs[first].time[-1]
+        counts = [
+            int(np.searchsorted(run.time, horizon, side="right" if i <= first else "left"))
+            for i, run in enumerate(runs)
+        ]
+        taken = [(run.source, run.take(n)) for run, n in zip(runs, counts, strict=True) if n]
+        runs = [run for run in runs if not run.over]
+        yield _interleaved(taken)
+
+
+def _interleaved(taken: Sequence[tuple[Source, Chunk]]) -> EventBatch:
+    if len(taken) == 1:
+        return _batch(0, *taken[0], 0)
+    time = np.concatenate([chunk.time for _, chunk in taken if chunk.time is not None])
+    rows = np.concatenate([chunk.rows for _, chunk in taken])
+    sizes = [len(chunk.rows) for _, chunk in taken]
+    which = np.repeat(np.arange(len(taken), dtype=np.int16), sizes)
+    index = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
+    order = np.argsort(time, kind="stable")
+    source = taken[0][0]
+    return EventBatch(
+        0,
+        rows[order],
+        time[order],
+        tuple((s.name, chunk.table) for s, chunk in taken),
+        which[order],
+        index[order],
+        source.type_column,
+        source.time_column,
+    )
+
+
+def _batch(position: int, source: Source, chunk: Chunk, offset: int) -> EventBatch:
+    return EventBatch(
+        position,
+        chunk.rows + offset if offset else chunk.rows,
+        chunk.time,
+        ((source.name, chunk.table),),
+        type_column=source.type_column,
+        time_column=source.time_column,
+    )
+
+
+def _at(batch: EventBatch, position: int) -> EventBatch:
+    return EventBatch(
+        position,
+        batch.rows,
+        batch.time,
+        batch.parts,
+        batch.which,
+        batch.index,
+        batch.type_column,
+        batch.time_column,
+    )

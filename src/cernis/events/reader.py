@@ -1,0 +1,166 @@
+"""Readers: one per kind of input, all giving `Piece`s of a table with row numbers.
+
+A piece knows the row number of each of its rows in the input as given (rows that were
+left out for being broken are counted), and where in the input a row stands, for
+messages. A reader holds one piece at a time; what is read stays in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cernis.errors import DataError
+from cernis.events.batch import Int64s
+
+BATCH_ROWS = 1 << 17
+
+
+class Place(NamedTuple):
+    """Where a row stands (`trades.csv, line 4 (row 2)`) and its text where there is one."""
+
+    where: str
+    text: str | None = None
+
+
+class Piece(NamedTuple):
+    table: pa.Table
+    rows: Int64s
+    place: Callable[[int], Place]
+
+
+class Reader(Protocol):
+    """Something that yields the rows of one input, in order."""
+
+    label: str
+    reopens: bool
+    count: int | None  # rows of the input, broken ones too; None until known
+    nbytes: int | None  # about how much memory all of it takes; None where unknown
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]: ...
+
+
+def numbered(label: str, table: pa.Table, first: int) -> Piece:
+    """Consecutive rows from `first` on."""
+    rows = np.arange(first, first + table.num_rows, dtype=np.int64)
+    return Piece(table, rows, lambda i: Place(f"{label}, row {first + i}"))
+
+
+def _row_of(label: str, rows: Int64s, i: int) -> Place:
+    return Place(f"{label}, row {rows[i]}")
+
+
+class TableReader:
+    """A table in memory; pieces are slices of it."""
+
+    reopens = True
+
+    def __init__(self, label: str, table: pa.Table, rows: Int64s | None = None) -> None:
+        self.label = label
+        self.table = simplified(table)
+        self.schema = self.table.schema
+        self.count: int | None = table.num_rows if rows is None else int(rows[-1]) + 1
+        self.nbytes: int | None = 0
+        self._rows = rows
+
+    def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
+        table = self.table if columns is None else self.table.select(list(columns))
+        for first in range(0, table.num_rows, BATCH_ROWS):
+            piece = numbered(self.label, table.slice(first, BATCH_ROWS), first)
+            if self._rows is not None:
+                rows = self._rows[first : first + BATCH_ROWS]
+                piece = Piece(piece.table, rows, partial(_row_of, self.label, rows))
+            yield piece
+
+
+class BatchReader:
+    """Arrow batches from an iterator: read once, in order."""
+
+    reopens = False
+    nbytes: int | None = None
+
+    def __init__(self, label: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        self.label = label
+        self.schema = simple_schema(schema)
+        self.count: int | None = None
+        self._batches: Iterable[pa.RecordBatch] | None = batches
+
+    def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
+        batches, self._batches = self._batches, None
+        if batches is None:
+            raise DataError(f"{self.label}: the events were read already and cannot be read again")
+        first = 0
+        iterator = iter(batches)
+        while True:
+            try:
+                batch = next(iterator, None)
+            except pa.ArrowException as error:
+                raise DataError(
+                    f"{self.label}: the batch from row {first} on cannot be read: {error}"
+                ) from error
+            if batch is None:
+                break
+            table = simplified(as_table(batch))
+            if columns is not None:
+                table = table.select(list(columns))
+            for start in range(0, table.num_rows, BATCH_ROWS):
+                yield numbered(self.label, table.slice(start, BATCH_ROWS), first + start)
+            first += table.num_rows
+        self.count = first
+
+
+def as_table(batch: pa.Table | pa.RecordBatch) -> pa.Table:
+    return batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+
+
+def simplified(table: pa.Table) -> pa.Table:
+    """The table without the layouts that few compute functions know."""
+    schema = simple_schema(table.schema)
+    if schema == table.schema:
+        return table
+    columns = []
+    for column, type_ in zip(table.columns, schema.types, strict=True):
+        if isinstance(column.type, pa.BaseExtensionType):
+            column = column.cast(column.type.storage_type)
+        if pa.types.is_run_end_encoded(column.type):
+            column = pc.run_end_decode(column)
+        columns.append(column if column.type == type_ else column.cast(type_))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def simple_schema(schema: pa.Schema) -> pa.Schema:
+    fields = [field.with_type(simple_type(field.type)) for field in schema]
+    return pa.schema(fields)
+
+
+def simple_type(type_: pa.DataType) -> pa.DataType:
+    """Views, run-end encodings, half floats and extensions become their plain kin.
+
+    >>> simple_type(pa.string_view()), simple_type(pa.float16())
+    (DataType(large_string), DataType(float))
+    """
+    if isinstance(type_, pa.BaseExtensionType):
+        return simple_type(type_.storage_type)
+    if pa.types.is_string_view(type_):
+        return pa.large_string()
+    if pa.types.is_binary_view(type_):
+        return pa.large_binary()
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_run_end_encoded(type_):
+        return simple_type(type_.value_type)
+    if pa.types.is_dictionary(type_):
+        value = simple_type(type_.value_type)
+        return pa.dictionary(type_.index_type, value, type_.ordered)
+    if pa.types.is_struct(type_):
+        fields = (type_.field(i) for i in range(type_.num_fields))
+        return pa.struct([f.with_type(simple_type(f.type)) for f in fields])
+    return type_

@@ -1,0 +1,278 @@
+"""`EventStore`: keeps events for the output and gathers them by position.
+
+It holds the batches as they came (slices of the input, no copies; consecutive row
+numbers are kept as one integer), so what it costs is what the input's own tables cost.
+Gathering is one `take` per batch and column touched. Dictionaries come out as plain
+values, an attribute that a stream does not have is null there, and types that differ
+between streams are promoted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cernis.events.batch import EventBatch, Int64s, Parts, attribute
+from cernis.events.times import UNITS, is_text, plain
+
+
+class _Kept(NamedTuple):
+    base: int
+    size: int
+    rows: int | Int64s  # the first of consecutive row numbers, or all of them
+    parts: Parts
+    which: npt.NDArray[np.int16] | None
+    index: Int64s | None
+
+
+class EventStore:
+    """The events of the batches appended and not yet forgotten.
+
+    >>> store = EventStore()
+    >>> store.append(EventBatch.of(pa.table({"type": ["A", "B"], "price": [3, 4]})))
+    >>> store.column(np.array([1, 0, 1]), "price").to_pylist()
+    [4, 3, 4]
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[_Kept] = []
+        self._bases: list[int] = []
+        self._types: dict[str, pa.DataType] = {}
+        self._schemas: set[pa.Schema] = set()
+        self._type_column = "type"
+        self._time_column: str | None = None
+
+    def append(self, batch: EventBatch) -> None:
+        if not len(batch):
+            return
+        if self._kept and batch.base != self._kept[-1].base + self._kept[-1].size:
+            raise ValueError("a batch must start where the one before it ended")
+        for _, table in batch.parts:
+            self._learn(table.schema)
+        self._type_column, self._time_column = batch.type_column, batch.time_column
+        rows = batch.rows
+        consecutive = rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+        numbers = int(rows[0]) if consecutive else rows
+        kept = _Kept(batch.base, len(rows), numbers, batch.parts, batch.which, batch.index)
+        self._kept.append(kept)
+        self._bases.append(batch.base)
+
+    def forget_before(self, position: int) -> None:
+        """Drop the batches that lie wholly before a position."""
+        keep = 0
+        while keep < len(self._kept):
+            kept = self._kept[keep]
+            if kept.base + kept.size > position:
+                break
+            keep += 1
+        del self._kept[:keep], self._bases[:keep]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the kept tables refer to."""
+        return sum(table.nbytes for kept in self._kept for _, table in kept.parts)
+
+    def rows(self, positions: Int64s) -> Int64s:
+        """The reported row numbers."""
+
+        def of(kept: _Kept, local: Int64s) -> Int64s:
+            return local + kept.rows if isinstance(kept.rows, int) else kept.rows[local]
+
+        order, pieces = self._split(positions)
+        found = [of(kept, local) for kept, local in pieces]
+        out = np.empty(len(positions), np.int64)
+        if found:
+            out[order] = np.concatenate(found)
+        return out
+
+    def times(self, positions: Int64s) -> pa.Array:
+        """The time column's values, or the row numbers where there is none."""
+        if self._time_column is None:
+            return pa.array(self.rows(positions))
+        return self.column(positions, self._time_column)
+
+    def column(self, positions: Int64s, attribute: str) -> pa.Array:
+        """An attribute's values; null where the event lacks it."""
+        path = tuple(attribute.split("."))
+        return self._gather(positions, path, self._type_of(attribute, path))
+
+    def structs(
+        self, positions: Int64s, attributes: Sequence[str] | None = None
+    ) -> pa.StructArray:
+        """The events: type, time and the other attributes, or just those named."""
+        names = self._names() if attributes is None else list(attributes)
+        columns = [self.column(positions, name) for name in names]
+        if not names:
+            return pa.array([{}] * len(positions), pa.struct([]))
+        fields = [pa.field(n, c.type) for n, c in zip(names, columns, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=fields)
+
+    def _names(self) -> list[str]:
+        first = [n for n in (self._type_column, self._time_column) if n in self._types]
+        return [n for n in first if n is not None] + [n for n in self._types if n not in first]
+
+    def _learn(self, schema: pa.Schema) -> None:
+        if schema in self._schemas:
+            return
+        self._schemas.add(schema)
+        for field in schema:
+            type_ = plain(field.type)
+            self._types[field.name] = common_type(self._types.get(field.name, type_), type_)
+
+    def _type_of(self, name: str, path: tuple[str, ...]) -> pa.DataType:
+        if name in self._types:
+            return self._types[name]
+        type_ = self._types.get(path[0], pa.null())
+        for step in path[1:]:
+            if not pa.types.is_struct(type_) or type_.get_field_index(step) < 0:
+                return pa.null()
+            type_ = type_.field(step).type
+        return plain(type_)
+
+    def _gather(self, positions: Int64s, path: tuple[str, ...], type_: pa.DataType) -> pa.Array:
+        order, pieces = self._split(positions)
+        if not pieces:
+            return pa.nulls(0, type_)
+        arrays: list[pa.Array] = []
+        places: list[Int64s] = []
+        start = 0
+        for kept, local in pieces:
+            for table, rows, at in _per_part(kept, local):
+                found = attribute(table, path)
+                if found is None:
+                    arrays.append(pa.nulls(len(rows), type_))
+                else:
+                    arrays.append(cast_to(_contiguous(found.take(pa.array(rows))), type_))
+                places.append(order[start : start + len(local)][at])
+            start += len(local)
+        whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
+        back = np.concatenate(places)
+        if (back[1:] > back[:-1]).all():
+            return whole
+        inverse = np.empty(len(back), np.int64)
+        inverse[back] = np.arange(len(back))
+        return whole.take(pa.array(inverse))
+
+    def _split(self, positions: Int64s) -> tuple[Int64s, list[tuple[_Kept, Int64s]]]:
+        """Positions by batch: where each stood in the question, and per batch the rows in it."""
+        positions = np.asarray(positions, np.int64)
+        if not len(positions):
+            return positions, []
+        order = np.arange(len(positions))
+        if (positions[1:] < positions[:-1]).any():
+            order = np.argsort(positions, kind="stable")
+            positions = positions[order]
+        self._check_kept(int(positions[0]), int(positions[-1]))
+        pieces, start = [], 0
+        while start < len(positions):
+            kept = self._kept[bisect_right(self._bases, int(positions[start])) - 1]
+            stop = int(np.searchsorted(positions, kept.base + kept.size))
+            pieces.append((kept, positions[start:stop] - kept.base))
+            start = stop
+        return order, pieces
+
+    def _check_kept(self, first: int, last: int) -> None:
+        if not self._kept or first < self._kept[0].base:
+            raise LookupError(f"the event at position {first} is no longer (or not yet) kept")
+        end = self._kept[-1].base + self._kept[-1].size
+        if last >= end:
+            raise LookupError(f"there is no event at position {last}; {end} is the next one")
+
+
+def _per_part(kept: _Kept, local: Int64s) -> Iterator[tuple[pa.Table, Int64s, Int64s | slice]]:
+    """(table, rows in it, which of `local` they are) for each part touched."""
+    if kept.which is None:
+        rows = local if kept.index is None else kept.index[local]
+        yield kept.parts[0][1], rows, slice(None)
+        return
+    assert kept.index is not None
+    which = kept.which[local]
+    for number, (_, table) in enumerate(kept.parts):
+        at = np.flatnonzero(which == number)
+        if len(at):
+            yield table, kept.index[local[at]], at
+
+
+def _contiguous(column: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def cast_to(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The values in a type that `common_type` chose."""
+    if values.type == type_:
+        return values
+    if pa.types.is_struct(type_) and pa.types.is_struct(values.type):
+        return _cast_struct(values, type_)
+    try:
+        return values.cast(type_, safe=False)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return pa.array([None if v is None else str(v) for v in values.to_pylist()]).cast(type_)
+
+
+def _cast_struct(values: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
+    children, fields = [], [type_.field(i) for i in range(type_.num_fields)]
+    for field in fields:
+        here = values.type.get_field_index(field.name)
+        child = pa.nulls(len(values), field.type) if here < 0 else values.flatten()[here]
+        children.append(cast_to(child, field.type))
+    return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
+
+
+_Test = Callable[[pa.DataType], bool]
+
+
+def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The type that holds values of both; text where nothing else does.
+
+    >>> common_type(pa.int32(), pa.float32()), common_type(pa.int8(), pa.string())
+    (DataType(double), DataType(string))
+    """
+    if a == b or pa.types.is_null(b):
+        return a
+    if pa.types.is_null(a):
+        return b
+    if _both(a, b, pa.types.is_integer):
+        wide = {a, b} & {pa.uint64()}
+        return pa.uint64() if wide and _both(a, b, pa.types.is_unsigned_integer) else pa.int64()
+    if _both(a, b, _is_number):
+        return pa.float64()
+    if _both(a, b, is_text):
+        return pa.large_string()
+    if _both(a, b, _is_instant):
+        return _common_timestamp(a, b)
+    if _both(a, b, pa.types.is_struct):
+        fields = {f.name: f for f in (a.field(i) for i in range(a.num_fields))}
+        for field in (b.field(i) for i in range(b.num_fields)):
+            known = fields.get(field.name, field)
+            fields[field.name] = field.with_type(common_type(known.type, field.type))
+        return pa.struct(list(fields.values()))
+    return pa.string()
+
+
+def _both(a: pa.DataType, b: pa.DataType, test: _Test) -> bool:
+    return test(a) and test(b)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_))
+
+
+def _is_instant(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) or pa.types.is_date(type_))
+
+
+def _common_timestamp(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    units = [t.unit if pa.types.is_timestamp(t) else "ms" for t in (a, b)]
+    zones = {t.tz for t in (a, b) if pa.types.is_timestamp(t)}
+    zone = zones.pop() if len(zones) == 1 else "UTC"
+    return pa.timestamp(min(units, key=lambda u: UNITS[u]), zone)

@@ -1,0 +1,607 @@
+"""CSV and JSON lines, read in blocks of whole records.
+
+Pyarrow's own streaming readers fix every column's type at the first block, number
+broken rows only without threads, and stop at the first value that does not convert.
+Here the text is cut into blocks of whole records and each block goes through
+pyarrow's parser with the types known so far; only a block that fails is looked at
+again, value by value, to promote a type (integer to double, seconds to nanoseconds)
+or to say which line is broken. Cost: pyarrow's parser, plus one scan for line ends;
+memory: one block.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+
+from cernis.errors import DataError
+from cernis.events.batch import Bools, Int64s
+from cernis.events.mistakes import Mistakes
+from cernis.events.reader import Piece, Place
+from cernis.events.times import cast_text, is_text, parse_timestamps
+
+BLOCK_BYTES = 1 << 23
+
+Types = dict[str, pa.DataType]
+Bad = dict[int, tuple[str | None, str]]  # row of the block -> (column, reason)
+
+_NAMES = (
+    (pa.types.is_integer, "a whole number"),
+    (pa.types.is_floating, "a number"),
+    (pa.types.is_decimal, "a number"),
+    (pa.types.is_boolean, "true or false"),
+    (pa.types.is_temporal, "a time"),
+    (is_text, "text"),
+)
+
+
+def describe(type_: pa.DataType) -> str:
+    """A type as a person would call it.
+
+    >>> describe(pa.int32()), describe(pa.timestamp("ns"))
+    ('a whole number', 'a time')
+    """
+    return next((name for test, name in _NAMES if test(type_)), f"a {type_}")
+
+
+# ------------------------------------------------------------------ blocks
+
+
+def blocks(stream: Any, cut: Callable[[bytes], int], size: int | None = None) -> Iterator[bytes]:
+    """The stream's bytes in blocks of whole records; `cut` finds where the last one ends."""
+    size = size or BLOCK_BYTES
+    rest = b""
+    while data := stream.read(size):
+        rest += data
+        end = cut(rest)
+        if end:
+            yield rest[:end]
+            rest = rest[end:]
+    if rest:
+        yield rest
+
+
+def after_last_line(block: bytes) -> int:
+    return block.rfind(b"\n") + 1
+
+
+def after_last_record(block: bytes) -> int:
+    """The end of the last CSV record: a line end outside quotes.
+
+    Should stray quotes leave no such line end, any line end will do: then no value
+    spans lines.
+    """
+    if b'"' not in block:
+        return after_last_line(block)
+    data = np.frombuffer(block, np.uint8)
+    quoted = np.bitwise_xor.accumulate((data == ord('"')).view(np.uint8))
+    ends = np.flatnonzero((data == ord("\n")) & (quoted == 0))
+    return int(ends[-1]) + 1 if len(ends) else after_last_line(block)
+
+
+# ------------------------------------------------------------------ reader
+
+
+class TextReader:
+    """What CSV and JSON lines share: blocks, line numbers, row numbers, bad rows."""
+
+    reopens = True
+
+    def __init__(self, path: Path, mistakes: Mistakes, declared: Mapping[str, pa.DataType]) -> None:
+        self.label = str(path)
+        self.path = path
+        self.mistakes = mistakes
+        self.count: int | None = None
+        self.nbytes: int | None = path.stat().st_size
+        if self.nbytes == 0:
+            raise DataError(f"{self.label}: the file is empty")
+        if path.suffix in (".gz", ".bz2", ".zst", ".lz4", ".br"):
+            self.nbytes *= 8
+        self._declared = dict(declared)
+        self._types: Types = dict(declared)
+        self._schema: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the first block."""
+        if self._schema is None:
+            self.mistakes.begin(self.label, quiet=True)
+            table = next((piece.table for piece in self.pieces(None)), None)
+            if table is None:
+                self._schema = self._empty()
+            else:
+                self._schema = pa.schema([(n, self._types[n]) for n in table.column_names])
+        return self._schema
+
+    def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
+        row, line = 0, 1
+        for block in self._blocks():
+            table, kept, total, header_lines = self._parse(block, row, line, columns)
+            rows = np.arange(row, row + total, dtype=np.int64)
+            if kept is not None:
+                rows = rows[kept]
+            if len(rows):
+                yield Piece(table, rows, self._place(block, rows, row, line + header_lines))
+            row += total
+            line += block.count(b"\n") + header_lines
+        self.count = row
+
+    def _place(self, block: bytes, rows: Int64s, row: int, line: int) -> Callable[[int], Place]:
+        return lambda i: self._placed(block, row, line, int(rows[i]) - row)
+
+    def _placed(self, block: bytes, row: int, line: int, offset: int) -> Place:
+        for number, (at, text) in enumerate(self._records(block)):
+            if number == offset:
+                return Place(f"{self.label}, line {line + at} (row {row + offset})", text)
+        return Place(f"{self.label}, row {row + offset}")
+
+    def _report(self, block: bytes, row: int, line: int, bad: Bad) -> None:
+        if not bad:
+            return
+        for number, (at, text) in enumerate(self._records(block)):
+            if number in bad:
+                column, reason = bad[number]
+                where = f"{self.label}, line {line + at} (row {row + number})"
+                self.mistakes.bad(self.label, row + number, column, reason, text=text, where=where)
+
+    def _open(self) -> Any:
+        try:
+            return pa.input_stream(str(self.path), compression="detect")
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{self.label}: cannot be read: {error}") from error
+
+    def _read(self, cut: Callable[[bytes], int]) -> Iterator[bytes]:
+        with self._open() as stream:
+            try:
+                yield from blocks(stream, cut)
+            except (OSError, pa.ArrowException) as error:
+                raise DataError(f"{self.label}: cannot be read: {error}") from error
+
+    # what a format has to say
+
+    def _blocks(self) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def _records(self, block: bytes) -> Iterable[tuple[int, str]]:
+        """(line inside the block, text) of every record, broken ones too."""
+        raise NotImplementedError
+
+    def _parse(
+        self, block: bytes, row: int, line: int, columns: Sequence[str] | None
+    ) -> tuple[pa.Table, Bools | None, int, int]:
+        """(table, which records it holds (None: all), records, lines above them)."""
+        raise NotImplementedError
+
+    def _empty(self) -> pa.Schema:
+        raise NotImplementedError
+
+
+# --------------------------------------------------------------------- CSV
+
+
+class CsvReader(TextReader):
+    """CSV with a header line; `null_values` are the empty cell, NULL and null.
+
+    A quoted empty cell is an empty string. Cells of a type's missing attributes are
+    left empty in a flat file, so an empty cell is NULL in text columns too.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        mistakes: Mistakes,
+        declared: Mapping[str, pa.DataType],
+        delimiter: str = ",",
+    ) -> None:
+        super().__init__(path, mistakes, declared)
+        self._delimiter = delimiter
+        self._header_lines = 0
+        self._names = self._header()
+
+    def _header(self) -> list[str]:
+        first = next(self._read(after_last_record), b"")
+        reader = csv.reader(_lines(first), delimiter=self._delimiter)
+        names = next((names for names in reader if names), None)
+        if names is None:
+            raise DataError(f"{self.label}: the file is empty")
+        self._header_lines = reader.line_num
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                raise DataError(f"{self.label}: the column name {name!r} occurs twice")
+        return names
+
+    def _empty(self) -> pa.Schema:
+        return pa.schema([(n, self._types.get(n, pa.null())) for n in self._names])
+
+    def _blocks(self) -> Iterator[bytes]:
+        header = self._header_lines
+        for block in self._read(after_last_record):
+            if header:
+                start = 0
+                for _ in range(header):
+                    end = block.find(b"\n", start)
+                    start = end + 1 if end >= 0 else len(block)
+                block, header = block[start:], 0
+            yield block
+
+    def _records(self, block: bytes) -> Iterator[tuple[int, str]]:
+        lines = _lines(block)
+        reader = csv.reader(iter(lines), delimiter=self._delimiter)
+        start = 0
+        try:
+            for cells in reader:
+                if cells:
+                    yield start, "".join(lines[start : reader.line_num]).rstrip("\r\n")
+                start = reader.line_num
+        except csv.Error:
+            return
+
+    def _parse(
+        self, block: bytes, row: int, line: int, columns: Sequence[str] | None
+    ) -> tuple[pa.Table, Bools | None, int, int]:
+        above = self._header_lines if row == 0 and line == 1 else 0
+        broken: list[Any] = []
+        try:
+            table = self._arrow(block, columns, self._types, broken, threads=True)
+        except pa.ArrowInvalid:
+            return *self._slowly(block, row, line + above, columns), above
+        if broken or any(pa.types.is_binary(t) for t in table.schema.types):
+            return *self._slowly(block, row, line + above, columns), above
+        for field in table.schema:
+            if pa.types.is_null(self._types.get(field.name, pa.null())):
+                self._types[field.name] = field.type
+        return table, None, table.num_rows, above
+
+    def _slowly(
+        self, block: bytes, row: int, line: int, columns: Sequence[str] | None
+    ) -> tuple[pa.Table, Bools | None, int]:
+        """A block with something wrong in it: all cells as bytes, then column by column."""
+        broken: list[Any] = []
+        raw_types = {name: pa.binary() for name in self._names}
+        raw = self._arrow(block, columns, raw_types, broken, threads=False)
+        total = raw.num_rows + len(broken)
+        bad: Bad = {}
+        for b in broken:
+            reason = f"expected {b.expected_columns} values, found {b.actual_columns}"
+            bad[b.number - 1] = (None, f"{reason}: {_short(b.text)!r}")
+        kept = np.ones(total, np.bool_)
+        kept[list(bad)] = False
+        numbers = np.flatnonzero(kept)
+        arrays = []
+        for name in raw.column_names:
+            array, reasons = self._convert(name, raw.column(name).combine_chunks())
+            arrays.append(array)
+            for i, reason in reasons.items():
+                bad.setdefault(int(numbers[i]), (name, reason))
+        table = pa.table(arrays, names=raw.column_names)
+        self._report(block, row, line, bad)
+        if bad:
+            ok = np.ones(total, np.bool_)
+            ok[list(bad)] = False
+            table = table.filter(pa.array(ok[numbers]))
+            kept = ok
+        return table, kept, total
+
+    def _convert(self, name: str, raw: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        text, bad = cast_text(raw, pa.string())
+        reasons = {int(i): "the text is not UTF-8" for i in np.flatnonzero(bad)}
+        known = self._types.get(name, pa.null())
+        if pa.types.is_binary(known) or is_text(known):
+            return text, reasons
+        if pa.types.is_null(known):
+            known = self._inferred(text)
+        tries = [(t, *convert_text(text, t)) for t in self._wider(name, known)]
+        type_, array, failed = min(tries, key=lambda t: int(t[2].sum()))
+        self._types[name] = type_
+        for i in np.flatnonzero(failed):
+            reasons.setdefault(int(i), f"{_short(text[int(i)].as_py())!r} is not {describe(type_)}")
+        return array, reasons
+
+    def _inferred(self, text: pa.Array) -> pa.DataType:
+        for type_ in (
+            pa.int64(),
+            pa.float64(),
+            pa.bool_(),
+            pa.date32(),
+            pa.timestamp("s"),
+            pa.timestamp("ns"),
+            pa.timestamp("ns", "UTC"),
+        ):
+            if not convert_text(text, type_)[1].any():
+                return type_ if text.null_count < len(text) else pa.null()
+        return pa.string()
+
+    def _wider(self, name: str, type_: pa.DataType) -> list[pa.DataType]:
+        if name in self._declared:
+            return [type_]
+        if pa.types.is_int64(type_):
+            return [type_, pa.float64()]
+        if pa.types.is_date32(type_):
+            return [type_, pa.timestamp("s"), pa.timestamp("ns")]
+        if pa.types.is_timestamp(type_) and type_.unit == "s":
+            return [type_, pa.timestamp("ns", type_.tz)]
+        return [type_]
+
+    def _arrow(
+        self,
+        block: bytes,
+        columns: Sequence[str] | None,
+        types: Types,
+        broken: list[Any],
+        *,
+        threads: bool,
+    ) -> pa.Table:
+        def set_aside(invalid: Any) -> str:
+            broken.append(invalid)
+            return "skip"
+
+        known = {n: t for n, t in types.items() if not pa.types.is_null(t)}
+        if not block.strip():
+            wanted = self._names if columns is None else columns
+            return pa.schema([(n, types.get(n, pa.null())) for n in wanted]).empty_table()
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(block),
+            read_options=pyarrow.csv.ReadOptions(
+                use_threads=threads, column_names=self._names, block_size=len(block) + 1
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=set_aside,
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=known,
+                include_columns=None if columns is None else list(columns),
+                null_values=["", "NULL", "null"],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+
+def convert_text(text: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Bools]:
+    """Text to a type, with marks where a value does not convert."""
+    if is_text(type_):
+        return text, np.zeros(len(text), np.bool_)
+    if pa.types.is_null(type_):
+        return text.cast(pa.string()), np.zeros(len(text), np.bool_)
+    trimmed = pc.utf8_trim_whitespace(text)
+    if pa.types.is_timestamp(type_):
+        parsed = parse_timestamps(trimmed, type_.unit).cast(type_)
+        bad = pc.and_not(parsed.is_null(), text.is_null())
+        return parsed, bad.to_numpy(zero_copy_only=False)
+    return cast_text(trimmed, type_)
+
+
+def _lines(block: bytes) -> list[str]:
+    text = block.decode("utf-8-sig", errors="replace")
+    return list(io.StringIO(text, newline=""))
+
+
+def _short(text: object) -> str:
+    line = str(text)
+    return line if len(line) <= 80 else line[:79] + "…"
+
+
+# -------------------------------------------------------------- JSON lines
+
+
+class JsonReader(TextReader):
+    """One JSON object a line; blank lines do not count as rows."""
+
+    def _empty(self) -> pa.Schema:
+        raise DataError(f"{self.label}: the file holds no events")
+
+    def _blocks(self) -> Iterator[bytes]:
+        for i, block in enumerate(self._read(after_last_line)):
+            if i == 0:
+                block = block.removeprefix(b"\xef\xbb\xbf")
+                if block.lstrip().startswith(b"["):
+                    raise DataError(
+                        f"{self.label}: expected one JSON object a line, found a JSON array"
+                    )
+            yield block
+
+    def _records(self, block: bytes) -> Iterator[tuple[int, str]]:
+        for i, line in enumerate(block.decode("utf-8", errors="replace").split("\n")):
+            if line.strip():
+                yield i, line.rstrip("\r")
+
+    def _parse(
+        self, block: bytes, row: int, line: int, columns: Sequence[str] | None
+    ) -> tuple[pa.Table, Bools | None, int, int]:
+        table = self._arrow(block, columns) if block.strip() else pa.table({})
+        if table is None:
+            return *self._slowly(block, row, line, columns), 0
+        return table, None, table.num_rows, 0
+
+    def _arrow(self, block: bytes, columns: Sequence[str] | None) -> pa.Table | None:
+        """Pyarrow's reading of the block, or None when it has to be looked at closely."""
+        known = [(n, t) for n, t in self._types.items() if not pa.types.is_null(t)]
+        unexpected = "infer"
+        if columns is not None:
+            known, unexpected = [(n, t) for n, t in known if n in columns], "ignore"
+            if len(known) < len(columns):
+                unexpected = "infer"
+        try:
+            table = _json_table(block, known, unexpected)
+        except pa.ArrowInvalid:
+            try:
+                table = _json_table(block, [], "infer")
+            except pa.ArrowInvalid:
+                return None
+        if columns is not None:
+            have = table.column_names
+            table = pa.table(
+                [table.column(n) if n in have else pa.nulls(table.num_rows) for n in columns],
+                names=list(columns),
+            )
+        for i, field in enumerate(table.schema):
+            type_ = self._agreed(field.name, field.type)
+            if type_ is None:
+                return None
+            self._types[field.name] = type_
+            if type_ != field.type and not pa.types.is_null(field.type):
+                try:
+                    table = table.set_column(i, field.name, table.column(i).cast(type_))
+                except pa.ArrowInvalid:
+                    return None
+        return table
+
+    def _agreed(self, name: str, found: pa.DataType) -> pa.DataType | None:
+        known = self._types.get(name, pa.null())
+        if known == found or pa.types.is_null(found):
+            return known
+        if pa.types.is_null(known):
+            return found
+        if pa.types.is_struct(known) and pa.types.is_struct(found) and name not in self._declared:
+            return found
+        if pa.types.is_integer(found) and pa.types.is_floating(known):
+            return known
+        if pa.types.is_floating(found) and pa.types.is_integer(known):
+            return None if name in self._declared else pa.float64()
+        return None
+
+    def _slowly(
+        self, block: bytes, row: int, line: int, columns: Sequence[str] | None
+    ) -> tuple[pa.Table, Bools | None, int]:
+        bad: Bad = {}
+        records: list[dict[str, Any]] = []
+        numbers: list[int] = []
+        total = 0
+        for total, (_, text) in enumerate(self._records(block), start=1):
+            try:
+                record = json.loads(text)
+            except ValueError as error:
+                bad[total - 1] = (None, f"not valid JSON: {_json_reason(error)}")
+                continue
+            if not isinstance(record, dict):
+                bad[total - 1] = (None, f"expected a JSON object, found {_short(text)}")
+                continue
+            records.append(record)
+            numbers.append(total - 1)
+        table, failed = table_of(records, self._types, frozenset(self._declared))
+        for i, (column, reason) in failed.items():
+            bad[numbers[i]] = (column, reason)
+        self._report(block, row, line, bad)
+        kept = np.ones(total, np.bool_)
+        kept[list(bad)] = False
+        table = table.filter(pa.array(kept[numbers], pa.bool_()))
+        for field in table.schema:
+            self._types[field.name] = field.type
+        if columns is not None:
+            table = table.select(list(columns))
+        return table, kept, total
+
+
+def _json_table(block: bytes, known: list[tuple[str, pa.DataType]], unexpected: str) -> pa.Table:
+    return pyarrow.json.read_json(
+        pa.BufferReader(block),
+        read_options=pyarrow.json.ReadOptions(block_size=len(block) + 1),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=pa.schema(known) if known else None,
+            unexpected_field_behavior=unexpected,
+        ),
+    )
+
+
+def _json_reason(error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos + 1}"
+    return str(error)
+
+
+# ----------------------------------------------------------------- records
+
+
+def table_of(
+    records: Sequence[Mapping[str, Any]],
+    known: Mapping[str, pa.DataType],
+    fixed: frozenset[str] = frozenset(),
+) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
+    """Records as a table with every name that occurs, and the values that do not fit.
+
+    A column's type is the known one, or that of its first value; integers give way to
+    doubles unless the column is `fixed`.
+
+    >>> table, failed = table_of([{"a": 1}, {"a": 2.5}, {"a": "x", "b": True}], {})
+    >>> table.column("a").to_pylist(), failed
+    ([1.0, 2.5, None], {2: ('a', "'x' is not a number")})
+    """
+    names = list(dict.fromkeys(name for record in records for name in record))
+    arrays: list[pa.Array] = []
+    failed: dict[int, tuple[str, str]] = {}
+    for name in names:
+        values = [record.get(name) for record in records]
+        array, bad = _column(values, known.get(name, pa.null()), name in fixed)
+        arrays.append(array)
+        for i in bad:
+            shown = _short(values[i])
+            failed.setdefault(i, (name, f"{shown!r} is not {describe(array.type)}"))
+    if not names:
+        return pa.table({}), {}
+    return pa.table(arrays, names=names), failed
+
+
+def _column(values: list[Any], known: pa.DataType, fixed: bool) -> tuple[pa.Array, list[int]]:
+    if pa.types.is_null(known):
+        try:
+            return pa.array(values), []
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            first = next((v for v in values if v is not None), None)
+            known = pa.float64() if isinstance(first, float) else _scalar_type(first)
+    tries = [known, pa.float64()] if pa.types.is_integer(known) and not fixed else [known]
+    best: tuple[pa.Array, list[int]] | None = None
+    for type_ in tries:
+        array, bad = _array(values, type_)
+        if best is None or len(bad) < len(best[1]):
+            best = array, bad
+    assert best is not None
+    return best
+
+
+def _scalar_type(value: Any) -> pa.DataType:
+    try:
+        return pa.scalar(value).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.float64() if isinstance(value, int) else pa.string()
+
+
+def _array(values: list[Any], type_: pa.DataType) -> tuple[pa.Array, list[int]]:
+    try:
+        return pa.array(values, type_), []
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        pass
+    if pa.types.is_temporal(type_):
+        texts = pa.array([v if isinstance(v, str) else None for v in values], pa.string())
+        array, failed = convert_text(texts, type_)
+        odd = (i for i, v in enumerate(values) if v is not None and not isinstance(v, str))
+        return array, sorted({*np.flatnonzero(failed).tolist(), *odd})
+    fitting = [_fitting(value, type_) for value in values]
+    bad = [i for i, v in enumerate(values) if v is not None and fitting[i] is None]
+    return pa.array(fitting, type_), bad
+
+
+def _fitting(value: Any, type_: pa.DataType) -> Any:
+    """The value where the type can hold it, else None."""
+    if isinstance(value, bool) and not pa.types.is_boolean(type_):
+        return None
+    try:
+        if isinstance(value, float) and pa.types.is_integer(type_):
+            return int(value) if value.is_integer() else None
+        if isinstance(value, int) and pa.types.is_floating(type_):
+            value = float(value)
+        pa.scalar(value, type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return None
+    return value

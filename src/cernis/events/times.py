@@ -1,0 +1,176 @@
+"""Times as whole ticks: every form a time column may have, turned into int64.
+
+A source's tick is the unit its column is exact in: that of the Arrow type, `time_unit`
+for integers, one nanosecond for fractions and for text. Streams are merged in the
+finest tick among them, so no time is ever rounded except fractions (to nanoseconds).
+Times without a zone count as UTC. Cost: no copy for one int64 or timestamp chunk in
+the common tick, one pass otherwise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cernis.errors import DataError
+from cernis.events.batch import Bools, Int64s
+
+UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+DAY = 86_400 * UNITS["s"]
+
+_ZONED = r"[T ]\d\d(:?\d\d)?(:?\d\d)?([.,]\d+)?(Z|z|[+-]\d\d(:?\d\d)?)$"
+_LARGEST = 2**63 - 1
+
+
+def plain(type_: pa.DataType) -> pa.DataType:
+    """The type of the values, with dictionaries looked through."""
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
+    """Nanoseconds in one tick of a time column; None where it cannot hold times.
+
+    >>> tick_of(pa.timestamp("us"), "ms"), tick_of(pa.int32(), "ms"), tick_of(pa.bool_(), "ms")
+    (1000, 1000000, None)
+    """
+    type_ = plain(type_)
+    if pa.types.is_integer(type_):
+        return UNITS[time_unit]
+    if pa.types.is_date32(type_):
+        return DAY
+    if pa.types.is_date64(type_):
+        return UNITS["ms"]
+    if pa.types.is_temporal(type_) and hasattr(type_, "unit"):
+        return UNITS[type_.unit]
+    if pa.types.is_floating(type_) or pa.types.is_decimal(type_) or is_text(type_):
+        return 1
+    return 1 if pa.types.is_null(type_) else None
+
+
+def to_ticks(column: pa.ChunkedArray, time_unit: str, tick: int) -> tuple[Int64s, Bools | None]:
+    """Ticks of `tick` nanoseconds, and where there is no (or no such) time; None: nowhere."""
+    chunks = [_chunk_ticks(chunk, time_unit, tick) for chunk in column.chunks]
+    if not chunks:
+        return np.empty(0, np.int64), None
+    if len(chunks) == 1:
+        return chunks[0]
+    bad = None
+    if any(b is not None for _, b in chunks):
+        bad = np.concatenate([np.zeros(len(t), np.bool_) if b is None else b for t, b in chunks])
+    return np.concatenate([t for t, _ in chunks]), bad
+
+
+def why_bad(value: object) -> str:
+    """What is wrong with a time that `to_ticks` marked."""
+    return "the time is missing" if value is None else f"{str(value)!r} is not a usable time"
+
+
+def _chunk_ticks(values: pa.Array, time_unit: str, tick: int) -> tuple[Int64s, Bools | None]:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    own = tick_of(values.type, time_unit)
+    if own is None or pa.types.is_null(values.type):
+        return np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
+    bad = None
+    if values.null_count:
+        bad = values.is_null().to_numpy(zero_copy_only=False)
+    if is_text(values.type):
+        parsed = parse_timestamps(values)
+        bad = parsed.is_null().to_numpy(zero_copy_only=False) if parsed.null_count else None
+        return _scaled(_integers(parsed), 1, tick, bad)
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        return _rounded(values, UNITS[time_unit], tick, bad)
+    if pa.types.is_uint64(values.type):
+        wide = values.fill_null(0).to_numpy()
+        bad = _or(bad, wide > np.uint64(_LARGEST))
+        return _scaled(wide.astype(np.int64), own, tick, bad)
+    return _scaled(_integers(values), own, tick, bad)
+
+
+def _integers(values: pa.Array) -> Int64s:
+    if pa.types.is_date32(values.type) or pa.types.is_time32(values.type):
+        values = values.view(pa.int32())
+    elif not pa.types.is_integer(values.type):
+        values = values.view(pa.int64())
+    if values.null_count:
+        values = values.fill_null(0)
+    return np.asarray(values.cast(pa.int64()))
+
+
+def _scaled(ticks: Int64s, own: int, tick: int, bad: Bools | None) -> tuple[Int64s, Bools | None]:
+    if own == tick:
+        return ticks, bad
+    if own % tick == 0:
+        factor = own // tick
+        limit = _LARGEST // factor
+        if len(ticks) and (ticks.max() > limit or ticks.min() < -limit):
+            bad = _or(bad, (ticks > limit) | (ticks < -limit))
+        return ticks * factor, bad
+    factor = tick // own
+    whole = ticks // factor
+    uneven = whole * factor != ticks
+    return whole, _or(bad, uneven) if uneven.any() else bad
+
+
+def _rounded(
+    values: pa.Array, unit: int, tick: int, bad: Bools | None
+) -> tuple[Int64s, Bools | None]:
+    floats = values.cast(pa.float64()).fill_null(0.0).to_numpy() * float(unit)
+    unusable = ~(np.abs(floats) < float(2**63))
+    if unusable.any():
+        bad = _or(bad, unusable)
+        floats = np.where(unusable, 0.0, floats)
+    return _scaled(np.rint(floats).astype(np.int64), 1, tick, bad)
+
+
+def _or(bad: Bools | None, more: Bools) -> Bools | None:
+    if bad is None:
+        return more if more.any() else None
+    return bad | more
+
+
+def parse_timestamps(values: pa.Array, unit: str = "ns") -> pa.Array:
+    """ISO 8601 text to timestamps in UTC; null where it is not one.
+
+    >>> text = pa.array(["1970-01-01T00:00:01+00:00", "1970-01-01", "?"])
+    >>> parse_timestamps(text).cast("int64").to_pylist()
+    [1000000000, 0, None]
+    """
+    values = values.cast(pa.string())
+    zoned, naive = pa.timestamp(unit, "UTC"), pa.timestamp(unit)
+    for target in (naive, zoned):
+        try:
+            return values.cast(target).cast(zoned)
+        except pa.ArrowInvalid:
+            continue
+    has_zone = pc.match_substring_regex(values, _ZONED)
+    with_zone, _ = cast_text(pc.if_else(has_zone, values, None), zoned)
+    without, _ = cast_text(pc.if_else(has_zone, None, values), naive)
+    return pc.coalesce(with_zone, without.cast(zoned))
+
+
+def cast_text(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Bools]:
+    """Cast text, with null and a mark where a value does not convert.
+
+    Arrow's casts fail as a whole; halving finds the failing values in
+    O(failures · log n) casts.
+    """
+    try:
+        return values.cast(target), np.zeros(len(values), np.bool_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if len(values) == 1:
+            return pa.nulls(1, target), np.ones(1, np.bool_)
+    middle = len(values) // 2
+    left, bad_left = cast_text(values.slice(0, middle), target)
+    right, bad_right = cast_text(values.slice(middle), target)
+    return pa.concat_arrays([left, right]), np.concatenate([bad_left, bad_right])
+
+
+def check_unit(time_unit: str) -> None:
+    if time_unit not in UNITS:
+        raise DataError(f"unknown time unit {time_unit!r}; expected one of s, ms, us, ns")

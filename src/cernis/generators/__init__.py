@@ -1,0 +1,1 @@
+"""Generated streams for the tour, the benchmarks and the tests."""

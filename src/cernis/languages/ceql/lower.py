@@ -1,0 +1,642 @@
+"""From lark's parse tree to a `Pattern`.
+
+One method for each rule of the grammar, called bottom-up without recursion, so that the
+depth of the tree costs no stack. A mistake that the grammar cannot see (a number out of
+range, SUM without an attribute) is noted and lowering goes on, so that all of them are
+reported together.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, NamedTuple, cast
+
+from lark import Token, Transformer_NonRecursive, v_args
+from lark.tree import Meta
+
+from cernis.errors import Diagnostic, Span
+from cernis.languages.ceql.words import NANOSECONDS
+from cernis.pattern.formula import (
+    All,
+    As,
+    Choice,
+    Contiguous,
+    Event,
+    Filter,
+    Formula,
+    Iterate,
+    KeyPart,
+    Optional,
+    PartitionBy,
+    Sequence,
+    Unless,
+)
+from cernis.pattern.formula import Not as NotEvent
+from cernis.pattern.predicate import (
+    AllOf,
+    And,
+    AnyOf,
+    Arithmetic,
+    Attribute,
+    Compare,
+    Comparison,
+    Condition,
+    Holds,
+    InRange,
+    InSet,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Reference,
+    Value,
+)
+from cernis.pattern.query import (
+    Aggregate,
+    Consume,
+    Pattern,
+    Select,
+    Strategy,
+    Unit,
+    Variable,
+    Window,
+)
+from cernis.pattern.suggest import did_you_mean
+from cernis.schema import Attributes, Kind, Schema, Stream
+
+_MOST_DIGITS = 40
+_LARGEST_EXPONENT = 30
+
+KINDS: dict[str, Kind] = {
+    "int": Kind.INT,
+    "integer": Kind.INT,
+    "long": Kind.INT,
+    "bigint": Kind.INT,
+    "double": Kind.FLOAT,
+    "float": Kind.FLOAT,
+    "string": Kind.STRING,
+    "boolean": Kind.BOOL,
+    "bool": Kind.BOOL,
+    "timestamp": Kind.TIMESTAMP,
+    "datetime": Kind.TIMESTAMP,
+    "date": Kind.TIMESTAMP,
+    "primary_time": Kind.TIMESTAMP,
+    "other": Kind.OTHER,
+}
+"""The names of types that a declaration may use, in any case."""
+
+_OPERATORS: dict[str, Operator] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+_DIRECTION = {"<": 1, "<=": 1, ">": -1, ">=": -1}
+
+
+class Name(NamedTuple):
+    text: str
+    span: Span
+
+
+class Owner(NamedTuple):
+    """`x`, or `S>E`."""
+
+    name: Name
+    stream: Name | None
+    span: Span
+
+
+class Declared(NamedTuple):
+    """An attribute of a declaration, or an event with its attributes."""
+
+    name: str
+    kind: Kind | None
+    attributes: dict[str, Kind]
+    span: Span
+
+
+class Everything(NamedTuple):
+    span: Span
+
+
+class Nothing(NamedTuple):
+    span: Span
+
+
+def _kinds_together(kinds: list[Kind]) -> Kind:
+    """The kind of an attribute that several event types have."""
+    distinct = set(kinds)
+    if len(distinct) == 1:
+        return kinds[0]
+    return Kind.FLOAT if all(kind.numeric for kind in distinct) else Kind.OTHER
+
+
+def flat_attributes(events: dict[str, Attributes], loose: dict[str, Kind]) -> dict[str, Kind]:
+    """Every attribute of a stream, whichever event type has it."""
+    kinds: dict[str, list[Kind]] = {}
+    for attributes in events.values():
+        for name, kind in attributes.items():
+            kinds.setdefault(name, []).append(kind)
+    return {name: _kinds_together(found) for name, found in kinds.items()} | {
+        name: kind for name, kind in loose.items() if name not in kinds
+    }
+
+
+def _span(meta: Meta) -> Span:
+    return Span(meta.start_pos, meta.end_pos)
+
+
+def _token_span(token: Token) -> Span:
+    return Span(cast(int, token.start_pos), cast(int, token.end_pos))
+
+
+def _unquote(text: str) -> str:
+    return text[1:-1].replace(text[0] * 2, text[0])
+
+
+@v_args(meta=True)
+class Lowering(Transformer_NonRecursive[Token, Any]):
+    """Lowers one text; `mistakes` holds what was wrong with it."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.source = source
+        self.mistakes: list[Diagnostic] = []
+        # `S>E` used as a variable: checked against the formula once that is known
+        self.owners: list[Owner] = []
+        self.spans: dict[str, tuple[Span, ...]] = {}
+
+    def note(
+        self,
+        message: str,
+        span: Span,
+        *,
+        expected: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        self.mistakes.append(Diagnostic(message, span, expected, suggestion))
+
+    # ---------------------------------------------------------------------- query
+
+    def query(self, meta: Meta, parts: list[Any]) -> Pattern:
+        declared, (strategy, select), streams, formula, partition, within, consume, limit = parts
+        self._check_owners(formula)
+        return Pattern(
+            formula=formula,
+            select=select,
+            strategy=strategy,
+            streams=tuple(name.text for name in streams or ()),
+            partition=partition or (),
+            within=within,
+            consume=consume or Consume.NONE,
+            limit=limit,
+            declared=declared,
+            source=self.source,
+            spans=self.spans,
+        )
+
+    def _check_owners(self, formula: Formula) -> None:
+        """`S>E[…]` names the variable E, which must then be events of S alone."""
+        if not self.owners:
+            return
+        streams: dict[str, set[str | None]] = {}
+        stack: list[Any] = [formula]
+        while stack:
+            match stack.pop():
+                case Event(type=kind, stream=stream):
+                    streams.setdefault(kind, set()).add(stream)
+                case Unless(body=body, guard=guard):
+                    stack += (body, guard)
+                case Event():
+                    pass
+                case Sequence(parts=parts) | Contiguous(parts=parts):
+                    stack += parts
+                case Choice(parts=parts) | All(parts=parts):
+                    stack += parts
+                case node:
+                    stack.append(node.body)
+        for owner in self.owners:
+            stream = cast(Name, owner.stream).text
+            if streams.get(owner.name.text, {stream}) != {stream}:
+                self.note(
+                    f"'{stream}>{owner.name.text}' is not a variable: "
+                    f"'{owner.name.text}' of other streams occurs in the formula too",
+                    owner.span,
+                    suggestion=f"name it in the formula: {stream}>{owner.name.text} AS x",
+                )
+
+    # --------------------------------------------------------------- declarations
+
+    def schema(self, meta: Meta, parts: list[Any]) -> Schema:
+        return cast(Schema, parts[0] or Schema())
+
+    def declarations(self, meta: Meta, streams: list[tuple[Stream, Span]]) -> Schema | None:
+        seen: set[str] = set()
+        for stream, span in streams:
+            if stream.name in seen:
+                self.note(f"stream '{stream.name}' is declared twice", span)
+            seen.add(stream.name)
+        return Schema(tuple(stream for stream, _ in streams)) if streams else None
+
+    def declaration(self, meta: Meta, parts: list[Any]) -> tuple[Stream, Span]:
+        name: Name = parts[0]
+        members = [part for part in parts[1:] if isinstance(part, Declared)]
+        events: dict[str, Attributes] = {}
+        for member in members:
+            if member.kind is None:
+                if member.name in events:
+                    self.note(f"event '{member.name}' is declared twice", member.span)
+                events[member.name] = member.attributes
+        loose = self._distinct([member for member in members if member.kind is not None])
+        return Stream(name.text, flat_attributes(events, loose), events), name.span
+
+    def _distinct(self, members: list[Declared]) -> dict[str, Kind]:
+        attributes: dict[str, Kind] = {}
+        for member in members:
+            if member.name in attributes:
+                self.note(f"attribute '{member.name}' is declared twice", member.span)
+            attributes[member.name] = cast(Kind, member.kind)
+        return attributes
+
+    def event_declaration(self, meta: Meta, parts: list[Any]) -> Declared:
+        name: Name = parts[0]
+        members = [part for part in parts[1:] if isinstance(part, Declared)]
+        return Declared(name.text, None, self._distinct(members), name.span)
+
+    def attribute_declaration(self, meta: Meta, parts: list[Any]) -> Declared:
+        attribute: Attribute = parts[0]
+        name: Name = parts[1]
+        kind = KINDS.get(name.text.lower())
+        if kind is None:
+            self.note(
+                f"unknown type '{name.text}'",
+                name.span,
+                expected="int, double, string, boolean or timestamp",
+                suggestion=did_you_mean(name.text, KINDS),
+            )
+        return Declared(attribute.name, kind or Kind.OTHER, {}, cast(Span, attribute.span))
+
+    # -------------------------------------------------------------------- clauses
+
+    def select(self, meta: Meta, parts: list[Any]) -> tuple[Strategy, Select]:
+        strategy = cast(Strategy, parts[0] or Strategy.ALL)
+        first = parts[1]
+        if isinstance(first, Everything):
+            return strategy, Select(True, (), span=first.span)
+        if isinstance(first, Nothing):
+            return strategy, Select(False, (), span=first.span)
+        span = Span(first.span.start, parts[-1].span.end)
+        return strategy, Select(False, tuple(parts[1:]), span=span)
+
+    def strategy(self, meta: Meta, parts: list[Token]) -> Strategy:
+        return Strategy(parts[0].value.upper())
+
+    def everything(self, meta: Meta, parts: list[Any]) -> Everything:
+        return Everything(_span(meta))
+
+    def nothing(self, meta: Meta, parts: list[Any]) -> Nothing:
+        return Nothing(_span(meta))
+
+    def selected(self, meta: Meta, parts: list[Any]) -> Variable:
+        owner: Owner = parts[0]
+        attributes = tuple(part.name for part in parts[1:] if part is not None)
+        return Variable(self._variable(owner), attributes, span=_span(meta))
+
+    def aggregate(self, meta: Meta, parts: list[Any]) -> Aggregate:
+        function: str = parts[0].value.upper()
+        span = _span(meta)
+        argument: str | Reference | None
+        match parts[1]:
+            case Everything():
+                argument = None
+                if function != "COUNT":
+                    self.note(
+                        f"{function}(*) has no meaning",
+                        span,
+                        suggestion=f"name a variable and an attribute: {function}(x[a])",
+                    )
+            case Reference() as argument:
+                if function == "COUNT":
+                    self.note(
+                        "COUNT takes '*' or a variable, not an attribute",
+                        span,
+                        suggestion=f"write COUNT({argument.variable})",
+                    )
+            case owner:
+                argument = self._variable(owner)
+                if function != "COUNT":
+                    self.note(
+                        f"{function} needs an attribute",
+                        span,
+                        suggestion=f"write {function}({argument}[a])",
+                    )
+        return Aggregate(function, argument, span=span)
+
+    star = everything
+
+    def from_clause(self, meta: Meta, parts: list[Name]) -> list[Name]:
+        self.spans["streams"] = tuple(name.span for name in parts)
+        return parts
+
+    def partition(self, meta: Meta, parts: list[Any]) -> tuple[tuple[str, ...], ...]:
+        return tuple(parts)
+
+    def group(self, meta: Meta, parts: list[Attribute]) -> tuple[str, ...]:
+        spans = tuple(cast(Span, part.span) for part in parts)
+        self.spans["partition"] = self.spans.get("partition", ()) + spans
+        return tuple(part.name for part in parts)
+
+    def within(self, meta: Meta, parts: list[Any]) -> Window:
+        return cast(Window, parts[0])
+
+    def _exact(self, token: Token) -> Fraction:
+        """A number as it is written; bounded, because 1e999999999 has as many digits."""
+        mantissa, _, exponent = token.value.lower().partition("e")
+        if len(mantissa) > _MOST_DIGITS or abs(int(exponent[:9] or 0)) > _LARGEST_EXPONENT:
+            self.note("the number is out of range", _token_span(token))
+            return Fraction(1)
+        return Fraction(token.value if mantissa[-1] != "." else f"{mantissa}0e{exponent}")
+
+    def events_span(self, meta: Meta, parts: list[Token]) -> Window:
+        size = self._exact(parts[0])
+        if size.denominator != 1:
+            self.note("a number of events must be whole", _token_span(parts[0]))
+        return Window(Unit.EVENTS, size, span=_span(meta))
+
+    def time_span(self, meta: Meta, parts: list[Token]) -> Window:
+        size = Fraction(0)
+        for number, unit in zip(parts[::2], parts[1::2], strict=True):
+            size += self._exact(number) * NANOSECONDS[unit.value.upper()]
+        return Window(Unit.TIME, size, span=_span(meta))
+
+    def attribute_span(self, meta: Meta, parts: list[Any]) -> Window:
+        return Window(Unit.ATTRIBUTE, self._exact(parts[0]), parts[1], span=_span(meta))
+
+    def consume(self, meta: Meta, parts: list[Consume]) -> Consume:
+        return parts[0]
+
+    def policy(self, meta: Meta, parts: list[Token]) -> Consume:
+        return Consume(parts[0].value.upper())
+
+    def limit(self, meta: Meta, parts: list[Any]) -> int:
+        sign, token = parts[0]
+        self.spans["limit"] = (_span(meta),)
+        if token.type != "INT":
+            self.note("LIMIT takes a whole number", _token_span(token))
+            return 1
+        limit = self._whole(token)
+        if limit < 1 or sign == "-":
+            self.note("LIMIT must be at least 1", _span(meta))
+            return 1
+        return limit
+
+    # ------------------------------------------------------------------- formulas
+
+    def event(self, meta: Meta, parts: list[Owner]) -> Event:
+        owner = parts[0]
+        stream = owner.stream.text if owner.stream else None
+        return Event(owner.name.text, stream, span=owner.span)
+
+    def negated(self, meta: Meta, parts: list[Any]) -> NotEvent:
+        return NotEvent(parts[-1], span=_span(meta))
+
+    def as_variable(self, meta: Meta, parts: list[Any]) -> As:
+        return As(parts[0], parts[1].text, span=_span(meta))
+
+    def iterate(self, meta: Meta, parts: list[Any]) -> Iterate:
+        body, how = parts
+        if isinstance(how, Token):
+            return Iterate(body, contiguous=how.type == "COLON_PLUS", span=_span(meta))
+        low, high, contiguous = how
+        return Iterate(body, low, high, contiguous, span=_span(meta))
+
+    def bounds(self, meta: Meta, parts: list[Any]) -> tuple[int, int | None, bool]:
+        opening, low_token, rest = parts
+        low = self._whole(low_token)
+        high = low if rest is None else rest[0]
+        return low, high, opening.type == "COLON_LBRACE"
+
+    def range_to(self, meta: Meta, parts: list[Token | None]) -> tuple[int | None]:
+        return (None if parts[0] is None else self._whole(parts[0]),)
+
+    def optional(self, meta: Meta, parts: list[Formula]) -> Optional:
+        return Optional(parts[0], span=_span(meta))
+
+    def sequence(self, meta: Meta, parts: list[Formula]) -> Sequence:
+        return Sequence(tuple(parts), span=_span(meta))
+
+    def contiguous(self, meta: Meta, parts: list[Formula]) -> Contiguous:
+        return Contiguous(tuple(parts), span=_span(meta))
+
+    def all_of(self, meta: Meta, parts: list[Formula]) -> All:
+        return All(tuple(parts), span=_span(meta))
+
+    def choice(self, meta: Meta, parts: list[Formula]) -> Choice:
+        return Choice(tuple(parts), span=_span(meta))
+
+    def unless(self, meta: Meta, parts: list[Formula]) -> Unless:
+        return Unless(parts[0], parts[1], span=_span(meta))
+
+    def filter(self, meta: Meta, parts: list[Any]) -> Filter:
+        return Filter(parts[0], parts[1], span=_span(meta))
+
+    def partitioned(self, meta: Meta, parts: list[Any]) -> PartitionBy:
+        return PartitionBy(parts[0], tuple(parts[1:]), span=_span(meta))
+
+    def key(self, meta: Meta, parts: list[Any]) -> KeyPart:
+        if len(parts) == 1:
+            return KeyPart(None, parts[0], span=_span(meta))
+        return KeyPart(parts[0].text, parts[1], span=_span(meta))
+
+    # ----------------------------------------------------------------- conditions
+
+    def any_holds(self, meta: Meta, parts: list[Condition]) -> AnyOf:
+        return AnyOf(tuple(parts), span=_span(meta))
+
+    def all_hold(self, meta: Meta, parts: list[Condition]) -> AllOf:
+        return AllOf(tuple(parts), span=_span(meta))
+
+    def holds(self, meta: Meta, parts: list[Any]) -> Holds:
+        return Holds(self._variable(parts[0]), parts[1], span=_span(meta))
+
+    def compare(self, meta: Meta, parts: list[Any]) -> Compare:
+        left, token, right = parts
+        return Compare(_OPERATORS[token.value], left, right, span=_span(meta))
+
+    def reference(self, meta: Meta, parts: list[Any]) -> Reference:
+        return Reference(self._variable(parts[0]), parts[1], span=_span(meta))
+
+    # ----------------------------------------------------------------- predicates
+
+    def disjunction(self, meta: Meta, parts: list[Predicate]) -> Or:
+        return Or(tuple(parts), span=_span(meta))
+
+    def conjunction(self, meta: Meta, parts: list[Predicate]) -> And:
+        return And(tuple(parts), span=_span(meta))
+
+    def denial(self, meta: Meta, parts: list[Any]) -> Not:
+        return Not(parts[-1], span=_span(meta))
+
+    def comparator(self, meta: Meta, parts: list[Token]) -> Token:
+        return parts[0]
+
+    def comparison(self, meta: Meta, parts: list[Any]) -> Predicate:
+        """`a < b`, or a chain `a < b < c`, which is `a < b AND b < c`."""
+        span = _span(meta)
+        values, tokens = parts[::2], parts[1::2]
+        operators = [_OPERATORS[token.value] for token in tokens]
+        if len(tokens) == 1:
+            return Comparison(operators[0], values[0], values[1], span=span)
+        if len({_DIRECTION.get(operator, 0) for operator in operators} | {0}) != 2 or any(
+            operator not in _DIRECTION for operator in operators
+        ):
+            self.note(
+                "a chain of comparisons must go one way",
+                span,
+                suggestion="join the comparisons with AND",
+            )
+        links = zip(operators, values, values[1:], strict=False)
+        return And(tuple(Comparison(op, a, b, span=span) for op, a, b in links), span=span)
+
+    def _denied(self, negation: Token | None, test: Predicate, span: Span) -> Predicate:
+        return test if negation is None else Not(test, span=span)
+
+    def like(self, meta: Meta, parts: list[Any]) -> Predicate:
+        body, negation, text = parts
+        span = _span(meta)
+        return self._denied(negation, Like(body, _unquote(text.value), span=span), span)
+
+    def in_set(self, meta: Meta, parts: list[Any]) -> Predicate:
+        body, negation, *values = parts
+        span = _span(meta)
+        return self._denied(negation, InSet(body, tuple(values), span=span), span)
+
+    def in_range(self, meta: Meta, parts: list[Any]) -> Predicate:
+        body, negation, low, high = parts
+        span = _span(meta)
+        test: Predicate
+        if low is None and high is None:
+            self.note("a range needs at least one end", span, suggestion="write {1..5} or {1..}")
+            test = IsNull(body, span=span)
+        elif low is None:
+            test = Comparison("<=", body, high, span=span)
+        elif high is None:
+            test = Comparison(">=", body, low, span=span)
+        else:
+            test = InRange(body, low, high, span=span)
+        return self._denied(negation, test, span)
+
+    def in_span(self, meta: Meta, parts: list[Any]) -> Predicate:
+        body, negation, low, high = parts
+        span = _span(meta)
+        test: Predicate
+        if isinstance(low, Literal) and isinstance(high, Literal):
+            test = InRange(body, low, high, span=span)
+        else:
+            ends = (
+                Comparison(">=", body, low, span=span),
+                Comparison("<=", body, high, span=span),
+            )
+            test = And(ends, span=span)
+        return self._denied(negation, test, span)
+
+    def is_null(self, meta: Meta, parts: list[Any]) -> IsNull:
+        body, negation = parts
+        return IsNull(body, negation is not None, span=_span(meta))
+
+    # --------------------------------------------------------------------- values
+
+    def _arithmetic(self, meta: Meta, parts: list[Any]) -> Arithmetic:
+        left, operator, right = parts
+        return Arithmetic(operator.value, left, right, span=_span(meta))
+
+    def sum(self, meta: Meta, parts: list[Any]) -> Arithmetic:
+        return self._arithmetic(meta, parts)
+
+    def product(self, meta: Meta, parts: list[Any]) -> Arithmetic:
+        return self._arithmetic(meta, parts)
+
+    def _is_bare_number(self, value: Value) -> bool:
+        """Whether the value is a number without sign or parentheses in the text."""
+        return isinstance(value, Literal) and self.source[cast(Span, value.span).start] in (
+            "0123456789."
+        )
+
+    def minus(self, meta: Meta, parts: list[Any]) -> Value:
+        body: Value = parts[1]
+        after = self.source[meta.start_pos + 1 : cast(Span, body.span).start]
+        if isinstance(body, Literal) and self._is_bare_number(body) and "(" not in after:
+            return Literal(-cast(int | float, body.value), span=_span(meta))
+        return Negative(body, span=_span(meta))
+
+    def plus(self, meta: Meta, parts: list[Any]) -> Value:
+        return cast(Value, parts[1])
+
+    def literal_value(self, meta: Meta, parts: list[Token]) -> Literal:
+        return self._constant(parts[0])
+
+    def literal(self, meta: Meta, parts: list[Token | None]) -> Literal:
+        token = cast(Token, parts[-1])
+        constant = self._constant(token)
+        if len(parts) == 2 and parts[0] is not None and parts[0].value == "-":
+            return Literal(-cast(int | float, constant.value), span=_span(meta))
+        return constant
+
+    def number(self, meta: Meta, parts: list[Token]) -> Token:
+        return parts[0]
+
+    def signed(self, meta: Meta, parts: list[Any]) -> tuple[str, Token]:
+        return (parts[0] or "+", parts[1])
+
+    def _constant(self, token: Token) -> Literal:
+        span = _token_span(token)
+        match token.type:
+            case "INT":
+                return Literal(self._whole(token), span=span)
+            case "FLOAT":
+                number = float(token.value)
+                if number == float("inf"):
+                    self.note("the number is out of range", span)
+                return Literal(number, span=span)
+            case "STRING":
+                return Literal(_unquote(token.value), span=span)
+            case _:
+                return Literal(token.type == "TRUE", span=span)
+
+    def _whole(self, token: Token) -> int:
+        if len(token.value) > _MOST_DIGITS:
+            self.note("the number is out of range", _token_span(token))
+            return 1
+        return int(token.value)
+
+    # ---------------------------------------------------------------------- names
+
+    def name(self, meta: Meta, parts: list[Token]) -> Name:
+        token = parts[0]
+        text = _unquote(token.value) if token.type == "QUOTED" else token.value
+        return Name(text, _token_span(token))
+
+    attribute_name = name
+
+    def attribute(self, meta: Meta, parts: list[Name]) -> Attribute:
+        return Attribute(tuple(part.text for part in parts), span=_span(meta))
+
+    def owner(self, meta: Meta, parts: list[Any]) -> Owner:
+        first, arrow, second = parts
+        if arrow is None:
+            return Owner(first, None, first.span)
+        return Owner(second, first, _span(meta))
+
+    def _variable(self, owner: Owner) -> str:
+        if owner.stream is not None:
+            self.owners.append(owner)
+        return owner.name.text

@@ -1,0 +1,273 @@
+"""Syntax errors as a person would explain them.
+
+Nothing here runs on a query that parses. Three sources of mistakes, in the order in which
+they are looked for: lexemes that no query holds, brackets that do not match, and tokens
+that the parser did not expect. Within each, all that can be told reliably are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from lark import Token
+
+from cernis.errors import Diagnostic, Span
+from cernis.languages.ceql.words import CLAUSE_WORDS, SOFT, TERMINALS, describe
+from cernis.pattern.suggest import closest
+
+MOST_MISTAKES = 20
+
+_OPENING = {"LPAR": "(", "LSQB": "[", "LBRACE": "{", "COLON_LBRACE": "{"}
+_CLOSING = {"RPAR": "(", "RSQB": "[", "RBRACE": "{"}
+
+_STRAY_HELP = {
+    "&&": "use AND between conditions, ALL between formulas",
+    "&": "use AND between conditions, ALL between formulas",
+    "||": "use OR",
+    "|": "use OR",
+    "->": "use ';' for a sequence, ':' for events right after each other",
+    "=>": "use '>='",
+    "=<": "use '<='",
+    "=~": "use LIKE 'regex'",
+    "**": "use '*'; there is no power",
+    "!": "use NOT",
+    "≤": "use '<='",
+    "≥": "use '>='",
+    "≠": "use '!='",
+    "’": "use straight quotes: '",
+    "‘": "use straight quotes: '",
+    "“": "use straight quotes: '",
+    "”": "use straight quotes: '",
+    "−": "use '-'",
+}
+_ABBREVIATIONS = {
+    "d": "DAYS",
+    "h": "HOURS",
+    "hr": "HOURS",
+    "hrs": "HOURS",
+    "m": "MINUTES",
+    "min": "MINUTES",
+    "mins": "MINUTES",
+    "s": "SECONDS",
+    "sec": "SECONDS",
+    "secs": "SECONDS",
+    "ms": "MILLISECONDS",
+    "millis": "MILLISECONDS",
+    "row": "EVENTS",
+    "rows": "EVENTS",
+}
+_CLAUSES = {
+    "_SELECT": "SELECT",
+    "_FROM": "FROM",
+    "_WHERE": "WHERE",
+    "_FILTER": "FILTER",
+    "_PARTITION": "PARTITION BY",
+    "_WITHIN": "WITHIN",
+    "_CONSUME": "CONSUME BY",
+    "_LIMIT": "LIMIT",
+}
+
+
+def span_of(token: Token) -> Span:
+    return Span(cast(int, token.start_pos), cast(int, token.end_pos))
+
+
+# ----------------------------------------------------------------------- lexemes
+
+
+def _lexical(token: Token) -> Diagnostic | None:
+    span = span_of(token)
+    match token.type:
+        case "STRAY" | "FOREIGN":
+            shown = token.value if token.value.isprintable() else repr(token.value)[1:-1]
+            help_ = _STRAY_HELP.get(token.value)
+            return Diagnostic(f"'{shown}' is not part of the language", span, suggestion=help_)
+        case "UNCLOSED":
+            return Diagnostic(
+                f"the quote {token.value[0]} is never closed",
+                Span(span.start, span.start + 1),
+                suggestion="a quote inside the quotes is written twice",
+            )
+        case "UNCLOSED_COMMENT":
+            return Diagnostic(
+                "the comment is never closed",
+                Span(span.start, span.start + 2),
+                suggestion="end it with */",
+            )
+        case _:
+            return None
+
+
+def lexical_mistakes(tokens: Iterable[Token]) -> list[Diagnostic]:
+    """Every lexeme that no query holds."""
+    found: list[Diagnostic] = []
+    for token in tokens:
+        mistake = _lexical(token)
+        if mistake is not None:
+            found.append(mistake)
+            if len(found) == MOST_MISTAKES:
+                break
+    return found
+
+
+# ---------------------------------------------------------------------- brackets
+
+
+def _place(source: str, position: int) -> str:
+    begin = source.rfind("\n", 0, position) + 1
+    return f"line {source.count(chr(10), 0, begin) + 1}, column {position - begin + 1}"
+
+
+def bracket_mistakes(tokens: Iterable[Token], source: str, deepest: int) -> list[Diagnostic]:
+    """Brackets that open or close nothing, and brackets nested too deeply."""
+    open_: list[Token] = []
+    for token in tokens:
+        if token.type in _OPENING:
+            open_.append(token)
+            if len(open_) > deepest:
+                message = f"brackets are nested more than {deepest} deep"
+                return [Diagnostic(message, span_of(token))]
+        elif token.type in _CLOSING:
+            if not open_:
+                return [Diagnostic(f"'{token.value}' closes nothing", span_of(token))]
+            opened = open_.pop()
+            if _OPENING[opened.type] != _CLOSING[token.type]:
+                where = _place(source, span_of(opened).end - 1)
+                message = f"'{token.value}' does not close '{_OPENING[opened.type]}' of {where}"
+                return [Diagnostic(message, span_of(token))]
+    return [
+        Diagnostic(
+            f"'{_OPENING[token.type]}' is never closed",
+            Span(span_of(token).end - 1, span_of(token).end),
+        )
+        for token in open_[:MOST_MISTAKES]
+    ]
+
+
+# ------------------------------------------------------------------------ tokens
+
+
+def mend(token: Token, accepted: set[str]) -> str | None:
+    """The keyword that a misspelt word stands for, if one may stand here."""
+    if not token.value.isidentifier():
+        return None
+    meant = _ABBREVIATIONS.get(token.value.lower())
+    if meant is not None and TERMINALS[meant] in accepted:
+        return meant
+    if token.type != "NAME":
+        return None
+    words = sorted(word for word, terminal in TERMINALS.items() if terminal in accepted)
+    return closest(token.value, words, cutoff=0.7)
+
+
+def _clause_of(before: Sequence[Token]) -> str:
+    """The clause that the last token belongs to."""
+    depth = 0
+    for token in reversed(before):
+        if token.type in _CLOSING:
+            depth += 1
+        elif token.type in _OPENING:
+            depth -= 1
+        elif depth <= 0 and token.type in _CLAUSES:
+            return token.type
+    return ""
+
+
+def _name_role(accepted: set[str], before: Sequence[Token]) -> str:
+    """What a name would be if it stood here."""
+    last = before[-1].type if before else ""
+    clause = _clause_of(before)
+    if accepted >= CLAUSE_WORDS - {"_ALL", "_NONE"}:
+        return "an attribute"
+    if last in ("_AS", "_IN"):
+        return "a variable name"
+    if last in ("_STREAM", "_FROM") or clause == "_FROM":
+        return "a stream name"
+    if last == "_EVENT":
+        return "an event type"
+    if last == "COLON" and clause == "":
+        return "a type such as int or string"
+    if clause == "_SELECT":
+        return "a variable"
+    if clause == "_FILTER":
+        return "y[attribute]" if last in ("CMP", "GT") else "a condition such as x[price > 100]"
+    return "an event type"
+
+
+def _missing_operator(token: Token, accepted: set[str]) -> bool:
+    starts = {"NAME", "QUOTED", "LPAR", "NOT"} | SOFT
+    return token.type in starts and "SEMICOLON" in accepted and "QMARK" in accepted
+
+
+def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str | None:
+    last = before[-1] if before else None
+    last_type = last.type if last is not None else ""
+    clause = _clause_of(before)
+    in_formula = "QMARK" in accepted
+    match token.type:
+        case "STAR" if in_formula:
+            return "use + for one or more, {0,} for any number"
+        case "COMMA" if in_formula:
+            return "use ';' for a sequence, ALL for any order"
+        case "_AND" if in_formula:
+            return "AND joins conditions; use ALL for events in any order, ';' for a sequence"
+        case "NOT" if "NAME" in accepted and clause == "_FILTER":
+            return "write NOT inside the brackets: x[NOT price > 100]"
+        case "_NULL" if "INT" in accepted:
+            return "use IS NULL or IS NOT NULL"
+        case "RSQB" if "CMP" in accepted:
+            return "compare the attribute with something: flag = TRUE"
+        case "INT" | "FLOAT" | "STRING" | "MINUS" | "TRUE" | "FALSE" if (
+            last_type in ("CMP", "GT") and clause == "_FILTER"
+        ):
+            return "a comparison with a constant stands inside the brackets: x[price > 100]"
+        case "LSQB" if clause == "_PARTITION":
+            return "variables are named inside a formula: (A ; B PARTITION BY [A[x], B[y]])"
+        case "NAME" | "QUOTED" if last_type == "_BY" and clause == "_PARTITION":
+            return f"write PARTITION BY [{token.value}]"
+        case "COMMA" if last_type == "STAR" and clause == "_SELECT":
+            return "'*' stands alone; name the variables to combine them with aggregates"
+        case "$END" if last_type == "SEMICOLON":
+            return "leave out the ';' at the end"
+    if accepted <= {"CMP", "GT"} and last_type == "RSQB":
+        return "compare it: x[price] < y[price], or with a constant x[price > 100]"
+    if token.type in _CLAUSES and "$END" in accepted and clause:
+        if any(earlier.type == token.type for earlier in before):
+            return f"a query has one {_CLAUSES[token.type]} clause"
+        return f"the clauses come in this order: {', '.join(_CLAUSES.values())}"
+    if last is not None and last.type == "NAME":
+        meant = closest(last.value, TERMINALS, cutoff=0.75)
+        if meant is not None:
+            return f"did you mean '{meant}' instead of '{last.value}'?"
+    if _missing_operator(token, accepted):
+        return "put ';' (some time later) or ':' (right after) between two events"
+    if token.type == "SEMICOLON" and "QMARK" not in accepted and "$END" in accepted:
+        return "leave out the ';' at the end"
+    if token.type.startswith("_") and token.type not in _CLAUSES and "NAME" in accepted:
+        return f"to use '{token.value}' as a name, write it in backquotes: `{token.value}`"
+    return None
+
+
+def unexpected(token: Token, accepted: set[str], before: Sequence[Token], end: int) -> Diagnostic:
+    """What is wrong with a token that the parser did not expect; `end` is the text's end."""
+    expected = describe(accepted, _name_role(accepted, before))
+    suggestion = _suggest(token, accepted, before)
+    if token.type == "$END":
+        message, span = "the query ends too early", Span(end, end)
+    elif accepted <= {"CMP", "GT"} and before and before[-1].type == "RSQB":
+        opened = next(t for t in reversed(before) if t.type == "LSQB")
+        name = before[before.index(opened) - 1]
+        span = Span(span_of(name).start, span_of(before[-1]).end)
+        message = "an attribute alone is not a condition"
+    else:
+        shown = token.value if len(token.value) <= 40 else token.value[:39] + "…"
+        message = f"unexpected '{shown}'" if token.type != "STRING" else f"unexpected {shown}"
+        span = span_of(token)
+    return Diagnostic(message, span, expected, suggestion)
+
+
+def misspelt(token: Token, meant: str) -> Diagnostic:
+    return Diagnostic(
+        f"unexpected '{token.value}'", span_of(token), suggestion=f"did you mean '{meant}'?"
+    )

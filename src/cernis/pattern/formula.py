@@ -1,0 +1,175 @@
+"""The formulas of complex event logic (CEL), as plain frozen trees.
+
+Chains of one operator are one n-ary node (`A ; B ; C` is one `Sequence`), so that
+a long pattern is wide, not deep. Every node keeps the span of its text; spans do
+not take part in equality. What each node means is defined by the evaluator in
+`cernis.testing.oracle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cernis.errors import Span
+from cernis.pattern.predicate import Attribute, Condition, _span
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`E` or `S>E`: one event of that type; the type's name is a variable too."""
+
+    type: str
+    stream: str | None = None
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`NOT (E FILTER P)`: one event that is not such an E; it is not marked.
+
+    The body is a single-event formula: `Event`, `As`, `Choice` and `Filter` over them.
+    """
+
+    body: Formula
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class As:
+    """`φ AS x`."""
+
+    body: Formula
+    variable: str
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """`φ ; ψ ; …`: one after the other, anything may stand between them."""
+
+    parts: tuple[Formula, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Contiguous:
+    """`φ : ψ : …`: one right after the other."""
+
+    parts: tuple[Formula, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`φ OR ψ OR …`."""
+
+    parts: tuple[Formula, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """`φ ALL ψ ALL …`: in any order, overlapping or not."""
+
+    parts: tuple[Formula, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate:
+    """`φ+`, `φ:+`, `φ{m,n}`, `φ{m,}`, `φ:{m,n}`; high None means no upper bound."""
+
+    body: Formula
+    low: int = 1
+    high: int | None = None
+    contiguous: bool = False
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """`φ?`: with or without φ."""
+
+    body: Formula
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`φ FILTER P`."""
+
+    body: Formula
+    condition: Condition
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """One `x[a]` (or `[a]`, variable None, for all events) of a PARTITION BY in a formula."""
+
+    variable: str | None
+    attribute: Attribute
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBy:
+    """`φ PARTITION BY [x[a], y[b]]` inside a formula: one common value."""
+
+    body: Formula
+    keys: tuple[KeyPart, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    """`φ UNLESS ψ`: no valuation of ψ lies strictly inside."""
+
+    body: Formula
+    guard: Formula
+    span: Span | None = _span()
+
+
+Formula = (
+    Event
+    | Not
+    | As
+    | Sequence
+    | Contiguous
+    | Choice
+    | All
+    | Iterate
+    | Optional
+    | Filter
+    | PartitionBy
+    | Unless
+)
+
+
+def children(node: Formula) -> tuple[Formula, ...]:
+    """The formulas directly below, left to right.
+
+    >>> children(Sequence((Event("A"), Event("B"))))
+    (Event(type='A', stream=None), Event(type='B', stream=None))
+    """
+    match node:
+        case Event():
+            return ()
+        case Sequence(parts=parts) | Contiguous(parts=parts) | Choice(parts=parts):
+            return parts
+        case All(parts=parts):
+            return parts
+        case Unless(body=body, guard=guard):
+            return body, guard
+        case _:
+            return (node.body,)
+
+
+def walk(node: Formula) -> Iterator[Formula]:
+    """The node and everything below it, in order of the text; not recursive."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(children(top)))

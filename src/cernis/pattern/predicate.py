@@ -1,0 +1,211 @@
+"""What stands between the brackets of `x[…]`, and how filters combine it.
+
+Two layers, both plain frozen trees that keep the span of their text (spans do not
+take part in equality):
+
+* *predicates* look at one event and follow SQL's three-valued logic. Values are
+  `Attribute`, `Literal`, `Arithmetic`, `Negative`; predicates are `Comparison`,
+  `Like`, `InSet`, `InRange`, `IsNull` and `And`, `Or`, `Not` over them.
+* *conditions* look at a valuation: `Holds` is `x[P]` (every event of x satisfies P),
+  `Compare` is `x[a] op y[b]` (every pair does), `AllOf` and `AnyOf` are AND and OR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+
+from cernis.errors import Span
+
+Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
+Scalar = int | float | str | bool
+
+
+def _span() -> Span | None:
+    return field(default=None, compare=False, repr=False, kw_only=True)
+
+
+# ------------------------------------------------------------------ values
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute of the event; `path` has one name, or several for nested structs."""
+
+    path: tuple[str, ...]
+    span: Span | None = _span()
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant: int, float, str or bool."""
+
+    value: Scalar
+    span: Span | None = _span()
+
+    def __eq__(self, other: object) -> bool:
+        # 1, 1.0 and True are equal in Python and different in a query
+        return (
+            isinstance(other, Literal)
+            and type(self.value) is type(other.value)
+            and self.value == other.value
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self.value).__name__, self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`left op right` with one of + - * / %."""
+
+    op: OneOf["+", "-", "*", "/", "%"]
+    left: Value
+    right: Value
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """Unary minus."""
+
+    body: Value
+    span: Span | None = _span()
+
+
+Value = Attribute | Literal | Arithmetic | Negative
+
+# -------------------------------------------------------------- predicates
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    op: Operator
+    left: Value
+    right: Value
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`value LIKE 'regex'`: the regular expression matches the whole string."""
+
+    body: Value
+    pattern: str
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class InSet:
+    """`value IN {1, 2, 3}`."""
+
+    body: Value
+    values: tuple[Literal, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class InRange:
+    """`value IN {a..b}` or `value IN RANGE (a, b)`: both ends included."""
+
+    body: Value
+    low: Literal
+    high: Literal
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`value IS NULL`, or `IS NOT NULL` when negated."""
+
+    body: Value
+    negated: bool = False
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Predicate, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Predicate, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    body: Predicate
+    span: Span | None = _span()
+
+
+Predicate = Comparison | Like | InSet | InRange | IsNull | And | Or | Not
+
+# -------------------------------------------------------------- conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """`x[P]`: every event of x satisfies P."""
+
+    variable: str
+    predicate: Predicate
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`x[a]` as one side of a comparison between events."""
+
+    variable: str
+    attribute: Attribute
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`x[a] op y[b]`: every pair of events satisfies it."""
+
+    op: Operator
+    left: Reference
+    right: Reference
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    parts: tuple[Condition, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    parts: tuple[Condition, ...]
+    span: Span | None = _span()
+
+
+Condition = Holds | Compare | AllOf | AnyOf
+
+
+def attributes_of(node: Predicate | Value) -> Iterator[Attribute]:
+    """Every attribute that a predicate or value mentions, left to right."""
+    match node:
+        case Attribute():
+            yield node
+        case Literal():
+            return
+        case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
+            yield from attributes_of(left)
+            yield from attributes_of(right)
+        case And(parts=parts) | Or(parts=parts):
+            for part in parts:
+                yield from attributes_of(part)
+        case _:
+            yield from attributes_of(node.body)

@@ -1,0 +1,44 @@
+"""What a misspelt word was probably meant to be.
+
+`difflib` compares the word with every candidate, so the number of candidates and the
+length of the word are bounded: a hostile query must not buy time here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+
+_LONGEST_WORD = 64
+_MOST_CANDIDATES = 2000
+
+
+def closest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The candidate that looks most like the word, whatever its case.
+
+    >>> closest("prise", ["volume", "price"])
+    'price'
+    >>> closest("PRICE", ["volume", "price"])
+    'price'
+    >>> closest("zzz", ["volume", "price"])
+    """
+    if len(word) > _LONGEST_WORD:
+        return None
+    by_folded = {
+        name.casefold(): name
+        for name in islice(candidates, _MOST_CANDIDATES)
+        if len(name) <= _LONGEST_WORD
+    }
+    found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
+    return by_folded[found[0]] if found else None
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """The same as a sentence, or None.
+
+    >>> did_you_mean("prise", ["volume", "price"])
+    "did you mean 'price'?"
+    """
+    found = closest(word, candidates)
+    return None if found is None else f"did you mean '{found}'?"

@@ -1,0 +1,492 @@
+"""Patterns as CEQL text: parsing what is written here gives an equal pattern.
+
+Only the parentheses that the precedence asks for are written, plus two sorts that help
+the reader: around a chain before FILTER, and around `φ AS x` before an iteration. A name
+that is a keyword or not a plain word stands in backquotes. Linear in the size of the
+pattern; recursive, so the depth limit of `cernis.pattern.check` must hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+
+from cernis.pattern.formula import (
+    All,
+    As,
+    Choice,
+    Contiguous,
+    Event,
+    Filter,
+    Formula,
+    Iterate,
+    Optional,
+    PartitionBy,
+    Sequence,
+    Unless,
+)
+from cernis.pattern.formula import Not as NotEvent
+from cernis.pattern.predicate import (
+    AllOf,
+    And,
+    AnyOf,
+    Arithmetic,
+    Attribute,
+    Compare,
+    Comparison,
+    Condition,
+    Holds,
+    InRange,
+    InSet,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    Or,
+    Predicate,
+    Reference,
+    Value,
+)
+from cernis.pattern.query import (
+    Aggregate,
+    Consume,
+    Pattern,
+    Select,
+    Strategy,
+    Unit,
+    Variable,
+    Window,
+)
+from cernis.schema import Attributes, Schema, Stream
+
+__all__ = [
+    "KEYWORDS",
+    "write_condition",
+    "write_formula",
+    "write_name",
+    "write_pattern",
+    "write_predicate",
+    "write_schema",
+    "write_value",
+    "write_window",
+]
+
+KEYWORDS = frozenset(
+    {
+        "ALL",
+        "AND",
+        "ANY",
+        "AS",
+        "AVG",
+        "BY",
+        "CONSUME",
+        "COUNT",
+        "CREATE",
+        "DAY",
+        "DAYS",
+        "DECLARE",
+        "EVENT",
+        "EVENTS",
+        "FALSE",
+        "FILTER",
+        "FIRST",
+        "FROM",
+        "HOUR",
+        "HOURS",
+        "IN",
+        "IS",
+        "LAST",
+        "LIKE",
+        "LIMIT",
+        "MAX",
+        "MILLISECOND",
+        "MILLISECONDS",
+        "MIN",
+        "MINUTE",
+        "MINUTES",
+        "NEXT",
+        "NONE",
+        "NOT",
+        "NULL",
+        "OR",
+        "PARTITION",
+        "RANGE",
+        "SECOND",
+        "SECONDS",
+        "SELECT",
+        "STREAM",
+        "STRICT",
+        "SUM",
+        "TRUE",
+        "UNLESS",
+        "WHERE",
+        "WITHIN",
+    }
+)
+"""The words that a name written without backquotes may not be, in any case."""
+
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+
+_SECOND = 1_000_000_000
+_UNITS = (
+    ("DAY", 86_400 * _SECOND),
+    ("HOUR", 3_600 * _SECOND),
+    ("MINUTE", 60 * _SECOND),
+    ("SECOND", _SECOND),
+    ("MILLISECOND", 1_000_000),
+)
+
+
+# ------------------------------------------------------------------------- names
+
+
+def write_name(name: str) -> str:
+    """A name, in backquotes where it needs them.
+
+    >>> write_name("price"), write_name("order id"), write_name("limit")
+    ('price', '`order id`', '`limit`')
+    """
+    if _PLAIN_NAME.fullmatch(name) and name.upper() not in KEYWORDS:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _write_path(path: Iterable[str]) -> str:
+    return ".".join(map(write_name, path))
+
+
+def _write_dotted(name: str) -> str:
+    """An attribute known by its dotted name only."""
+    path = name.split(".")
+    return _write_path(path) if all(path) else write_name(name)
+
+
+# ------------------------------------------------------------ values, predicates
+
+
+def _write_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _write_literal(literal: Literal) -> str:
+    match literal.value:
+        case bool(flag):
+            return "TRUE" if flag else "FALSE"
+        case str(text):
+            return _write_text(text)
+        case number:
+            return repr(number)
+
+
+_VALUE_LEVEL = {"+": 3, "-": 3, "*": 2, "/": 2, "%": 2}
+
+
+def _value_level(value: Value) -> int:
+    return _VALUE_LEVEL[value.op] if isinstance(value, Arithmetic) else 1
+
+
+def _value_within(value: Value, level: int) -> str:
+    text = write_value(value)
+    return text if _value_level(value) <= level else f"({text})"
+
+
+def write_value(value: Value) -> str:
+    """A value as it stands between brackets.
+
+    >>> write_value(Arithmetic("*", Arithmetic("+", Attribute(("a",)), Literal(1)), Literal(-2)))
+    '(a + 1) * -2'
+    """
+    match value:
+        case Attribute(path=path):
+            return _write_path(path)
+        case Literal():
+            return _write_literal(value)
+        case Negative(body=Attribute() as body):
+            return f"-{write_value(body)}"
+        case Negative(body=body):
+            return f"-({write_value(body)})"
+        case Arithmetic(op=op, left=left, right=right):
+            level = _VALUE_LEVEL[op]
+            return f"{_value_within(left, level)} {op} {_value_within(right, level - 1)}"
+
+
+def _predicate_level(predicate: Predicate) -> int:
+    match predicate:
+        case Or():
+            return 3
+        case And():
+            return 2
+        case _:
+            return 1
+
+
+def _predicate_within(predicate: Predicate, level: int) -> str:
+    text = write_predicate(predicate)
+    return text if _predicate_level(predicate) <= level else f"({text})"
+
+
+def write_predicate(predicate: Predicate) -> str:
+    """A predicate as it stands between brackets.
+
+    >>> write_predicate(Not(Like(Attribute(("name",)), "MS.*")))
+    "NOT name LIKE 'MS.*'"
+    """
+    match predicate:
+        case Comparison(op=op, left=left, right=right):
+            return f"{write_value(left)} {op} {write_value(right)}"
+        case Like(body=body, pattern=pattern):
+            return f"{write_value(body)} LIKE {_write_text(pattern)}"
+        case InSet(body=body, values=values):
+            return f"{write_value(body)} IN {{{', '.join(map(_write_literal, values))}}}"
+        case InRange(body=body, low=low, high=high):
+            return f"{write_value(body)} IN {{{_write_literal(low)}..{_write_literal(high)}}}"
+        case IsNull(body=body, negated=negated):
+            return f"{write_value(body)} IS {'NOT ' if negated else ''}NULL"
+        case And(parts=parts):
+            return " AND ".join(_predicate_within(part, 1) for part in parts)
+        case Or(parts=parts):
+            return " OR ".join(_predicate_within(part, 2) for part in parts)
+        case Not(body=inner):
+            return f"NOT {_predicate_within(inner, 1)}"
+
+
+# -------------------------------------------------------------------- conditions
+
+
+def _write_reference(reference: Reference) -> str:
+    return f"{write_name(reference.variable)}[{write_value(reference.attribute)}]"
+
+
+def _condition_within(condition: Condition, loosest: type[AllOf] | None) -> str:
+    text = write_condition(condition)
+    if isinstance(condition, AnyOf) or (isinstance(condition, AllOf) and loosest is None):
+        return f"({text})"
+    return text
+
+
+def write_condition(condition: Condition) -> str:
+    """A filter's condition.
+
+    >>> price = Attribute(("price",))
+    >>> write_condition(Compare("<", Reference("a", price), Reference("b", price)))
+    'a[price] < b[price]'
+    """
+    match condition:
+        case Holds(variable=variable, predicate=predicate):
+            return f"{write_name(variable)}[{write_predicate(predicate)}]"
+        case Compare(op=op, left=left, right=right):
+            return f"{_write_reference(left)} {op} {_write_reference(right)}"
+        case AllOf(parts=parts):
+            return " AND ".join(_condition_within(part, None) for part in parts)
+        case AnyOf(parts=parts):
+            return " OR ".join(_condition_within(part, AllOf) for part in parts)
+
+
+# ---------------------------------------------------------------------- formulas
+
+_PRIMARY, _POSTFIX, _SEQUENCE, _CONTIGUOUS, _ALL, _CHOICE, _UNLESS, _FILTER = range(8)
+
+
+def _formula_level(formula: Formula) -> int:
+    match formula:
+        case Event() | NotEvent() | PartitionBy():
+            return _PRIMARY
+        case As() | Iterate() | Optional():
+            return _POSTFIX
+        case Sequence():
+            return _SEQUENCE
+        case Contiguous():
+            return _CONTIGUOUS
+        case All():
+            return _ALL
+        case Choice():
+            return _CHOICE
+        case Unless():
+            return _UNLESS
+        case Filter():
+            return _FILTER
+
+
+def _formula_within(formula: Formula, level: int) -> str:
+    text = write_formula(formula)
+    return text if _formula_level(formula) <= level else f"({text})"
+
+
+def _write_chain(parts: tuple[Formula, ...], operator: str, level: int) -> str:
+    return operator.join(_formula_within(part, level - 1) for part in parts)
+
+
+def _write_bounds(low: int, high: int | None, contiguous: bool) -> str:
+    colon = ":" if contiguous else ""
+    if high is None:
+        return f"{colon}+" if low == 1 else f"{colon}{{{low},}}"
+    return f"{colon}{{{low}}}" if low == high else f"{colon}{{{low},{high}}}"
+
+
+def _repeated(formula: Formula) -> str:
+    loosest = _PRIMARY if isinstance(formula, As) else _POSTFIX
+    return _formula_within(formula, loosest)
+
+
+def _write_event(kind: str, stream: str | None) -> str:
+    prefix = "" if stream is None else f"{write_name(stream)}>"
+    return prefix + write_name(kind)
+
+
+def write_formula(formula: Formula) -> str:
+    """A formula.
+
+    >>> write_formula(Iterate(As(Event("A", "S"), "x"), 2, 4))
+    '(S>A AS x){2,4}'
+    """
+    match formula:
+        case Event(type=kind, stream=stream):
+            return _write_event(kind, stream)
+        case NotEvent(body=body):
+            return f"NOT {_formula_within(body, _PRIMARY)}"
+        case As(body=body, variable=variable):
+            return f"{_formula_within(body, _POSTFIX)} AS {write_name(variable)}"
+        case Iterate(body=body, low=low, high=high, contiguous=contiguous):
+            return _repeated(body) + _write_bounds(low, high, contiguous)
+        case Optional(body=body):
+            return f"{_repeated(body)}?"
+        case Sequence(parts=parts):
+            return _write_chain(parts, " ; ", _SEQUENCE)
+        case Contiguous(parts=parts):
+            return _write_chain(parts, " : ", _CONTIGUOUS)
+        case All(parts=parts):
+            return _write_chain(parts, " ALL ", _ALL)
+        case Choice(parts=parts):
+            return _write_chain(parts, " OR ", _CHOICE)
+        case Unless(body=body, guard=guard):
+            return f"{_formula_within(body, _UNLESS)} UNLESS {_formula_within(guard, _CHOICE)}"
+        case Filter(body=body, condition=condition):
+            text = write_formula(body)
+            if _POSTFIX < _formula_level(body) < _FILTER:
+                text = f"({text})"
+            return f"{text} FILTER {write_condition(condition)}"
+        case PartitionBy(body=body, keys=keys):
+            names = ", ".join(
+                write_value(key.attribute)
+                if key.variable is None
+                else f"{write_name(key.variable)}[{write_value(key.attribute)}]"
+                for key in keys
+            )
+            return f"({write_formula(body)} PARTITION BY [{names}])"
+
+
+# ----------------------------------------------------------------------- clauses
+
+
+def _write_decimal(number: Fraction) -> str:
+    """Exact where the number has a finite decimal expansion, and windows must have one."""
+    digits, rest = 0, number.denominator
+    while rest % 10 == 0:
+        digits, rest = digits + 1, rest // 10
+    while rest % 2 == 0 or rest % 5 == 0:
+        digits, rest = digits + 1, rest // 2 if rest % 2 == 0 else rest // 5
+    if rest != 1:
+        return repr(float(number))
+    if digits == 0:
+        return str(number.numerator)
+    scaled = str(number.numerator * 10**digits // number.denominator).rjust(digits + 1, "0")
+    return f"{scaled[:-digits]}.{scaled[-digits:]}"
+
+
+def _write_duration(nanoseconds: Fraction) -> str:
+    words = []
+    rest = nanoseconds
+    for unit, size in _UNITS:
+        count = rest / size if unit == "MILLISECOND" else Fraction(rest // size)
+        rest -= count * size
+        if count:
+            words.append(f"{_write_decimal(count)} {unit}{'' if count == 1 else 'S'}")
+    return " ".join(words) or "0 SECONDS"
+
+
+def write_window(window: Window) -> str:
+    """The size of a window.
+
+    >>> write_window(Window(Unit.TIME, Fraction(330_500_000_000)))
+    '5 MINUTES 30 SECONDS 500 MILLISECONDS'
+    """
+    match window.unit:
+        case Unit.EVENTS:
+            return f"{_write_decimal(window.size)} EVENTS"
+        case Unit.TIME:
+            return _write_duration(window.size)
+        case Unit.ATTRIBUTE:
+            attribute = "" if window.attribute is None else write_value(window.attribute)
+            return f"{_write_decimal(window.size)} [{attribute}]"
+
+
+def _write_item(item: Variable | Aggregate) -> str:
+    match item:
+        case Variable(name=name, attributes=()):
+            return write_name(name)
+        case Variable(name=name, attributes=attributes):
+            return f"{write_name(name)}[{', '.join(map(_write_dotted, attributes))}]"
+        case Aggregate(function=function, argument=None):
+            return f"{function}(*)"
+        case Aggregate(function=function, argument=str(variable)):
+            return f"{function}({write_name(variable)})"
+        case Aggregate(function=function, argument=Reference() as reference):
+            return f"{function}({_write_reference(reference)})"
+    raise AssertionError(item)
+
+
+def _write_select(select: Select, strategy: Strategy) -> str:
+    if select.everything:
+        items = "*"
+    else:
+        items = ", ".join(map(_write_item, select.items)) or "NONE"
+    return f"SELECT {items}" if strategy is Strategy.ALL else f"SELECT {strategy.value} {items}"
+
+
+def _write_attributes(attributes: Attributes) -> list[str]:
+    return [f"{_write_dotted(name)}:{kind.value}" for name, kind in attributes.items()]
+
+
+def _braces(members: list[str], separator: str) -> str:
+    return f"{{ {separator.join(members)} }}" if members else "{ }"
+
+
+def _write_stream(stream: Stream) -> str:
+    typed = {name for attributes in stream.events.values() for name in attributes}
+    loose = {name: kind for name, kind in stream.attributes.items() if name not in typed}
+    events = [
+        f"EVENT {write_name(event)} {_braces(_write_attributes(attributes), ', ')}"
+        for event, attributes in stream.events.items()
+    ]
+    members = events + _write_attributes(loose)
+    return f"CREATE STREAM {write_name(stream.name)} {_braces(members, ', ')}"
+
+
+def write_schema(schema: Schema) -> str:
+    """A schema as declarations, one line for each stream."""
+    return "\n".join(map(_write_stream, schema.streams))
+
+
+def write_pattern(pattern: Pattern) -> str:
+    """A whole query, on one line; declarations stand on lines of their own before it.
+
+    >>> write_pattern(Pattern(Sequence((Event("A"), Event("B"))), streams=("S",), limit=3))
+    'SELECT * FROM S WHERE A ; B LIMIT 3'
+    """
+    clauses = [_write_select(pattern.select, pattern.strategy)]
+    if pattern.streams:
+        clauses.append(f"FROM {', '.join(map(write_name, pattern.streams))}")
+    clauses.append(f"WHERE {write_formula(pattern.formula)}")
+    if pattern.partition:
+        groups = (f"[{', '.join(map(_write_dotted, group))}]" for group in pattern.partition)
+        clauses.append(f"PARTITION BY {', '.join(groups)}")
+    if pattern.within is not None:
+        clauses.append(f"WITHIN {write_window(pattern.within)}")
+    if pattern.consume is not Consume.NONE:
+        clauses.append(f"CONSUME BY {pattern.consume.value}")
+    if pattern.limit is not None:
+        clauses.append(f"LIMIT {pattern.limit}")
+    query = " ".join(clauses)
+    return query if pattern.declared is None else f"{write_schema(pattern.declared)}\n{query}"

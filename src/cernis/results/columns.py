@@ -1,0 +1,175 @@
+"""Blocks of matches as Arrow columns.
+
+A batch has `start` and `end` (row numbers of the input), `start_ts` and `end_ts`, a
+column for each component of PARTITION BY, a list of events for each variable, and a
+column for each aggregate. A query that is `SELECT COUNT(*)` alone has one row for each
+end position instead: `end`, `end_ts`, the partition, `count`.
+
+Cost contract: linear in the positions of the block, all of it in NumPy and Arrow; no
+Python object for a match or an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cernis.pattern.query import Aggregate, Pattern, Variable
+from cernis.results.aggregate import aggregate_name, evaluate
+from cernis.results.matchset import MatchBlock, Positions
+
+_INTERVAL = ("start", "end", "start_ts", "end_ts")
+
+
+class Events(Protocol):
+    """The events of the run, by position."""
+
+    def rows(self, positions: Positions) -> Positions:
+        """The row numbers of the input as it was given."""
+
+    def times(self, positions: Positions) -> pa.Array:
+        """The values of the time column, or row numbers where there is none."""
+
+    def structs(
+        self, positions: Positions, attributes: Sequence[str] | None = None
+    ) -> pa.StructArray:
+        """The events themselves, or some of their attributes."""
+
+    def column(self, positions: Positions, attribute: str) -> pa.Array:
+        """One attribute; null where the event does not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a query's answer is made of."""
+
+    variables: tuple[str, ...]
+    attributes: Mapping[str, tuple[str, ...]]
+    partition: tuple[tuple[str, ...], ...]
+    aggregates: tuple[Aggregate, ...]
+    counting: bool
+
+    @classmethod
+    def of(cls, pattern: Pattern, variables: Sequence[str]) -> Shape:
+        items = pattern.select.items
+        aggregates = tuple(item for item in items if isinstance(item, Aggregate))
+        alone = not pattern.select.everything and len(items) == 1 and len(aggregates) == 1
+        counting = alone and aggregate_name(aggregates[0]) == "COUNT(*)"
+        return cls(
+            variables=tuple(variables),
+            attributes={i.name: i.attributes for i in items if isinstance(i, Variable)},
+            partition=pattern.partition,
+            aggregates=() if counting else aggregates,
+            counting=counting,
+        )
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the partition's components: `a`, or `a|b` for alternatives."""
+        return ["|".join(group) for group in self.partition]
+
+    @property
+    def aggregate_names(self) -> list[str]:
+        return [aggregate_name(item) for item in self.aggregates]
+
+
+def record_batch(block: MatchBlock, shape: Shape, events: Events) -> pa.RecordBatch:
+    """The matches of a block with their events."""
+    columns = [
+        pa.array(events.rows(block.start), pa.int64()),
+        pa.array(events.rows(block.end), pa.int64()),
+        _whole(events.times(block.start)),
+        _whole(events.times(block.end)),
+        *partition_columns(block.end, shape, events),
+    ]
+    for v, name in enumerate(shape.variables):
+        structs = events.structs(block.positions[v], shape.attributes.get(name) or None)
+        offsets = pa.array(block.offsets[v], pa.int32())
+        columns.append(pa.ListArray.from_arrays(offsets, _whole(structs)))
+    columns += [evaluate(item, block, shape.variables, events) for item in shape.aggregates]
+    names = [*_INTERVAL, *shape.keys, *shape.variables, *shape.aggregate_names]
+    return pa.RecordBatch.from_arrays(columns, distinct_names(names))
+
+
+def count_batch(
+    ends: Positions, counts: Sequence[int], shape: Shape, events: Events
+) -> pa.RecordBatch:
+    """The number of matches at each end position."""
+    columns = [
+        pa.array(events.rows(ends), pa.int64()),
+        _whole(events.times(ends)),
+        *partition_columns(ends, shape, events),
+        count_column(counts),
+    ]
+    return pa.RecordBatch.from_arrays(
+        columns, distinct_names(["end", "end_ts", *shape.keys, "count"])
+    )
+
+
+def count_column(counts: Sequence[int]) -> pa.Array:
+    """Counts in the narrowest type that holds them all.
+
+    int64, then decimal128(38, 0), then decimal256(76, 0), then their digits as strings.
+
+    >>> [str(count_column([n]).type) for n in (2**62, 2**63, 2**200, 2**300)]
+    ['int64', 'decimal128(38, 0)', 'decimal256(76, 0)', 'string']
+    """
+    most = max(counts, default=0)
+    if most < 2**63:
+        return pa.array(counts, pa.int64())
+    digits = pa.array([str(count) for count in counts], pa.string())
+    if most < 10**38:
+        return digits.cast(pa.decimal128(38, 0))
+    return digits.cast(pa.decimal256(76, 0)) if most < 10**76 else digits
+
+
+def partition_columns(ends: Positions, shape: Shape, events: Events) -> list[pa.Array]:
+    """The key of each match's partition, read off its last event."""
+    return [_key([events.column(ends, name) for name in group]) for group in shape.partition]
+
+
+def _key(alternatives: Sequence[pa.Array]) -> pa.Array:
+    """The first that is not null; one type for all, strings if there is none."""
+    columns = [_plain(_whole(column)) for column in alternatives]
+    if len(columns) == 1:
+        return columns[0]
+    kinds = [pa.schema([("key", column.type)]) for column in columns]
+    try:
+        kind = pa.unify_schemas(kinds, promote_options="permissive").field(0).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kind = pa.string()
+    return pc.coalesce(*(column.cast(kind) for column in columns))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """The names, with `_` appended to one that is taken: tables need distinct columns.
+
+    >>> distinct_names(["start", "name", "start", "name"])
+    ['start', 'name', 'start_', 'name_']
+    """
+    taken: dict[str, None] = {}
+    for name in names:
+        while name in taken:
+            name += "_"
+        taken[name] = None
+    return list(taken)
+
+
+def empty_block(shape: Shape) -> MatchBlock:
+    """No matches; what the schema is read off."""
+    none, edge = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    width = len(shape.variables)
+    return MatchBlock(none, none, (edge,) * width, (none,) * width)

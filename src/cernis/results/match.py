@@ -1,0 +1,63 @@
+"""One match, as Python sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cernis.results.columns import Events
+from cernis.results.timeline import timeline
+from cernis.results.values import python_records
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """One match: where it starts and ends, and which rows its variables hold.
+
+    Rows are 0-based row numbers of the input in the order it was given. Two matches
+    are equal when they have the same interval, variables, partition and aggregates.
+
+    A row of a query that is `SELECT COUNT(*)` alone is a match of its end position
+    only, without variables; its aggregate `COUNT(*)` is the number of matches there.
+    """
+
+    start: int
+    end: int
+    start_ts: Any
+    end_ts: Any
+    vars: Mapping[str, Sequence[int]]
+    partition: Mapping[str, Any]
+    aggregates: Mapping[str, Any]
+    interval: tuple[int, int] = field(repr=False)
+    """The positions of start and end: ranks in the order of time."""
+    positions: Mapping[str, Sequence[int]] = field(repr=False)
+    """The positions that the variables hold, ascending."""
+    _events: Events = field(repr=False)
+    _attributes: Mapping[str, tuple[str, ...]] = field(repr=False)
+
+    def events(self, variable: str) -> list[dict[str, Any]]:
+        """The events of a variable, in the order of the stream."""
+        if variable not in self.positions:
+            known = ", ".join(self.positions) or "none"
+            raise KeyError(f"no variable {variable!r} in this match; it has {known}")
+        positions = np.array(self.positions[variable], np.int64)
+        return python_records(
+            self._events.structs(positions, self._attributes.get(variable) or None)
+        )
+
+    def timeline(self, width: int = 60) -> str:
+        """The match as a picture in text."""
+        ends = (f"row {self.start}", f"row {self.end}")
+        return timeline(self.positions, *self.interval, width=width, ends=ends)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.start, self.end, self.vars, self.partition, self.aggregates
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Match) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.end, *(tuple(rows) for rows in self.vars.values())))

@@ -1,0 +1,172 @@
+"""The border between what finds matches and what shows them.
+
+A *match set* answers how many matches there are, gives them block by block, and draws
+samples. It speaks of positions (ranks in the final order of the stream) and arrays
+only; row numbers, timestamps and events come from the event store. The engine's
+compact set is one implementation; `ListedMatches`, for queries whose matches must be
+filtered one by one, is the other.
+
+Cost contract: `count`, `counts` and `sample` never enumerate where the set is compact;
+`ListedMatches` has paid for its matches already. `blocks` costs its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int64]
+
+
+class MatchBlock(NamedTuple):
+    """A run of matches as arrays of positions.
+
+    Match i spans `start[i]` to `end[i]`; the events of variable v are
+    `positions[v][offsets[v][i]:offsets[v][i + 1]]`, ascending.
+    """
+
+    start: Positions
+    end: Positions
+    offsets: tuple[Positions, ...]
+    positions: tuple[Positions, ...]
+
+
+class MatchSet(Protocol):
+    """What every way of finding matches hands over."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that a match maps to positions, in order of selection."""
+
+    def count(self) -> int:
+        """The number of matches, exactly."""
+
+    def counts(self) -> tuple[Positions, list[int]]:
+        """The end positions that have matches, ascending, and how many each has."""
+
+    def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
+        """The matches, or the first `limit`: by end position, latest start first."""
+
+    def sample(self, k: int, seed: int | None) -> MatchBlock:
+        """`k` distinct matches, each subset equally likely; all when there are fewer."""
+
+
+def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
+    """The matches with these indices, in that order.
+
+    >>> listed = ListedMatches.of(("x",), [(0, 1, {"x": [0, 1]}), (2, 2, {"x": [2]})])
+    >>> take(listed.block, np.array([1])).positions
+    (array([2]),)
+    """
+    offsets, positions = [], []
+    for offset, position in zip(block.offsets, block.positions, strict=True):
+        first, length = offset[indices], np.diff(offset)[indices]
+        taken = np.concatenate(([0], np.cumsum(length)))
+        within = np.arange(taken[-1]) - np.repeat(taken[:-1], length)
+        offsets.append(taken)
+        positions.append(position[np.repeat(first, length) + within])
+    return MatchBlock(block.start[indices], block.end[indices], tuple(offsets), tuple(positions))
+
+
+def part(block: MatchBlock, low: int, high: int) -> MatchBlock:
+    """The matches low to high - 1; shares memory with the block."""
+    return MatchBlock(
+        block.start[low:high],
+        block.end[low:high],
+        tuple(offset[low : high + 1] - offset[low] for offset in block.offsets),
+        tuple(
+            position[offset[low] : offset[high]]
+            for offset, position in zip(block.offsets, block.positions, strict=True)
+        ),
+    )
+
+
+def pieces(block: MatchBlock, weight: int) -> Iterator[MatchBlock]:
+    """The block cut so that each piece holds about `weight` positions, or one match.
+
+    Blocks are cut by number of matches where they are made; a match may have any
+    number of events, and what is made of them (structs, text) must fit in memory.
+    """
+    m = len(block.start)
+    load = np.arange(m + 1, dtype=np.int64) + sum(block.offsets, start=np.int64(0))
+    low = 0
+    while low < m:
+        high = int(np.searchsorted(load, load[low] + weight, side="right")) - 1
+        high = min(max(high, low + 1), m)
+        yield block if (low, high) == (0, m) else part(block, low, high)
+        low = high
+
+
+def join(blocks: Sequence[MatchBlock], width: int) -> MatchBlock:
+    """One block of all, for matches over `width` variables."""
+    if len(blocks) == 1:
+        return blocks[0]
+    offsets, positions = [], []
+    for v in range(width):
+        lengths = [np.diff(block.offsets[v]) for block in blocks]
+        offsets.append(np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])))
+        positions.append(_joined([block.positions[v] for block in blocks]))
+    return MatchBlock(
+        _joined([block.start for block in blocks]),
+        _joined([block.end for block in blocks]),
+        tuple(offsets),
+        tuple(positions),
+    )
+
+
+def _joined(arrays: Sequence[Positions]) -> Positions:
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
+
+
+class ListedMatches:
+    """A match set that holds its matches one by one.
+
+    >>> listed = ListedMatches.of(("b", "s"), [(3, 9, {"b": [3], "s": [5, 9]})])
+    >>> listed.count(), listed.counts()
+    (1, (array([9]), [1]))
+    """
+
+    def __init__(self, variables: Sequence[str], blocks: Iterable[MatchBlock]) -> None:
+        """`blocks` hold distinct matches, in order of end position, latest start first."""
+        self.variables = tuple(variables)
+        self.block = join(tuple(blocks), len(self.variables))
+
+    @classmethod
+    def of(
+        cls,
+        variables: Sequence[str],
+        matches: Iterable[tuple[int, int, Mapping[str, Iterable[int]]]],
+    ) -> ListedMatches:
+        """From (start, end, {variable: positions}) in any order; repeated matches are one."""
+        distinct = {
+            (end, -start, tuple(tuple(sorted(marks.get(v, ()))) for v in variables))
+            for start, end, marks in matches
+        }
+        rows = sorted(distinct)
+        columns = [[marks[v] for _, _, marks in rows] for v in range(len(variables))]
+        block = MatchBlock(
+            np.array([-start for _, start, _ in rows], np.int64),
+            np.array([end for end, _, _ in rows], np.int64),
+            tuple(np.cumsum([0, *map(len, column)], dtype=np.int64) for column in columns),
+            tuple(np.array([p for marks in column for p in marks], np.int64) for column in columns),
+        )
+        return cls(variables, [block])
+
+    def count(self) -> int:
+        return len(self.block.start)
+
+    def counts(self) -> tuple[Positions, list[int]]:
+        ends, number = np.unique(self.block.end, return_counts=True)
+        return ends, [int(n) for n in number]
+
+    def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
+        m = self.count() if limit is None else min(limit, self.count())
+        if m:
+            yield part(self.block, 0, m)
+
+    def sample(self, k: int, seed: int | None) -> MatchBlock:
+        chosen = np.random.default_rng(seed).permutation(self.count())[:k]
+        return take(self.block, np.sort(chosen))

@@ -1,0 +1,99 @@
+"""Arrow values as Python objects and as JSON text.
+
+Timestamps become `datetime` where microseconds hold them exactly, `numpy.datetime64`
+where they do not: what comes out does not depend on pandas being installed. In JSON
+they are ISO 8601 strings, in UTC (`Z`) when they have a time zone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """The column as a list.
+
+    >>> python_values(pa.array([0], pa.timestamp("ns")))
+    [datetime.datetime(1970, 1, 1, 0, 0)]
+    >>> python_values(pa.array([1], pa.timestamp("ns")))
+    [np.datetime64('1970-01-01T00:00:00.000000001')]
+    """
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return python_records(column)
+    if pa.types.is_timestamp(kind) and kind.tz is None and kind.unit != "ns":
+        return column.to_numpy(zero_copy_only=False).astype("M8[us]").tolist()  # type: ignore[no-any-return]
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        try:
+            return column.cast(pa.timestamp("us", kind.tz)).to_pylist()  # type: ignore[no-any-return]
+        except pa.ArrowInvalid:
+            ticks = column.cast(pa.int64()).to_pylist()
+            return [None if tick is None else np.datetime64(tick, "ns") for tick in ticks]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def python_records(structs: pa.StructArray) -> list[dict[str, Any]]:
+    """Each struct as a dictionary."""
+    names = [field.name for field in structs.type]
+    columns = [python_values(column) for column in structs.flatten()]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def json_texts(column: pa.Array) -> pa.Array:
+    """Each value as JSON text.
+
+    >>> json_texts(pa.array(['a"b', None])).to_pylist()
+    ['"a\\\\"b"', 'null']
+    >>> json_texts(pa.array([0], pa.timestamp("ms", "Europe/Rome"))).to_pylist()
+    ['"1970-01-01T00:00:00.000Z"']
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return json_texts(column.dictionary_decode())
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        texts = column.cast(pa.string())
+    elif pa.types.is_floating(kind):
+        texts = pc.if_else(pc.is_finite(column), column.cast(pa.string()), None)
+    elif pa.types.is_timestamp(kind):
+        texts = pc.binary_join_element_wise('"', iso_texts(column), '"', "")
+    else:
+        distinct = column.dictionary_encode() if _encodable(kind) else None
+        if distinct is None:
+            texts = pa.array([json_text(value) for value in python_values(column)], pa.string())
+        else:
+            words = [json_text(value) for value in distinct.dictionary.to_pylist()]
+            texts = pa.array(words, pa.string()).take(distinct.indices)
+    return pc.fill_null(texts, "null")
+
+
+def _encodable(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
+
+
+def iso_texts(column: pa.Array) -> pa.Array:
+    """Timestamps in ISO 8601."""
+    kind = column.type
+    if kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
+    return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+
+
+def json_text(value: Any) -> str:
+    """One Python value as JSON text; what JSON has no form for becomes its string."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_other)
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value)

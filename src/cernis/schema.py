@@ -1,0 +1,54 @@
+"""What is known of the events: streams, their event types, their attributes' kinds.
+
+A schema is declared in the query (`CREATE STREAM …`), read off the data, or unknown.
+An attribute that a type does not have is NULL on its events, so one flat record per
+stream carries all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Kind(Enum):
+    """The kinds of values that predicates tell apart."""
+
+    INT = "int"
+    FLOAT = "double"
+    STRING = "string"
+    BOOL = "boolean"
+    TIMESTAMP = "timestamp"
+    OTHER = "other"
+
+    @property
+    def numeric(self) -> bool:
+        return self in (Kind.INT, Kind.FLOAT)
+
+
+Attributes = Mapping[str, Kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream: its attributes, by event type where that is known.
+
+    `events` is empty when the types are not known (a table whose type column was not
+    read); then `attributes` holds for every type. Nested attributes have dotted names.
+    """
+
+    name: str
+    # a mapping has no hash; the name alone is hash enough
+    attributes: Attributes = field(default_factory=dict, hash=False)
+    events: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The streams a query may name."""
+
+    streams: tuple[Stream, ...] = ()
+
+    def stream(self, name: str) -> Stream | None:
+        return next((s for s in self.streams if s.name == name), None)

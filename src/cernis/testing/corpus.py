@@ -1,0 +1,162 @@
+"""The corpus: queries with their events and the answers worked out by hand.
+
+Every executor must give these answers. The cases stand in `corpus/*.toml`, one file per
+topic, and name nothing of the engine, so that any implementation can read them:
+
+* `query`: CEQL text.
+* `events`: on one line, a type per event; on several, a table with a header. In a table
+  `-` is a key that is missing, `null` is NULL, `10:02` is that time in milliseconds,
+  and quotes make a string of anything.
+* `matches`: one a line, `start..end variable=rows … @key,…`, in row numbers. With
+  `per_end = n` (LIMIT and ANY) these are the ones to choose from, n for every end.
+* `counts`: [row of the end, number of matches], in time order.
+* `aggregates`: the values for each of the matches.
+
+`Case.check` compares an answer with these; `cernis.testing.differential` compares with
+the oracle.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from cernis.testing.differential import Answer, MatchLike, Triple, answer, table
+from cernis.testing.oracle import OracleMatch
+
+__all__ = ["Case", "cases"]
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_MATCH = re.compile(r"(\d+)\.\.(\d+)((?:\s+[^\s@]+=[\d,]+)*)(?:\s+@(.*))?")
+_CELL = re.compile(r"'[^']*'|\S+")
+_KEYS = {"name", "query", "events", "matches", "per_end", "counts", "aggregates", "note"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A query, its events, and what it must answer."""
+
+    topic: str
+    name: str
+    query: str
+    events: tuple[Mapping[str, Any], ...]
+    matches: tuple[OracleMatch, ...] | None = None
+    per_end: int | None = None
+    counts: tuple[tuple[int, int], ...] | None = None
+    aggregates: tuple[tuple[Any, ...], ...] | None = None
+    note: str = ""
+
+    def check(self, got: Iterable[MatchLike | Triple]) -> None:
+        """Raise unless these are the matches (or, with `per_end`, a right choice)."""
+        found = Counter(map(answer, got))
+        allowed = set(map(answer, self.matches or ()))
+        missing = sorted(allowed - found.keys()) if self.per_end is None else []
+        surplus = sorted((found - Counter(allowed)).elements())
+        lines = [f"missing {each}" for each in missing] + [f"surplus {each}" for each in surplus]
+        if self.per_end is not None:
+            lines += self._ends_with_another_number(allowed, found)
+        if lines:
+            head = f"{self.topic}: {self.name}\n{self.query}\n\n{table(self.events)}\n"
+            raise AssertionError("\n".join([head, *lines]))
+
+    def _ends_with_another_number(
+        self, allowed: Iterable[Answer], found: Iterable[Answer]
+    ) -> list[str]:
+        given = Counter(each.end for each in found)
+        return [
+            f"{given[end]} matches end at {end}, not {min(number, self.per_end or 0)}"
+            for end, number in sorted(Counter(each.end for each in allowed).items())
+            if given[end] != min(number, self.per_end or 0)
+        ]
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Every case of the corpus, by topic.
+
+    >>> len(cases()) > 60
+    True
+    """
+    folder = files("cernis.testing") / "corpus"
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".toml"):
+            for entry in tomllib.loads(file.read_text(encoding="utf-8"))["case"]:
+                found.append(_case(file.name.removesuffix(".toml"), entry))
+    return tuple(found)
+
+
+def _case(topic: str, entry: Mapping[str, Any]) -> Case:
+    unknown = entry.keys() - _KEYS
+    if unknown:
+        raise ValueError(f"{topic}: {entry.get('name')}: unknown {', '.join(sorted(unknown))}")
+    return Case(
+        topic=topic,
+        name=entry["name"],
+        query=entry["query"].strip(),
+        events=_events(entry["events"]),
+        matches=tuple(map(_match, entry["matches"])) if "matches" in entry else None,
+        per_end=entry.get("per_end"),
+        counts=tuple((end, number) for end, number in entry["counts"])
+        if "counts" in entry
+        else None,
+        aggregates=tuple(
+            tuple(None if value == "null" else value for value in values)
+            for values in entry["aggregates"]
+        )
+        if "aggregates" in entry
+        else None,
+        note=entry.get("note", ""),
+    )
+
+
+def _events(text: str) -> tuple[Mapping[str, Any], ...]:
+    if "\n" not in text:
+        return tuple({"type": name} for name in text.split())
+    header, *lines = (_CELL.findall(line) for line in text.strip().splitlines())
+    return tuple(
+        {name: _value(cell) for name, cell in zip(header, line, strict=True) if cell != "-"}
+        for line in lines
+    )
+
+
+def _value(cell: str) -> Any:
+    """The value that a cell stands for.
+
+    >>> [_value(cell) for cell in ("3", "0.5", "MSFT", "'3'", "null", "true", "0:01")]
+    [3, 0.5, 'MSFT', '3', None, True, 60000]
+    """
+    words = {"null": None, "true": True, "false": False}
+    if cell in words:
+        return words[cell]
+    if cell.startswith("'"):
+        return cell.strip("'")
+    if clock := _CLOCK.fullmatch(cell):
+        hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        return ((hours * 60 + minutes) * 60 + seconds) * 1000
+    for number in (int, float):
+        try:
+            return number(cell)
+        except ValueError:
+            continue
+    return cell
+
+
+def _match(text: str) -> OracleMatch:
+    parts = _MATCH.fullmatch(text)
+    if not parts:
+        raise ValueError(f"not a match: {text}")
+    start, end, held, key = parts.groups()
+    pairs = (word.split("=") for word in held.split())
+    return OracleMatch(
+        int(start),
+        int(end),
+        {x: tuple(map(int, rows.split(","))) for x, rows in pairs},
+        tuple(map(_value, key.split(","))) if key else (),
+    )

@@ -1,0 +1,199 @@
+"""Comparing an executor's answer with the oracle's, and saying readably where they differ.
+
+`check(pattern, events, run)` runs both and raises `AssertionError` with the query, the
+events as a table, and the missing and the surplus matches. A match is anything with
+`start`, `end` and `vars`, or such a triple; rows, not positions. The order of matches
+and variables without events do not count; a match given twice does.
+
+Two clauses leave the executor a choice, and any choice the definition allows is right:
+`LIMIT n` may keep any n of an end's matches, and `ANY` any one valuation. What follows
+from the choice under `CONSUME BY` is followed too. Cost: the oracle's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from cernis.pattern.query import Consume, Pattern, Strategy
+from cernis.testing import oracle
+from cernis.testing.predicates import Event
+
+
+@runtime_checkable
+class MatchLike(Protocol):
+    """What a match must offer to be compared."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def vars(self) -> Mapping[str, Iterable[int]]: ...
+
+
+Triple = tuple[int, int, Mapping[str, Iterable[int]]]
+Run = Callable[[Pattern, Sequence[Event]], Iterable[MatchLike | Triple]]
+
+
+class Answer(NamedTuple):
+    """A match in the form that is compared: rows ascending, no empty variables."""
+
+    end: int
+    start: int
+    vars: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def __str__(self) -> str:
+        held = "".join(f"  {x} = {', '.join(map(str, rows))}" for x, rows in self.vars)
+        return f"[{self.start}, {self.end}]{held}"
+
+
+def answer(match: MatchLike | Triple) -> Answer:
+    """The match in comparable form.
+
+    >>> print(answer((0, 3, {"x": [3, 0], "y": []})))
+    [0, 3]  x = 0, 3
+    """
+    if isinstance(match, MatchLike):
+        start, end, held = match.start, match.end, match.vars
+    else:
+        start, end, held = match
+    kept = {x: tuple(sorted(int(row) for row in rows)) for x, rows in held.items()}
+    return Answer(int(end), int(start), tuple(sorted((x, r) for x, r in kept.items() if r)))
+
+
+def check(pattern: Pattern, events: Sequence[Event], run: Run, **options: Any) -> None:
+    """Raise unless `run` gives what the oracle gives; options are the oracle's."""
+    assert_agrees(pattern, events, run(pattern, events), **options)
+
+
+def assert_agrees(
+    pattern: Pattern,
+    events: Sequence[Event],
+    got: Iterable[MatchLike | Triple],
+    **options: Any,
+) -> None:
+    """Raise unless these matches are what the oracle gives, or a choice that is as good."""
+    missing, surplus = differences(pattern, events, map(answer, got), **options)
+    if missing or surplus:
+        raise AssertionError(counterexample(pattern, events, missing, surplus))
+
+
+def assert_counts_agree(
+    pattern: Pattern,
+    events: Sequence[Event],
+    got: Iterable[tuple[int, int]],
+    **options: Any,
+) -> None:
+    """Raise unless these are the numbers of matches per end row; zeros do not count."""
+    expected = dict(oracle.counts(pattern, events, **options))
+    found = {int(end): int(number) for end, number in got if number}
+    if found != expected:
+        lines = [
+            f"end {end}: {expected.get(end, 0)} expected, {found.get(end, 0)} found"
+            for end in sorted(expected.keys() | found.keys())
+            if expected.get(end) != found.get(end)
+        ]
+        raise AssertionError("\n".join([shown(pattern, events), "counts:", *lines]))
+
+
+def differences(
+    pattern: Pattern, events: Sequence[Event], got: Iterable[Answer], **options: Any
+) -> tuple[list[str], list[str]]:
+    """What is missing and what is surplus; both empty when the answer is right."""
+    found = Counter(got)
+    twice = [f"{each}  (given {times} times)" for each, times in found.items() if times > 1]
+    if pattern.strategy is Strategy.ANY:
+        missing, surplus = _against_any(pattern, events, set(found), options)
+    else:
+        missing, surplus = _against_limit(pattern, events, set(found), options)
+    return missing, surplus + twice
+
+
+def _against_limit(
+    pattern: Pattern, events: Sequence[Event], found: set[Answer], options: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    allowed = set(map(answer, oracle.evaluate(replace(pattern, limit=None), events, **options)))
+    surplus = [str(each) for each in sorted(found - allowed)]
+    if pattern.limit is None:
+        return [str(each) for each in sorted(allowed - found)], surplus
+    possible, given = _ends(allowed), _ends(found)
+    missing = []
+    for end, number in sorted(possible.items()):
+        wanted = min(number, pattern.limit)
+        if given[end] != wanted:
+            missing.append(f"{wanted} matches that end at {end}, of which {given[end]} are given")
+    return missing, surplus
+
+
+def _against_any(
+    pattern: Pattern, events: Sequence[Event], found: set[Answer], options: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """One valuation per end; without one only if the choice there may have been used up."""
+    free = replace(pattern, strategy=Strategy.ALL, consume=Consume.NONE, limit=None)
+    members = oracle.evaluate(free, events, **options)
+    wanted = {key: value for key, value in options.items() if key in ("time", "stream")}
+    rank = {row: i for i, row in enumerate(oracle.in_order(pattern, events, **wanted))}
+    missing: list[str] = []
+    surplus = [str(each) for each in sorted(found - set(map(answer, members)))]
+    used: dict[tuple[Any, ...], int] = {}
+    for end in sorted({m.end for m in members}, key=rank.__getitem__):
+        here = [m for m in members if m.end == end]
+        partition = here[0].partition if pattern.consume is Consume.PARTITION else ()
+        last_used = used.get(partition, -1)
+        usable = {answer(m) for m in here if rank[m.start] > last_used}
+        given = {each for each in found if each.end == end}
+        surplus.extend(
+            f"{each}  (used up)" for each in sorted(given - usable & set(map(answer, here)))
+        )
+        if len(given) > 1:
+            surplus.append(f"{len(given)} matches that end at {end}, where one is asked for")
+        if not given and len(usable) == len(set(map(answer, here))):
+            missing.append(f"a match that ends at {end}, for example {min(usable)}")
+        if given and pattern.consume is not Consume.NONE:
+            used[partition] = rank[end]
+    return missing, surplus
+
+
+def _ends(answers: Iterable[Answer]) -> Counter[int]:
+    return Counter(each.end for each in answers)
+
+
+# ---------------------------------------------------------------- printing
+
+
+def counterexample(
+    pattern: Pattern, events: Sequence[Event], missing: Sequence[str], surplus: Sequence[str]
+) -> str:
+    """The query, the events, and what is wrong with the answer."""
+    lines = [shown(pattern, events)]
+    for title, entries in (("missing:", missing), ("surplus:", surplus)):
+        if entries:
+            lines += [title, *(f"  {entry}" for entry in entries)]
+    return "\n".join(lines)
+
+
+def shown(pattern: Pattern, events: Sequence[Event]) -> str:
+    """The query's text and the events as a table."""
+    return f"the answer differs from the oracle's\n{pattern}\n\n{table(events)}\n"
+
+
+def table(events: Sequence[Event]) -> str:
+    """The events, one a line, with their row numbers; a dot where a key is missing.
+
+    >>> print(table([{"type": "A", "price": 3}, {"type": "B", "name": "x"}]))
+    row  type  price  name
+    0    'A'   3      .
+    1    'B'   .      'x'
+    """
+    names = list(dict.fromkeys(name for event in events for name in event))
+    rows = [["row", *names]]
+    for row, event in enumerate(events):
+        rows.append([str(row), *(repr(event[n]) if n in event else "." for n in names)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in rows
+    )

@@ -1,0 +1,550 @@
+"""Random queries and streams that are well-formed, small and often match.
+
+One grammar for two drivers: everything random comes from a *chooser*, a function that
+gives a number below n and for which 0 is the simplest answer. Python's generator makes
+a fast one for long runs (`random_case`); Hypothesis makes one that shrinks
+(`cernis.testing.strategies`). Cost: a case takes well under a millisecond, and the
+length of the stream is cut so that the oracle takes milliseconds too.
+
+What a query may contain is switched by `Features`. The alphabets are small on purpose:
+three types and attributes with a handful of values, NULLs and missing keys among them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import prod
+from typing import Any, TypeVar
+
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.query import (
+    Aggregate,
+    Consume,
+    Pattern,
+    Select,
+    Strategy,
+    Unit,
+    Variable,
+    Window,
+)
+
+T = TypeVar("T")
+Chooser = Callable[[int], int]
+Events = list[dict[str, Any]]
+Case = tuple[Pattern, Events]
+
+MISSING = object()
+
+DOMAINS: dict[str, tuple[Any, ...]] = {
+    "a": (1, 0, 2, 3, 1, 2, None, MISSING),
+    "b": (1, 0, 2, 3, 1, 2, None, MISSING),
+    "f": (1.5, 0.5, 1.0, 2.0, -1.0, float("nan"), None, MISSING),
+    "s": ("x", "y", "xy", "", None, MISSING),
+    "t": (True, False, True, None, MISSING),
+    "k": ("p", "q", "p", "p", None, MISSING),
+    "h": ("q", "p", "q", None, MISSING),
+    "g": (1, 2, 1, 1, None, MISSING),
+}
+"""The values of each attribute; a value may stand twice to come up more often."""
+
+RISING = ("n", "m")
+"""Attributes that never decrease: integers and floats."""
+
+MILLISECOND = 1_000_000
+_LARGEST_ANSWER = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a random query may contain, and how large it and its stream may be."""
+
+    size: int = 9
+    events: int = 10
+    types: tuple[str, ...] = ("A", "B", "C")
+    variables: tuple[str, ...] = ("x", "y", "z")
+    contiguous: bool = True
+    iterate: bool = True
+    optional: bool = True
+    filters: bool = True
+    not_: bool = True
+    all_: bool = True
+    unless: bool = True
+    binary: bool = False
+    partition_by_inside: bool = False
+    streams: bool = False
+    nan: bool = True
+    strategies: tuple[Strategy, ...] = tuple(Strategy)
+    windows: tuple[Unit | None, ...] = (None, *Unit)
+    consume: tuple[Consume, ...] = tuple(Consume)
+    selects: tuple[str, ...] = ("*", "list", "NONE", "COUNT", "aggregates")
+    partition: bool = True
+    limit: bool = True
+    untimed: bool = True
+    disorder: bool = True
+
+
+EVERYTHING = Features(binary=True, partition_by_inside=True, streams=True)
+
+
+def random_case(seed: int, features: Features | None = None) -> Case:
+    """A query and a stream for it; the same for the same seed.
+
+    >>> random_case(7) == random_case(7)
+    True
+    """
+    return case(random.Random(seed).randrange, features or Features())
+
+
+def case(choose: Chooser, features: Features) -> Case:
+    """A query and a stream that has the attributes it asks for."""
+    made = pattern(choose, features)
+    return made, events(choose, features, made)
+
+
+def cuts(choose: Chooser, length: int) -> list[int]:
+    """Where to split a stream into batches: ascending, repeats make empty batches."""
+    return sorted(choose(length + 1) for _ in range(choose(4)))
+
+
+def batches(items: Sequence[T], at: Sequence[int]) -> list[Sequence[T]]:
+    """The items split at the cuts.
+
+    >>> batches("abcd", [1, 1, 3])
+    ['a', '', 'bc', 'd']
+    """
+    edges = [0, *at, len(items)]
+    return [items[low:high] for low, high in pairwise(edges)]
+
+
+# ----------------------------------------------------------------- queries
+
+
+def pattern(choose: Chooser, features: Features) -> Pattern:
+    """A random query."""
+    body = formula(choose, features, 1 + max(choose(features.size), choose(features.size)))
+    return Pattern(
+        formula=body,
+        select=_select(choose, features, body),
+        strategy=_mostly_first(choose, features.strategies),
+        streams=_pick(choose, (("S", "T"), ("S", "T"), ("T",))) if features.streams else (),
+        partition=_partition(choose) if features.partition and _chance(choose, 3) else (),
+        within=_window(choose, _mostly_first(choose, features.windows)),
+        consume=_mostly_first(choose, features.consume),
+        limit=1 + choose(3) if features.limit and _chance(choose, 6) else None,
+    )
+
+
+def formula(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    """A random formula of at most `size` nodes."""
+    if size <= 1:
+        return _atom(choose, features)
+    make = _pick(choose, _operators(features, size))
+    return make(choose, features, size - 1)
+
+
+Maker = Callable[[Chooser, Features, int], cel.Formula]
+
+
+def _operators(features: Features, size: int) -> list[Maker]:
+    """The operators for a node of this size, frequent ones several times."""
+    found: list[Maker] = [_as, _as]
+    if features.iterate:
+        found += [_iterate, _iterate]
+    if features.optional:
+        found += [_optional]
+    if features.filters:
+        found += [_filter, _filter]
+    if features.partition_by_inside:
+        found += [_partition_by]
+    if size > 2:
+        found += [_sequence] * 5 + [_choice] * 2
+        found += [_contiguous] * 2 if features.contiguous else []
+        found += [_all] if features.all_ else []
+        found += [_unless] * 2 if features.unless else []
+    return found
+
+
+def _atom(choose: Chooser, features: Features) -> cel.Formula:
+    if features.not_ and _chance(choose, 10):
+        return cel.Not(_single(choose, features, 3))
+    return _event(choose, features)
+
+
+def _event(choose: Chooser, features: Features) -> cel.Formula:
+    name = _pick(choose, features.types)
+    named = features.streams and _chance(choose, 3)
+    return cel.Event(name, _pick(choose, ("S", "T")) if named else None)
+
+
+def _single(choose: Chooser, features: Features, depth: int) -> cel.Formula:
+    """What may stand under NOT: a formula of one event."""
+    kind = choose(5) if depth else 0
+    if kind == 1:
+        return _filtered(choose, features, _single(choose, features, depth - 1))
+    if kind == 2:
+        parts = (_single(choose, features, depth - 1), _single(choose, features, depth - 1))
+        return cel.Choice(parts)
+    if kind == 3:
+        return cel.As(_event(choose, features), _pick(choose, features.variables))
+    return _event(choose, features)
+
+
+def _as(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.As(formula(choose, features, size), _pick(choose, features.variables))
+
+
+def _optional(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.Optional(formula(choose, features, size))
+
+
+def _iterate(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    body = formula(choose, features, size)
+    contiguous = features.contiguous and _chance(choose, 3)
+    low, high = _pick(
+        choose, ((1, None), (1, None), (1, 2), (2, 3), (2, None), (2, 2), (0, 2), (0, None), (1, 3))
+    )
+    if low == 0 and not features.optional:
+        low = 1
+    return cel.Iterate(body, low, high, contiguous)
+
+
+def _sequence(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.Sequence(_parts(choose, features, size))
+
+
+def _contiguous(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.Contiguous(_parts(choose, features, size))
+
+
+def _choice(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.Choice(_parts(choose, features, size))
+
+
+def _all(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.All(_parts(choose, features, size))
+
+
+def _unless(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    guard = 1 + choose(max(1, size // 3))
+    return cel.Unless(formula(choose, features, size - guard), formula(choose, features, guard))
+
+
+def _parts(choose: Chooser, features: Features, size: int) -> tuple[cel.Formula, ...]:
+    """Two or three formulas that share a size of at least 2."""
+    number = 3 if size > 2 and _chance(choose, 3) else 2
+    shares = [1] * number
+    for _ in range(size - number):
+        shares[choose(number)] += 1
+    return tuple(formula(choose, features, share) for share in shares)
+
+
+def _filter(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return _filtered(choose, features, formula(choose, features, size))
+
+
+def _filtered(choose: Chooser, features: Features, body: cel.Formula) -> cel.Formula:
+    names = bound(body)
+    return cel.Filter(body, _condition(choose, features, names, 2)) if names else body
+
+
+def _partition_by(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    body = formula(choose, features, size)
+    types = sorted({node.type for node in _marking(body) if isinstance(node, cel.Event)})
+    if not types or choose(2) == 0:
+        return cel.PartitionBy(body, (cel.KeyPart(None, _attribute(choose, "ab")),))
+    keys = tuple(cel.KeyPart(name, _attribute(choose, "ab")) for name in types)
+    return cel.PartitionBy(body, keys)
+
+
+def bound(body: cel.Formula) -> tuple[str, ...]:
+    """The variables that a valuation of the formula can hold, types included.
+
+    >>> bound(cel.Unless(cel.As(cel.Event("A"), "x"), cel.Event("B")))
+    ('A', 'x')
+    """
+    names = {node.type for node in _marking(body) if isinstance(node, cel.Event)}
+    names |= {node.variable for node in _marking(body) if isinstance(node, cel.As)}
+    return tuple(sorted(names))
+
+
+def _marking(node: cel.Formula) -> Iterable[cel.Formula]:
+    """The nodes whose events are marked: not those under NOT nor in a guard."""
+    yield node
+    below = () if isinstance(node, cel.Not) else cel.children(node)
+    for child in below[:1] if isinstance(node, cel.Unless) else below:
+        yield from _marking(child)
+
+
+# -------------------------------------------------- conditions, predicates
+
+
+def _condition(
+    choose: Chooser, features: Features, names: Sequence[str], depth: int
+) -> pred.Condition:
+    kind = choose(6) if depth else choose(4)
+    if kind >= 4:
+        parts = tuple(_condition(choose, features, names, depth - 1) for _ in range(2 + choose(2)))
+        return pred.AllOf(parts) if kind == 4 else pred.AnyOf(parts)
+    if features.binary and kind >= 2:
+        return _between(choose, names)
+    return pred.Holds(_pick(choose, names), _predicate(choose, features, 2))
+
+
+def _between(choose: Chooser, names: Sequence[str]) -> pred.Condition:
+    family = _pick(choose, ("ab", "ab", "abf", "s"))
+    return pred.Compare(
+        _operator(choose),
+        pred.Reference(_pick(choose, names), _attribute(choose, family)),
+        pred.Reference(_pick(choose, names), _attribute(choose, family)),
+    )
+
+
+def _predicate(choose: Chooser, features: Features, depth: int) -> pred.Predicate:
+    kind = choose(12) if depth else choose(9)
+    match kind:
+        case 0 | 1 | 2:
+            return pred.Comparison(_operator(choose), _attribute(choose, "ab"), _int(choose))
+        case 3:
+            numbers = "abf" if features.nan else "ab"
+            return pred.Comparison(
+                _operator(choose), _number(choose, numbers, 2), _number(choose, numbers, 1)
+            )
+        case 4:
+            text = pred.Literal(_pick(choose, ("x", "y", "xy")))
+            return pred.Comparison(_operator(choose), _attribute(choose, "s"), text)
+        case 5:
+            regex = _pick(choose, ("x.*", "x", "[xy]", ".*y", ".*"))
+            return pred.Like(_attribute(choose, "s"), regex)
+        case 6:
+            values = tuple(_int(choose) for _ in range(1 + choose(3)))
+            return pred.InSet(_attribute(choose, "ab"), values)
+        case 7:
+            low = choose(3)
+            return pred.InRange(
+                _attribute(choose, "ab"), pred.Literal(low), pred.Literal(low + choose(3))
+            )
+        case 8:
+            if choose(2):
+                truth = pred.Literal(choose(2) == 0)
+                return pred.Comparison("=", _attribute(choose, "t"), truth)
+            return pred.IsNull(_attribute(choose, "abst"), negated=choose(3) > 0)
+        case 9 | 10:
+            parts = tuple(_predicate(choose, features, depth - 1) for _ in range(2 + choose(2)))
+            return pred.And(parts) if kind == 9 else pred.Or(parts)
+        case _:
+            return pred.Not(_predicate(choose, features, depth - 1))
+
+
+def _number(choose: Chooser, names: str, depth: int) -> pred.Value:
+    kind = choose(5 if depth else 3)
+    if kind == 0:
+        return _int(choose)
+    if kind <= 2:
+        return _attribute(choose, names)
+    if kind == 3:
+        left, right = _number(choose, names, depth - 1), _number(choose, names, depth - 1)
+        return pred.Arithmetic(_pick(choose, ("+", "-", "*", "/", "%")), left, right)
+    return pred.Negative(_attribute(choose, names))
+
+
+def _operator(choose: Chooser) -> pred.Operator:
+    operators: tuple[pred.Operator, ...] = (">=", "<=", "=", "!=", "<", ">")
+    return _pick(choose, operators)
+
+
+def _attribute(choose: Chooser, names: str) -> pred.Attribute:
+    return pred.Attribute((_pick(choose, names),))
+
+
+def _int(choose: Chooser) -> pred.Literal:
+    return pred.Literal(_pick(choose, (1, 2, 0, 3)))
+
+
+# ----------------------------------------------------------------- clauses
+
+
+def _select(choose: Chooser, features: Features, body: cel.Formula) -> Select:
+    names = bound(body)
+    match _mostly_first(choose, features.selects):
+        case "list" if names:
+            chosen = dict.fromkeys(_pick(choose, names) for _ in range(1 + choose(2)))
+            return Select(False, tuple(Variable(x, _kept(choose)) for x in chosen))
+        case "NONE":
+            return Select(False)
+        case "COUNT":
+            return Select(False, (Aggregate("COUNT"),))
+        case "aggregates" if names:
+            found = tuple(_aggregate(choose, names) for _ in range(1 + choose(2)))
+            return Select(False, (Variable(_pick(choose, names)), *dict.fromkeys(found)))
+        case _:
+            return Select()
+
+
+def _kept(choose: Chooser) -> tuple[str, ...]:
+    return ("a", "s") if _chance(choose, 4) else ()
+
+
+def _aggregate(choose: Chooser, names: Sequence[str]) -> Aggregate:
+    function = _pick(choose, ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST"))
+    if function == "COUNT":
+        return Aggregate(function, _pick(choose, names) if choose(2) else None)
+    reference = pred.Reference(_pick(choose, names), _attribute(choose, "ab"))
+    return Aggregate(function, reference)
+
+
+def _partition(choose: Chooser) -> tuple[tuple[str, ...], ...]:
+    groups = (
+        (("k",),),
+        (("k",),),
+        (("g",),),
+        (("k",), ("g",)),
+        (("k", "h"),),
+        (("h", "k"), ("g",)),
+    )
+    return _pick(choose, groups)
+
+
+def _window(choose: Chooser, unit: Unit | None) -> Window | None:
+    match unit:
+        case None:
+            return None
+        case Unit.EVENTS:
+            return Window(unit, Fraction(1 + choose(6)))
+        case Unit.TIME:
+            return Window(unit, Fraction((2 + choose(14)) * MILLISECOND, 2))
+        case Unit.ATTRIBUTE:
+            return Window(unit, Fraction(1 + choose(8), 2), _attribute(choose, "nnm"))
+
+
+# ----------------------------------------------------------------- streams
+
+
+def events(choose: Chooser, features: Features, for_: Pattern | None = None) -> Events:
+    """A random stream; for a query, with the types and attributes that it asks for."""
+    timed = not features.untimed or _needs_time(for_) or not _chance(choose, 4)
+    names = [*DOMAINS, *RISING] if for_ is None else sorted(_asked(for_))
+    types = features.types if for_ is None else _types(features, for_.formula)
+    longest = features.events if for_ is None else _longest(for_.formula, features.events)
+    length = max(choose(longest + 1), choose(longest + 1))
+    made = [_one(choose, features, types, names) for _ in range(length)]
+    if timed:
+        for event, ts in zip(made, _times(choose, features, len(made)), strict=True):
+            event["ts"] = ts
+    _rise(choose, made, [name for name in names if name in RISING])
+    return made
+
+
+def _one(
+    choose: Chooser, features: Features, types: Sequence[str], names: Sequence[str]
+) -> dict[str, Any]:
+    event: dict[str, Any] = {"type": _pick(choose, types)}
+    if features.streams:
+        event["_stream"] = _pick(choose, ("S", "T"))
+    for name in names:
+        found = _pick(choose, DOMAINS[name]) if name in DOMAINS else MISSING
+        if found is not MISSING and (features.nan or found == found):
+            event[name] = found
+    return event
+
+
+def _times(choose: Chooser, features: Features, length: int) -> list[int]:
+    """Times with ties, in order unless disorder is on and wanted."""
+    found, now = [], 0
+    for _ in range(length):
+        now += _pick(choose, (1, 0, 2, 1, 0, 5))
+        found.append(now)
+    if features.disorder and length > 1 and _chance(choose, 4):
+        for _ in range(1 + choose(3)):
+            i, j = choose(length), choose(length)
+            found[i], found[j] = found[j], found[i]
+    return found
+
+
+def _rise(choose: Chooser, made: Events, names: Sequence[str]) -> None:
+    """Give the attributes that never decrease their values, in time order."""
+    for name in names:
+        now = 0
+        for event in sorted(made, key=lambda event: event.get("ts", 0)):
+            now += _pick(choose, (1, 0, 2, 1, 0, 3))
+            if not _chance(choose, 10):
+                event[name] = now / 2 if name == "m" else now
+
+
+def _needs_time(query: Pattern | None) -> bool:
+    return bool(query and query.within and query.within.unit is Unit.TIME)
+
+
+def _types(features: Features, body: cel.Formula) -> tuple[str, ...]:
+    """The types of the formula, each twice, and one more."""
+    named = tuple(sorted({node.type for node in cel.walk(body) if isinstance(node, cel.Event)}))
+    return (*named, *named, *features.types[-1:])
+
+
+def _asked(query: Pattern) -> set[str]:
+    """The attributes that a query looks at."""
+    found = {name for group in query.partition for name in group}
+    if query.within and query.within.attribute:
+        found.add(query.within.attribute.name)
+    for item in query.select.items:
+        if isinstance(item, Aggregate) and isinstance(item.argument, pred.Reference):
+            found.add(item.argument.attribute.name)
+    for node in cel.walk(query.formula):
+        if isinstance(node, cel.Filter):
+            found |= {attribute.name for attribute in _in_condition(node.condition)}
+        elif isinstance(node, cel.PartitionBy):
+            found |= {key.attribute.name for key in node.keys}
+    return found
+
+
+def _in_condition(condition: pred.Condition) -> Iterable[pred.Attribute]:
+    match condition:
+        case pred.Holds(predicate=predicate):
+            return pred.attributes_of(predicate)
+        case pred.Compare(left=left, right=right):
+            return (left.attribute, right.attribute)
+        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
+            return [attribute for part in parts for attribute in _in_condition(part)]
+
+
+def _longest(body: cel.Formula, wanted: int) -> int:
+    """The longest stream up to `wanted` on which the oracle stays fast."""
+    return next((n for n in range(wanted, 2, -1) if _at_most(body, n) <= _LARGEST_ANSWER), 2)
+
+
+def _at_most(body: cel.Formula, n: int) -> int:
+    """A bound on the work of the oracle on n events."""
+    below = [_at_most(child, n) for child in cel.children(body)]
+    match body:
+        case cel.Event() | cel.Not():
+            return n
+        case cel.Choice():
+            return sum(below)
+        case cel.All():
+            return prod(each + 1 for each in below)
+        case cel.Sequence() | cel.Contiguous():
+            return min(prod(each + 1 for each in below), sum(below) << n)
+        case cel.Iterate(high=high):
+            return min(int((1 + below[0]) ** (high or n)), max(1, below[0] // n) << n)
+        case _:
+            return max(below) + 1
+
+
+# ------------------------------------------------------------------ choice
+
+
+def _pick(choose: Chooser, items: Sequence[T]) -> T:
+    return items[choose(len(items))]
+
+
+def _mostly_first(choose: Chooser, items: Sequence[T]) -> T:
+    """The first half of the time, then any."""
+    return items[0] if choose(2) == 0 else _pick(choose, items)
+
+
+def _chance(choose: Chooser, out_of: int) -> bool:
+    return choose(out_of) == out_of - 1

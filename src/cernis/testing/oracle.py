@@ -1,0 +1,510 @@
+"""What a query means, as the shortest program that says it: the oracle of every test.
+
+`valuations` is the table of complex event logic, one case per row; `evaluate` is the
+seven steps of a query, in their order. Nothing here is clever: sets of valuations are
+built whole, so the cost is exponential in the stream. Ten events are plenty.
+
+Terms. A *position* is the rank of an event in time order inside its partition; a *row*
+is its index in the list as given, and rows are what is reported. A *valuation* is an
+interval of positions with labels (variable, position); the optional and {0,n} add the
+empty valuation `EPSILON`, which is neutral in `;`, `:` and ALL and is never a match.
+
+Where the definition leaves a choice, this is the one taken:
+
+* The events that a NOT passes over are in the interval and in no variable, so they are
+  not in the set of positions that AS marks and strategies compare.
+* An UNLESS whose guard or body is empty (EPSILON) has nothing inside: it changes nothing.
+* Values of a key agree when `=` is true of them. So NULL and NaN are no keys: such an
+  event is in no partition, and no valuation that holds it has one common value.
+* `SELECT *` leaves out what stands under NOT or in the guard of an UNLESS: no match can
+  bind it.
+* `ANY` is a valuation whose positions are best in the order of LAST, then the latest
+  start, then the smallest labels; `LIMIT` keeps the latest starts, then the smallest
+  labels. Another choice is as good: `cernis.testing.differential` allows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from cernis.pattern import formula as cel
+from cernis.pattern.predicate import AllOf, AnyOf, Compare, Condition, Holds, Reference
+from cernis.pattern.query import (
+    Aggregate,
+    Consume,
+    Pattern,
+    Select,
+    Strategy,
+    Unit,
+    Variable,
+    Window,
+)
+from cernis.testing.predicates import Event, attribute, compare, holds, kind
+
+Labels = frozenset[tuple[str, int]]
+STREAM: Final = "_stream"
+NANOSECONDS: Final = 1_000_000
+
+
+class Valuation(NamedTuple):
+    """An interval of positions, both ends included, and which variable holds which."""
+
+    start: int
+    end: int
+    labels: Labels
+
+
+EPSILON: Final = Valuation(0, -1, frozenset())
+"""The empty valuation: an empty interval, no labels."""
+
+
+def positions(v: Valuation) -> frozenset[int]:
+    """All positions that some variable holds."""
+    return frozenset(position for _, position in v.labels)
+
+
+# --------------------------------------------------------------------- CEL
+
+
+def valuations(
+    formula: cel.Formula, events: Sequence[Event], *, type: str = "type"
+) -> set[Valuation]:
+    """Every valuation of the formula over the events in order, EPSILON included.
+
+    >>> A, B = cel.Event("A"), cel.Event("B")
+    >>> stream = [{"type": "A"}, {"type": "A"}, {"type": "B"}]
+    >>> sorted((v.start, v.end) for v in valuations(cel.Sequence((A, B)), stream))
+    [(0, 2), (1, 2)]
+    >>> sorted((v.start, v.end) for v in valuations(cel.Contiguous((A, B)), stream))
+    [(1, 2)]
+    """
+
+    def of(f: cel.Formula) -> set[Valuation]:
+        return valuations(f, events, type=type)
+
+    match formula:
+        case cel.Event(type=name, stream=stream):
+            return {
+                Valuation(i, i, frozenset({(name, i)}))
+                for i, event in enumerate(events)
+                if event.get(type) == name and stream in (None, event.get(STREAM))
+            }
+        case cel.Not(body=body):
+            such = {v.start for v in of(body)}
+            return {Valuation(i, i, frozenset()) for i in range(len(events)) if i not in such}
+        case cel.As(body=body, variable=x):
+            return {
+                v._replace(labels=v.labels | {(x, position) for position in positions(v)})
+                for v in of(body)
+            }
+        case cel.Sequence(parts=parts):
+            return _fold(_then(_after), map(of, parts))
+        case cel.Contiguous(parts=parts):
+            return _fold(_then(_right_after), map(of, parts))
+        case cel.Choice(parts=parts):
+            return set().union(*map(of, parts))
+        case cel.All(parts=parts):
+            return _fold(_both, map(of, parts))
+        case cel.Iterate(body=body, low=low, high=high, contiguous=contiguous):
+            return _iterate(of(body), low, high, _then(_right_after if contiguous else _after))
+        case cel.Optional(body=body):
+            return of(body) | {EPSILON}
+        case cel.Filter(body=body, condition=condition):
+            return {v for v in of(body) if satisfies(condition, v, events)}
+        case cel.PartitionBy(body=body, keys=keys):
+            return {v for v in of(body) if _one_common_value(keys, v, events)}
+        case cel.Unless(body=body, guard=guard):
+            guards = of(guard) - {EPSILON}
+            return {
+                v for v in of(body) if not any(v.start < g.start and g.end < v.end for g in guards)
+            }
+
+
+Product = Callable[[set[Valuation], set[Valuation]], set[Valuation]]
+
+
+def _fold(product: Product, sets: Iterable[set[Valuation]]) -> set[Valuation]:
+    result = {EPSILON}
+    for each in sets:
+        result = product(result, each)
+    return result
+
+
+def _after(v: Valuation, w: Valuation) -> bool:
+    return v.end < w.start
+
+
+def _right_after(v: Valuation, w: Valuation) -> bool:
+    return v.end + 1 == w.start
+
+
+def _then(follows: Callable[[Valuation, Valuation], bool]) -> Product:
+    """The product of `;` or `:`."""
+
+    def product(left: set[Valuation], right: set[Valuation]) -> set[Valuation]:
+        return {
+            w if v == EPSILON else v if w == EPSILON else _hull(v, w)
+            for v in left
+            for w in right
+            if EPSILON in (v, w) or follows(v, w)
+        }
+
+    return product
+
+
+def _both(left: set[Valuation], right: set[Valuation]) -> set[Valuation]:
+    """The product of ALL."""
+    return {w if v == EPSILON else v if w == EPSILON else _hull(v, w) for v in left for w in right}
+
+
+def _hull(v: Valuation, w: Valuation) -> Valuation:
+    return Valuation(min(v.start, w.start), max(v.end, w.end), v.labels | w.labels)
+
+
+def _iterate(body: set[Valuation], low: int, high: int | None, product: Product) -> set[Valuation]:
+    """The union of the powers low..high of the body."""
+    result, power = set[Valuation](), {EPSILON}
+    for times in count():
+        if times >= low:
+            result |= power
+        if times == high:
+            return result
+        following = product(power, body)
+        if following == power:  # and so is every later power
+            return result | power
+        power = following
+    raise AssertionError("unreachable")
+
+
+def satisfies(condition: Condition, v: Valuation, events: Sequence[Event]) -> bool:
+    """Whether a filter's condition holds: of every event, of every pair."""
+
+    def of(x: str) -> list[Event]:
+        return [events[position] for variable, position in v.labels if variable == x]
+
+    match condition:
+        case Holds(variable=x, predicate=predicate):
+            return all(holds(predicate, event) for event in of(x))
+        case Compare(op=op, left=left, right=right):
+            return all(
+                compare(op, attribute(left.attribute, e), attribute(right.attribute, f)) is True
+                for e in of(left.variable)
+                for f in of(right.variable)
+            )
+        case AllOf(parts=parts):
+            return all(satisfies(part, v, events) for part in parts)
+        case AnyOf(parts=parts):
+            return any(satisfies(part, v, events) for part in parts)
+
+
+def _one_common_value(keys: Sequence[cel.KeyPart], v: Valuation, events: Sequence[Event]) -> bool:
+    found = [
+        attribute(key.attribute, events[position])
+        for key in keys
+        for variable, position in v.labels
+        if key.variable in (None, variable)
+    ]
+    return all(compare("=", first, second) is True for first in found for second in found)
+
+
+# -------------------------------------------------------------------- CEQL
+
+
+@dataclass(frozen=True, slots=True)
+class OracleMatch:
+    """A match in row numbers; `vars` has every selected variable, `partition` the key."""
+
+    start: int
+    end: int
+    vars: Mapping[str, tuple[int, ...]]
+    partition: tuple[Any, ...] = ()
+
+
+class _Found(NamedTuple):
+    """A valuation on its way to being a match, in positions of its partition.
+
+    `global_start` and `global_end` are ranks among all events.
+    """
+
+    partition: _Partition
+    valuation: Valuation
+    global_start: int
+    global_end: int
+
+
+class _Partition(NamedTuple):
+    key: tuple[Any, ...]
+    ranks: tuple[int, ...]
+
+
+def evaluate(
+    pattern: Pattern,
+    events: Sequence[Event],
+    *,
+    time: str = "ts",
+    type: str = "type",
+    stream: str | None = None,
+    tick: int = NANOSECONDS,
+) -> list[OracleMatch]:
+    """The matches, by end position, latest start first.
+
+    `time` counts ticks of `tick` nanoseconds; `stream` names the stream of the events
+    that do not say theirs in "_stream" (the only stream in FROM, if there is but one).
+    A lone `SELECT COUNT(*)` gives the matches it counts; see `counts`.
+    """
+    rows = in_order(pattern, events, time=time, stream=stream)
+    ordered = [{STREAM: _stream(pattern, stream), **events[row]} for row in rows]
+    names = selected(pattern)
+    matches: list[_Found] = []
+    # 1. PARTITION BY: each key is a stream of its own
+    for partition in _partitions(pattern.partition, ordered):
+        local = [ordered[rank] for rank in partition.ranks]
+        # 2. the valuations of the formula
+        found = valuations(pattern.formula, local, type=type) - {EPSILON}
+        # 3. WITHIN
+        found = {v for v in found if _within(pattern.within, v, local, time, tick)}
+        for end in range(len(local)):
+            # 4. the strategy, among those that end at one position
+            chosen = choose(pattern.strategy, {v for v in found if v.end == end})
+            # 5. SELECT, as a set
+            chosen = {v._replace(labels=restrict(v.labels, names)) for v in chosen}
+            matches.extend(
+                _Found(partition, v, partition.ranks[v.start], partition.ranks[v.end])
+                for v in chosen
+            )
+    matches.sort(key=lambda m: (m.global_end, -m.global_start, sorted(m.valuation.labels)))
+    # 6. CONSUME BY
+    matches = _consume(pattern.consume, matches)
+    # 7. LIMIT
+    matches = _limit(pattern.limit, matches)
+    return [_report(m, names, rows) for m in matches]
+
+
+def counts(
+    pattern: Pattern,
+    events: Sequence[Event],
+    *,
+    time: str = "ts",
+    type: str = "type",
+    stream: str | None = None,
+    tick: int = NANOSECONDS,
+) -> list[tuple[int, int]]:
+    """(row of the end, number of matches) for every end that has matches, in time order."""
+    found = evaluate(pattern, events, time=time, type=type, stream=stream, tick=tick)
+    return list(Counter(m.end for m in found).items())
+
+
+def in_order(
+    pattern: Pattern, events: Sequence[Event], *, time: str = "ts", stream: str | None = None
+) -> list[int]:
+    """The rows of the streams in FROM in time order; equal times keep the order given."""
+    known = [event.get(STREAM, _stream(pattern, stream)) for event in events]
+    rows = [
+        row for row in range(len(events)) if not pattern.streams or known[row] in pattern.streams
+    ]
+    if all(event.get(time) is None for event in events):
+        return rows
+    return sorted(rows, key=lambda row: events[row][time])
+
+
+def _stream(pattern: Pattern, stream: str | None) -> str | None:
+    if stream is None and len(pattern.streams) == 1:
+        return pattern.streams[0]
+    return stream
+
+
+def _partitions(groups: tuple[tuple[str, ...], ...], events: Sequence[Event]) -> list[_Partition]:
+    """The ranks of each key's events; an event without a whole key is in none."""
+    keys: dict[Hashable, tuple[Any, ...]] = {}
+    members: dict[Hashable, list[int]] = {}
+    for rank, event in enumerate(events):
+        key = tuple(
+            next((event[a] for a in group if event.get(a) is not None), None) for group in groups
+        )
+        if any(compare("=", part, part) is not True for part in key):
+            continue
+        identity = tuple((kind(part), part) for part in key)
+        keys.setdefault(identity, key)
+        members.setdefault(identity, []).append(rank)
+    return [_Partition(keys[each], tuple(members[each])) for each in keys]
+
+
+def _within(
+    window: Window | None, v: Valuation, events: Sequence[Event], time: str, tick: int
+) -> bool:
+    if window is None:
+        return True
+    first, last = events[v.start], events[v.end]
+    match window.unit:
+        case Unit.EVENTS:
+            return v.end - v.start <= window.size
+        case Unit.TIME:
+            return bool((last[time] - first[time]) * Fraction(tick) <= window.size)
+        case Unit.ATTRIBUTE:
+            assert window.attribute is not None
+            low, high = attribute(window.attribute, first), attribute(window.attribute, last)
+            if kind(low) != "number" or kind(high) != "number":
+                return False
+            # a column of floats is measured in floats: 0.3 - 0.2 is within 0.1 or not as they say
+            span = high - low
+            return bool(span <= (float(window.size) if isinstance(span, float) else window.size))
+
+
+def choose(strategy: Strategy, found: set[Valuation]) -> set[Valuation]:
+    """The selection among valuations of one partition that end at one position."""
+    match strategy:
+        case Strategy.ALL:
+            return found
+        case Strategy.STRICT:
+            return {v for v in found if positions(v) == set(range(v.start, v.end + 1))}
+        case Strategy.NEXT:
+            return {v for v in found if not any(_differ(v, w, min) for w in found)}
+        case Strategy.LAST:
+            return {v for v in found if not any(_differ(v, w, max) for w in found)}
+        case Strategy.MAX:
+            return {v for v in found if not any(positions(v) < positions(w) for w in found)}
+        case Strategy.ANY:
+            last = choose(Strategy.LAST, found)
+            return set(sorted(last, key=lambda v: (-v.start, sorted(v.labels)))[:1])
+
+
+def _differ(v: Valuation, w: Valuation, pick: Callable[[frozenset[int]], int]) -> bool:
+    """Whether the smallest (largest) position that only one of the two has is w's."""
+    difference = positions(v) ^ positions(w)
+    return bool(difference) and pick(difference) in positions(w)
+
+
+def _consume(consume: Consume, matches: list[_Found]) -> list[_Found]:
+    """Without the matches that start at or before an earlier end; matches come by end."""
+    kept: list[_Found] = []
+    for m in matches:
+        used = [
+            earlier.global_end
+            for earlier in kept
+            if earlier.global_end < m.global_end
+            and (
+                consume is Consume.ANY
+                or (consume is Consume.PARTITION and earlier.partition == m.partition)
+            )
+        ]
+        if all(m.global_start > end for end in used):
+            kept.append(m)
+    return kept
+
+
+def _limit(limit: int | None, matches: list[_Found]) -> list[_Found]:
+    kept: list[_Found] = []
+    for m in matches:
+        if limit is None or sum(k.global_end == m.global_end for k in kept) < limit:
+            kept.append(m)
+    return kept
+
+
+def _report(m: _Found, names: tuple[str, ...], rows: Sequence[int]) -> OracleMatch:
+    held = {
+        x: tuple(sorted(rows[m.partition.ranks[i]] for y, i in m.valuation.labels if x == y))
+        for x in names
+    }
+    return OracleMatch(rows[m.global_start], rows[m.global_end], held, m.partition.key)
+
+
+# ------------------------------------------------------------------ SELECT
+
+
+def restrict(labels: Labels, names: Iterable[str]) -> Labels:
+    """The labels of the named variables."""
+    kept = set(names)
+    return frozenset((x, position) for x, position in labels if x in kept)
+
+
+def counts_alone(select: Select) -> bool:
+    """Whether this is `SELECT COUNT(*)` with nothing else."""
+    return [
+        (item.function.upper(), item.argument) if isinstance(item, Aggregate) else None
+        for item in select.items
+    ] == [("COUNT", None)]
+
+
+def selected(pattern: Pattern) -> tuple[str, ...]:
+    """The variables that a match keeps, in the order in which they are first named."""
+    select = pattern.select
+    if select.everything or counts_alone(select):
+        return tuple(dict.fromkeys(_starred(pattern.formula)))
+    return tuple(dict.fromkeys(x for item in select.items for x in _named(item)))
+
+
+def _named(item: Variable | Aggregate) -> list[str]:
+    match item:
+        case Variable(name=name):
+            return [name]
+        case Aggregate(argument=Reference(variable=x)):
+            return [x]
+        case Aggregate(argument=str() as x):
+            return [x]
+        case _:
+            return []
+
+
+def _starred(formula: cel.Formula, under_as: bool = False) -> list[str]:
+    """Every AS variable, and every type outside any AS."""
+    match formula:
+        case cel.Event(type=name):
+            return [] if under_as else [name]
+        case cel.As(body=body, variable=x):
+            return [x, *_starred(body, True)]
+        case cel.Not():
+            return []
+        case cel.Unless(body=body):
+            return _starred(body, under_as)
+        case _:
+            return [x for child in cel.children(formula) for x in _starred(child, under_as)]
+
+
+def aggregates(
+    pattern: Pattern, match: OracleMatch, events: Sequence[Event], *, time: str = "ts"
+) -> list[Any]:
+    """The values of the aggregates in the SELECT list, in its order.
+
+    NULLs are ignored; over nothing COUNT is 0 and the others are NULL. FIRST and LAST
+    go by time.
+    """
+    rank = {row: i for i, row in enumerate(in_order(pattern, events, time=time))}
+
+    def one(aggregate: Aggregate) -> Any:
+        argument = aggregate.argument
+        if argument is None:
+            return len({row for rows in match.vars.values() for row in rows})
+        if isinstance(argument, str):
+            return len(match.vars[argument])
+        rows = sorted(match.vars[argument.variable], key=rank.__getitem__)
+        found = [attribute(argument.attribute, events[row]) for row in rows]
+        return _aggregate(aggregate.function.upper(), [v for v in found if v is not None])
+
+    return [one(item) for item in pattern.select.items if isinstance(item, Aggregate)]
+
+
+def _aggregate(function: str, found: list[Any]) -> Any:
+    if function == "COUNT":
+        return len(found)
+    if not found:
+        return None
+    match function:
+        case "SUM":
+            return sum(found)
+        case "MIN":
+            return min(found)
+        case "MAX":
+            return max(found)
+        case "AVG":
+            return sum(found) / len(found)
+        case "FIRST":
+            return found[0]
+        case "LAST":
+            return found[-1]
+        case _:
+            raise ValueError(f"no such aggregate: {function}")

@@ -1,0 +1,178 @@
+"""What a predicate says of one event: true, false or unknown.
+
+SQL's three-valued logic over plain Python values, as the oracle needs it; an event is
+a mapping, NULL is None, and a missing key is NULL. Cost: one walk over the predicate.
+
+Where SQL leaves a choice, this is the one taken:
+
+* NaN equals nothing: with NaN on a side `!=` is true and every other comparison false.
+* Numbers compare with numbers, strings with strings (by code point), booleans with
+  booleans (false < true). Any other pair is unknown, and arithmetic on anything but
+  numbers is NULL. A boolean is not a number.
+* Integer arithmetic is exact; `/` is true division, also of integers. Division and
+  modulo by zero are NULL, for floats too. `%` truncates: its sign is the dividend's.
+* `v IN {…}` is `v = … OR v = …`; `v IN {a..b}` is `a <= v AND v <= b`.
+* `LIKE` matches the whole string; `\\d`, `\\w`, `\\s` know ASCII alone, as in RE2.
+
+>>> from cernis.pattern.predicate import Attribute, Comparison, Literal, Not
+>>> cheap = Comparison("<", Attribute(("price",)), Literal(100))
+>>> [truth(cheap, event) for event in ({"price": 80}, {"price": 102}, {})]
+[True, False, None]
+>>> holds(Not(cheap), {})
+False
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from cernis.pattern.predicate import (
+    And,
+    Arithmetic,
+    Attribute,
+    Comparison,
+    InRange,
+    InSet,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Value,
+)
+
+Event = Mapping[str, Any]
+
+_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def holds(predicate: Predicate, event: Event) -> bool:
+    """Whether the predicate is true; unknown does not hold."""
+    return truth(predicate, event) is True
+
+
+def truth(predicate: Predicate, event: Event) -> bool | None:
+    """True, False, or None for unknown."""
+    match predicate:
+        case Comparison(op=op, left=left, right=right):
+            return compare(op, value(left, event), value(right, event))
+        case Like(body=body, pattern=pattern):
+            text = value(body, event)
+            if not isinstance(text, str):
+                return None
+            return re.fullmatch(pattern, text, re.ASCII) is not None
+        case InSet(body=body, values=values):
+            found = value(body, event)
+            return any_of(compare("=", found, literal.value) for literal in values)
+        case InRange(body=body, low=low, high=high):
+            found = value(body, event)
+            return all_of((compare("<=", low.value, found), compare("<=", found, high.value)))
+        case IsNull(body=body, negated=negated):
+            return (value(body, event) is None) != negated
+        case And(parts=parts):
+            return all_of(truth(part, event) for part in parts)
+        case Or(parts=parts):
+            return any_of(truth(part, event) for part in parts)
+        case Not(body=inner):
+            known = truth(inner, event)
+            return None if known is None else not known
+
+
+def compare(op: Operator, left: Any, right: Any) -> bool | None:
+    """One comparison of two values; unknown unless both are of one kind.
+
+    >>> compare("=", 1, 1.0), compare("=", 1, "1"), compare("!=", float("nan"), 1)
+    (True, None, True)
+    """
+    if kind(left) is None or kind(left) != kind(right):
+        return None
+    return bool(_COMPARE[op](left, right))
+
+
+def kind(found: Any) -> str | None:
+    """What a value can be compared with; None for NULL."""
+    match found:
+        case None:
+            return None
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case _:
+            return type(found).__name__
+
+
+def all_of(truths: Iterable[bool | None]) -> bool | None:
+    """AND: false wins over unknown, unknown over true."""
+    known = list(truths)
+    return False if False in known else None if None in known else True
+
+
+def any_of(truths: Iterable[bool | None]) -> bool | None:
+    """OR: true wins over unknown, unknown over false."""
+    known = list(truths)
+    return True if True in known else None if None in known else False
+
+
+def value(node: Value, event: Event) -> Any:
+    """The value of an expression on an event; None for NULL."""
+    match node:
+        case Literal(value=constant):
+            return constant
+        case Attribute():
+            return attribute(node, event)
+        case Negative(body=body):
+            found = value(body, event)
+            return -found if kind(found) == "number" else None
+        case Arithmetic(op=op, left=left, right=right):
+            a, b = value(left, event), value(right, event)
+            if kind(a) != "number" or kind(b) != "number":
+                return None
+            return _arithmetic(op, a, b)
+
+
+def attribute(node: Attribute, event: Event) -> Any:
+    """An attribute, through nested records; None where any step is missing."""
+    found: Any = event
+    for name in node.path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _arithmetic(op: str, a: float, b: float) -> float | None:
+    if op in "/%" and b == 0:
+        return None
+    match op:
+        case "+":
+            return a + b
+        case "-":
+            return a - b
+        case "*":
+            return a * b
+        case "/":
+            return a / b
+        case _:
+            return _truncated_modulo(a, b)
+
+
+def _truncated_modulo(a: float, b: float) -> float:
+    if isinstance(a, int) and isinstance(b, int):
+        rest = abs(a) % abs(b)
+        return -rest if a < 0 else rest
+    return math.nan if math.isinf(a) else math.fmod(a, b)

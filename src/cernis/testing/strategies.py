@@ -1,0 +1,66 @@
+"""Hypothesis strategies for queries, streams, and both together, which shrink well.
+
+`cases(**features)` is what most tests want: a query and a stream that asks for its
+attributes. `patterns`, `streams` and `cuts` give the parts. The switches are those of
+`cernis.testing.grammar.Features`:
+
+    @given(cases(binary=True, strategies=(Strategy.NEXT, Strategy.LAST)))
+    def test_the_engine_agrees_with_the_oracle(case): ...
+
+`random_case(seed)` is the same grammar without Hypothesis, for long runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cernis.pattern.query import Pattern
+from cernis.testing import grammar
+from cernis.testing.grammar import Case, Chooser, Events, Features, batches, random_case
+
+__all__ = ["Features", "batches", "cases", "cuts", "patterns", "random_case", "streams"]
+
+
+def _chooser(draw: st.DrawFn) -> Chooser:
+    return lambda below: draw(st.integers(0, below - 1))
+
+
+def cases(**features: Any) -> st.SearchStrategy[Case]:
+    """A query and a stream for it."""
+    switched = Features(**features)
+
+    @st.composite
+    def make(draw: st.DrawFn) -> Case:
+        return grammar.case(_chooser(draw), switched)
+
+    return make()
+
+
+def patterns(**features: Any) -> st.SearchStrategy[Pattern]:
+    """A well-formed query."""
+    switched = Features(**features)
+
+    @st.composite
+    def make(draw: st.DrawFn) -> Pattern:
+        return grammar.pattern(_chooser(draw), switched)
+
+    return make()
+
+
+def streams(for_: Pattern | None = None, **features: Any) -> st.SearchStrategy[Events]:
+    """A stream with every attribute, or those that a query asks for."""
+    switched = Features(**features)
+
+    @st.composite
+    def make(draw: st.DrawFn) -> Events:
+        return grammar.events(_chooser(draw), switched, for_)
+
+    return make()
+
+
+@st.composite
+def cuts(draw: st.DrawFn, length: int) -> list[int]:
+    """Where to split a stream of this length into batches; see `grammar.batches`."""
+    return grammar.cuts(_chooser(draw), length)

@@ -1,0 +1,167 @@
+"""Every benchmark at its smallest: that it runs, what it returns, and that it counts right."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import cernis
+from cernis.bench import BENCHMARKS, run_benchmarks
+from cernis.bench.benchmark import Benchmark, quiet
+from cernis.bench.endless import feed
+from cernis.bench.peer import ABSENT, find_peer, start_peer
+from cernis.bench.record import Record, find
+from cernis.bench.scale import QUICK, VARIABLE, chosen_scale
+from cernis.bench.sequences import TYPES, sequence_query, symbol_codes
+from cernis.bench.strategies import halting_stream, kleene_query
+from cernis.errors import CernisError
+from cernis.generators.stock import stock_stream
+from cernis.testing.oracle import evaluate
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, list[Record]]:
+    """The records of every benchmark, made once."""
+    return {name: benchmark.run(QUICK, quiet) for name, benchmark in BENCHMARKS.items()}
+
+
+@pytest.fixture(params=BENCHMARKS.values(), ids=lambda benchmark: benchmark.name)
+def benchmark_case(request: pytest.FixtureRequest) -> Benchmark:
+    chosen: Benchmark = request.param
+    return chosen
+
+
+def test_every_record_has_a_positive_value_or_says_why_not(
+    benchmark_case: Benchmark, measured: dict[str, list[Record]]
+) -> None:
+    records = measured[benchmark_case.name]
+    assert records
+    for record in records:
+        assert record.benchmark == benchmark_case.name
+        if record.value is None:
+            absent = record.note == ABSENT or record.measure in {"times CORE", "enumerated"}
+            assert absent, record
+        elif record.measure != "matches":
+            assert record.value > 0, record
+
+
+def test_no_case_is_measured_twice(
+    benchmark_case: Benchmark, measured: dict[str, list[Record]]
+) -> None:
+    seen = [(r.measure, tuple(sorted(r.case.items()))) for r in measured[benchmark_case.name]]
+    assert len(seen) == len(set(seen))
+
+
+def test_tables_are_rectangular(
+    benchmark_case: Benchmark, measured: dict[str, list[Record]]
+) -> None:
+    for table in benchmark_case.tables(measured[benchmark_case.name]):
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_every_length_is_measured_in_every_window(measured: dict[str, list[Record]]) -> None:
+    for n in QUICK.lengths:
+        for window in QUICK.windows:
+            for measure in ("recognised", "silent", "first", "bare pass", "matches"):
+                value = find(measured["sequences"], measure, n=n, window=window)
+                assert value is not None, (measure, n, window)
+
+
+def test_the_shortest_sequence_has_matches_to_enumerate(measured: dict[str, list[Record]]) -> None:
+    case = {"n": QUICK.lengths[0], "window": QUICK.windows[0]}
+    matches = find(measured["sequences"], "matches", **case)
+    assert matches is not None
+    assert 0 < matches <= QUICK.most_enumerated
+    assert find(measured["sequences"], "all", **case) is not None
+
+
+@pytest.mark.parametrize("window", [5, 20])
+@pytest.mark.parametrize("length", [2, 3])
+def test_the_sequence_query_finds_what_the_oracle_finds(length: int, window: int) -> None:
+    events = stock_stream(40, 3, symbols=3)
+    names = sorted(set(events["name"].to_pylist()))
+    query = cernis.query(sequence_query(length, window, names))
+    expected = evaluate(query.pattern, events.to_pylist())
+    assert expected
+    assert query.run(events).count() == len(expected)
+    silent = cernis.query(sequence_query(length, window, names, silent=True))
+    assert silent.run(events).count() == 0
+    first = cernis.query(sequence_query(length, window, names, limit=1))
+    assert first.run(events).count() == len({match.end for match in expected})
+
+
+@pytest.mark.parametrize("strategy", ["ALL", "NEXT", "LAST", "MAX", "ANY"])
+def test_the_kleene_query_finds_what_the_oracle_finds(strategy: str) -> None:
+    events = halting_stream(24, 12)
+    query = cernis.query(kleene_query(strategy, 10))
+    expected = evaluate(query.pattern, events.to_pylist())
+    assert expected
+    assert query.run(events).count() == len(expected)
+
+
+def test_an_endless_stream_has_the_matches_of_its_batches_joined() -> None:
+    text = "SELECT * FROM S WHERE (SELL AS a; BUY AS b; SELL AS c) WITHIN 10 EVENTS"
+    whole = feed(text, 400, 400)
+    assert whole.matches == cernis.query(text).run(stock_stream(400, 0)).count()
+    assert whole.peak_bytes >= whole.settled_bytes > 0
+
+
+def test_results_go_to_the_terminal_a_page_a_chart_and_a_file(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    target = tmp_path / "records.json"
+    code = run_benchmarks(["partitions"], target, console, scale=QUICK, pages=tmp_path)
+    assert code == 0
+    document = json.loads(target.read_text())
+    assert {record["benchmark"] for record in document["records"]} == {"partitions"}
+    assert "processor" in document["machine"]
+    page = (tmp_path / "partitions.md").read_text()
+    assert page.startswith("# Partitions\n")
+    assert "cernis bench partitions" in page
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Events per second by keys" in text
+    drawn = (tmp_path / "partitions.svg").exists()
+    assert drawn == ("partitions.svg" in page)
+    assert drawn != ("chart is left out" in text)
+
+
+def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(CernisError) as caught:
+        run_benchmarks(["sequence"], None, Console(file=io.StringIO()))
+    assert str(caught.value) == (
+        "unknown benchmark 'sequence'; there are sequences, partitions, strategies, memory"
+    )
+
+
+def test_the_scale_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "quick")
+    assert chosen_scale() == QUICK
+    monkeypatch.setenv(VARIABLE, "tiny")
+    with pytest.raises(CernisError, match="it can be 'full' or 'quick'"):
+        chosen_scale()
+
+
+def test_an_interpreter_without_core_is_not_taken_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CERNIS_PEER_PYTHON", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_peer() is None
+
+
+@pytest.mark.skipif(find_peer() is None, reason="CORE (pycer, CPython 3.13) is not installed")
+def test_core_finds_as_many_matches() -> None:
+    python = find_peer()
+    assert python is not None
+    events = stock_stream(2000, 5)
+    names = sorted(set(events["name"].to_pylist()))
+    text = sequence_query(3, 100, names)
+    codes = symbol_codes(events, names).astype("uint16")
+    with start_peer(python, list(TYPES), names, codes) as peer:
+        assert peer.events == 2000
+        assert peer.run(text).matches == cernis.query(text).run(events).count()
