@@ -1,1 +1,65 @@
-"""TODO."""
+"""Cernis recognizes complex events: write a pattern over a stream, get every match.
+
+    import cernis
+
+    q = cernis.query("SELECT * FROM S WHERE SELL AS a ; BUY AS b WITHIN 10 EVENTS")
+    matches = q.run(events)
+
+Importing the package is light; what runs queries is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError
+
+if TYPE_CHECKING:
+    from cernis import pattern
+    from cernis.pattern.query import Pattern
+    from cernis.run.query import Query
+    from cernis.results.matches import Matches
+    from cernis.schema import Schema
+    from cernis.run.session import Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BudgetError",
+    "CernisError",
+    "DataError",
+    "Matches",
+    "Pattern",
+    "Query",
+    "QueryError",
+    "Schema",
+    "Session",
+    "StateError",
+    "pattern",
+    "query",
+]
+
+_LAZY = {
+    "Matches": "cernis.results.matches",
+    "Pattern": "cernis.pattern.query",
+    "Query": "cernis.run.query",
+    "Schema": "cernis.schema",
+    "Session": "cernis.run.session",
+}
+
+
+def query(text: str | Pattern, *, schema: Schema | None = None) -> Query:
+    """A query from CEQL text or a `Pattern`, checked (against a schema, where one is given)."""
+    from cernis.run.query import Query
+
+    return Query(text, schema=schema)
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    if name == "pattern":
+        return import_module("cernis.pattern")
+    raise AttributeError(f"module 'cernis' has no attribute {name!r}")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -301,7 +302,7 @@ def test_a_partition_answers_as_if_its_events_were_alone(
 @quick
 @given(cases(untimed=False), st.randoms(use_true_random=False))
 def test_the_order_in_which_events_are_given_changes_row_numbers_alone(
-    case: tuple[Pattern, Events], random: grammar.random.Random
+    case: tuple[Pattern, Events], random: Random
 ) -> None:
     pattern, events = case
     for row, event in enumerate(sorted(events, key=lambda event: event["ts"])):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cernis.query import Query
+from cernis.run.query import Query
 
 
 def answered(query: Query, events: pa.Table) -> int:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+from cernis import __version__
 from cernis.cli.arguments import check_output, named_files, read_query
 from cernis.cli.failure import reported
 from cernis.errors import CernisError
-
-if TYPE_CHECKING:
-    from cernis.results.matches import Matches
 
 _SHOWN = 10
 
@@ -122,52 +120,32 @@ def run(
         check_output(output)
 
         import cernis
-        from cernis.cli.show import errors, waiting
+        from cernis.cli import deliver, show
 
         recognizer = cernis.query(text)
-        with waiting("reading and recognizing …"):
-            matches = recognizer.run(
-                files,
-                time=time,
-                type=type,
-                time_unit=time_unit.value,
-                on_error=on_error,
-                format=format.value if format else None,
-            )
-        for note in matches.notes:
-            errors().print(f"note: {note}")
-        if count:
-            _write_count(matches, limit, output)
-        elif output is None:
-            from cernis.cli.show import output as standard_output
-            from cernis.cli.show import show_matches
-
-            show_matches(matches, _SHOWN if limit is None else limit, standard_output())
-        else:
-            _write(matches, limit, output)
+        reading = {**_reading(time, type, time_unit, format), "on_error": on_error}
+        session = recognizer.session(**reading)
+        runs = session.stream(files)
+        with deliver.watched(session):
+            if count:
+                deliver.write_count(runs, limit, output)
+            elif output is None:
+                deliver.show(runs, _SHOWN if limit is None else limit, show.output())
+            elif output.endswith(".parquet"):
+                deliver.write_parquet(
+                    runs, limit, output, lambda: recognizer.run(files, **reading).schema
+                )
+            else:
+                deliver.write_lines(runs, limit, output)
+        for note in session.notes:
+            show.errors().print(f"note: {note}", soft_wrap=True)
 
 
-def _write_count(matches: Matches, limit: int | None, output: str | None) -> None:
-    number = matches.count() if limit is None else min(limit, matches.count())
-    if output is None or output == "-":
-        typer.echo(number)
-    else:
-        Path(output).write_text(f"{number}\n")
-
-
-def _write(matches: Matches, limit: int | None, output: str) -> None:
-    from cernis.cli.show import counting, errors
-
-    number = matches.count() if limit is None else min(limit, matches.count())
-    with counting("writing", None if matches.counting else number) as progress:
-        if output.endswith(".parquet"):
-            written = matches.write_parquet(output, limit=limit, progress=progress)
-        else:
-            written = matches.write_jsonl(output, limit=limit, progress=progress)
-    if output != "-":
-        what = "row" if matches.counting else "match"
-        plural = {"row": "rows", "match": "matches"}[what]
-        errors().print(f"wrote {written:,} {what if written == 1 else plural} to {output}")
+def _reading(
+    time: str | None, type: str, time_unit: TimeUnit, format: Format | None
+) -> dict[str, Any]:
+    form = None if format is None else format.value
+    return {"time": time, "type": type, "time_unit": time_unit.value, "format": form}
 
 
 @app.command()
@@ -190,7 +168,8 @@ def explain(
 
         import cernis
 
-        explanation = cernis.query(text).explain(files or None)
+        reading = _reading(time, type, time_unit, format)
+        explanation = cernis.query(text).explain(files or None, **reading)
         typer.echo(explanation.mermaid() if mermaid else str(explanation))
 
 
@@ -242,9 +221,7 @@ def bench(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"cernis {version('cernis')}")
+        typer.echo(f"cernis {__version__}")
         raise typer.Exit
 
 

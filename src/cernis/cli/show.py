@@ -7,19 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
 from cernis.results.match import Match
-from cernis.results.matches import Matches
 
 _MOST_ROWS = 6
 
@@ -88,17 +79,6 @@ def _rows_text(rows: Sequence[int]) -> Text:
     return Text(shown + (f", … ({len(rows)})" if len(rows) > _MOST_ROWS else ""))
 
 
-def show_matches(matches: Matches, limit: int, console: Console) -> None:
-    """The first matches and how many there are."""
-    count = matches.count()
-    first = matches.head(limit)
-    if first:
-        console.print(matches_table(first, counting=matches.counting))
-    left = count - len(first)
-    more = f"; {left:,} more" if left and not matches.counting else ""
-    console.print(f"{count:,} {'match' if count == 1 else 'matches'}{more}")
-
-
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """A spinner on standard error while a long step runs, if someone is looking."""
@@ -108,22 +88,3 @@ def waiting(what: str) -> Iterator[None]:
         return
     with console.status(what):
         yield
-
-
-@contextmanager
-def counting(what: str, total: int | None) -> Iterator[Any]:
-    """A progress bar on standard error; gives the function to call with each advance."""
-    console = errors()
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda number: progress.advance(task, number)

@@ -38,10 +38,13 @@ NODE = np.dtype(
 )
 
 UNION = -1
-FOREVER = np.int64(-(2**62))
+FOREVER = np.int64(-(2**63))
 """The window bound that nothing falls behind."""
 
 _SINK = 4
+SPINE = 8
+"""Where in `top` (the runtime's counters) a join keeps its scratch."""
+COUNTERS = SPINE + _SINK
 JOIN_NODES = _SINK + 1
 
 
@@ -89,12 +92,12 @@ def join(arena, top, new, old, bound):  # type: ignore[no-untyped-def]
         upper, lower = new, old
     else:
         upper, lower = old, new
-    # sink: keep an item on the left of each union, as far as it is cheap
-    spine = np.empty(_SINK, np.int32)
+    # sink: keep an item on the left of each union, as far as it is cheap; the items
+    # passed on the way wait in the tail of `top` (an array here would cost an allocation)
     depth = 0
     while depth < _SINK and arena[upper]["label"] == UNION:
         rest = arena[upper]["right"]
-        spine[depth] = arena[upper]["left"]
+        top[SPINE + depth] = arena[upper]["left"]
         depth += 1
         if arena[rest]["start"] < bound:
             upper = lower
@@ -109,5 +112,5 @@ def join(arena, top, new, old, bound):  # type: ignore[no-untyped-def]
     node = upper if lower == 0 else make_union(arena, top, upper, lower)
     while depth > 0:
         depth -= 1
-        node = make_union(arena, top, spine[depth], node)
+        node = make_union(arena, top, top[SPINE + depth], node)
     return node

@@ -3,9 +3,9 @@
 Partial matches whose start has left the window go, and unions of which one side has
 left become the other side. Rows (partitions) with nothing left are given back.
 
-Cost contract: O(live nodes + nodes of the old arena); run when the arena has doubled,
-so amortized O(1) per node made. The old arena is left as it is: matches that refer to
-it stay valid for as long as somebody holds them.
+Cost contract: O(live nodes + rows · states), not O(nodes made): a copying collector,
+depth first, so that children again come before parents. The old arena is left as it
+is: matches that refer to it stay valid for as long as somebody holds them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from cernis.engine.update import EPOCH, FREE_ROWS
 
 
 @njit(cache=True, nogil=True)
-def mark_live(arena, row_bounds, slots, counters, row_epoch, live, stack):  # type: ignore[no-untyped-def]
-    """live[node]: 0 dead, 1 kept, 2 a union that is now its left side, 3 … its right side."""
+def copy_live(  # type: ignore[no-untyped-def]
+    arena, row_bounds, slots, counters, row_epoch, moved, fresh, top, stack
+):
+    """Copies what the slots reach into `fresh`, as far as there is room.
+
+    `moved` maps nodes to their copies, `top[0]` counts the copies. Returns False if
+    `fresh` is too small; calling again with a larger one goes on from there.
+    """
     for row in range(slots.shape[0]):
         bound = row_bounds[row]
         if row_epoch[row] != counters[EPOCH]:
@@ -35,49 +41,33 @@ def mark_live(arena, row_bounds, slots, counters, row_epoch, live, stack):  # ty
             depth = 1
             stack[0] = node
             while depth > 0:
-                depth -= 1
-                node = stack[depth]
-                if live[node] != 0:
+                node = stack[depth - 1]
+                if moved[node] != 0:
+                    depth -= 1
                     continue
                 left, right = arena[node]["left"], arena[node]["right"]
-                live[node] = 1
-                if arena[node]["label"] == UNION:
-                    if arena[right]["start"] < bound:
-                        live[node] = 2
-                    else:
-                        stack[depth] = right
-                        depth += 1
-                if left != 0:
+                inside = arena[node]["label"] == UNION and arena[right]["start"] >= bound
+                if left != 0 and moved[left] == 0:
                     stack[depth] = left
                     depth += 1
-
-
-@njit(cache=True, nogil=True)
-def count_live(live):  # type: ignore[no-untyped-def]
-    total = 1
-    for node in range(1, len(live)):
-        if live[node] == 1:
-            total += 1
-    return total
-
-
-@njit(cache=True, nogil=True)
-def copy_live(arena, live, moved, fresh):  # type: ignore[no-untyped-def]
-    """Copies kept nodes in order (children first) and notes where each went."""
-    top = 1
-    for node in range(1, len(live)):
-        if live[node] == 2:
-            moved[node] = moved[arena[node]["left"]]
-        elif live[node] == 1:
-            fresh[top] = arena[node]
-            fresh[top]["left"] = moved[arena[node]["left"]]
-            fresh[top]["right"] = moved[arena[node]["right"]]
-            if arena[node]["label"] == UNION:
-                left, right = fresh[top]["left"], fresh[top]["right"]
-                fresh[top]["position"] = max(fresh[left]["position"], fresh[right]["position"])
-            moved[node] = top
-            top += 1
-    return top
+                    continue
+                if inside and moved[right] == 0:
+                    stack[depth] = right
+                    depth += 1
+                    continue
+                depth -= 1
+                if arena[node]["label"] == UNION and not inside:
+                    moved[node] = moved[left]
+                    continue
+                copy = top[0]
+                if copy == len(fresh):
+                    return False
+                top[0] = copy + 1
+                fresh[copy] = arena[node]
+                fresh[copy]["left"] = moved[left]
+                fresh[copy]["right"] = moved[right] if inside else 0
+                moved[node] = copy
+    return True
 
 
 @njit(cache=True, nogil=True)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine import update as kernel
-from cernis.engine.arena import FOREVER, NODE, new_arena
-from cernis.engine.compact import copy_live, count_live, mark_live, move_slots
+from cernis.engine.arena import COUNTERS, FOREVER, NODE, new_arena
+from cernis.engine.compact import copy_live, move_slots
 from cernis.engine.resolve import NEEDS_ROOM, resolve
 from cernis.engine.tables import Tables
 from cernis.errors import BudgetError
@@ -61,9 +61,8 @@ class Engine:
         self.position = 0
         self.bound = int(FOREVER)
         self.arena = new_arena(_FIRST_NODES)
-        self.counters = np.zeros(8, np.int64)
+        self.counters = np.zeros(COUNTERS, np.int64)
         self.counters[kernel.NODES] = 1
-        self.compact_at = _FIRST_NODES
         self.roots = np.zeros(1024, kernel.ROOT)
         self.handed_out = False
         self.spare: NDArray[np.void] | None = None
@@ -109,17 +108,20 @@ class Engine:
                     self.roots = np.zeros(4 * len(self.roots), kernel.ROOT)
             else:
                 self._close(waiting, segments)
-                if bounds is not None:
-                    self.bound = max(self.bound, int(bounds[at]))
+                self._pass(bounds, at)
                 if status == kernel.ROWS_FULL:
                     self._make_rows()
                 else:
                     self._make_nodes()
         self._close(waiting, segments)
         self.position += len(symbols)
-        if bounds is not None and len(bounds):
-            self.bound = max(self.bound, int(bounds[-1]))
+        self._pass(bounds, len(symbols) - 1)
         return segments
+
+    def _pass(self, bounds: NDArray[np.int64] | None, at: int) -> None:
+        """Notes what has left the window for every partition."""
+        if bounds is not None and len(bounds) and self.settings.shared_clock:
+            self.bound = max(self.bound, int(bounds[at]))
 
     @property
     def nodes(self) -> int:
@@ -201,7 +203,7 @@ class Engine:
     def _resolve(self, segment: Segment) -> Segment:
         """The strategy's choice among the matches of each end position."""
         out = new_arena(4096)
-        counters = np.zeros(8, np.int64)
+        counters = np.zeros(COUNTERS, np.int64)
         counters[kernel.NODES] = 1
         out_roots = np.zeros(len(segment.roots), kernel.ROOT)
         stamps = np.zeros(self.nodes, np.int64)
@@ -314,18 +316,25 @@ class Engine:
     def compact(self) -> None:
         """Leave behind what no active state can use any more."""
         nodes = self.nodes
-        live = np.zeros(nodes, np.uint8)
-        stack = np.empty(2 * nodes + 2, np.int32)
-        bounds = self._row_bounds()
-        mark_live(self.arena, bounds, self.slots, self.counters, self.row_epoch, live, stack)
-        kept = int(count_live(live))
-        capacity = max(_FIRST_NODES, len(self.arena) if 4 * kept > len(self.arena) else 2 * kept)
-        if self.spare is not None and not self.handed_out and len(self.spare) >= capacity:
-            fresh, self.spare = self.spare, None
-        else:
-            fresh = new_arena(capacity)
         moved = np.zeros(nodes, np.int32)
-        self.counters[kernel.NODES] = copy_live(self.arena, live, moved, fresh)
+        stack = np.empty(nodes + 1, np.int32)
+        copied = np.ones(1, np.int64)
+        bounds = self._row_bounds()
+        fresh = self.spare if self.spare is not None else new_arena(_FIRST_NODES)
+        self.spare = None
+        while not copy_live(
+            self.arena,
+            bounds,
+            self.slots,
+            self.counters,
+            self.row_epoch,
+            moved,
+            fresh,
+            copied,
+            stack,
+        ):
+            fresh = _longer(fresh, 2 * len(fresh), 0)
+        self.counters[kernel.NODES] = copied[0]
         move_slots(
             self.slots,
             moved,

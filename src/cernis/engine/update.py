@@ -111,6 +111,8 @@ def update(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0913, PLR0915
             start = position
             bound = FOREVER
         whole = not has_nulls or usable[i] != 0
+        if not whole:  # no reading of the clock: nothing begins, ends or expires here
+            bound = row_bound[row] if row >= 0 else FOREVER
 
         # what begins or moves
         moves = 0

@@ -7,7 +7,7 @@ Compiled code is kept on disk between runs and releases the interpreter lock. Wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
@@ -16,5 +16,5 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 def kernel(function: Function) -> Function:
     """Compile a function of arrays and numbers on its first call."""
-    compiled: Function = njit(cache=True, nogil=True)(function)
-    return compiled
+    compiled: Any = njit(cache=True, nogil=True)(function)
+    return cast(Function, compiled)

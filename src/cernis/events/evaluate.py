@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ class Constant:
     value: Scalar
 
 
-Operand = Constant | pa.Array | None  # None: NULL on every row
+Operand: TypeAlias = Constant | pa.Array | None  # None: NULL on every row
 
 _ARROW = {
     "=": pc.equal,
@@ -165,37 +165,413 @@ def _is_null(found: Operand, negated: bool, length: int) -> pa.BooleanArray:
 
 
 def _in_set(found: Operand, values: list[Scalar], length: int) -> pa.BooleanArray:
-    """`v = … OR v = …`, through a hash table where the values are many of one kind."""
-    if found is None:
-        return _unknown(length) if values else _all(False, length)
+    """`v = … OR v = …`, through a hash table where there are many of one kind."""
     if isinstance(found, pa.Array) and len(values) > 2:
         fitting = _value_set(found.type, values)
         if fitting is not None:
-            clash = len(fitting) < len(values)
-            member = pc.is_in(found, fitting[0])
-            if clash or fitting[1]:
-                pass
-            return _masked(member, found, unknown_when_false=fitting[1])
+            within, clash = fitting
+            member = pc.is_in(found, within)
+            if clash:
+                return pc.if_else(member, True, pa.scalar(None, pa.bool_()))
+            return pc.if_else(found.is_valid(), member, None) if found.null_count else member
     parts = [compare("=", found, Constant(v), length) for v in values]
     return _fold(pc.or_kleene, False, parts, length)
 
 
-def _masked(
-    member: pa.BooleanArray, found: pa.Array, unknown_when_false: bool
-) -> pa.BooleanArray:
-    if unknown_when_false:
-        return pc.if_else(member, True, pa.scalar(None, pa.bool_()))
-    return pc.if_else(found.is_valid(), member, None) if found.null_count else member
-
-
 def _value_set(type_: pa.DataType, values: list[Scalar]) -> tuple[pa.Array, bool] | None:
-    """The values that a column of the type can equal, and whether others were of another kind."""
+    """The values that a column can equal, and whether some were of another kind."""
     if is_text(type_):
         texts = [v for v in values if isinstance(v, str)]
         return pa.array(texts, type_), len(texts) < len(values)
-    numbers = [v for v in values if not isinstance(v, (str, bool))]
     if pa.types.is_integer(type_):
+        numbers = [v for v in values if not isinstance(v, (str, bool))]
         low, high = _bounds(type_)
         fit = [int(v) for v in numbers if math.isfinite(v) and v == int(v) and low <= v <= high]
         return pa.array(fit, type_), len(numbers) < len(values)
     return None
+
+
+# ------------------------------------------------------------- comparisons
+
+
+def compare(op: Operator, left: Operand, right: Operand, length: int) -> pa.BooleanArray:
+    """One comparison on every row; unknown where the two are not of one kind."""
+    if left is None or right is None:
+        return _unknown(length)
+    if isinstance(left, Constant):
+        if isinstance(right, Constant):
+            return _compare_constants(op, left.value, right.value, length)
+        return compare(_FLIPPED[op], right, left, length)
+    found = (
+        _with_constant(op, left, right.value)
+        if isinstance(right, Constant)
+        else _with_column(op, left, right)
+    )
+    return _unknown(length) if found is None else found
+
+
+def _compare_constants(op: Operator, left: Scalar, right: Scalar, length: int) -> pa.BooleanArray:
+    if _kind(left) != _kind(right):
+        return _unknown(length)
+    return _all(bool(_PYTHON[op](left, right)), length)
+
+
+def _kind(constant: Scalar) -> str:
+    if isinstance(constant, (bool, str)):
+        return type(constant).__name__
+    return "number"
+
+
+def _with_constant(op: Operator, column: pa.Array, constant: Scalar) -> pa.BooleanArray | None:
+    type_ = column.type
+    if isinstance(constant, str):
+        if is_text(type_):
+            return _ARROW[op](column, pa.scalar(constant, type_))
+        moment = instant(constant, type_)
+        return None if moment is None else _integers_with(op, _ticks(column), moment)
+    if isinstance(constant, bool):
+        if not pa.types.is_boolean(type_):
+            return None
+        return _ARROW[op](column.cast(pa.uint8()), pa.scalar(int(constant), pa.uint8()))
+    if pa.types.is_integer(type_):
+        return _integers_with(op, column, constant)
+    if pa.types.is_floating(type_):
+        return _floats_with(op, column.cast(pa.float64()), constant)
+    if pa.types.is_decimal(type_):
+        return _decimals_with(op, column, constant)
+    return None
+
+
+def _bounds(type_: pa.DataType) -> tuple[int, int]:
+    info = np.iinfo(type_.to_pandas_dtype())
+    return int(info.min), int(info.max)
+
+
+def _integers_with(op: Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
+    """An integer column with any number, exactly."""
+    if isinstance(constant, float) and not math.isfinite(constant):
+        return _constant_where_valid(column, bool(_PYTHON[op](0, constant)))
+    whole = math.floor(constant)
+    op, certain = _against_floor(op, whole != constant)
+    if certain is not None:
+        return _constant_where_valid(column, certain)
+    low, high = _bounds(column.type)
+    if not low <= whole <= high:
+        return _constant_where_valid(column, bool(_PYTHON[op](0, whole)))
+    return _ARROW[op](column, pa.scalar(whole, column.type))
+
+
+def _floats_with(op: Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
+    """A float64 column with any number, exactly; NaN equals nothing."""
+    below = float_at_most(constant)
+    op, certain = _against_floor(op, below != constant)
+    if certain is not None:
+        return _constant_where_valid(column, certain)
+    return _ARROW[op](column, pa.scalar(below, pa.float64()))
+
+
+def _against_floor(op: Operator, above: bool) -> tuple[Operator, bool | None]:
+    """`v op c` as `v op' f`, where f is the largest value v can have that is at most c.
+
+    `above` says that c is above f; then equality is settled without looking at v.
+    """
+    if not above:
+        return op, None
+    if op in ("=", "!="):
+        return op, op == "!="
+    return ("<=", None) if op in ("<", "<=") else (">", None)
+
+
+def float_at_most(number: Number) -> float:
+    """The largest float64 that is not above the number.
+
+    >>> float_at_most(2**53 + 1) == 2**53, float_at_most(0.1)
+    (True, 0.1)
+    """
+    if isinstance(number, float):
+        return number
+    try:
+        near = float(number)
+    except OverflowError:
+        return sys.float_info.max if number > 0 else -math.inf
+    return near if near <= number else math.nextafter(near, -math.inf)
+
+
+def _constant_where_valid(column: pa.Array, constant: bool) -> pa.BooleanArray:
+    everywhere = _all(constant, len(column))
+    return pc.if_else(column.is_valid(), everywhere, None) if column.null_count else everywhere
+
+
+def _decimals_with(op: Operator, column: pa.Array, constant: int | float) -> pa.BooleanArray:
+    if isinstance(constant, int) and abs(constant) < 10**38:
+        found = _compare_decimals(op, column, pa.scalar(constant, pa.decimal128(38, 0)))
+        if found is not None:
+            return found
+    return _floats_with(op, column.cast(pa.float64()), constant)
+
+
+def _compare_decimals(op: Operator, left: Any, right: Any) -> pa.BooleanArray | None:
+    scale = max(left.type.scale, right.type.scale)
+    wide = pa.decimal256(76, scale)
+    try:
+        return _ARROW[op](left.cast(wide), right.cast(wide))
+    except pa.ArrowInvalid:
+        return None
+
+
+def instant(text: str, type_: pa.DataType) -> Fraction | None:
+    """ISO text as a number of the temporal type's ticks; None where it is not one.
+
+    >>> instant("1970-01-02", pa.timestamp("s")), instant("soon", pa.date32())
+    (Fraction(86400, 1), None)
+    """
+    tick = _tick(type_)
+    if tick is None:
+        return None
+    if pa.types.is_time(type_):
+        try:
+            since = pa.scalar(text).cast(pa.time64("ns")).value
+        except pa.ArrowInvalid:
+            return None
+        return Fraction(since, tick)
+    for unit, size in sorted(UNITS.items(), key=lambda item: item[1]):
+        parsed = parse_timestamps(pa.array([text]), unit)[0]
+        if parsed.is_valid:
+            return Fraction(parsed.value * size, tick)
+    return None
+
+
+def _tick(type_: pa.DataType) -> int | None:
+    if pa.types.is_date32(type_):
+        return DAY
+    if pa.types.is_date64(type_):
+        return UNITS["ms"]
+    if pa.types.is_timestamp(type_) or pa.types.is_time(type_):
+        return UNITS[type_.unit]
+    return None
+
+
+def _ticks(column: pa.Array) -> pa.Array:
+    narrow = pa.types.is_date32(column.type) or pa.types.is_time32(column.type)
+    return column.view(pa.int32() if narrow else pa.int64()).cast(pa.int64())
+
+
+def _with_column(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray | None:
+    a, b = left.type, right.type
+    types = pa.types
+    if is_text(a) and is_text(b):
+        return _ARROW[op](left.cast(pa.large_string()), right.cast(pa.large_string()))
+    if types.is_boolean(a) and types.is_boolean(b):
+        return _ARROW[op](left.cast(pa.uint8()), right.cast(pa.uint8()))
+    if _is_number(a) and _is_number(b):
+        return _compare_numbers(op, left, right)
+    if _tick(a) is not None and _tick(b) is not None and types.is_time(a) == types.is_time(b):
+        return _compare_ticks(op, left, right)
+    return None
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_))
+
+
+def _compare_numbers(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+    a, b = left.type, right.type
+    types = pa.types
+    if types.is_integer(a) and types.is_integer(b):
+        if types.is_uint64(a) != types.is_uint64(b):
+            wide = pa.decimal128(20, 0)
+            return _ARROW[op](left.cast(wide), right.cast(wide))
+        return _ARROW[op](left, right)
+    if types.is_decimal(a) or types.is_decimal(b):
+        if not types.is_floating(a) and not types.is_floating(b):
+            found = _compare_decimals(op, _as_decimal(left), _as_decimal(right))
+            if found is not None:
+                return found
+        return _ARROW[op](left.cast(pa.float64(), safe=False), right.cast(pa.float64(), safe=False))
+    if types.is_floating(a) and types.is_floating(b):
+        return _ARROW[op](left.cast(pa.float64()), right.cast(pa.float64()))
+    if types.is_floating(a):
+        return _compare_numbers(_FLIPPED[op], right, left)
+    return _integers_with_floats(op, left, right.cast(pa.float64()))
+
+
+def _as_decimal(column: pa.Array) -> pa.Array:
+    return column.cast(pa.decimal128(20, 0)) if pa.types.is_integer(column.type) else column
+
+
+def _integers_with_floats(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+    floats = right.fill_null(0.0).to_numpy()
+    integers = left.fill_null(0).to_numpy(zero_copy_only=False)
+    low, high = _bounds(pa.uint64() if pa.types.is_uint64(left.type) else pa.int64())
+    integers = integers.astype(np.uint64 if low == 0 else np.int64)
+    whole = np.floor(floats)
+    # beyond the integers' range a float is above or below all of them
+    over, under = whole >= float(high), whole < float(low)
+    inside = ~(over | under | np.isnan(floats))
+    floor = np.where(inside, whole, 0.0).astype(integers.dtype)
+    sign = np.where(integers > floor, 1, np.where(integers < floor, -1, 0))
+    sign = np.where((sign == 0) & (floats > whole), -1, sign)
+    sign = np.where(over, -1, np.where(under, 1, sign))
+    return _by_sign(op, sign, left, right, np.isnan(floats))
+
+
+def _compare_ticks(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+    """Times in different units: the coarser one against the finer one's floor and rest."""
+    a, b = _tick(left.type), _tick(right.type)
+    assert a is not None
+    assert b is not None
+    if a < b:
+        return _compare_ticks(_FLIPPED[op], right, left)
+    coarse, fine = _ticks(left), _ticks(right)
+    if a == b:
+        return _ARROW[op](coarse, fine)
+    whole, rest = np.divmod(fine.fill_null(0).to_numpy(), a // b)
+    ticks = coarse.fill_null(0).to_numpy()
+    sign = np.where(ticks > whole, 1, np.where(ticks < whole, -1, np.where(rest > 0, -1, 0)))
+    return _by_sign(op, sign, left, right)
+
+
+def _by_sign(
+    op: Operator, sign: Int64s, left: pa.Array, right: pa.Array, unordered: Bools | None = None
+) -> pa.BooleanArray:
+    holds = _PYTHON[op](sign, 0)
+    if unordered is not None:
+        holds = np.where(unordered, op == "!=", holds)
+    found = pa.array(holds)
+    if left.null_count or right.null_count:
+        return pc.if_else(pc.and_(left.is_valid(), right.is_valid()), found, None)
+    return found
+
+
+# ------------------------------------------------------------------ values
+
+
+def value(node: Value, lookup: Lookup) -> Operand:
+    """An expression on every row: a column, a constant, or NULL everywhere."""
+    match node:
+        case Literal(value=constant):
+            return Constant(constant)
+        case Attribute(path=path):
+            column = lookup(path)
+            return None if column is None or pa.types.is_null(column.type) else column
+        case Negative(body=body):
+            return _arithmetic("-", Constant(0), value(body, lookup), negative=True)
+        case Arithmetic(op=op, left=left, right=right):
+            return _arithmetic(op, value(left, lookup), value(right, lookup))
+
+
+def _arithmetic(op: str, left: Operand, right: Operand, negative: bool = False) -> Operand:
+    a, b = _number(left), _number(right)
+    if a is None or b is None:
+        return None
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return _fold_constants(op, a.value, b.value, negative)
+    length = next(len(side) for side in (a, b) if not isinstance(side, Constant))
+    valid, numbers = [], []
+    for side in (a, b):
+        if isinstance(side, Constant):
+            numbers.append(_spread(side.value, length))
+            continue
+        valid.append(side.is_valid().to_numpy(zero_copy_only=False) if side.null_count else None)
+        numbers.append(side.fill_null(0).to_numpy(zero_copy_only=False))
+    x, y = numbers
+    if x.dtype != y.dtype or op == "/":
+        x, y = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if negative:
+            result, known = (-y, y != np.iinfo(np.int64).min) if y.dtype == np.int64 else (-y, None)
+        else:
+            result, known = (_integer if x.dtype == np.int64 else _floating)(op, x, y)
+    mask = ~_all_of([*valid, known], length)
+    return pa.array(result, mask=mask if mask.any() else None)
+
+
+def _number(side: Operand) -> Operand:
+    """An operand as int64, float64 or a constant number; anything else is NULL."""
+    if side is None:
+        return None
+    if isinstance(side, Constant):
+        return side if _kind(side.value) == "number" else None
+    type_ = side.type
+    if pa.types.is_uint64(type_):
+        high = pa.scalar(2**63 - 1, pa.uint64())
+        return pc.if_else(pc.less_equal(side, high), side, None).cast(pa.int64())
+    if pa.types.is_integer(type_):
+        return side.cast(pa.int64())
+    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return side.cast(pa.float64())
+    return None
+
+
+def _spread(constant: Scalar, length: int) -> npt.NDArray[Any]:
+    """A constant as a column; an integer beyond int64 counts as a float."""
+    if isinstance(constant, int) and -(2**63) <= constant < 2**63:
+        return np.full(length, constant, np.int64)
+    try:
+        return np.full(length, float(constant), np.float64)
+    except OverflowError:
+        return np.full(length, math.copysign(math.inf, int(constant)), np.float64)
+
+
+def _all_of(marks: list[Bools | None], length: int) -> Bools:
+    result = np.ones(length, np.bool_)
+    for mark in marks:
+        if mark is not None:
+            result &= mark
+    return result
+
+
+def _integer(op: str, x: Int64s, y: Int64s) -> tuple[npt.NDArray[Any], Bools | None]:
+    """(result, where it is known) for + - * and % of int64."""
+    if op == "+":
+        total = x + y
+        return total, ((x ^ total) & (y ^ total)) >= 0
+    if op == "-":
+        rest = x - y
+        return rest, ((x ^ y) & (x ^ rest)) >= 0
+    if op == "*":
+        product = x * y
+        estimate = x.astype(np.float64) * y.astype(np.float64)
+        # near the edge the estimate cannot tell, but division can
+        sure = np.abs(estimate) < 2.0**62
+        back = np.where(y == 0, x, product // np.where(y == 0, 1, y))
+        exact = (back == x) & (np.abs(estimate) < 2.0**64) & ~((y == -1) & (x == -(2**63)))
+        return product, sure | exact
+    divisor = np.where((y == 0) | (y == -1), 1, y)
+    return np.where(y == -1, 0, np.fmod(x, divisor)), y != 0
+
+
+def _floating(
+    op: str, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[Any], Bools | None]:
+    if op == "+":
+        return x + y, None
+    if op == "-":
+        return x - y, None
+    if op == "*":
+        return x * y, None
+    return (x / y if op == "/" else np.fmod(x, y)), y != 0
+
+
+def _fold_constants(op: str, a: Any, b: Any, negative: bool) -> Operand:
+    if negative:
+        return Constant(-b)
+    if op in "/%" and b == 0:
+        return None
+    try:
+        match op:
+            case "+":
+                return Constant(a + b)
+            case "-":
+                return Constant(a - b)
+            case "*":
+                return Constant(a * b)
+            case "/":
+                return Constant(a / b)
+    except OverflowError:
+        return None
+    if isinstance(a, int) and isinstance(b, int):
+        rest = abs(a) % abs(b)
+        return Constant(-rest if a < 0 else rest)
+    return Constant(math.nan if math.isinf(a) else math.fmod(a, b))

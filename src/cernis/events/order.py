@@ -51,7 +51,8 @@ class Progress:
 class Ordering:
     """The events of the sources in final order, as an iterable of batches.
 
-    `notes` fills as things worth telling are found; `progress` moves with the batches.
+    `notes` fills as things worth telling are found; `progress` is that of the batch
+    given last, and counts trailing bad rows once all are given.
     """
 
     def __init__(
@@ -90,17 +91,17 @@ class Ordering:
         for batch in chunks:
             if self.after.time is not None and batch.base == self.after.position:
                 self._check_follows(batch)
-            yield batch
             last = None if batch.time is None else int(batch.time[-1])
             row = max(self.progress.row, int(batch.rows.max()) + 1)
             self.progress = Progress(batch.base + len(batch), row, last, self.unit_ns)
+            yield batch
         counted = self.after.row + sum(s.reader.count or 0 for s in self.sources)
         row, time = max(self.progress.row, counted), self.progress.time
         self.progress = Progress(self.progress.position, row, time, self.unit_ns)
 
     def _check_follows(self, batch: EventBatch) -> None:
-        assert batch.time is not None and self.after.time is not None
-        if batch.time[0] < self.after.time:
+        earliest, handled = batch.time, self.after.time
+        if earliest is not None and handled is not None and earliest[0] < handled:
             raise DataError(
                 f"row {batch.rows[0]}, column {self.time_column!r}: the event is earlier than "
                 "one that was handled before; sort the events, or hold them back until they are "
@@ -205,7 +206,7 @@ def _late(chunks: Iterable[Chunk]) -> int:
         assert time is not None
         if not len(time):
             continue
-        if latest is not None and time[0] < latest or (time[1:] < time[:-1]).any():
+        if (latest is not None and time[0] < latest) or (time[1:] < time[:-1]).any():
             start = time[0] if latest is None else latest
             reached = np.maximum(np.maximum.accumulate(time), start)
             late += int(np.count_nonzero(time < reached))

@@ -24,6 +24,8 @@ from cernis.events.text import TextReader, table_of
 from cernis.events.times import check_unit, is_text, plain, tick_of, to_ticks, why_bad
 from cernis.schema import Kind, Schema, Stream
 
+__all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of"]
+
 DEFAULT_TIME = "ts"
 DEFAULT_NAME = "S"
 

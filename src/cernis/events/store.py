@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,8 @@ from cernis.events.batch import EventBatch, Int64s, Parts, attribute
 from cernis.events.times import UNITS, is_text, plain
 
 
-class _Kept(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
     base: int
     size: int
     rows: int | Int64s  # the first of consecutive row numbers, or all of them
@@ -70,7 +71,25 @@ class EventStore:
             if kept.base + kept.size > position:
                 break
             keep += 1
-        del self._kept[:keep], self._bases[:keep]
+        # new lists: a store that was copied for matches keeps the old ones
+        self._kept, self._bases = self._kept[keep:], self._bases[keep:]
+
+    def kept_batches(self) -> Iterator[EventBatch]:
+        """The batches still kept, in order; their times are not kept apart from the tables."""
+        for kept in self._kept:
+            rows = kept.rows
+            if isinstance(rows, int):
+                rows = np.arange(rows, rows + kept.size, dtype=np.int64)
+            yield EventBatch(
+                kept.base,
+                rows,
+                None,
+                kept.parts,
+                kept.which,
+                kept.index,
+                self._type_column,
+                self._time_column,
+            )
 
     @property
     def nbytes(self) -> int:
@@ -101,9 +120,7 @@ class EventStore:
         path = tuple(attribute.split("."))
         return self._gather(positions, path, self._type_of(attribute, path))
 
-    def structs(
-        self, positions: Int64s, attributes: Sequence[str] | None = None
-    ) -> pa.StructArray:
+    def structs(self, positions: Int64s, attributes: Sequence[str] | None = None) -> pa.StructArray:
         """The events: type, time and the other attributes, or just those named."""
         names = self._names() if attributes is None else list(attributes)
         columns = [self.column(positions, name) for name in names]

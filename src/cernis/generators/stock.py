@@ -38,6 +38,7 @@ def stock_stream(n: int, seed: int = 0, symbols: int = 20, dictionary: bool = Fa
     """
     if n < 0:
         raise ValueError(f"a stream cannot have {n} events")
+    names = symbol_names(symbols)
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, len(TYPES), n, dtype=np.int8)
     name = rng.integers(0, symbols, n, dtype=np.int32)
@@ -45,7 +46,7 @@ def stock_stream(n: int, seed: int = 0, symbols: int = 20, dictionary: bool = Fa
     ts = _OPENING + np.cumsum(gaps.astype(np.int64))
     columns = {
         "type": _words(kind, TYPES),
-        "name": _words(name, symbol_names(symbols)),
+        "name": _words(name, names),
         "price": pa.array(_prices(name, symbols, rng)),
         "volume": pa.array(rng.integers(1, 100, n, dtype=np.int64) * 10),
         "ts": pa.array(ts).cast(pa.timestamp("ms")),

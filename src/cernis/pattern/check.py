@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from itertools import pairwise
 
 from cernis.errors import Diagnostic, QueryError, Span
 from cernis.pattern.formula import (
@@ -70,6 +71,9 @@ __all__ = ["MAX_DEPTH", "check", "resolve", "too_deep"]
 MAX_DEPTH = 100
 """How deeply formulas, conditions, predicates and values may be nested, all together."""
 
+MOST_MISTAKES = 50
+"""How many mistakes are reported for one schema; the rest of a hopeless query is not."""
+
 AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST")
 
 _ALWAYS = {"type": Kind.STRING, "ts": None}
@@ -94,7 +98,7 @@ def check(pattern: Pattern, schema: Schema | None = None) -> list[Diagnostic]:
     mistakes: dict[Diagnostic, None] = {}
     for one in schemas:
         mistakes.update(dict.fromkeys(_Check(pattern, one).run()))
-    return sorted(mistakes, key=lambda mistake: mistake.span or Span(0, 0))
+    return sorted(mistakes, key=lambda mistake: (mistake.span is None, mistake.span))
 
 
 def resolve(pattern: Pattern, schema: Schema | None = None) -> Pattern:
@@ -155,17 +159,24 @@ def too_deep(pattern: Pattern) -> Diagnostic | None:
 
 # ------------------------------------------------------------ regular expressions
 
+# escapes and classes, which hide what looks like an operator; \1, \Z and the like stay
+_OPAQUE = re.compile(r"(\\[1-9ZNuU])|\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]", re.DOTALL)
 _NOT_RE2 = re.compile(
-    r"\\[1-9]|\(\?P=|\(\?<?[=!]|\(\?>|\(\?\(|(?<!\\)[*+?}]\+",
+    r"\\[1-9ZNuU]|\(\?P=|\(\?<?[=!]|\(\?>|\(\?\(|\(\?#|\(\?[a-zA-Z-]*[aLux]|(?:[*+?]|\{[0-9,]+\})\+"
 )
-_ONLY_RE2 = re.compile(r"\\[pP](?:\{\^?\w+\}|\w)|\\Q(?s:.*?)(?:\\E|$)|\\z|\\C")
+# what RE2 has and Python does not, each with a stand-in that Python can read
+_ONLY_RE2 = (
+    (re.compile(r"\\[pP](?:\{\^?\w+\}|\w)|\\Q(?s:.*?)(?:\\E|$)|\\z|\\C|\\x\{[0-9a-fA-F]+\}"), "x"),
+    (re.compile(r"\(\?[imsU-]+\)"), ""),
+    (re.compile(r"\(\?[imsU-]+:"), "(?:"),
+)
 _REPETITION = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _MOST_REPETITIONS = 1000
 
 
 def _regex_mistake(text: str) -> str | None:
     """What is wrong with a regular expression of RE2, or None."""
-    plain = re.sub(r"\\\\", "", text)
+    plain = _OPAQUE.sub(lambda found: found.group(1) or "x", text)
     foreign = _NOT_RE2.search(plain)
     if foreign is not None:
         return f"'{foreign.group()}' is not supported (no backreferences, no lookaround)"
@@ -175,7 +186,9 @@ def _regex_mistake(text: str) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            re.compile(_ONLY_RE2.sub("x", text))
+            for feature, stand_in in _ONLY_RE2:
+                text = feature.sub(stand_in, text)
+            re.compile(text)
     except re.error as error:
         return error.msg
     except (RecursionError, OverflowError):
@@ -319,10 +332,13 @@ class _Check:
         expected: str | None = None,
         suggestion: str | None = None,
     ) -> None:
-        self.mistakes.append(Diagnostic(message, span, expected, suggestion))
+        if len(self.mistakes) < MOST_MISTAKES:
+            self.mistakes.append(Diagnostic(message, span, expected, suggestion))
 
     def unknown(self, what: str, name: str, options: Iterable[str], span: Span | None) -> None:
         """Notes a name that is not known: with the closest one, or else all of them."""
+        if len(self.mistakes) == MOST_MISTAKES:
+            return
         known = sorted(set(options))
         suggestion = did_you_mean(name, known)
         expected = None
@@ -366,13 +382,16 @@ class _Check:
         return {**_ALWAYS, **{name: _together(its) for name, its in found.items()}}
 
     def _maps(self, stream_name: str | None, kind: str) -> list[Attributes]:
+        """What is known of one sort of event; nothing, if any stream of it tells nothing."""
         maps = []
         for stream in self.streams:
             if stream_name is None or stream.name == stream_name:
-                if not stream.events:
-                    maps.append(stream.attributes)
-                elif kind in stream.events:
+                if kind in stream.events:
                     maps.append(stream.events[kind])
+                elif not stream.events:
+                    if not stream.attributes:
+                        return []
+                    maps.append(stream.attributes)
         return maps
 
     def kind_of_attribute(self, attribute: Attribute, known: _Kinds | None) -> Kind | None:
@@ -406,6 +425,9 @@ class _Check:
         """The attributes of a variable's events; notes a variable that is not bound."""
         sorts = scope.variables.get(name)
         if sorts is None:
+            written = write_name(name)
+            if span is not None and self.pattern.source.startswith(written, span.start):
+                span = Span(span.start, span.start + len(written))
             self.unknown(f"variable '{name}' in {where}", name, scope.variables, span)
             return None
         return self.kinds(sorts)
@@ -606,7 +628,7 @@ class _Check:
                 suggestion=f"add {write_name(missing[0])}[…]",
             )
         classes = [(key, _class(kind)) for key, kind in kinds if _class(kind) is not None]
-        for (first, one), (second, other) in zip(classes, classes[1:], strict=False):
+        for (first, one), (second, other) in pairwise(classes):
             if one != other:
                 self.note(
                     f"type clash: {_key_text(first)} is a {one}, {_key_text(second)} is a {other}",
@@ -657,8 +679,10 @@ class _Check:
             case InSet(body=body, values=values):
                 if not values:
                     self.note("IN needs at least one value", node.span)
+                self.alike(values, node.span)
                 self.comparable(body, list(values), known, node.span)
             case InRange(body=body, low=low, high=high):
+                self.alike((low, high), node.span)
                 self.comparable(body, [low, high], known, node.span)
                 if _is_empty_range(low, high):
                     text = f"{write_value(low)}..{write_value(high)}"
@@ -680,6 +704,14 @@ class _Check:
                     self.note("AND and OR need at least two predicates", node.span)
                 for part in parts:
                     self.predicate(part, known)
+
+    def alike(self, constants: Iterable[Literal], span: Span | None) -> None:
+        first: dict[str | None, Literal] = {}
+        for constant in constants:
+            first.setdefault(_class(_literal_kind(constant)), constant)
+        if len(first) > 1:
+            texts = [f"{write_value(constant)} is a {its}" for its, constant in first.items()]
+            self.note(f"type clash: {', '.join(texts)}", span)
 
     def comparable(
         self,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import prod
@@ -76,7 +76,7 @@ class Features:
     unless: bool = True
     binary: bool = False
     partition_by_inside: bool = False
-    streams: bool = False
+    streams: tuple[str, ...] = ()
     nan: bool = True
     strategies: tuple[Strategy, ...] = tuple(Strategy)
     windows: tuple[Unit | None, ...] = (None, *Unit)
@@ -88,7 +88,7 @@ class Features:
     disorder: bool = True
 
 
-EVERYTHING = Features(binary=True, partition_by_inside=True, streams=True)
+EVERYTHING = Features(binary=True, partition_by_inside=True, streams=("S", "T"))
 
 
 def random_case(seed: int, features: Features | None = None) -> Case:
@@ -125,13 +125,15 @@ def batches(items: Sequence[T], at: Sequence[int]) -> list[Sequence[T]]:
 
 
 def pattern(choose: Chooser, features: Features) -> Pattern:
-    """A random query."""
+    """A random query; over several streams, FROM names all of them or the last."""
+    if _chance(choose, 3):
+        features = replace(features, streams=features.streams[-1:])
     body = formula(choose, features, 1 + max(choose(features.size), choose(features.size)))
     return Pattern(
         formula=body,
         select=_select(choose, features, body),
         strategy=_mostly_first(choose, features.strategies),
-        streams=_pick(choose, (("S", "T"), ("S", "T"), ("T",))) if features.streams else (),
+        streams=features.streams,
         partition=_partition(choose) if features.partition and _chance(choose, 3) else (),
         within=_window(choose, _mostly_first(choose, features.windows)),
         consume=_mostly_first(choose, features.consume),
@@ -178,7 +180,7 @@ def _atom(choose: Chooser, features: Features) -> cel.Formula:
 def _event(choose: Chooser, features: Features) -> cel.Formula:
     name = _pick(choose, features.types)
     named = features.streams and _chance(choose, 3)
-    return cel.Event(name, _pick(choose, ("S", "T")) if named else None)
+    return cel.Event(name, _pick(choose, features.streams) if named else None)
 
 
 def _single(choose: Chooser, features: Features, depth: int) -> cel.Formula:
@@ -267,8 +269,12 @@ def bound(body: cel.Formula) -> tuple[str, ...]:
     >>> bound(cel.Unless(cel.As(cel.Event("A"), "x"), cel.Event("B")))
     ('A', 'x')
     """
-    names = {node.type for node in _marking(body) if isinstance(node, cel.Event)}
-    names |= {node.variable for node in _marking(body) if isinstance(node, cel.As)}
+    names = set()
+    for node in _marking(body):
+        if isinstance(node, cel.Event):
+            names.add(node.type)
+        elif isinstance(node, cel.As) and bound(node.body):
+            names.add(node.variable)
     return tuple(sorted(names))
 
 
@@ -444,7 +450,7 @@ def _one(
 ) -> dict[str, Any]:
     event: dict[str, Any] = {"type": _pick(choose, types)}
     if features.streams:
-        event["_stream"] = _pick(choose, ("S", "T"))
+        event["_stream"] = _pick(choose, features.streams)
     for name in names:
         found = _pick(choose, DOMAINS[name]) if name in DOMAINS else MISSING
         if found is not MISSING and (features.nan or found == found):

@@ -337,7 +337,7 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
                     self.note(
                         f"{function} needs an attribute",
                         span,
-                        suggestion=f"write {function}({argument}[a])",
+                        suggestion=f"write {function}({argument}[…])",
                     )
         return Aggregate(function, argument, span=span)
 

@@ -205,6 +205,8 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     last_type = last.type if last is not None else ""
     clause = _clause_of(before)
     in_formula = "QMARK" in accepted
+    if accepted <= {"CMP", "GT"} and last_type == "RSQB":
+        return "compare it: x[price] < y[price], or with a constant x[price > 100]"
     match token.type:
         case "STAR" if in_formula:
             return "use + for one or more, {0,} for any number"
@@ -216,7 +218,7 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "write NOT inside the brackets: x[NOT price > 100]"
         case "_NULL" if "INT" in accepted:
             return "use IS NULL or IS NOT NULL"
-        case "RSQB" if "CMP" in accepted:
+        case "RSQB" | "RPAR" | "_AND" | "_OR" if "CMP" in accepted:
             return "compare the attribute with something: flag = TRUE"
         case "INT" | "FLOAT" | "STRING" | "MINUS" | "TRUE" | "FALSE" if (
             last_type in ("CMP", "GT") and clause == "_FILTER"
@@ -230,8 +232,6 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "'*' stands alone; name the variables to combine them with aggregates"
         case "$END" if last_type == "SEMICOLON":
             return "leave out the ';' at the end"
-    if accepted <= {"CMP", "GT"} and last_type == "RSQB":
-        return "compare it: x[price] < y[price], or with a constant x[price > 100]"
     if token.type in _CLAUSES and "$END" in accepted and clause:
         if any(earlier.type == token.type for earlier in before):
             return f"a query has one {_CLAUSES[token.type]} clause"
@@ -253,13 +253,12 @@ def unexpected(token: Token, accepted: set[str], before: Sequence[Token], end: i
     """What is wrong with a token that the parser did not expect; `end` is the text's end."""
     expected = describe(accepted, _name_role(accepted, before))
     suggestion = _suggest(token, accepted, before)
-    if token.type == "$END":
-        message, span = "the query ends too early", Span(end, end)
-    elif accepted <= {"CMP", "GT"} and before and before[-1].type == "RSQB":
-        opened = next(t for t in reversed(before) if t.type == "LSQB")
-        name = before[before.index(opened) - 1]
-        span = Span(span_of(name).start, span_of(before[-1]).end)
+    if accepted <= {"CMP", "GT"} and before and before[-1].type == "RSQB":
+        opened = max(n for n, earlier in enumerate(before) if earlier.type == "LSQB")
+        span = Span(span_of(before[opened - 1]).start, span_of(before[-1]).end)
         message = "an attribute alone is not a condition"
+    elif token.type == "$END":
+        message, span = "the query ends too early", Span(end, end)
     else:
         shown = token.value if len(token.value) <= 40 else token.value[:39] + "…"
         message = f"unexpected '{shown}'" if token.type != "STRING" else f"unexpected {shown}"

@@ -39,7 +39,7 @@ __all__ = ["MAX_DEPTH", "MAX_TEXT", "MAX_TOKENS", "parse", "parse_schema"]
 MAX_TEXT = 1 << 20
 """The longest text, in characters."""
 
-MAX_TOKENS = 100_000
+MAX_TOKENS = 50_000
 """The most tokens in a text; a pattern has at most as many nodes."""
 
 
@@ -67,6 +67,9 @@ def _tokens(text: str) -> list[Token]:
         raise BudgetError(
             f"the query has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
         )
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    if clean != text:
+        raise QueryError([Diagnostic("the query holds characters that are not Unicode")], clean)
     tokens = list(islice(_grammar().lex(text), MAX_TOKENS + 1))
     if len(tokens) > MAX_TOKENS:
         raise BudgetError(f"the query has more than {MAX_TOKENS:,} words and symbols")
@@ -82,6 +85,15 @@ def _in_order(mistakes: list[Diagnostic]) -> list[Diagnostic]:
     return sorted(mistakes, key=lambda mistake: mistake.span or (0, 0))
 
 
+def _accepted(tokens: list[Token], start: str) -> set[str]:
+    """What may follow the tokens: replayed, as a failed feed leaves some rules reduced."""
+    parser = _grammar().parse_interactive(start=start)
+    for token in tokens:
+        parser.feed_token(token)
+    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+    return accepted
+
+
 def _tree(text: str, start: str) -> Tree[Token]:
     tokens = _tokens(text)
     parser = _grammar().parse_interactive(start=start)
@@ -92,10 +104,12 @@ def _tree(text: str, start: str) -> Tree[Token]:
         try:
             tree = parser.feed_token(token)
         except UnexpectedToken:
-            accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+            accepted = parser.accepts()  # type: ignore[no-untyped-call]
             meant = mend(token, accepted)
             if meant is None or len(mistakes) == MOST_MISTAKES:
-                mistakes.append(unexpected(token, accepted, tokens[:number], len(text.rstrip())))
+                before = tokens[:number]
+                accepted = _accepted(before, start)
+                mistakes.append(unexpected(token, accepted, before, len(text.rstrip())))
                 break
             mistakes.append(misspelt(token, meant))
             token.type, token.value = TERMINALS[meant], meant

@@ -129,6 +129,7 @@ _PUNCTUATION = {
 # Sets of terminals that read better as one thing, in the order in which they are said; a
 # set that is there whole is taken. Terminals in the second set go unsaid with it.
 _GROUPS: tuple[tuple[str, str, str], ...] = (
+    ("ANY _NONE _PARTITION", "", "ANY, NONE or PARTITION"),
     ("INT FLOAT STRING TRUE FALSE MINUS PLUS", "", "a constant such as 5 or 'x'"),
     ("INT FLOAT", "MINUS PLUS", "a number"),
     ("CMP GT", "", "a comparison such as = or <"),
@@ -138,10 +139,9 @@ _GROUPS: tuple[tuple[str, str, str], ...] = (
         "_OR _ALL _UNLESS _AS _IN PLUS COLON_PLUS QMARK LBRACE COLON_LBRACE GT",
         "an operator such as ';', OR or +",
     ),
-    ("_IN _LIKE _IS", "NOT", "IN, LIKE or IS"),
     ("_WITHIN _CONSUME _LIMIT", "_PARTITION", "a clause such as WITHIN"),
     ("_CREATE _DECLARE", "", "CREATE STREAM"),
-    ("_EVENT _EVENTS UNIT LSQB", "", "EVENTS, a unit of time such as MINUTES"),
+    ("_EVENT _EVENTS", "", "EVENTS"),
 )
 _PARSED_GROUPS = tuple(
     (frozenset(whole.split()), frozenset(unsaid.split()), phrase)
@@ -153,12 +153,12 @@ def speak(terminal: str) -> str:
     """What a terminal is called when talking to a person.
 
     >>> speak("_WHERE"), speak("LPAR"), speak("UNIT")
-    ('WHERE', "'('", 'a unit of time')
+    ('WHERE', "'('", 'a unit of time such as MINUTES')
     """
     if terminal in _PUNCTUATION:
         return _PUNCTUATION[terminal]
     if terminal == "UNIT":
-        return "a unit of time"
+        return "a unit of time such as MINUTES"
     if terminal == "AGGREGATE":
         return "an aggregate such as COUNT"
     if terminal in ("STRATEGY", "LASTMAX"):

@@ -1,0 +1,144 @@
+"""Where the matches of `cernis run` go: a table, a number, JSON lines, Parquet.
+
+Matches come in runs, one for each batch of events that had some, and each run is
+delivered before the next batch is read: the input may be larger than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
+from rich.text import Text
+
+from cernis.cli.show import errors, matches_table
+from cernis.errors import DataError
+from cernis.results.matches import Matches
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from cernis.results.match import Match
+    from cernis.run.session import Session
+
+Runs = Iterable[Matches]
+
+
+def show(runs: Runs, limit: int, console: Console) -> None:
+    """A table of the first matches, and how many there are."""
+    first: list[Match] = []
+    count, counting = 0, False
+    for matches in runs:
+        count += matches.count()
+        counting = matches.counting
+        first += matches.head(limit - len(first))
+    if first:
+        console.print(matches_table(first, counting=counting))
+    more = 0 if counting else count - len(first)
+    console.print(f"{_number(count)}{f'; {more:,} more' if more else ''}")
+
+
+def write_count(runs: Runs, limit: int | None, output: str | None) -> None:
+    """The number of matches."""
+    count = sum(matches.count() for matches in runs)
+    number = count if limit is None else min(limit, count)
+    if output is None or output == "-":
+        typer.echo(number)
+    else:
+        Path(output).write_text(f"{number}\n")
+
+
+def write_lines(runs: Runs, limit: int | None, output: str) -> None:
+    """JSON lines, to standard output or a file."""
+    if output == "-":
+        import sys
+
+        _lines(runs, limit, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    with open(output, "wb") as file:
+        _say_written(_lines(runs, limit, file), output)
+
+
+def _lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
+    written = 0
+    for matches in runs:
+        left = None if limit is None else limit - written
+        written += matches.write_jsonl(file, limit=left)
+        if written == limit:
+            break
+    return written
+
+
+def write_parquet(
+    runs: Runs, limit: int | None, output: str, schema: Callable[[], pa.Schema]
+) -> None:
+    """A Parquet file; `schema` is asked for the columns if there is no match."""
+    import pyarrow.parquet as pq
+
+    written = 0
+    writer: pq.ParquetWriter | None = None
+    try:
+        for matches in runs:
+            left = None if limit is None else limit - written
+            if writer is None:
+                writer = pq.ParquetWriter(output, matches.schema)
+            for batch in matches.batches(left):
+                writer.write_batch(_cast(batch, writer.schema, output))
+                written += batch.num_rows
+            if written == limit:
+                break
+        if writer is None:
+            writer = pq.ParquetWriter(output, schema())
+    finally:
+        if writer is not None:
+            writer.close()
+    _say_written(written, output)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBatch:
+    if batch.schema == schema:
+        return batch
+    try:
+        return batch.cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(
+            f"{output}: the columns of the events changed on the way, which a Parquet file "
+            "cannot follow; write .jsonl"
+        ) from error
+
+
+def _say_written(number: int, output: str) -> None:
+    errors().print(f"wrote {_number(number)} to {output}", soft_wrap=True)
+
+
+def _number(count: int) -> str:
+    return f"{count:,} {'match' if count == 1 else 'matches'}"
+
+
+@contextmanager
+def watched(session: Session) -> Iterator[None]:
+    """How many events have been read, on standard error, if someone is looking."""
+    console = errors()
+    if not console.is_terminal:
+        yield
+        return
+    columns = (SpinnerColumn(), _EventsRead(session), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        progress.add_task("", total=None)
+        yield
+
+
+class _EventsRead(ProgressColumn):
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{self._session.events:,} events read")

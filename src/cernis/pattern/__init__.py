@@ -1,0 +1,67 @@
+"""Patterns: the algebra that every language lowers to, and a builder for it.
+
+`import cernis.pattern as p` gives the builder (`p.event`, `p.seq`, `p.select`, …) and the
+parts of a `Pattern`. The nodes themselves are in `cernis.pattern.formula` and
+`cernis.pattern.predicate`.
+
+>>> import cernis.pattern as p
+>>> a, b = p.var("a"), p.var("b")
+>>> rise = (p.event("BUY").as_("a") >> p.event("BUY").as_("b")).filter(a["price"] < b["price"])
+>>> print(p.select("a", "b", strategy="NEXT").from_("S").where(rise).within(events=10).build())
+SELECT NEXT a, b FROM S WHERE (BUY AS a ; BUY AS b) FILTER a[price] < b[price] WITHIN 10 EVENTS
+"""
+
+from __future__ import annotations
+
+from cernis.pattern import formula, predicate
+from cernis.pattern.build import (
+    aggregate,
+    all_of,
+    attr,
+    const,
+    count,
+    either,
+    event,
+    no,
+    select,
+    select_none,
+    seq,
+    then,
+    var,
+)
+from cernis.pattern.query import (
+    Aggregate,
+    Consume,
+    Pattern,
+    Select,
+    Strategy,
+    Unit,
+    Variable,
+    Window,
+)
+
+__all__ = [
+    "Aggregate",
+    "Consume",
+    "Pattern",
+    "Select",
+    "Strategy",
+    "Unit",
+    "Variable",
+    "Window",
+    "aggregate",
+    "all_of",
+    "attr",
+    "const",
+    "count",
+    "either",
+    "event",
+    "formula",
+    "no",
+    "predicate",
+    "select",
+    "select_none",
+    "seq",
+    "then",
+    "var",
+]

@@ -1,0 +1,708 @@
+"""Patterns without text: the functions and operators that make the nodes of a `Pattern`.
+
+What is built equals what the parser makes of the same query's text. Formulas combine with
+`>>` (some time later), `|` (either) and `&` (in any order), or by the named functions;
+predicates and conditions combine with `&`, `|` and `~`. A chain of one operator is one
+node, as in the text; a group in parentheses on the right, or made by a named function,
+stays a group.
+
+>>> import cernis.pattern as p
+>>> sell = p.event("SELL").as_("a").where(p.attr("price") > 100)
+>>> print(p.select().from_("S").where(sell >> p.event("BUY")).within(minutes=5).build())
+SELECT * FROM S WHERE (SELL AS a FILTER a[price > 100]) ; BUY WITHIN 5 MINUTES
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NoReturn, SupportsIndex, TypeVar, overload
+
+from cernis.errors import Diagnostic, QueryError
+from cernis.pattern.check import AGGREGATES, resolve
+from cernis.pattern.formula import (
+    All,
+    As,
+    Choice,
+    Contiguous,
+    Event,
+    Filter,
+    Formula,
+    Iterate,
+    KeyPart,
+    Optional,
+    PartitionBy,
+    Sequence,
+    Unless,
+)
+from cernis.pattern.formula import Not as NotEvent
+from cernis.pattern.predicate import (
+    AllOf,
+    And,
+    AnyOf,
+    Arithmetic,
+    Attribute,
+    Compare,
+    Comparison,
+    Condition,
+    Holds,
+    InRange,
+    InSet,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Reference,
+    Value,
+)
+from cernis.pattern.query import (
+    Aggregate,
+    Consume,
+    Pattern,
+    Select,
+    Strategy,
+    Unit,
+    Variable,
+    Window,
+)
+from cernis.pattern.suggest import did_you_mean
+from cernis.pattern.write import write_condition, write_formula, write_predicate, write_value
+from cernis.schema import Schema
+
+Constant = bool | int | float | str | date | datetime
+Choices = TypeVar("Choices", Strategy, Consume)
+
+
+def _fail(message: str, suggestion: str | None = None) -> NoReturn:
+    raise QueryError([Diagnostic(message, suggestion=suggestion)])
+
+
+def _name(name: object, what: str) -> str:
+    if not isinstance(name, str) or not name:
+        _fail(f"{what} must be a string that is not empty, not {name!r}")
+    return name
+
+
+def _whole(number: object, what: str) -> int:
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        _fail(f"{what} must be a whole number, not {number!r}")
+    return number.__index__()
+
+
+def _literal(value: object) -> Literal:
+    match value:
+        case bool() | str():
+            return Literal(value)
+        case float():
+            if not math.isfinite(value):
+                _fail(f"a number must be finite, not {value!r}")
+            return Literal(float(value))
+        case date():
+            return Literal(value.isoformat())
+        case SupportsIndex():
+            return Literal(value.__index__())
+        case _:
+            _fail(f"a constant must be a number, a string, a boolean or a time, not {value!r}")
+
+
+class _NoTruth:
+    """What would be lost without a word if Python took its truth value."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        _fail(
+            "a predicate has no truth value in Python",
+            "combine with & | ~ instead of and, or, not; write a < b < c as two comparisons",
+        )
+
+
+# ------------------------------------------------------------ values, predicates
+
+
+class Term(_NoTruth):
+    """A value between brackets: comparisons with it make tests."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return write_value(self.value)
+
+    def _compare(self, op: Operator, other: object) -> Test:
+        return Test(Comparison(op, self.value, _value(other)))
+
+    def __lt__(self, other: object) -> Test:
+        return self._compare("<", other)
+
+    def __le__(self, other: object) -> Test:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: object) -> Test:
+        return self._compare(">", other)
+
+    def __ge__(self, other: object) -> Test:
+        return self._compare(">=", other)
+
+    def __eq__(self, other: object) -> Test:  # type: ignore[override]
+        return self._compare("=", other)
+
+    def __ne__(self, other: object) -> Test:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def __add__(self, other: object) -> Term:
+        return Term(Arithmetic("+", self.value, _value(other)))
+
+    def __radd__(self, other: object) -> Term:
+        return Term(Arithmetic("+", _value(other), self.value))
+
+    def __sub__(self, other: object) -> Term:
+        return Term(Arithmetic("-", self.value, _value(other)))
+
+    def __rsub__(self, other: object) -> Term:
+        return Term(Arithmetic("-", _value(other), self.value))
+
+    def __mul__(self, other: object) -> Term:
+        return Term(Arithmetic("*", self.value, _value(other)))
+
+    def __rmul__(self, other: object) -> Term:
+        return Term(Arithmetic("*", _value(other), self.value))
+
+    def __truediv__(self, other: object) -> Term:
+        return Term(Arithmetic("/", self.value, _value(other)))
+
+    def __rtruediv__(self, other: object) -> Term:
+        return Term(Arithmetic("/", _value(other), self.value))
+
+    def __mod__(self, other: object) -> Term:
+        return Term(Arithmetic("%", self.value, _value(other)))
+
+    def __rmod__(self, other: object) -> Term:
+        return Term(Arithmetic("%", _value(other), self.value))
+
+    def __neg__(self) -> Term:
+        return Term(Negative(self.value))
+
+    def like(self, regex: str) -> Test:
+        """The regular expression matches the whole string."""
+        return Test(Like(self.value, _name(regex, "a regular expression")))
+
+    def is_in(self, values: Iterable[Constant]) -> Test:
+        """The value is one of these."""
+        constants = tuple(map(_literal, values))
+        if not constants:
+            _fail("is_in() needs at least one value")
+        return Test(InSet(self.value, constants))
+
+    def between(self, low: Constant, high: Constant) -> Test:
+        """The value lies between the two, both included."""
+        return Test(InRange(self.value, _literal(low), _literal(high)))
+
+    def is_null(self) -> Test:
+        return Test(IsNull(self.value))
+
+    def is_not_null(self) -> Test:
+        return Test(IsNull(self.value, negated=True))
+
+
+def _value(value: object) -> Value:
+    if isinstance(value, Term):
+        return value.value
+    if isinstance(value, Property):
+        _fail(
+            f"{value} is an attribute of a variable and cannot stand inside its brackets",
+            "use p.attr(name) inside a predicate",
+        )
+    return _literal(value)
+
+
+class Test(_NoTruth):
+    """A predicate on one event; combines with & | ~."""
+
+    __slots__ = ("chained", "predicate")
+    __test__ = False  # not a test class of pytest
+
+    def __init__(self, predicate: Predicate, *, chained: bool = False) -> None:
+        self.predicate = predicate
+        self.chained = chained
+
+    def __str__(self) -> str:
+        return write_predicate(self.predicate)
+
+    def __and__(self, other: Test) -> Test:
+        mine, its = self.predicate, _predicate(other)
+        head = mine.parts if self.chained and isinstance(mine, And) else (mine,)
+        return Test(And((*head, its)), chained=True)
+
+    def __or__(self, other: Test) -> Test:
+        mine, its = self.predicate, _predicate(other)
+        head = mine.parts if self.chained and isinstance(mine, Or) else (mine,)
+        return Test(Or((*head, its)), chained=True)
+
+    def __invert__(self) -> Test:
+        return Test(Not(self.predicate))
+
+
+def _predicate(test: object) -> Predicate:
+    if not isinstance(test, Test):
+        _fail(f"expected a predicate such as p.attr('price') > 100, not {_show(test)}")
+    return test.predicate
+
+
+def attr(*path: str) -> Term:
+    """An attribute of the event; nested ones by dots or by several names.
+
+    >>> str(attr("price") * 2 > 100), str(attr("user", "id")), str(attr("user.id"))
+    ('price * 2 > 100', 'user.id', 'user.id')
+    """
+    return Term(_attribute(path))
+
+
+def _attribute(path: tuple[str, ...]) -> Attribute:
+    names = tuple(_name(part, "an attribute") for part in path)
+    if len(names) == 1:
+        names = tuple(names[0].split("."))
+    if not names or not all(names):
+        _fail(f"an attribute must have a name, not {path!r}")
+    return Attribute(names)
+
+
+def const(value: Constant) -> Term:
+    """A constant where Python would otherwise compute: `p.const(1) + 1`."""
+    return Term(_literal(value))
+
+
+# -------------------------------------------------------------------- conditions
+
+
+class Clause(_NoTruth):
+    """A condition on a match, for `filter`; combines with & and |."""
+
+    __slots__ = ("chained", "condition")
+
+    def __init__(self, condition: Condition, *, chained: bool = False) -> None:
+        self.condition = condition
+        self.chained = chained
+
+    def __str__(self) -> str:
+        return write_condition(self.condition)
+
+    def __and__(self, other: Clause) -> Clause:
+        mine, its = self.condition, _condition(other)
+        head = mine.parts if self.chained and isinstance(mine, AllOf) else (mine,)
+        return Clause(AllOf((*head, its)), chained=True)
+
+    def __or__(self, other: Clause) -> Clause:
+        mine, its = self.condition, _condition(other)
+        head = mine.parts if self.chained and isinstance(mine, AnyOf) else (mine,)
+        return Clause(AnyOf((*head, its)), chained=True)
+
+    def __invert__(self) -> NoReturn:
+        _fail("a condition cannot be negated", "negate the predicate: p.var('x')[~(…)]")
+
+
+def _condition(clause: object) -> Condition:
+    if not isinstance(clause, Clause):
+        _fail(f"expected a condition such as p.var('x')['price'] > 100, not {_show(clause)}")
+    return clause.condition
+
+
+class Property(_NoTruth):
+    """`x[a]`: compared with another one, or with a constant, it makes a condition."""
+
+    __slots__ = ("reference",)
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+
+    def __str__(self) -> str:
+        return f"{self.reference.variable}[{self.reference.attribute.name}]"
+
+    def _compare(self, op: Operator, other: object) -> Clause:
+        if isinstance(other, Property):
+            return Clause(Compare(op, self.reference, other.reference))
+        test = Comparison(op, self.reference.attribute, _value(other))
+        return Clause(Holds(self.reference.variable, test))
+
+    def __lt__(self, other: object) -> Clause:
+        return self._compare("<", other)
+
+    def __le__(self, other: object) -> Clause:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: object) -> Clause:
+        return self._compare(">", other)
+
+    def __ge__(self, other: object) -> Clause:
+        return self._compare(">=", other)
+
+    def __eq__(self, other: object) -> Clause:  # type: ignore[override]
+        return self._compare("=", other)
+
+    def __ne__(self, other: object) -> Clause:  # type: ignore[override]
+        return self._compare("!=", other)
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A variable of the pattern.
+
+    >>> str(var("a")["price"] < var("b")["price"]), str(var("a")[attr("price") > 100])
+    ('a[price] < b[price]', 'a[price > 100]')
+    """
+
+    name: str
+
+    @overload
+    def __getitem__(self, inside: str) -> Property: ...
+
+    @overload
+    def __getitem__(self, inside: Test) -> Clause: ...
+
+    def __getitem__(self, inside: str | Test) -> Property | Clause:
+        if isinstance(inside, str):
+            return Property(Reference(self.name, _attribute((inside,))))
+        return Clause(Holds(self.name, _predicate(inside)))
+
+    def only(self, *attributes: str) -> Variable:
+        """The variable in SELECT with these attributes alone."""
+        return Variable(self.name, tuple(_attribute((name,)).name for name in attributes))
+
+
+def var(name: str) -> Var:
+    return Var(_name(name, "a variable"))
+
+
+# ---------------------------------------------------------------------- formulas
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A formula being built; every method gives a new one."""
+
+    formula: Formula
+    chained: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return write_formula(self.formula)
+
+    def __bool__(self) -> bool:
+        _fail("a formula has no truth value in Python", "combine with >> | & instead")
+
+    def as_(self, variable: str) -> Part:
+        """`φ AS x`."""
+        return Part(As(self.formula, _name(variable, "a variable")))
+
+    def where(self, test: Test) -> Part:
+        """`φ FILTER x[P]` for a single event, or for what `as_` has just named."""
+        match self.formula:
+            case As(variable=name) | Event(type=name):
+                return Part(Filter(self.formula, Holds(name, _predicate(test))))
+            case Filter(body=As(variable=name)) | Filter(body=Event(type=name)):
+                return Part(Filter(self.formula, Holds(name, _predicate(test))))
+            case _:
+                _fail(
+                    f"where() needs an event or a named formula, not {self}",
+                    "name it with as_() first, or use filter(p.var('x')[…])",
+                )
+
+    def filter(self, condition: Clause) -> Part:
+        """`φ FILTER condition`."""
+        return Part(Filter(self.formula, _condition(condition)))
+
+    def plus(self, *, contiguous: bool = False) -> Part:
+        """`φ+`, or `φ:+`: one or more times."""
+        return Part(Iterate(self.formula, contiguous=contiguous))
+
+    def times(self, low: int, high: int | None = -1, *, contiguous: bool = False) -> Part:
+        """`φ{low}`, `φ{low,high}`, or with high None `φ{low,}`."""
+        least = _whole(low, "the lower bound")
+        most = least if high == -1 else high
+        if most is not None:
+            most = _whole(most, "the upper bound")
+        if least < 0 or (most is not None and most < max(least, 1)):
+            _fail(f"times({low}, {most}) allows no number of repetitions")
+        return Part(Iterate(self.formula, least, most, contiguous))
+
+    def optional(self) -> Part:
+        """`φ?`."""
+        return Part(Optional(self.formula))
+
+    def unless(self, guard: Part | str) -> Part:
+        """`φ UNLESS ψ`: no ψ lies strictly inside."""
+        return Part(Unless(self.formula, _formula(guard)))
+
+    def partition_by(self, *keys: str | Property) -> Part:
+        """`(φ PARTITION BY [a])`, or with p.var('x')['a'] for each variable."""
+        if not keys:
+            _fail("partition_by() needs an attribute")
+        return Part(PartitionBy(self.formula, tuple(map(_key, keys))))
+
+    def _chain(self, node: type[Sequence | Choice | All], other: object) -> Part:
+        mine = self.formula
+        head = mine.parts if self.chained and isinstance(mine, node) else (mine,)
+        return Part(node((*head, _formula(other))), chained=True)
+
+    def __rshift__(self, other: Part | str) -> Part:
+        return self._chain(Sequence, other)
+
+    def __or__(self, other: Part | str) -> Part:
+        return self._chain(Choice, other)
+
+    def __and__(self, other: Part | str) -> Part:
+        return self._chain(All, other)
+
+
+def _key(key: str | Property) -> KeyPart:
+    if isinstance(key, Property):
+        return KeyPart(key.reference.variable, key.reference.attribute)
+    return KeyPart(None, _attribute((_name(key, "an attribute"),)))
+
+
+def _formula(part: object) -> Formula:
+    match part:
+        case Part(formula=formula):
+            return formula
+        case str():
+            return Event(_name(part, "an event type"))
+        case (
+            Event()
+            | NotEvent()
+            | As()
+            | Sequence()
+            | Contiguous()
+            | Choice()
+            | All()
+            | Iterate()
+            | Optional()
+            | Filter()
+            | PartitionBy()
+            | Unless()
+        ):
+            return part
+        case _:
+            _fail(f"expected a formula such as p.event('A'), not {_show(part)}")
+
+
+def _show(value: object) -> str:
+    text = str(value) if isinstance(value, Part | Test | Clause | Term | Property) else repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _parts(what: str, parts: tuple[object, ...]) -> tuple[Formula, ...]:
+    if len(parts) < 2:
+        _fail(f"{what}() needs at least two formulas")
+    return tuple(map(_formula, parts))
+
+
+def event(type_: str, *, stream: str | None = None) -> Part:
+    """`E`, or `S>E`."""
+    source = None if stream is None else _name(stream, "a stream")
+    return Part(Event(_name(type_, "an event type"), source))
+
+
+def no(body: Part | str) -> Part:
+    """`NOT E`, `NOT (E FILTER P)`: one event that is not such an E."""
+    return Part(NotEvent(_formula(body)))
+
+
+def seq(*parts: Part | str) -> Part:
+    """`φ ; ψ`: some time later."""
+    return Part(Sequence(_parts("seq", parts)))
+
+
+def then(*parts: Part | str) -> Part:
+    """`φ : ψ`: right after."""
+    return Part(Contiguous(_parts("then", parts)))
+
+
+def either(*parts: Part | str) -> Part:
+    """`φ OR ψ`."""
+    return Part(Choice(_parts("either", parts)))
+
+
+def all_of(*parts: Part | str) -> Part:
+    """`φ ALL ψ`: in any order."""
+    return Part(All(_parts("all_of", parts)))
+
+
+# ------------------------------------------------------------------------ query
+
+
+def count(variable: str | None = None) -> Aggregate:
+    """`COUNT(*)` or `COUNT(x)`."""
+    return Aggregate("COUNT", None if variable is None else _name(variable, "a variable"))
+
+
+def aggregate(function: str, of: Property) -> Aggregate:
+    """`SUM(x[a])` and the like: SUM, MIN, MAX, AVG, FIRST, LAST.
+
+    >>> print(select(aggregate("sum", var("a")["price"])).where(event("A").as_("a")).build())
+    SELECT SUM(a[price]) WHERE A AS a
+    """
+    name = _name(function, "an aggregate").upper()
+    if name not in AGGREGATES:
+        _fail(f"unknown aggregate '{function}'", did_you_mean(name, AGGREGATES))
+    if name == "COUNT":
+        _fail("COUNT takes no attribute", "use p.count() or p.count('x')")
+    if not isinstance(of, Property):
+        _fail(f"{name} needs an attribute of a variable", "write p.var('x')['a']")
+    return Aggregate(name, of.reference)
+
+
+def _choice(kind: type[Choices], word: object, what: str) -> Choices:
+    if isinstance(word, kind):
+        return word
+    name = _name(word, what).upper()
+    options = [member.value for member in kind]
+    if name not in options:
+        _fail(f"unknown {what} '{word}'", did_you_mean(name, options))
+    return kind(name)
+
+
+def _exact(number: object, what: str) -> Fraction:
+    if isinstance(number, bool) or not isinstance(number, int | float | Decimal | Fraction):
+        _fail(f"{what} must be a number, not {number!r}")
+    if not isinstance(number, Fraction) and not math.isfinite(number):
+        _fail(f"{what} must be finite")
+    # a float is taken as it prints: 0.1 seconds is 100 milliseconds
+    return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
+
+
+_SIZES = {
+    "days": 86_400_000_000_000,
+    "hours": 3_600_000_000_000,
+    "minutes": 60_000_000_000,
+    "seconds": 1_000_000_000,
+    "milliseconds": 1_000_000,
+}
+
+
+def _duration(length: timedelta | None, units: dict[str, Any]) -> Fraction:
+    size = Fraction(0)
+    if length is not None:
+        size += Fraction(length // timedelta(microseconds=1)) * 1000
+    for unit, number in units.items():
+        if unit not in _SIZES:
+            _fail(f"unknown unit '{unit}' in within()", did_you_mean(unit, _SIZES))
+        size += _exact(number, unit) * _SIZES[unit]
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query being built; every method gives a new one, `build` gives the `Pattern`."""
+
+    draft: Pattern
+    has_formula: bool = False
+
+    def from_(self, *streams: str) -> Query:
+        names = tuple(_name(stream, "a stream") for stream in streams)
+        return replace(self, draft=replace(self.draft, streams=names))
+
+    def where(self, formula: Part | str) -> Query:
+        return Query(replace(self.draft, formula=_formula(formula)), True)
+
+    def filter(self, condition: Clause) -> Query:
+        """The query's FILTER clause: call it after `where`."""
+        if not self.has_formula:
+            _fail("filter() comes after where()")
+        filtered = Filter(self.draft.formula, _condition(condition))
+        return replace(self, draft=replace(self.draft, formula=filtered))
+
+    def partition_by(self, *groups: str | Iterable[str]) -> Query:
+        """Each attribute, or list of alternatives, is one component of the key."""
+        keys = tuple(
+            tuple(
+                _attribute((name,)).name for name in ([group] if isinstance(group, str) else group)
+            )
+            for group in groups
+        )
+        if not all(keys):
+            _fail("a group of partition_by() is empty")
+        return replace(self, draft=replace(self.draft, partition=keys))
+
+    def within(
+        self,
+        length: timedelta | None = None,
+        *,
+        events: int | None = None,
+        attribute: str | None = None,
+        size: float | Decimal | Fraction | None = None,
+        **units: float | Decimal | Fraction,
+    ) -> Query:
+        """`within(minutes=5, seconds=30)`, `within(events=10)`, `within(attribute="a", size=5)`."""
+        timed = length is not None or bool(units)
+        if (attribute is None) != (size is None):
+            _fail("within() needs attribute and size together")
+        if timed + (events is not None) + (attribute is not None) != 1:
+            _fail("within() takes one of a duration, events, or attribute with size")
+        if timed:
+            window = Window(Unit.TIME, _duration(length, units))
+        elif events is not None:
+            window = Window(Unit.EVENTS, Fraction(_whole(events, "events")))
+        else:
+            name = _attribute((_name(attribute, "an attribute"),))
+            window = Window(Unit.ATTRIBUTE, _exact(size, "size"), name)
+        return replace(self, draft=replace(self.draft, within=window))
+
+    def consume(self, policy: str | Consume) -> Query:
+        chosen = _choice(Consume, policy, "policy")
+        return replace(self, draft=replace(self.draft, consume=chosen))
+
+    def limit(self, most: int) -> Query:
+        return replace(self, draft=replace(self.draft, limit=_whole(most, "limit()")))
+
+    def declare(self, schema: Schema) -> Query:
+        """The streams' declarations that stand before the query."""
+        return replace(self, draft=replace(self.draft, declared=schema))
+
+    def build(self) -> Pattern:
+        """The pattern; raises QueryError with every mistake."""
+        if not self.has_formula:
+            _fail("the query has no formula", "call where() before build()")
+        return resolve(self.draft)
+
+    def __str__(self) -> str:
+        return str(self.build())
+
+
+def _item(item: object) -> Variable | Aggregate:
+    match item:
+        case Variable() | Aggregate():
+            return item
+        case Var(name=name):
+            return Variable(name)
+        case str():
+            return Variable(_name(item, "a variable"))
+        case Property(reference=reference):
+            return Variable(reference.variable, (reference.attribute.name,))
+        case _:
+            _fail(f"select() takes variables and aggregates, not {_show(item)}")
+
+
+def select(
+    *items: str | Var | Variable | Property | Aggregate, strategy: str | Strategy = "ALL"
+) -> Query:
+    """`SELECT x, y[a], COUNT(*)`; without items, or with "*", `SELECT *`."""
+    everything = not items or items == ("*",)
+    chosen = Select() if everything else Select(False, tuple(map(_item, items)))
+    draft = Pattern(Event("-"), chosen, _choice(Strategy, strategy, "strategy"))
+    return Query(draft)
+
+
+def select_none(*, strategy: str | Strategy = "ALL") -> Query:
+    """`SELECT NONE`: the intervals alone."""
+    draft = Pattern(Event("-"), Select(False), _choice(Strategy, strategy, "strategy"))
+    return Query(draft)

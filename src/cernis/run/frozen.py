@@ -1,0 +1,149 @@
+"""A session as versioned bytes, and back.
+
+Frozen are the engine's state, the partition keys, the events that a match can still
+reach back to (Arrow's own stream format), and how far the stream has come. The bytes
+name the query they belong to; thawing them with another query is refused before
+anything is touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cernis.engine.freeze import freeze_engine, pack, thaw_engine, unpack
+from cernis.errors import StateError
+from cernis.events.batch import EventBatch
+from cernis.events.keys import KeyCoder
+from cernis.events.order import Progress
+from cernis.pattern.query import Pattern
+
+if TYPE_CHECKING:
+    from cernis.run.session import Session
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def fingerprint(pattern: Pattern) -> str:
+    """A short name of the query's meaning as written."""
+    return hashlib.sha256(str(pattern).encode()).hexdigest()[:16]
+
+
+def freeze(session: Session) -> bytes:
+    """The session's state."""
+    session.forget()
+    engine, arrays = freeze_engine(session.engine)
+    batches, tables = _freeze_batches(session.store.kept_batches())
+    meta: dict[str, Any] = {
+        "query": fingerprint(session.plan.pattern),
+        "engine": engine,
+        "progress": list(vars_of(session.progress)),
+        "reading": [
+            session.reading.time,
+            session.reading.type,
+            session.reading.time_unit,
+        ],
+        "batches": batches,
+        "kept_from": session.kept_from,
+    }
+    if session.sieve:
+        meta["sieve"] = session.sieve.freeze()
+    if session.keys:
+        arrays |= {f"keys.{name}": array for name, array in session.keys.freeze().items()}
+    if session.clock:
+        arrays |= {f"clock.{name}": array for name, array in session.clock.freeze().items()}
+    return pack(meta, {**arrays, **tables})
+
+
+def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
+    """Puts a fresh session into the state that was frozen."""
+    thaw_engine(session.engine, meta["engine"], arrays)
+    if session.keys:
+        session.keys = KeyCoder.thaw(session.keys.groups, _under("keys.", arrays))
+    if session.clock:
+        session.clock.thaw(_under("clock.", arrays))
+    session.progress = Progress(*meta["progress"])
+    session.kept_from = meta["kept_from"]
+    if session.sieve:
+        session.sieve.thaw(meta["sieve"])
+    for batch in _thaw_batches(meta["batches"], arrays):
+        session.store.append(batch)
+        if session.sieve:
+            keys = session.keys.encode(batch) if session.keys else None
+            session.sieve.note(batch, keys, session.kept_from)
+
+
+def read(frozen: bytes, pattern: Pattern) -> tuple[dict[str, Any], Arrays]:
+    """The parts of frozen bytes, if they belong to this query."""
+    meta, arrays = unpack(frozen)
+    if meta.get("query") != fingerprint(pattern):
+        raise StateError(
+            "the state was frozen by another query; run the new query on the stream from its "
+            "beginning, or thaw with the query that froze it"
+        )
+    return meta, arrays
+
+
+def _under(prefix: str, arrays: Arrays) -> Arrays:
+    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+
+
+def vars_of(progress: Progress) -> tuple[int, int, int | None, int | None]:
+    return progress.position, progress.row, progress.time, progress.unit_ns
+
+
+def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:
+    described, arrays = [], {}
+    for b, batch in enumerate(batches):
+        arrays[f"rows.{b}"] = batch.rows
+        if batch.which is not None:
+            arrays[f"which.{b}"] = batch.which
+        if batch.index is not None:
+            arrays[f"index.{b}"] = batch.index
+        for t, (_, table) in enumerate(batch.parts):
+            arrays[f"table.{b}.{t}"] = _table_out(table)
+        described.append(
+            {
+                "base": batch.base,
+                "streams": [name for name, _ in batch.parts],
+                "type": batch.type_column,
+                "time": batch.time_column,
+            }
+        )
+    return described, arrays
+
+
+def _thaw_batches(described: list[Any], arrays: Arrays) -> Iterator[EventBatch]:
+    for b, batch in enumerate(described):
+        yield EventBatch(
+            batch["base"],
+            arrays[f"rows.{b}"],
+            None,
+            tuple(
+                (name, _table_in(arrays[f"table.{b}.{t}"]))
+                for t, name in enumerate(batch["streams"])
+            ),
+            arrays.get(f"which.{b}"),
+            arrays.get(f"index.{b}"),
+            batch["type"],
+            batch["time"],
+        )
+
+
+def _table_out(table: pa.Table) -> NDArray[np.uint8]:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def _table_in(written: NDArray[np.uint8]) -> pa.Table:
+    try:
+        return pa.ipc.open_stream(pa.py_buffer(written.tobytes())).read_all()
+    except pa.ArrowInvalid as error:
+        raise StateError(f"the frozen state is damaged: {error}") from error

@@ -1,0 +1,202 @@
+"""Matches that are found as candidates and checked one by one.
+
+For queries that compare events with each other (and for NEXT and MAX over patterns
+that begin with NOT). The engine's automaton yields a superset of the matches; each
+candidate is verified against the formula, then strategy, SELECT, CONSUME BY and LIMIT
+apply to what is left, in that order.
+
+Cost contract: linear in the candidates, which can be many more than the matches; a
+budget ends a run that meets more than `budget` of them with a clear error.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine.runtime import Segment
+from cernis.errors import BudgetError
+from cernis.events.batch import EventBatch
+from cernis.events.encode import AtomEncoder
+from cernis.events.store import EventStore
+from cernis.pattern.atom import Atom
+from cernis.pattern.predicate import Attribute
+from cernis.pattern.query import Consume
+from cernis.plan.choose import Candidate, choose, project
+from cernis.plan.plan import Plan
+from cernis.plan.verify import Mark, Verifier, Window
+from cernis.results.compact import CompactMatches
+from cernis.results.matchset import ListedMatches, MatchBlock
+
+CANDIDATE_BUDGET = 5_000_000
+
+
+class _Chunk(NamedTuple):
+    """What checks may ask about the events of one batch."""
+
+    base: int
+    codes: NDArray[np.int32]
+    values: dict[str, list[Any]]
+
+
+class Sieve:
+    """Turns candidates into matches, batch after batch."""
+
+    def __init__(self, plan: Plan, store: EventStore, budget: int = CANDIDATE_BUDGET) -> None:
+        self.plan = plan
+        self.verifier = Verifier(plan.pattern.formula)
+        self.encoder = AtomEncoder(self.verifier.atoms)
+        self.store = store
+        self.budget = budget
+        self.candidates = 0
+        self.consumed: dict[int, int] = {}
+        self._chunks: list[_Chunk] = []
+        self._members: dict[int, list[int]] = {}
+        self._gone: dict[int, int] = {}
+        self._rank: dict[int, tuple[int, int]] = {}
+        self._truths: dict[int, dict[Atom, bool]] = {}
+
+    def note(self, batch: EventBatch, keys: NDArray[np.int64] | None, since: int = 0) -> None:
+        """Remembers what the events of a batch (from position `since` on) answer."""
+        self._chunks.append(_Chunk(batch.base, self.encoder.encode(batch), {}))
+        if keys is not None:
+            for offset, key in enumerate(keys.tolist()):
+                if key >= 0 and batch.base + offset >= since:
+                    members = self._members.setdefault(key, [])
+                    rank = self._gone.get(key, 0) + len(members)
+                    self._rank[batch.base + offset] = (key, rank)
+                    members.append(batch.base + offset)
+
+    def forget_before(self, position: int) -> None:
+        """No candidate will reach back before this position."""
+        while len(self._chunks) > 1 and self._chunks[1].base <= position:
+            self._chunks.pop(0)
+        for old in [p for p in self._rank if p < position]:
+            key, _ = self._rank.pop(old)
+            self._members[key].pop(0)
+            self._gone[key] = self._gone.get(key, 0) + 1
+
+    def freeze(self) -> dict[str, Any]:
+        """What cannot be worked out again from the events that are kept."""
+        return {
+            "candidates": self.candidates,
+            "consumed": list(self.consumed.items()),
+            "gone": list(self._gone.items()),
+        }
+
+    def thaw(self, frozen: dict[str, Any]) -> None:
+        """Before the kept events are noted again."""
+        self.candidates = frozen["candidates"]
+        self.consumed = dict(map(tuple, frozen["consumed"]))
+        self._gone = dict(map(tuple, frozen["gone"]))
+
+    def matches(self, segments: Sequence[Segment]) -> ListedMatches:
+        """The matches among the candidates of these segments."""
+        variables = self.plan.candidate_variables
+        found = CompactMatches(variables, segments, self.plan.tables.labels)
+        listed = []
+        for end, candidates in groupby(
+            (one for block in found.blocks() for one in _unpacked(block)), key=lambda c: c[1]
+        ):
+            for match in self._at(end, candidates):
+                marks: dict[str, list[int]] = {}
+                for variable, position in match.labels:
+                    marks.setdefault(variable, []).append(position)
+                listed.append((match.start, end, marks))
+        return ListedMatches.of(self.plan.variables, listed)
+
+    def _at(
+        self, end: int, candidates: Iterator[tuple[int, int, list[list[int]]]]
+    ) -> list[Candidate]:
+        pattern = self.plan.pattern
+        key, last = self._local(end)
+        valid: set[Candidate] = set()
+        for start, _, positions in candidates:
+            self.candidates += 1
+            if self.candidates > self.budget:
+                raise BudgetError(
+                    f"the query compares events with each other and has more than "
+                    f"{self.budget:,} candidates to check; narrow the window or the pattern"
+                )
+            checked = self._checked(start, positions, key, last)
+            if checked is not None:
+                valid.add(checked)
+        chosen = choose(pattern.strategy, last, valid)
+        kept = [
+            Candidate(self._global(key, c.start), frozenset((v, self._global(key, p)) for v, p in c.labels))
+            for c in project(chosen, self.plan.variables)
+        ]
+        if pattern.consume is not Consume.NONE:
+            scope = -1 if pattern.consume is Consume.ANY else key
+            kept = [c for c in kept if c.start > self.consumed.get(scope, -1)]
+            if kept:
+                self.consumed[scope] = end
+        kept.sort(key=lambda c: (-c.start, sorted(c.labels)))
+        return kept if pattern.limit is None else kept[: pattern.limit]
+
+    def _checked(
+        self, start: int, positions: list[list[int]], key: int, last: int
+    ) -> Candidate | None:
+        """The candidate with positions counted inside its partition, if it is a match."""
+        marks, labels = [], []
+        for variable, where in zip(self.plan.candidate_variables, positions, strict=True):
+            path = self.verifier.path_of(variable)
+            for position in where:
+                _, local = self._local(position)
+                if path is None:
+                    labels.append((variable, local))
+                else:
+                    marks.append(Mark(local, path))
+        _, first = self._local(start)
+        window = Window(
+            lambda p: self._truth(self._global(key, p)),
+            lambda p, attribute: self._value(self._global(key, p), attribute),
+        )
+        residual = self.plan.guarantee.value == "residual"
+        if residual and not self.verifier.accepts(tuple(marks), first, last, window):
+            return None
+        return Candidate(first, frozenset(labels))
+
+    # -------------------------------------------------------------- events
+
+    def _local(self, position: int) -> tuple[int, int]:
+        """(partition, position inside it)."""
+        return self._rank[position] if self._members else (0, position)
+
+    def _global(self, key: int, local: int) -> int:
+        if not self._members:
+            return local
+        return self._members[key][local - self._gone.get(key, 0)]
+
+    def _chunk(self, position: int) -> tuple[_Chunk, int]:
+        at = bisect_right(self._chunks, position, key=lambda c: c.base) - 1
+        return self._chunks[at], position - self._chunks[at].base
+
+    def _truth(self, position: int) -> dict[Atom, bool]:
+        chunk, offset = self._chunk(position)
+        code = int(chunk.codes[offset])
+        if code not in self._truths:
+            self._truths[code] = dict(
+                zip(self.verifier.atoms, self.encoder.vectors[code], strict=True)
+            )
+        return self._truths[code]
+
+    def _value(self, position: int, attribute: Attribute) -> Any:
+        chunk, offset = self._chunk(position)
+        if attribute.name not in chunk.values:
+            positions = np.arange(chunk.base, chunk.base + len(chunk.codes))
+            chunk.values[attribute.name] = self.store.column(positions, attribute.name).to_pylist()
+        return chunk.values[attribute.name][offset]
+
+
+def _unpacked(block: MatchBlock) -> Iterator[tuple[int, int, list[list[int]]]]:
+    starts, ends = block.start.tolist(), block.end.tolist()
+    offsets = [offset.tolist() for offset in block.offsets]
+    positions = [position.tolist() for position in block.positions]
+    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        yield start, end, [p[o[i] : o[i + 1]] for p, o in zip(positions, offsets, strict=True)]

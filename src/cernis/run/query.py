@@ -1,0 +1,86 @@
+"""`Query`: a checked pattern with its plan, ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from cernis.errors import QueryError
+from cernis.events.source import OnError
+from cernis.languages.ceql.parse import parse
+from cernis.pattern.check import resolve
+from cernis.pattern.query import Pattern
+from cernis.plan.explain import Explanation
+from cernis.plan.plan import Plan, make_plan
+from cernis.results.matches import Matches
+from cernis.schema import Schema
+from cernis.run.session import Reading, Session
+
+
+class Query:
+    """What to look for. Cheap to make; the automaton is built when it is first needed.
+
+    >>> q = Query("SELECT * FROM S WHERE SELL AS a ; BUY AS b WITHIN 10 EVENTS")
+    >>> q.run([{"type": "SELL"}, {"type": "BUY"}, {"type": "BUY"}]).count()
+    2
+    """
+
+    def __init__(self, pattern: str | Pattern, *, schema: Schema | None = None) -> None:
+        parsed = parse(pattern) if isinstance(pattern, str) else pattern
+        if not isinstance(parsed, Pattern):
+            raise QueryError([], "") from TypeError("a query is CEQL text or a Pattern")
+        self.pattern = resolve(parsed, schema or parsed.declared)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return make_plan(self.pattern)
+
+    def explain(self, events: Any = None, **reading: Any) -> Explanation:
+        """How the query will be run and what that costs; with events, checked against them."""
+        if events is not None:
+            Session(self.plan, Reading(**reading)).check(events)
+        return Explanation(self.plan)
+
+    def run(
+        self,
+        events: Any,
+        *,
+        time: str | None = None,
+        type: str = "type",
+        time_unit: str = "ms",
+        format: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Matches:
+        """All matches in the events: a frame, an Arrow table, dicts, a path, or several by name.
+
+        `time` and `type` name the columns of the timestamp and of the event's type;
+        integers count `time_unit`s. `on_error` is "fail", "skip", or a path or function
+        that bad rows are given to.
+        """
+        return Session(
+            self.plan,
+            Reading(
+                time=time, type=type, time_unit=time_unit, format=format, on_error=on_error
+            ),
+        ).push(events)
+
+    def stream(self, events: Any, **reading: Any) -> Iterator[Matches]:
+        """The matches batch by batch, in memory that does not grow with the input."""
+        return Session(self.plan, Reading(**reading)).stream(events)
+
+    def session(self, **reading: Any) -> Session:
+        """A stream that goes on: push events as they come."""
+        return Session(self.plan, Reading(**reading))
+
+    def thaw(self, frozen: bytes) -> Session:
+        """The session that `Session.freeze` turned into bytes."""
+        return Session.thaw(self.plan, frozen)
+
+    def __str__(self) -> str:
+        return str(self.pattern)
+
+    def __repr__(self) -> str:
+        return f"cernis.query({str(self.pattern)!r})"
+
+

@@ -1,0 +1,200 @@
+"""A query on a stream that goes on: push events, get the matches that end in them.
+
+Cost contract: per batch, predicates and keys in Arrow, the kernel per relevant event,
+nothing in Python per event. What is kept is what a match can still reach back to:
+partial matches, and the events of batches that they reach into.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine.runtime import Engine, Segment
+from cernis.events.batch import EventBatch
+from cernis.events.clock import AttributeClock, Clock, time_clock
+from cernis.events.encode import AtomEncoder
+from cernis.events.keys import KeyCoder
+from cernis.events.order import Ordering, Progress
+from cernis.events.source import OnError, open_events, schema_of
+from cernis.events.store import EventStore
+from cernis.pattern.check import resolve
+from cernis.pattern.query import Unit
+from cernis.plan.plan import Plan
+from cernis.results.compact import CompactMatches
+from cernis.results.matches import Matches
+from cernis.results.matchset import MatchSet
+from cernis.run import frozen
+from cernis.run.listed import Sieve
+
+_FORGET_EVERY = 1 << 20
+"""Events kept beyond this are looked at for forgetting whenever their number has doubled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How events are read: the time and type columns, their unit, what to do with bad rows."""
+
+    time: str | None = None
+    type: str = "type"
+    time_unit: str = "ms"
+    format: str | None = None
+    on_error: OnError = "fail"
+
+
+class Session:
+    """The state of one query over one stream."""
+
+    def __init__(self, plan: Plan, reading: Reading | None = None) -> None:
+        self.plan = plan
+        self.reading = reading or Reading()
+        self.engine = Engine(plan.tables, plan.settings)
+        self.store = EventStore()
+        self.progress = Progress()
+        self.notes: list[str] = []
+        self.encoder = AtomEncoder(plan.automaton.alphabet.atoms, self.reading.type)
+        self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
+        self.sieve = Sieve(plan, self.store) if plan.listed else None
+        self.clock = _attribute_clock(plan)
+        self.kept_from = 0
+        """Events before this position have been let go of."""
+        self._symbols = np.empty(0, np.int32)
+        self._forget_at = _FORGET_EVERY
+
+    # ------------------------------------------------------------- reading
+
+    def push(self, events: Any) -> Matches:
+        """The matches that end in these events, which follow all events pushed before."""
+        found = [segment for segments in self._batches(events) for segment in segments]
+        matches = self._matches(found)
+        self._forget()
+        return matches
+
+    def stream(self, events: Any) -> Iterator[Matches]:
+        """The matches batch by batch; what is handed out stays valid."""
+        for segments in self._batches(events):
+            if segments:
+                yield self._matches(segments)
+            self._forget()
+
+    def check(self, events: Any) -> None:
+        """Raises what is wrong with the query for these events, without running it."""
+        self._ordering(events)
+
+    @property
+    def events(self) -> int:
+        """How many events have been read."""
+        return self.engine.position
+
+    def _batches(self, events: Any) -> Iterator[list[Segment]]:
+        ordering = self._ordering(events)
+        for batch in ordering:
+            yield self._take(batch, ordering)
+        self.progress = ordering.progress
+        self.notes = list(ordering.notes)
+
+    def _ordering(self, events: Any) -> Ordering:
+        pattern, reading = self.plan.pattern, self.reading
+        sources = open_events(
+            events,
+            names=pattern.streams,
+            time=reading.time,
+            type=reading.type,
+            time_unit=reading.time_unit,
+            format=reading.format,
+            on_error=reading.on_error,
+            declared=pattern.declared,
+        )
+        if pattern.declared is None:
+            resolve(pattern, schema_of(sources))
+        ordering = Ordering(sources, after=self.progress)
+        if pattern.within is not None and pattern.within.unit is Unit.TIME:
+            ordering.ticks(pattern.within.size)
+        return ordering
+
+    def _take(self, batch: EventBatch, ordering: Ordering) -> list[Segment]:
+        symbols = self._symbols_of(self.encoder.encode(batch))
+        keys = self.keys.encode(batch) if self.keys else None
+        clock = self._clock(batch, keys, ordering)
+        self.store.append(batch)
+        if self.sieve:
+            self.sieve.note(batch, keys)
+        if clock is None:
+            return self.engine.push(symbols, keys=keys)
+        usable = None if clock.usable is None else clock.usable.view(np.uint8)
+        return self.engine.push(
+            symbols, keys=keys, clocks=clock.clock, bounds=clock.bound, usable=usable
+        )
+
+    def _clock(
+        self, batch: EventBatch, keys: NDArray[np.int64] | None, ordering: Ordering
+    ) -> Clock | None:
+        within = self.plan.pattern.within
+        if self.clock is not None:
+            return self.clock.read(batch, keys)
+        if within is not None and within.unit is Unit.TIME:
+            return time_clock(batch, ordering.ticks(within.size))
+        return None
+
+    def _symbols_of(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The automaton's symbol of each event."""
+        vectors = self.encoder.vectors
+        if len(self._symbols) < len(vectors):
+            alphabet, tables = self.plan.automaton.alphabet, self.plan.tables
+            new = [alphabet.symbol(vector) for vector in vectors[len(self._symbols) :]]
+            self._symbols = np.concatenate([self._symbols, np.array(new, np.int32)])
+            tables.add_symbols(len(alphabet.passed))
+        self.engine.fit_tables()
+        return self._symbols[codes]
+
+    # ------------------------------------------------------------- results
+
+    def _matches(self, segments: list[Segment]) -> Matches:
+        found: MatchSet
+        if self.sieve:
+            found = self.sieve.matches(segments)
+        else:
+            found = CompactMatches(
+                self.plan.variables, segments, self.plan.tables.labels, self.plan.pattern.limit
+            )
+        return Matches(found, copy.copy(self.store), self.plan.pattern, notes=self.notes)
+
+    def _forget(self) -> None:
+        """Now and then: when the events kept have doubled."""
+        if self.engine.position - self.kept_from >= self._forget_at:
+            self.forget()
+            self._forget_at = max(_FORGET_EVERY, 2 * (self.engine.position - self.kept_from))
+
+    def forget(self) -> None:
+        """Let go of the events that no partial match reaches back to."""
+        self.kept_from = self.engine.earliest()
+        self.store.forget_before(self.kept_from)
+        if self.sieve:
+            self.sieve.forget_before(self.kept_from)
+
+    # -------------------------------------------------------------- frozen
+
+    def freeze(self) -> bytes:
+        """The state as versioned bytes; `Query.thaw` goes on from there."""
+        return frozen.freeze(self)
+
+    @classmethod
+    def thaw(cls, plan: Plan, state: bytes) -> Session:
+        """The session that `freeze` turned into bytes; StateError if they are not its own."""
+        meta, arrays = frozen.read(state, plan.pattern)
+        time, type_, time_unit = meta["reading"]
+        session = cls(plan, Reading(time=time, type=type_, time_unit=time_unit))
+        frozen.thaw(session, meta, arrays)
+        return session
+
+
+def _attribute_clock(plan: Plan) -> AttributeClock | None:
+    within = plan.pattern.within
+    if within is None or within.attribute is None:
+        return None
+    return AttributeClock(within.attribute.name, within.size)

@@ -1,0 +1,91 @@
+"""What the arguments of a command stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from cernis.cli.arguments import check_output, named_files, read_query
+from cernis.errors import CernisError
+
+QUERY = "SELECT * FROM S WHERE A"
+
+
+def test_a_query_is_read_from_a_file_that_exists(tmp_path: Path) -> None:
+    file = tmp_path / "a query.ceql"
+    file.write_text("\ufeff" + QUERY, encoding="utf-8")
+    assert read_query(str(file)) == QUERY
+
+
+def test_a_text_with_spaces_is_the_query_itself() -> None:
+    assert read_query(QUERY) == QUERY
+    assert read_query("SELECT *\n" + "x" * 100_000) == "SELECT *\n" + "x" * 100_000
+    assert read_query("SELECT \0") == "SELECT \0"
+
+
+@pytest.mark.parametrize("name", ["nothing.ceql", "my query.ceql", "nothing"])
+def test_a_file_that_is_not_there_is_said_so(name: str) -> None:
+    with pytest.raises(CernisError) as caught:
+        read_query(name)
+    assert str(caught.value) == f"{name}: no such file (a query as text contains spaces)"
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "large.ceql"
+    file.write_bytes(b" " * (2**20 + 1))
+    with pytest.raises(CernisError, match=r"large\.ceql: larger than 1 MiB, which no query needs"):
+        read_query(str(file))
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "q.ceql"
+    file.write_bytes(b"SELECT \xff")
+    with pytest.raises(CernisError, match=r"q\.ceql: not UTF-8 text at byte 7"):
+        read_query(str(file))
+
+
+def test_a_directory_is_no_query(tmp_path: Path) -> None:
+    with pytest.raises(CernisError, match="is a directory, not a query"):
+        read_query(str(tmp_path))
+
+
+@pytest.mark.parametrize(("suffix", "language"), [(".spaseq", "SPAseQ"), (".cq", "conjunctive")])
+def test_other_languages_are_not_read_yet(tmp_path: Path, suffix: str, language: str) -> None:
+    file = tmp_path / f"q{suffix}"
+    file.write_text("?")
+    with pytest.raises(CernisError, match=f"{language} queries are not in this version yet"):
+        read_query(str(file))
+
+
+def test_files_may_be_named() -> None:
+    assert named_files(["a.csv", "b.csv"]) == [Path("a.csv"), Path("b.csv")]
+    assert named_files(["S=a.csv", "data/b.csv.gz"]) == {
+        "S": Path("a.csv"),
+        "b": Path("data/b.csv.gz"),
+    }
+    assert named_files(["dir/x=1/a.csv"]) == [Path("dir/x=1/a.csv")]
+
+
+def test_a_file_with_an_equals_sign_that_exists_is_that_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b.csv").touch()
+    assert named_files(["a=b.csv"]) == [Path("a=b.csv")]
+
+
+def test_one_stream_cannot_have_two_files() -> None:
+    with pytest.raises(CernisError, match=r"two files for the stream 'S': a\.csv and b\.csv"):
+        named_files(["S=a.csv", "S=b.csv"])
+
+
+def test_the_form_of_the_output_is_known_before_the_work(tmp_path: Path) -> None:
+    check_output(None)
+    check_output("-")
+    check_output(str(tmp_path / "m.parquet"))
+    with pytest.raises(typer.BadParameter, match="told by its suffix"):
+        check_output("m.txt")
+    with pytest.raises(CernisError, match="there is no directory"):
+        check_output(str(tmp_path / "none" / "m.jsonl"))

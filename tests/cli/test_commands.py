@@ -1,0 +1,276 @@
+"""The commands, from their arguments to their output."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from cernis.cli.main import main
+
+TRADES = """\
+type,name,price,ts
+SELL,MSFT,101,2024-01-02 10:00:00
+SELL,MSFT,102,2024-01-02 10:02:00
+SELL,INTL,80,2024-01-02 10:10:00
+BUY,INTL,80,2024-01-02 10:14:00
+SELL,AMZN,1900,2024-01-02 10:25:00
+BUY,INTL,81,2024-01-02 10:30:00
+BUY,AMZN,1920,2024-01-02 10:33:00
+"""
+PAIRS = "SELECT * FROM trades WHERE (SELL AS s ; BUY AS b) PARTITION BY [name]"
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def trades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a file of trades, and a terminal of a known width."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("CERNIS_DEBUG", raising=False)
+    (tmp_path / "trades.csv").write_text(TRADES)
+    return tmp_path
+
+
+def cernis(*arguments: str) -> int:
+    return main(list(arguments))
+
+
+# ---------------------------------------------------------------------- run
+
+
+def test_json_lines_go_to_standard_output(capfd: Capture) -> None:
+    assert (
+        cernis("run", PAIRS + " WITHIN 5 MINUTES", "--events", "trades.csv", "--output", "-") == 0
+    )
+    out, err = capfd.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {
+            "start": 2,
+            "end": 3,
+            "start_ts": "2024-01-02T10:10:00",
+            "end_ts": "2024-01-02T10:14:00",
+            "vars": {"s": [2], "b": [3]},
+            "partition": {"name": "INTL"},
+        }
+    ]
+    assert err == ""
+
+
+def test_the_query_may_be_a_file(trades: Path, capfd: Capture) -> None:
+    (trades / "q.ceql").write_text(PAIRS)
+    assert cernis("run", "q.ceql", "-e", "trades.csv", "--count") == 0
+    assert capfd.readouterr().out == "3\n"
+
+
+def test_a_table_of_the_first_matches_is_shown(capfd: Capture) -> None:
+    assert cernis("run", PAIRS, "-e", "trades.csv", "--limit", "2") == 0
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert lines[0] == ["start", "end", "start_ts", "end_ts", "name", "s", "b"]
+    assert lines[1][:2] == ["2", "3"]
+    assert lines[1][-3:] == ["INTL", "2", "3"]
+    assert lines[3:] == [["3", "matches;", "1", "more"]]
+
+
+def test_no_matches_are_said_so(capfd: Capture) -> None:
+    assert (
+        cernis("run", "SELECT * FROM trades WHERE SELL : SELL : SELL : SELL", "-e", "trades.csv")
+        == 0
+    )
+    assert capfd.readouterr().out == "0 matches\n"
+
+
+def test_files_are_written_by_their_suffix(trades: Path, capfd: Capture) -> None:
+    assert cernis("run", PAIRS, "-e", "trades.csv", "-o", "m.jsonl") == 0
+    assert cernis("run", PAIRS, "-e", "trades.csv", "-o", "m.parquet", "--limit", "1") == 0
+    assert capfd.readouterr() == ("", "wrote 3 matches to m.jsonl\nwrote 1 match to m.parquet\n")
+    assert len((trades / "m.jsonl").read_text().splitlines()) == 3
+    table = pq.read_table(trades / "m.parquet")
+    assert table["b"].to_pylist()[0][0]["price"] == 80
+
+
+def test_the_count_may_go_to_a_file(trades: Path) -> None:
+    assert cernis("run", PAIRS, "-e", "trades.csv", "--count", "-o", "n.jsonl") == 0
+    assert (trades / "n.jsonl").read_text() == "3\n"
+
+
+def test_columns_and_units_may_be_named(trades: Path, capfd: Capture) -> None:
+    (trades / "log.csv").write_text("kind,at\nA,1\nB,2\nB,3\n")
+    query = "SELECT * FROM log WHERE A AS a ; B AS b WITHIN 1 SECOND"
+    options = ("-e", "log.csv", "--type", "kind", "--time", "at", "--count")
+    assert cernis("run", query, *options, "--time-unit", "s") == 0
+    assert cernis("run", query, *options) == 0
+    assert capfd.readouterr().out == "1\n2\n"
+
+
+def test_several_files_are_several_streams(trades: Path, capfd: Capture) -> None:
+    (trades / "x.jsonl").write_text('{"type": "A", "ts": 1}\n')
+    (trades / "y.jsonl").write_text('{"type": "B", "ts": 2}\n')
+    query = "SELECT * FROM X, Y WHERE X>A AS a ; Y>B AS b"
+    assert cernis("run", query, "-e", "X=x.jsonl", "-e", "Y=y.jsonl", "--count") == 0
+    assert cernis("run", query, "--events", "X=x.jsonl", "Y=y.jsonl", "--count") == 0
+    assert capfd.readouterr().out == "1\n1\n"
+
+
+def test_events_out_of_order_are_sorted_with_a_note(trades: Path, capfd: Capture) -> None:
+    (trades / "late.csv").write_text("type,ts\nB,2\nA,1\n")
+    assert (
+        cernis("run", "SELECT * FROM late WHERE A AS a ; B AS b", "-e", "late.csv", "-o", "-") == 0
+    )
+    out, err = capfd.readouterr()
+    assert json.loads(out)["vars"] == {"a": [1], "b": [0]}
+    assert err.startswith("note: ")
+    assert err.count("\n") == 1
+
+
+def test_bad_rows_are_skipped_when_asked_to(trades: Path, capfd: Capture) -> None:
+    (trades / "bad.csv").write_text("type,ts\nA,1\nB,2,3,4\nB,5\n")
+    query = "SELECT * FROM bad WHERE A AS a ; B AS b"
+    assert cernis("run", query, "-e", "bad.csv") == 1
+    assert "bad.csv" in capfd.readouterr().err
+    assert cernis("run", query, "-e", "bad.csv", "--on-error", "aside.jsonl", "-o", "-") == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["vars"] == {"a": [0], "b": [2]}
+    assert "1" in err
+    assert json.loads((trades / "aside.jsonl").read_text())["row"] == 1
+
+
+def test_counting_queries_show_a_row_for_each_end(capfd: Capture) -> None:
+    query = "SELECT COUNT(*) FROM trades WHERE SELL ; BUY"
+    assert cernis("run", query, "-e", "trades.csv") == 0
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert lines[0] == ["end", "end_ts", "COUNT(*)"]
+    assert [(line[0], line[-1]) for line in lines[1:4]] == [("3", "3"), ("5", "4"), ("6", "4")]
+    assert cernis("run", query, "-e", "trades.csv", "-o", "-") == 0
+    assert json.loads(capfd.readouterr().out.splitlines()[0])["count"] == 3
+
+
+# ----------------------------------------------------------------- mistakes
+
+
+def test_the_spark_engine_is_not_there_yet(capfd: Capture) -> None:
+    assert cernis("run", PAIRS, "-e", "trades.csv", "--engine", "spark") == 1
+    assert capfd.readouterr().err == (
+        "error: the spark engine is not in this version yet; --engine local runs the query here\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", PAIRS],
+        ["run", PAIRS, "-e", "trades.csv", "--engine", "abacus"],
+        ["run", PAIRS, "-e", "trades.csv", "-o", "matches.txt"],
+        ["run", PAIRS, "-e", "trades.csv", "--limit", "-1"],
+        ["fly"],
+        ["run", PAIRS, "--no-such-option"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str], capfd: Capture) -> None:
+    assert main(arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "Usage: cernis" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", PAIRS, "-e", "nothing.csv"], "nothing.csv: no such file"),
+        (["run", PAIRS, "-e", "."], "is a directory"),
+        (["run", "SELECT * FROM S WHERE (A ; B", "-e", "trades.csv"], "'(' is never closed"),
+        (["run", PAIRS + " WITHIN 5 MINUTES", "-e", "trades.csv", "--time", "tss"], "'tss'"),
+        (["run", PAIRS, "-e", "trades.csv", "-o", "no/where.jsonl"], "there is no directory no"),
+        (["check", "nothing.ceql"], "nothing.ceql: no such file"),
+        (["bench", "nothing"], "unknown benchmark 'nothing'"),
+    ],
+)
+def test_a_mistake_is_exit_code_1_and_a_message(
+    arguments: list[str], said: str, capfd: Capture
+) -> None:
+    assert main(arguments) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert said in err
+    assert "Traceback" not in err
+    assert not err.startswith("internal error")
+
+
+# ------------------------------------------------------- check, explain, demo
+
+
+def test_a_good_query_is_ok(capfd: Capture) -> None:
+    assert cernis("check", PAIRS) == 0
+    assert capfd.readouterr() == ("OK\n", "")
+
+
+def test_every_mistake_of_a_query_is_shown(capfd: Capture) -> None:
+    query = "SELECT * FROM S WHERE SELL AS s ; BUY AS b FILTER t[x > 1] AND u[x > 1]"
+    assert cernis("check", query) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("line 1, column") == 2
+
+
+def test_explaining_says_what_a_query_costs(capfd: Capture) -> None:
+    assert cernis("explain", PAIRS) == 0
+    plain = capfd.readouterr().out
+    assert "unary" in plain
+    assert cernis("explain", PAIRS, "--events", "trades.csv") == 0
+    assert "unary" in capfd.readouterr().out
+    assert cernis("explain", PAIRS, "--mermaid") == 0
+    assert capfd.readouterr().out.startswith(("flowchart", "stateDiagram", "graph"))
+
+
+def test_the_tour_shows_three_queries_with_matches_and_speed(capfd: Capture) -> None:
+    assert cernis("demo", "--events", "20000") == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert out.count("SELECT") == 3
+    assert out.count("million events per second") == 3
+    assert out.count("●") >= 6
+    assert "\n0 matches" not in out
+
+
+def test_the_version_is_shown(capfd: Capture) -> None:
+    assert cernis("--version") == 0
+    assert capfd.readouterr().out.startswith("cernis 0.")
+
+
+# ---------------------------------------------------------------- processes
+
+
+def test_a_reader_that_goes_away_is_no_error(trades: Path) -> None:
+    rows = "".join(f"A,{i}\n" for i in range(3000))
+    (trades / "many.csv").write_text("type,x\n" + rows)
+    query = "SELECT * FROM many WHERE A AS a ; A AS b"
+    command = [sys.executable, "-m", "cernis", "run", query, "-e", "many.csv", "-o", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.wait()
+    assert process.returncode == 141
+    assert errors == b""
+
+
+@pytest.mark.parametrize("what", ["import cernis", "import cernis.cli.main"])
+def test_importing_is_light(what: str) -> None:
+    heavy = ["pyspark", "pandas", "polars", "altair", "pyoxigraph"]
+    if what.endswith("main"):
+        heavy += ["numba", "pyarrow"]
+    code = f"{what}\nimport sys\nprint([m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert found.stdout == "[]\n"

@@ -1,0 +1,107 @@
+"""Every example in README.md and docs/ is run, and says what the page says it says.
+
+* ```python blocks are run in order, in one namespace for each page: as doctests where
+  they have a prompt, as a program where they have none.
+* ```console blocks: each line `$ cernis …` is run; the lines below it are its output.
+* a block under the comment `<!-- file: NAME -->` is written to that file first.
+
+Each page has an empty directory of its own. `...` in an output stands for anything.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from cernis.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+_BLOCK = re.compile(
+    r"^(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Block(NamedTuple):
+    language: str
+    file: str | None
+    text: str
+    line: int
+
+
+def blocks(page: str) -> Iterator[Block]:
+    for found in _BLOCK.finditer(page):
+        line = page.count("\n", 0, found.start("text"))
+        yield Block(found["language"], found["file"], found["text"], line)
+
+
+def commands(text: str) -> Iterator[tuple[list[str], str]]:
+    """(arguments, expected output) of each `$ cernis …`; a backslash continues the line."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, output = re.match(r"((?:.*\\\n)*.*)\n?(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
+        words = shlex.split(command)
+        if words[0] == "cernis":
+            yield words[1:], output
+
+
+def run_python(block: Block, page: Path, names: dict[str, Any]) -> None:
+    if ">>> " not in block.text:
+        code = compile("\n" * block.line + block.text, str(page), "exec")
+        exec(code, names)
+        return
+    test = doctest.DocTestParser().get_doctest(
+        block.text, names, f"{page.name}, line {block.line}", str(page), block.line
+    )
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append, clear_globs=False)
+    names.update(test.globs)
+    assert not report, "".join(report)
+
+
+def run_console(block: Block, page: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments, expected in commands(block.text):
+        capfd.readouterr()
+        main(arguments)
+        captured = capfd.readouterr()
+        found = captured.out + captured.err
+        checker = doctest.OutputChecker()
+        assert checker.check_output(expected, found, FLAGS), (
+            f"{page.name}, line {block.line}: cernis {shlex.join(arguments)}\n"
+            f"expected:\n{expected}\nfound:\n{found}"
+        )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_example_on_the_page_holds(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            run_python(block, page, names)
+        elif block.language == "console":
+            run_console(block, page, capfd)
+
+
+_LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_on_the_page_leads_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    broken = [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
+    assert broken == []

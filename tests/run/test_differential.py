@@ -1,0 +1,145 @@
+"""The embedded engine against the oracle, on random queries and streams.
+
+`make fuzz` runs the same on many more cases (`tests/run/fuzz.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.pattern.select import counts_only
+from cernis.results.match import Match
+from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.strategies import batches as split
+
+Events = Sequence[dict[str, Any]]
+Case = tuple[Pattern, Events]
+
+many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def table(events: Events) -> pa.Table:
+    """Every attribute that occurs, in one type; an empty stream still has a type column."""
+    names = list(dict.fromkeys(name for event in events for name in event)) or ["type"]
+    columns = {name: [event.get(name) for event in events] for name in names}
+    return pa.table({name: _column(values) for name, values in columns.items()})
+
+
+def _column(values: list[Any]) -> pa.Array:
+    if any(isinstance(v, float) for v in values):
+        return pa.array([None if v is None else float(v) for v in values], pa.float64())
+    return pa.array(values)
+
+
+def streams(events: Events) -> Any:
+    """The events as the run takes them: a table, or a table for each stream."""
+    return table(events)
+
+
+def compare(pattern: Pattern, events: Events, found: cernis.Matches) -> None:
+    if counts_only(pattern):
+        counted = found.counts().to_pydict()
+        assert_counts_agree(pattern, events, zip(counted["end"], counted["count"], strict=True))
+        return
+    matches = list(found)
+    assert_agrees(pattern, events, matches)
+    assert found.count() == len(matches)
+
+
+@many
+@given(cases())
+def test_the_engine_agrees_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, cernis.query(pattern).run(streams(events)))
+
+
+@many
+@given(cases(strategies=(Strategy.NEXT, Strategy.LAST, Strategy.MAX, Strategy.ANY)))
+def test_the_strategies_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, cernis.query(pattern).run(streams(events)))
+
+
+@many
+@given(cases(binary=True, partition_by_inside=True, size=7, events=7))
+def test_comparisons_between_events_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, cernis.query(pattern).run(streams(events)))
+
+
+@many
+@given(cases(partition=True, windows=(Unit.EVENTS, Unit.ATTRIBUTE), consume=tuple(Consume)))
+def test_windows_inside_partitions_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, cernis.query(pattern).run(streams(events)))
+
+
+def pieces(pattern: Pattern, events: Events, at: list[int]) -> Iterator[pa.Table]:
+    whole = table(events)
+    for piece in split(range(len(events)), at):
+        yield whole.slice(piece[0] if piece else 0, len(piece))
+
+
+def in_order(events: Events) -> Events:
+    return sorted(events, key=lambda e: e["ts"]) if events and "ts" in events[0] else events
+
+
+def plain(match: Match) -> tuple[int, int, dict[str, tuple[int, ...]]]:
+    return match.start, match.end, {x: tuple(rows) for x, rows in match.vars.items()}
+
+
+@many
+@given(cases(binary=True, disorder=False).flatmap(lambda c: st.tuples(st.just(c), cuts(len(c[1])))))
+def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(
+    drawn: tuple[Case, list[int]],
+) -> None:
+    (pattern, events), at = drawn
+    if counts_only(pattern):
+        return
+    query = cernis.query(pattern)
+    events = in_order(events)
+    whole = [plain(m) for m in query.run(table(events))]
+    session = query.session()
+    parts = [plain(m) for piece in pieces(pattern, events, at) for m in session.push(piece)]
+    assert parts == whole
+
+
+@many
+@given(cases(binary=True, disorder=False).flatmap(lambda c: st.tuples(st.just(c), cuts(len(c[1])))))
+def test_freezing_and_thawing_between_batches_changes_nothing(
+    drawn: tuple[Case, list[int]],
+) -> None:
+    (pattern, events), at = drawn
+    if counts_only(pattern):
+        return
+    events = in_order(events)
+    whole = [plain(m) for m in cernis.query(pattern).run(table(events))]
+    session = cernis.query(pattern).session()
+    parts = []
+    for piece in pieces(pattern, events, at):
+        parts += [plain(m) for m in session.push(piece)]
+        session = cernis.query(pattern).thaw(session.freeze())
+    assert parts == whole
+
+
+@pytest.mark.parametrize("k", [1, 3, 1000])
+@many
+@given(case=cases(limit=False))
+def test_a_sample_is_made_of_distinct_matches(k: int, case: Case) -> None:
+    pattern, events = case
+    if counts_only(pattern):
+        return
+    found = cernis.query(pattern).run(streams(events))
+    everything = {(m.start, m.end, str(m.vars)) for m in found}
+    sample = [(m.start, m.end, str(m.vars)) for m in found.sample(k, seed=1)]
+    assert len(sample) == len(set(sample)) == min(k, len(everything))
+    assert set(sample) <= everything
