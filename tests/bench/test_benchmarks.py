@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 
 import cernis
 from cernis.bench import BENCHMARKS, run_benchmarks
-from cernis.bench.benchmark import Benchmark, quiet
+from cernis.bench.benchmark import quiet
 from cernis.bench.endless import feed
 from cernis.bench.peer import ABSENT, find_peer, start_peer
 from cernis.bench.record import Record, find
@@ -23,25 +24,18 @@ from cernis.generators.stock import stock_stream
 from cernis.testing.oracle import evaluate
 
 
-@pytest.fixture(scope="module")
-def measured() -> dict[str, list[Record]]:
-    """The records of every benchmark, made once."""
-    return {name: benchmark.run(QUICK, quiet) for name, benchmark in BENCHMARKS.items()}
+@cache
+def measured(name: str) -> list[Record]:
+    """The records of a benchmark, made once."""
+    return BENCHMARKS[name].run(QUICK, quiet)
 
 
-@pytest.fixture(params=BENCHMARKS.values(), ids=lambda benchmark: benchmark.name)
-def benchmark_case(request: pytest.FixtureRequest) -> Benchmark:
-    chosen: Benchmark = request.param
-    return chosen
-
-
-def test_every_record_has_a_positive_value_or_says_why_not(
-    benchmark_case: Benchmark, measured: dict[str, list[Record]]
-) -> None:
-    records = measured[benchmark_case.name]
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_record_has_a_positive_value_or_says_why_not(name: str) -> None:
+    records = measured(name)
     assert records
     for record in records:
-        assert record.benchmark == benchmark_case.name
+        assert record.benchmark == name
         if record.value is None:
             absent = record.note == ABSENT or record.measure in {"times CORE", "enumerated"}
             assert absent, record
@@ -49,41 +43,39 @@ def test_every_record_has_a_positive_value_or_says_why_not(
             assert record.value > 0, record
 
 
-def test_no_case_is_measured_twice(
-    benchmark_case: Benchmark, measured: dict[str, list[Record]]
-) -> None:
-    seen = [(r.measure, tuple(sorted(r.case.items()))) for r in measured[benchmark_case.name]]
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_no_case_is_measured_twice(name: str) -> None:
+    seen = [(r.measure, tuple(sorted(r.case.items()))) for r in measured(name)]
     assert len(seen) == len(set(seen))
 
 
-def test_tables_are_rectangular(
-    benchmark_case: Benchmark, measured: dict[str, list[Record]]
-) -> None:
-    for table in benchmark_case.tables(measured[benchmark_case.name]):
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_tables_are_rectangular(name: str) -> None:
+    for table in BENCHMARKS[name].tables(measured(name)):
         assert table.rows
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
-def test_every_length_is_measured_in_every_window(measured: dict[str, list[Record]]) -> None:
+def test_every_length_is_measured_in_every_window() -> None:
     for n in QUICK.lengths:
         for window in QUICK.windows:
             for measure in ("recognised", "silent", "first", "bare pass", "matches"):
-                value = find(measured["sequences"], measure, n=n, window=window)
+                value = find(measured("sequences"), measure, n=n, window=window)
                 assert value is not None, (measure, n, window)
 
 
-def test_the_shortest_sequence_has_matches_to_enumerate(measured: dict[str, list[Record]]) -> None:
+def test_the_shortest_sequence_has_matches_to_enumerate() -> None:
     case = {"n": QUICK.lengths[0], "window": QUICK.windows[0]}
-    matches = find(measured["sequences"], "matches", **case)
+    matches = find(measured("sequences"), "matches", **case)
     assert matches is not None
     assert 0 < matches <= QUICK.most_enumerated
-    assert find(measured["sequences"], "all", **case) is not None
+    assert find(measured("sequences"), "all", **case) is not None
 
 
 @pytest.mark.parametrize("window", [5, 20])
 @pytest.mark.parametrize("length", [2, 3])
 def test_the_sequence_query_finds_what_the_oracle_finds(length: int, window: int) -> None:
-    events = stock_stream(40, 3, symbols=3)
+    events = stock_stream(60, 1, symbols=3)
     names = sorted(set(events["name"].to_pylist()))
     query = cernis.query(sequence_query(length, window, names))
     expected = evaluate(query.pattern, events.to_pylist())

@@ -48,9 +48,13 @@ def test_an_error_is_one_message_and_exit_code_1(
     assert capsys.readouterr() == ("", message)
 
 
-def test_a_mistake_in_a_query_shows_the_place(capsys: pytest.CaptureFixture[str]) -> None:
-    assert failing_with(QueryError([Diagnostic("odd", Span(2, 4))], "A ;; B")) == 1
-    assert capsys.readouterr().err == "error: line 1, column 3: odd\n  A ;; B\n    ^^\n"
+def test_every_mistake_in_a_query_shows_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    mistakes = [Diagnostic("odd", Span(2, 4)), Diagnostic("strange", Span(5, 6))]
+    assert failing_with(QueryError(mistakes, "A ;; B")) == 1
+    assert capsys.readouterr().err == (
+        "error: line 1, column 3: odd\n  A ;; B\n    ^^\n"
+        "error: line 1, column 6: strange\n  A ;; B\n       ^\n"
+    )
 
 
 def test_an_interrupt_is_exit_code_130(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,7 +47,7 @@ def blocks(page: str) -> Iterator[Block]:
 def commands(text: str) -> Iterator[tuple[list[str], str]]:
     """(arguments, expected output) of each `$ cernis …`; a backslash continues the line."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        command, output = re.match(r"((?:.*\\\n)*.*)\n?(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
+        command, _, output = part.replace("\\\n", "").partition("\n")
         words = shlex.split(command)
         if words[0] == "cernis":
             yield words[1:], output

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cernis.languages.ceql import parse
@@ -151,7 +151,7 @@ patterns = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=max(200, settings.default.max_examples))
 @given(patterns)
 def test_a_written_pattern_parses_to_itself(pattern: Pattern) -> None:
     text = str(pattern)

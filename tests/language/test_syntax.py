@@ -277,7 +277,7 @@ def test_declarations_stand_before_the_query() -> None:
         "C": {},
     }
     flat = {**events["A"], **events["B"], "id": Kind.FLOAT}
-    expected = Schema((Stream("S", flat, events), Stream("T", {"x": Kind.TIMESTAMP})))
+    expected = Schema((Stream("S", flat, events), Stream("T", {"x": Kind.OTHER})))
     assert parse(text).declared == expected
     assert parse_schema(text[: text.index("SELECT")]) == expected
 
@@ -290,6 +290,11 @@ def test_an_attribute_of_two_kinds_is_of_no_known_kind() -> None:
 def test_comments_and_case_do_not_matter() -> None:
     text = "select * -- all\nfrom S // here\nwhere /* the ; formula */ A;B \ufeff within 3 events"
     assert parse(text) == parse("SELECT * FROM S WHERE A ; B WITHIN 3 EVENTS")
+
+
+def test_a_query_may_end_with_a_semicolon() -> None:
+    assert parse("SELECT * WHERE A ; B;") == parse("SELECT * WHERE A ; B")
+    assert parse("SELECT * WHERE A LIMIT 3 ;") == parse("SELECT * WHERE A LIMIT 3")
 
 
 def test_names_keep_their_case_and_may_stand_in_backquotes() -> None:

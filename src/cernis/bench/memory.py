@@ -28,7 +28,7 @@ QUERIES = {
 
 def run_memory(scale: Scale, step: Step) -> list[Record]:
     """Each query with each length of the stream."""
-    cases = list(product(QUERIES, scale.stream_lengths))
+    cases = list(product(scale.endless, scale.stream_lengths))
     records = []
     for done, (kind, events) in enumerate(cases):
         step(f"{kind}, {short(events)} events", done, len(cases))
@@ -36,7 +36,7 @@ def run_memory(scale: Scale, step: Step) -> list[Record]:
         case: Mapping[str, int | str] = {"query": kind, "events": events}
         records.append(Record(NAME, "peak", peak.peak_bytes, "B", case))
         records.append(Record(NAME, "after three batches", peak.settled_bytes, "B", case))
-    for kind in QUERIES:
+    for kind in scale.endless:
         first, last = (
             find(records, "peak", query=kind, events=n)
             for n in (scale.stream_lengths[0], scale.stream_lengths[-1])

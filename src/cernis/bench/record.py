@@ -58,7 +58,7 @@ def short(value: int | float | None, digits: int = 3) -> str:
     """A number for a table: `1.23 M`, `4.1e12`, `–` for nothing.
 
     >>> short(28_100_000), short(0.5), short(None), short(2**60), short(12), short(2**4000)
-    ('28.1 M', '0.5', '–', '1.15e+18', '12', '1.32e+1204')
+    ('28.1 M', '0.5', '–', '1.15e+18', '12', '1.31e+1204')
     """
     if value is None:
         return "–"

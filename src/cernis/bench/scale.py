@@ -29,6 +29,7 @@ class Scale:
     keyed_events: int = 2_000_000
     strategy_events: int = 500_000
     strategy_windows: tuple[int, ...] = (20, 100, 500, 2000)
+    endless: tuple[str, ...] = ("sequence", "Kleene", "partitions")
     stream_lengths: tuple[int, ...] = (1_000_000, 10_000_000)
     batch: int = 100_000
 
@@ -46,6 +47,7 @@ QUICK = Scale(
     keyed_events=4000,
     strategy_events=2000,
     strategy_windows=(20, 100),
+    endless=("Kleene",),
     stream_lengths=(4000, 8000),
     batch=1000,
 )

@@ -178,7 +178,7 @@ def _measure(
     if bounded:
         extra = best["all"] - best["recognised"]
         written = answered(recognised, events)
-        rate = written / extra if extra > 0 else None
+        rate = written / extra if written and extra > 0 else None
         records.append(Record(NAME, "enumerated", rate, "matches/s", case))
     if bounded and peer is not None:
         there = peer.run(sequence_query(length, window, names)).matches

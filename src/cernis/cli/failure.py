@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import typer
 
-from cernis.errors import CernisError
+from cernis.errors import CernisError, QueryError
 
 MISTAKE, INTERRUPTED, CLOSED_PIPE = 1, 130, 141
 
@@ -31,7 +31,7 @@ def reported() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(CLOSED_PIPE) from None
     except KeyboardInterrupt:
-        raise _failed("interrupted", INTERRUPTED) from None
+        raise _failed("error: interrupted", INTERRUPTED) from None
     except BaseException as error:
         if isinstance(error, SystemExit | GeneratorExit) or os.environ.get("CERNIS_DEBUG"):
             raise
@@ -40,17 +40,19 @@ def reported() -> Iterator[None]:
 
 def _message(error: BaseException) -> str:
     match error:
+        case QueryError(diagnostics=diagnostics, source=source):
+            return "\n".join(f"error: {mistake.render(source)}" for mistake in diagnostics)
         case CernisError():
-            return str(error)
+            return f"error: {error}"
         case MemoryError():
-            return "out of memory; a window (WITHIN), a LIMIT or --count would need less"
+            return "error: out of memory; a window (WITHIN), a LIMIT or --count would need less"
         case OSError(filename=str() | bytes() as name, strerror=str() as reason):
-            return f"{os.fsdecode(name)}: {reason}"
+            return f"error: {os.fsdecode(name)}: {reason}"
         case _:
             what = " ".join(f"{type(error).__name__}: {error}".split())
             return f"internal error: {what} (CERNIS_DEBUG=1 shows where)"
 
 
 def _failed(message: str, code: int) -> typer.Exit:
-    typer.echo(message if message.startswith("internal error") else f"error: {message}", err=True)
+    typer.echo(message, err=True)
     return typer.Exit(code)

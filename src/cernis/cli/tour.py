@@ -50,9 +50,9 @@ STOPS = (
         "are very many: they are kept as one compact set, and counted without making them.",
         """
         SELECT * FROM Stock
-        WHERE (SELL AS first ; BUY+ AS bought ; SELL AS last)
-        FILTER first[name = 'MSFT' AND volume > 900] AND bought[name = 'MSFT']
-           AND last[name = 'MSFT' AND volume > 900]
+        WHERE (SELL AS before ; BUY+ AS bought ; SELL AS after)
+        FILTER before[name = 'MSFT' AND volume > 900] AND bought[name = 'MSFT']
+           AND after[name = 'MSFT' AND volume > 900]
         WITHIN 2000 EVENTS
         """,
     ),
@@ -92,7 +92,8 @@ def _show(stop: Stop, events: pa.Table, console: Console) -> None:
     console.print(stop.text)
     console.print(Padding(Syntax(text, "sql", background_color="default"), (1, 2)))
     query = cernis.query(text)
-    console.print(Panel(str(query.explain(events)), title="plan", title_align="left"))
+    _, plan = str(query.explain(events)).split("\n", 1)  # the first line is the query again
+    console.print(Panel(plan, title="plan", title_align="left"))
     with waiting("compiling, the first time only …"):
         query.run(events.slice(0, _FEW)).head(1)
     with waiting("recognizing …"):

@@ -20,7 +20,7 @@ from cernis.events.hashing import Bytes, Words, hash_strings, head_words
 Codes = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 Lookup = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-_NO_BITS = np.zeros(0, np.uint8)
+_NO_BITS = np.frombuffer(b"", np.uint8)  # read-only, as all buffers of Arrow are
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 

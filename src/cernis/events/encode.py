@@ -280,17 +280,16 @@ class _Group:
         return _Step(lookup, add)
 
     def _by_dictionary(self, stream: str, column: pa.DictionaryArray) -> _Step:
-        values, indices = column.dictionary, column.indices
+        values, indices = column.dictionary, column.indices.cast(pa.int32())
         key = ("dictionary", stream)
         known, lookup = self._kept.get(key, (None, None))
         if known is None or not (known.type == values.type and known.equals(values)):
             with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
             lookup = self._evaluated(stream, with_null)
             self._kept[key] = values, lookup
-        width = indices.type.to_pandas_dtype()
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            index = values_of(indices, width)
+            index = values_of(indices, np.int32)
             add_by_index(codes, index, scaled, scaled[-1], *validity(indices))
 
         return _Step(lookup, add)
@@ -307,7 +306,7 @@ class _Group:
             self._kept[key] = self._evaluated(stream, pa.array([False, True, None]))
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            index = np.asarray(column.cast(pa.uint8()).fill_null(2))
+            index = values_of(column.cast(pa.int32()).fill_null(2), np.int32)
             add_by_index(codes, index, scaled, scaled[2], *validity(pa.array([0])))
 
         return _Step(self._kept[key], add)
@@ -337,8 +336,9 @@ class _Group:
         thresholds, lookup = self._kept[key]
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            values = values_of(column, thresholds.dtype)
-            add_by_thresholds(codes, values, thresholds, scaled, *validity(column))
+            wide = _widened(column)
+            values = values_of(wide, thresholds.dtype)
+            add_by_thresholds(codes, values, thresholds, scaled, *validity(wide))
 
         return _Step(lookup, add)
 
@@ -359,7 +359,8 @@ class _Group:
         if not ends.type.equals(type_):
             ends = ends.view(type_)
         values = pa.concat_arrays([ends, pa.array(odd, ends.type)])
-        return thresholds, self._evaluated(stream, values)
+        wide = {"f": np.float64, "u": np.uint64}.get(dtype.kind, np.int64)
+        return thresholds.astype(wide), self._evaluated(stream, values)
 
     # row by row
 
@@ -411,6 +412,18 @@ def _ordered_as(type_: pa.DataType) -> Any:
     if types.is_timestamp(type_) or types.is_date64(type_) or types.is_time64(type_):
         return np.dtype(np.int64)
     return None
+
+
+def _widened(column: pa.Array) -> pa.Array:
+    """The column as 64-bit numbers, so that few kernels are ever compiled."""
+    type_, types = column.type, pa.types
+    if types.is_floating(type_):
+        return column.cast(pa.float64())
+    if types.is_unsigned_integer(type_):
+        return column.cast(pa.uint64())
+    if types.is_date32(type_) or types.is_time32(type_):
+        column = column.view(pa.int32())
+    return column.cast(pa.int64()) if types.is_integer(column.type) else column
 
 
 def _int_thresholds(

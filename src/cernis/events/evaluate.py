@@ -186,7 +186,8 @@ def _value_set(type_: pa.DataType, values: list[Scalar]) -> tuple[pa.Array, bool
     if pa.types.is_integer(type_):
         numbers = [v for v in values if not isinstance(v, (str, bool))]
         low, high = _bounds(type_)
-        fit = [int(v) for v in numbers if math.isfinite(v) and v == int(v) and low <= v <= high]
+        whole = [int(v) for v in numbers if isinstance(v, int) or v.is_integer()]
+        fit = [v for v in whole if low <= v <= high]
         return pa.array(fit, type_), len(numbers) < len(values)
     return None
 
@@ -329,11 +330,7 @@ def instant(text: str, type_: pa.DataType) -> Fraction | None:
     if tick is None:
         return None
     if pa.types.is_time(type_):
-        try:
-            since = pa.scalar(text).cast(pa.time64("ns")).value
-        except pa.ArrowInvalid:
-            return None
-        return Fraction(since, tick)
+        text = f"1970-01-01T{text}"
     for unit, size in sorted(UNITS.items(), key=lambda item: item[1]):
         parsed = parse_timestamps(pa.array([text]), unit)[0]
         if parsed.is_valid:

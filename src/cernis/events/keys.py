@@ -236,7 +236,8 @@ class _Component:
         codes = self._others(own) if _is_odd(own.type) else self._chunk(own)
         index = values.indices
         if not index.null_count:
-            return codes[np.asarray(index)] if len(codes) else np.empty(0, np.int64)
+            plain: Int64s = codes[np.asarray(index)] if len(codes) else np.empty(0, np.int64)
+            return plain
         padded: Int64s = np.append(codes, NONE)
         return padded[np.asarray(index.cast(pa.int64()).fill_null(len(codes)))]
 

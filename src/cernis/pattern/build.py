@@ -696,7 +696,7 @@ def select(
     *items: str | Var | Variable | Property | Aggregate, strategy: str | Strategy = "ALL"
 ) -> Query:
     """`SELECT x, y[a], COUNT(*)`; without items, or with "*", `SELECT *`."""
-    everything = not items or items == ("*",)
+    everything = not items or (len(items) == 1 and isinstance(items[0], str) and items[0] == "*")
     chosen = Select() if everything else Select(False, tuple(map(_item, items)))
     draft = Pattern(Event("-"), chosen, _choice(Strategy, strategy, "strategy"))
     return Query(draft)

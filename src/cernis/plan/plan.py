@@ -19,7 +19,7 @@ from cernis.engine import resolve, update
 from cernis.engine.runtime import Settings
 from cernis.engine.tables import Tables
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.select import marked_variables, selected_variables
+from cernis.pattern.selection import marked_variables, selected_variables
 
 
 class Guarantee(Enum):

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from cernis.engine.freeze import freeze_engine, pack, thaw_engine, unpack
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
-from cernis.events.keys import KeyCoder
 from cernis.events.order import Progress
 from cernis.pattern.query import Pattern
 
@@ -53,9 +52,9 @@ def freeze(session: Session) -> bytes:
     }
     if session.sieve:
         meta["sieve"] = session.sieve.freeze()
-    if session.keys:
+    if session.keys is not None:
         arrays |= {f"keys.{name}": array for name, array in session.keys.freeze().items()}
-    if session.clock:
+    if session.clock is not None:
         arrays |= {f"clock.{name}": array for name, array in session.clock.freeze().items()}
     return pack(meta, {**arrays, **tables})
 
@@ -63,9 +62,9 @@ def freeze(session: Session) -> bytes:
 def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Puts a fresh session into the state that was frozen."""
     thaw_engine(session.engine, meta["engine"], arrays)
-    if session.keys:
-        session.keys = KeyCoder.thaw(session.keys.groups, _under("keys.", arrays))
-    if session.clock:
+    if session.keys is not None:
+        session.keys.thaw(_under("keys.", arrays))
+    if session.clock is not None:
         session.clock.thaw(_under("clock.", arrays))
     session.progress = Progress(*meta["progress"])
     session.kept_from = meta["kept_from"]
@@ -74,7 +73,7 @@ def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
     for batch in _thaw_batches(meta["batches"], arrays):
         session.store.append(batch)
         if session.sieve:
-            keys = session.keys.encode(batch) if session.keys else None
+            keys = session.keys.encode(batch) if session.keys is not None else None
             session.sieve.note(batch, keys, session.kept_from)
 
 

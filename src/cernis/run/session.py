@@ -119,7 +119,7 @@ class Session:
 
     def _take(self, batch: EventBatch, ordering: Ordering) -> list[Segment]:
         symbols = self._symbols_of(self.encoder.encode(batch))
-        keys = self.keys.encode(batch) if self.keys else None
+        keys = self.keys.encode(batch) if self.keys is not None else None
         clock = self._clock(batch, keys, ordering)
         self.store.append(batch)
         if self.sieve:

@@ -84,7 +84,7 @@ KINDS: dict[str, Kind] = {
     "timestamp": Kind.TIMESTAMP,
     "datetime": Kind.TIMESTAMP,
     "date": Kind.TIMESTAMP,
-    "primary_time": Kind.TIMESTAMP,
+    "primary_time": Kind.OTHER,  # a time or an integer, as the data has it
     "other": Kind.OTHER,
 }
 """The names of types that a declaration may use, in any case."""

@@ -230,8 +230,6 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return f"write PARTITION BY [{token.value}]"
         case "COMMA" if last_type == "STAR" and clause == "_SELECT":
             return "'*' stands alone; name the variables to combine them with aggregates"
-        case "$END" if last_type == "SEMICOLON":
-            return "leave out the ';' at the end"
     if token.type in _CLAUSES and "$END" in accepted and clause:
         if any(earlier.type == token.type for earlier in before):
             return f"a query has one {_CLAUSES[token.type]} clause"
@@ -242,8 +240,6 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return f"did you mean '{meant}' instead of '{last.value}'?"
     if _missing_operator(token, accepted):
         return "put ';' (some time later) or ':' (right after) between two events"
-    if token.type == "SEMICOLON" and "QMARK" not in accepted and "$END" in accepted:
-        return "leave out the ';' at the end"
     if token.type.startswith("_") and token.type not in _CLAUSES and "NAME" in accepted:
         return f"to use '{token.value}' as a name, write it in backquotes: `{token.value}`"
     return None

@@ -96,6 +96,8 @@ def _accepted(tokens: list[Token], start: str) -> set[str]:
 
 def _tree(text: str, start: str) -> Tree[Token]:
     tokens = _tokens(text)
+    if tokens and tokens[-1].type == "SEMICOLON":
+        tokens.pop()  # the habit of SQL
     parser = _grammar().parse_interactive(start=start)
     mistakes: list[Diagnostic] = []
     tree: Tree[Token] | None = None

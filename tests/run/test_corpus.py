@@ -1,0 +1,63 @@
+"""The corpus on the embedded engine: the answers worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+import cernis
+from cernis.pattern.query import Unit
+from cernis.results.match import Match
+from cernis.testing.corpus import Case, cases
+from cernis.testing.differential import answer
+from cernis.testing.tables import STREAM, table
+
+CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in cases()]
+
+
+def run(case: Case) -> tuple[cernis.Matches, list[int]]:
+    """The matches, and the row of the case that each row of the run is."""
+    query = cernis.query(case.query)
+    within = query.pattern.within
+    timed = any("ts" in event for event in case.events)
+    timed = timed or (within is not None and within.unit is Unit.TIME)
+    return query.run(table(case.events, timed=timed)), list(range(len(case.events)))
+
+
+def run_streams(case: Case) -> tuple[list[Match], list[int]]:
+    """Several streams: the events one by one, since tables would lose who came first."""
+    session = cernis.query(case.query).session()
+    streams = session.plan.pattern.streams or sorted({e[STREAM] for e in case.events})
+    read = [row for row, event in enumerate(case.events) if event[STREAM] in streams]
+    rows = sorted(read, key=lambda row: case.events[row].get("ts", row))
+    found: list[Match] = []
+    for row in rows:
+        event = case.events[row]
+        tables = {
+            name: table([event] if name == event[STREAM] else [], timed="ts" in event)
+            for name in streams
+        }
+        found += session.push(tables)
+    return found, rows
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_engine_gives_the_answer_worked_out_by_hand(case: Case) -> None:
+    if any(STREAM in event for event in case.events):
+        matches, rows = run_streams(case)
+    else:
+        found, rows = run(case)
+        if case.counts is not None:
+            counted = found.counts().to_pydict()
+            assert tuple(zip(counted["end"], counted["count"], strict=True)) == case.counts
+        if case.matches is None:
+            return
+        matches = list(found)
+        if case.per_end is None:
+            assert found.count() == len(case.matches)
+    case.check(
+        (rows[m.start], rows[m.end], {x: [rows[r] for r in at] for x, at in m.vars.items()})
+        for m in matches
+    )
+    if case.aggregates is not None:
+        values = {answer(m): tuple(m.aggregates.values()) for m in matches}
+        assert [values[answer(m)] for m in case.matches or ()] == list(case.aggregates)
