@@ -8,9 +8,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 JOBS   ?= 2
 
-# make fuzz: N random cases per property, or rounds of fresh ones for MINUTES
+# make fuzz: N random cases per property, once, or again and again for MINUTES
 N       ?= 5000
 MINUTES ?=
+FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m '' tests/run/test_differential.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types imports unit fuzz bench docs-check format clean
@@ -79,12 +80,12 @@ docs-check: $(VENV)/.dev ## Run every example in README.md and docs/
 
 fuzz: $(VENV)/.dev ## Long random runs against the oracle (N=5000, or MINUTES=30)
 	@if [ -z "$(MINUTES)" ]; then \
-		HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -m fuzz tests -n $(JOBS); \
+		$(FUZZ) -v; \
 	else \
 		end=$$(( $$(date +%s) + 60 * $(MINUTES) )); round=0; \
 		while [ $$(date +%s) -lt $$end ]; do \
 			round=$$(( round + 1 )); echo "==> round $$round, $$(( (end - $$(date +%s)) / 60 )) minutes left"; \
-			HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -m fuzz tests -n $(JOBS) -q || exit 1; \
+			$(FUZZ) -q || exit 1; \
 		done; \
 	fi
 

@@ -17,6 +17,7 @@ from cernis.errors import BudgetError
 from cernis.pattern.atom import Atom
 
 MOST_SYMBOLS = 65_536
+MOST_ATOMS = 4_096
 
 
 def passes(test: Test, truth: Mapping[Atom, bool]) -> bool:
@@ -37,6 +38,11 @@ class Alphabet:
 
     def __init__(self, cea: CEA) -> None:
         self.atoms = cea.atoms()
+        if len(self.atoms) > MOST_ATOMS:
+            raise BudgetError(
+                f"this pattern asks {len(self.atoms):,} different questions of an event; "
+                f"at most {MOST_ATOMS:,} are allowed (use IN {{…}} for many values)"
+            )
         self.tests = cea.tests()
         self.passed: list[frozenset[Test]] = []
         self._symbols: dict[frozenset[Test], int] = {}
@@ -51,7 +57,9 @@ class Alphabet:
         if known is not None:
             return known
         if len(self.passed) >= MOST_SYMBOLS:
-            raise BudgetError(f"the predicates tell more than {MOST_SYMBOLS:,} kinds of events apart")
+            raise BudgetError(
+                f"the predicates tell more than {MOST_SYMBOLS:,} kinds of events apart"
+            )
         self._symbols[passed] = len(self.passed)
         self.passed.append(passed)
         return len(self.passed) - 1

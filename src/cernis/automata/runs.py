@@ -5,7 +5,8 @@ the set of guard configurations (None before the scope's first event), and at a 
 the configurations of its parts (None: not begun, DONE: finished). For a plain
 automaton it is just a state.
 
-Cost contract: every (configuration, symbol) is worked out once and remembered.
+Cost contract: every (configuration, symbol) is worked out once and remembered; more than
+`MOST_MOVES` moves in all are a `BudgetError`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cernis.automata.alphabet import Alphabet
 from cernis.automata.cea import CEA
 from cernis.errors import BudgetError
 
-MOST_CONFIGURATIONS = 200_000
+MOST_MOVES = 200_000
 
 
 class Configuration(NamedTuple):
@@ -39,6 +40,7 @@ class Runs:
         self.alphabet = alphabet
         self._moves: dict[tuple[Configuration, int], Moves] = {}
         self._closures: dict[Configuration, tuple[Configuration, ...]] = {}
+        self._spent = 0
         self.start = self.closure(self._enter(cea.initial, (), ()))
 
     def accepts(self, configuration: Configuration) -> bool:
@@ -49,14 +51,18 @@ class Runs:
         key = (configuration, symbol)
         known = self._moves.get(key)
         if known is None:
-            if len(self._moves) > MOST_CONFIGURATIONS:
-                raise BudgetError(
-                    f"this pattern needs more than {MOST_CONFIGURATIONS:,} configurations; "
-                    "simplify its UNLESS or ALL parts"
-                )
             known = tuple(dict.fromkeys(self._read(configuration, symbol)))
+            self._spend(1 + len(known))
             self._moves[key] = known
         return known
+
+    def _spend(self, moves: int) -> None:
+        self._spent += moves
+        if self._spent > MOST_MOVES:
+            raise BudgetError(
+                f"this pattern needs more than {MOST_MOVES:,} moves to be worked out; "
+                "simplify its ALL, UNLESS or OR parts"
+            )
 
     def begin_parts(self, state: int) -> Iterator[Configuration]:
         """Where the parts of a join may begin."""
@@ -98,6 +104,7 @@ class Runs:
                 for labels, parts in combined
                 for more, moved in choices
             )
+            self._spend(len(combined))
         for labels, parts in combined:
             if all(part is None for part in parts):
                 continue

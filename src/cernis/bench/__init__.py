@@ -50,6 +50,8 @@ def run_benchmarks(
         raise CernisError(
             f"unknown benchmark {', '.join(map(repr, unknown))}; there are {', '.join(BENCHMARKS)}"
         )
+    if json_path is not None and not Path(json_path).parent.is_dir():
+        raise CernisError(f"cannot write {json_path}: there is no such directory")
     if pages is None and scale == FULL and _PAGES.is_dir():
         pages = _PAGES
     everything: list[Record] = []

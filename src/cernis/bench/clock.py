@@ -9,21 +9,31 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
 
 Contestant = Callable[[], float]
+Name = TypeVar("Name", bound=Hashable)
 
 
-def race(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, float]:
+def race(
+    contestants: Mapping[Name, Contestant],
+    rounds: int,
+    turn: Callable[[Name, int, int], None] | None = None,
+) -> dict[Name, float]:
     """Best seconds of each contestant over `rounds` turns; every second round runs backwards.
+
+    `turn` is told whose turn it is, how many turns are over, and how many there are.
 
     >>> race({"slow": lambda: 2.0, "fast": lambda: 1.0}, rounds=2)
     {'slow': 2.0, 'fast': 1.0}
     """
     best = dict.fromkeys(contestants, float("inf"))
     order = list(contestants)
-    for _ in range(rounds):
-        for name in order:
+    for number in range(rounds):
+        for place, name in enumerate(order):
+            if turn is not None:
+                turn(name, number * len(order) + place, rounds * len(order))
             best[name] = min(best[name], contestants[name]())
         order.reverse()
     return best

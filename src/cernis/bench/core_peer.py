@@ -9,15 +9,14 @@ Everything that can be said in CORE's favour is: the events are built before the
 starts, they carry the symbol's name and no other attribute, and the clock stops when the
 engine's own thread has answered the last event.
 
-A request is `{"query": text}`; the answer `{"seconds": …, "matches": …, "peak_bytes": …}`,
-or `{"error": text}`.
+A request is `{"query": text}`; the answer `{"seconds": …, "matches": …}` or
+`{"error": text}`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from array import array
@@ -51,8 +50,7 @@ def measure(pycer: Any, events: list[Any], query: str) -> dict[str, float]:
     server.send_events(events)
     output = server.get_output()
     seconds = time.perf_counter() - begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": seconds, "matches": output.count("\n"), "peak_bytes": peak}
+    return {"seconds": seconds, "matches": output.count("\n")}
 
 
 def main() -> None:

@@ -8,11 +8,10 @@ the first batches (code compiled, buffers at their working size) and at its peak
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import cernis
@@ -23,11 +22,16 @@ _DISTINCT_BATCHES = 4
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Memory of one process: after the first batches, and the most it ever had."""
+    """Memory of one process: after the first batches, and the most it ever had.
+
+    `nodes` is the size of the engine's arena at the end, `kept_bytes` that of the events
+    which a match may still need.
+    """
 
     settled_bytes: int
     peak_bytes: int
-    matches: int
+    nodes: int
+    kept_bytes: int
 
 
 def peak_of(query: str, events: int, batch: int) -> Peak:
@@ -39,45 +43,51 @@ def peak_of(query: str, events: int, batch: int) -> Peak:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     if run.returncode:
         raise RuntimeError(f"the endless stream ended early:\n{run.stderr}")
     answer = json.loads(run.stdout.splitlines()[-1])
-    return Peak(answer["settled_bytes"], answer["peak_bytes"], int(answer["matches"]))
+    return Peak(**answer)
 
 
 def feed(query: str, events: int, batch: int) -> Peak:
-    """Push the events; time is left to the order of the rows."""
+    """Push the events, look at a match of each batch; the order of the rows is the time."""
     session = cernis.query(query).session()
     batches = [stock_stream(batch, seed).drop_columns(["ts"]) for seed in range(_DISTINCT_BATCHES)]
-    settled, matches = 0, 0
+    settled = 0
     for number in range(max(1, events // batch)):
-        matches += session.push(batches[number % _DISTINCT_BATCHES]).count()
+        session.push(batches[number % _DISTINCT_BATCHES]).head(1)
         if number == 2:
             settled = _resident()
-    return Peak(settled or _resident(), _most_resident(), matches)
+    return Peak(
+        settled or _resident(), _most_resident(), session.engine.nodes, session.store.nbytes
+    )
 
 
 def _resident() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return _most_resident()
-    return pages * resource.getpagesize()
+    return _status("VmRSS")
 
 
 def _most_resident() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return _status("VmHWM")
+
+
+def _status(field: str) -> int:
+    """A memory field of this process in bytes; its peak, where the system has no such fields.
+
+    On Linux `getrusage` would not do: its peak outlives `exec`, so that a process that has
+    just started already has its parent's.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+    values = (int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+    return 1024 * next(values)
 
 
 if __name__ == "__main__":
     asked = json.loads(sys.stdin.read())
     result = feed(asked["query"], asked["events"], asked["batch"])
-    answer = {
-        "settled_bytes": result.settled_bytes,
-        "peak_bytes": result.peak_bytes,
-        "matches": str(result.matches),
-    }
-    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.write(json.dumps(asdict(result)) + "\n")

@@ -36,6 +36,8 @@ def run_memory(scale: Scale, step: Step) -> list[Record]:
         case: Mapping[str, int | str] = {"query": kind, "events": events}
         records.append(Record(NAME, "peak", peak.peak_bytes, "B", case))
         records.append(Record(NAME, "after three batches", peak.settled_bytes, "B", case))
+        records.append(Record(NAME, "arena", peak.nodes, "nodes", case))
+        records.append(Record(NAME, "kept events", peak.kept_bytes, "B", case))
     for kind in scale.endless:
         first, last = (
             find(records, "peak", query=kind, events=n)
@@ -55,11 +57,20 @@ def tables(records: Sequence[Record]) -> list[Table]:
             short(int(r.case["events"])),
             _mebibytes(find(records, "after three batches", **r.case)),
             _mebibytes(r.value),
+            short(find(records, "arena", **r.case)),
+            _mebibytes(find(records, "kept events", **r.case)),
         )
         for r in records
         if r.measure == "peak"
     )
-    columns = ("query", "events", "after three batches, MiB", "peak, MiB")
+    columns = (
+        "query",
+        "events",
+        "after three batches, MiB",
+        "peak, MiB",
+        "arena, nodes",
+        "kept events, MiB",
+    )
     return [Table("Memory of the process", columns, rows)]
 
 
@@ -81,7 +92,7 @@ MEMORY = Benchmark(
     title="Memory of an endless stream",
     question="""
 Does memory grow with the length of the stream? A session gets batches, one after the
-other, in a process of its own; its matches are counted and dropped.
+other, in a process of its own; the matches of each batch are looked at and dropped.
 """,
     run=run_memory,
     tables=tables,

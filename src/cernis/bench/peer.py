@@ -16,12 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
 from cernis.bench import core_peer
+from cernis.errors import CernisError
 
 ABSENT = (
     "CORE is not here (no CPython 3.13 with the package `pycer`): its columns stay empty. "
@@ -29,6 +31,7 @@ ABSENT = (
     "CERNIS_PEER_PYTHON."
 )
 _PATIENCE = 30.0
+_LONGEST_ANSWER = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,9 @@ class PeerRun:
 
     seconds: float
     matches: int
-    peak_bytes: int
 
 
-class PeerError(Exception):
+class PeerError(CernisError):
     """CORE refused a query or is gone."""
 
 
@@ -52,6 +54,7 @@ class Peer:
             raise PeerError("the peer has no pipes")
         self._input: IO[str] = process.stdin
         self._output: IO[str] = process.stdout
+        self._kill = process.kill
         self.events = int(self._answer()["events"])
 
     def run(self, query: str) -> PeerRun:
@@ -59,10 +62,13 @@ class Peer:
         self._input.write(json.dumps({"query": query}) + "\n")
         self._input.flush()
         answer = self._answer()
-        return PeerRun(answer["seconds"], int(answer["matches"]), int(answer["peak_bytes"]))
+        return PeerRun(answer["seconds"], int(answer["matches"]))
 
     def _answer(self) -> dict[str, float]:
+        watch = Timer(_LONGEST_ANSWER, self._kill)
+        watch.start()
         line = self._output.readline()
+        watch.cancel()
         if not line:
             raise PeerError("CORE ended without an answer")
         answer = json.loads(line)

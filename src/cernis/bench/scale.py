@@ -24,7 +24,7 @@ class Scale:
     windows: tuple[int, ...] = (100, 1000, 10_000)
     events: int = 2_000_000
     peer_events: int = 200_000
-    most_enumerated: int = 20_000_000
+    most_enumerated: int = 2_000_000
     keys: tuple[int, ...] = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
     keyed_events: int = 2_000_000
     strategy_events: int = 500_000
@@ -39,7 +39,7 @@ QUICK = Scale(
     name="quick",
     rounds=1,
     lengths=(3, 24),
-    windows=(20, 100),
+    windows=(50, 200),
     events=4000,
     peer_events=2000,
     most_enumerated=50_000,

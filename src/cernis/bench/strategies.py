@@ -1,15 +1,15 @@
 """`cernis bench strategies`: answers about sets of matches too large to list.
 
-A stream of SELL and BUY with a HALT at regular places; the pattern takes a SELL, any
-number of BUYs after it, and the HALT: with k BUYs in the window that is about 2^k matches
-at one position. The wider the window, the more matches; the work of a strategy, of
-`count()` and of `sample()` is to stay that of one pass. A *plain pass* recognises the same
-pattern with the default strategy and enumerates nothing; everything is given in its time.
+A stream of SELL and BUY with a HALT at regular places; the pattern takes any BUYs before
+a HALT, and the HALT: with k BUYs in the window that is 2^k - 1 matches at one position. The
+wider the window, the more matches; the work of a strategy, of `count()` and of `sample()`
+is to stay that of one pass. A *plain pass* recognises the same pattern with the default
+strategy and enumerates nothing; everything is given in its time.
 
 HALTs stand one widest window apart, so that the number of answers is the same in every
-column. An answer of a strategy here is a long one (it holds every BUY of the window), and
-writing it costs its length: the strategies are asked for their answers to Arrow, so their
-rows grow with the window by what they write, not by what they choose from.
+row. A strategy's answer is one match per HALT, the one with every BUY of the window, so it
+is a long one, and writing it costs its length: the strategies write their answers to
+Arrow, and may grow with the window by what they write, not by what they choose from.
 """
 
 from __future__ import annotations
@@ -46,12 +46,9 @@ def kleene_query(strategy: str, window: int) -> str:
     """The pattern under one strategy.
 
     >>> kleene_query("LAST", 20)
-    'SELECT LAST * FROM S WHERE (SELL AS s; (BUY+) AS b; HALT AS h) WITHIN 20 EVENTS'
+    'SELECT LAST * FROM S WHERE ((BUY+) AS b; HALT AS h) WITHIN 20 EVENTS'
     """
-    return (
-        f"SELECT {strategy} * FROM S WHERE (SELL AS s; (BUY+) AS b; HALT AS h) "
-        f"WITHIN {window} EVENTS"
-    )
+    return f"SELECT {strategy} * FROM S WHERE ((BUY+) AS b; HALT AS h) WITHIN {window} EVENTS"
 
 
 def run_strategies(scale: Scale, step: Step) -> list[Record]:

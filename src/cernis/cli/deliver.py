@@ -6,8 +6,9 @@ delivered before the next batch is read: the input may be larger than memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cernis.results.match import Match
     from cernis.run.session import Session
 
-Runs = Iterable[Matches]
+Runs = Generator[Matches, None, None]
 
 
 def show(runs: Runs, limit: int, console: Console) -> None:
@@ -57,8 +58,6 @@ def write_count(runs: Runs, limit: int | None, output: str | None) -> None:
 def write_lines(runs: Runs, limit: int | None, output: str) -> None:
     """JSON lines, to standard output or a file."""
     if output == "-":
-        import sys
-
         _lines(runs, limit, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
@@ -68,11 +67,12 @@ def write_lines(runs: Runs, limit: int | None, output: str) -> None:
 
 def _lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
     written = 0
-    for matches in runs:
-        left = None if limit is None else limit - written
-        written += matches.write_jsonl(file, limit=left)
-        if written == limit:
-            break
+    with closing(runs):
+        for matches in runs:
+            left = None if limit is None else limit - written
+            written += matches.write_jsonl(file, limit=left)
+            if written == limit:
+                break
     return written
 
 
@@ -84,21 +84,18 @@ def write_parquet(
 
     written = 0
     writer: pq.ParquetWriter | None = None
-    try:
+    with closing(runs), ExitStack() as stack:
         for matches in runs:
             left = None if limit is None else limit - written
             if writer is None:
-                writer = pq.ParquetWriter(output, matches.schema)
+                writer = stack.enter_context(pq.ParquetWriter(output, matches.schema))
             for batch in matches.batches(left):
                 writer.write_batch(_cast(batch, writer.schema, output))
                 written += batch.num_rows
             if written == limit:
                 break
         if writer is None:
-            writer = pq.ParquetWriter(output, schema())
-    finally:
-        if writer is not None:
-            writer.close()
+            stack.enter_context(pq.ParquetWriter(output, schema()))
     _say_written(written, output)
 
 
@@ -122,17 +119,19 @@ def _number(count: int) -> str:
     return f"{count:,} {'match' if count == 1 else 'matches'}"
 
 
-@contextmanager
-def watched(session: Session) -> Iterator[None]:
-    """How many events have been read, on standard error, if someone is looking."""
+def watched(session: Session, files: object, output: str | None) -> Runs:
+    """The runs of matches in the files; meanwhile the number of events read is on display.
+
+    On standard error, if that is a terminal that no lines are written to.
+    """
     console = errors()
-    if not console.is_terminal:
-        yield
+    if not console.is_terminal or (output == "-" and sys.stdout.isatty()):
+        yield from session.stream(files)
         return
     columns = (SpinnerColumn(), _EventsRead(session), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         progress.add_task("", total=None)
-        yield
+        yield from session.stream(files)
 
 
 class _EventsRead(ProgressColumn):

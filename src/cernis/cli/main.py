@@ -125,18 +125,17 @@ def run(
         recognizer = cernis.query(text)
         reading = {**_reading(time, type, time_unit, format), "on_error": on_error}
         session = recognizer.session(**reading)
-        runs = session.stream(files)
-        with deliver.watched(session):
-            if count:
-                deliver.write_count(runs, limit, output)
-            elif output is None:
-                deliver.show(runs, _SHOWN if limit is None else limit, show.output())
-            elif output.endswith(".parquet"):
-                deliver.write_parquet(
-                    runs, limit, output, lambda: recognizer.run(files, **reading).schema
-                )
-            else:
-                deliver.write_lines(runs, limit, output)
+        runs = deliver.watched(session, files, output)
+        if count:
+            deliver.write_count(runs, limit, output)
+        elif output is None:
+            deliver.show(runs, _SHOWN if limit is None else limit, show.output())
+        elif output.endswith(".parquet"):
+            deliver.write_parquet(
+                runs, limit, output, lambda: recognizer.run(files, **reading).schema
+            )
+        else:
+            deliver.write_lines(runs, limit, output)
         for note in session.notes:
             show.errors().print(f"note: {note}", soft_wrap=True)
 

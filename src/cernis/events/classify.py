@@ -178,11 +178,38 @@ def add_by_text(
             if code < 0:
                 break
             if literal_keys[code] == keys[i] and sizes[code] == size:
-                differ = np.uint8(0)
+                same = True
                 if size > 8:
-                    for j in range(size):
-                        differ |= data[begin + j] ^ pool[starts[code] + j]
-                if differ == 0:
+                    here, there = np.uint64(begin), np.uint64(starts[code])
+                    last = here + np.uint64(size - 8)
+                    while same:
+                        mine = (
+                            np.uint64(data[here])
+                            | np.uint64(data[here + np.uint64(1)]) << np.uint64(8)
+                            | np.uint64(data[here + np.uint64(2)]) << np.uint64(16)
+                            | np.uint64(data[here + np.uint64(3)]) << np.uint64(24)
+                            | np.uint64(data[here + np.uint64(4)]) << np.uint64(32)
+                            | np.uint64(data[here + np.uint64(5)]) << np.uint64(40)
+                            | np.uint64(data[here + np.uint64(6)]) << np.uint64(48)
+                            | np.uint64(data[here + np.uint64(7)]) << np.uint64(56)
+                        )
+                        theirs = (
+                            np.uint64(pool[there])
+                            | np.uint64(pool[there + np.uint64(1)]) << np.uint64(8)
+                            | np.uint64(pool[there + np.uint64(2)]) << np.uint64(16)
+                            | np.uint64(pool[there + np.uint64(3)]) << np.uint64(24)
+                            | np.uint64(pool[there + np.uint64(4)]) << np.uint64(32)
+                            | np.uint64(pool[there + np.uint64(5)]) << np.uint64(40)
+                            | np.uint64(pool[there + np.uint64(6)]) << np.uint64(48)
+                            | np.uint64(pool[there + np.uint64(7)]) << np.uint64(56)
+                        )
+                        same = mine == theirs
+                        if here == last:
+                            break
+                        step = min(np.uint64(8), last - here)
+                        here += step
+                        there += step
+                if same:
                     found = code
                     break
             at = (at + 1) & mask
@@ -204,7 +231,7 @@ class Literals:
     """
 
     def __init__(self, texts: list[str]) -> None:
-        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        encoded = [text.encode() for text in texts]
         self._pool = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
         self._sizes = np.array([len(text) for text in encoded], np.int64)
         self._starts = np.cumsum(self._sizes) - self._sizes

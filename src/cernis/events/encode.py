@@ -7,7 +7,7 @@ into few *classes*, values of one class being alike to all its atoms:
   on Arrow's buffers;
 * numbers and times compared with constants: the intervals between the constants;
 * dictionaries, booleans, and text under LIKE or order: the distinct values, each
-  evaluated once;
+  evaluated once (text that is mostly distinct: row by row);
 * everything else (arithmetic, several columns): Arrow compute, row by row.
 
 In all but the last the atoms are evaluated (by `evaluate.truth`) on one representative
@@ -38,11 +38,13 @@ from cernis.events.classify import (
     add_by_index,
     add_by_thresholds,
     finish,
+    text_of,
     validity,
     values_of,
 )
-from cernis.events.evaluate import anchored, float_at_most, instant, truth
-from cernis.events.hashing import IntTable
+from cernis.events.evaluate import anchored, encodable, float_at_most, instant, truth
+from cernis.events.hashing import BytesTable, IntTable
+from cernis.events.reader import joined
 from cernis.events.times import is_text
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
@@ -69,7 +71,8 @@ _DENSE = 1 << 20
 _NARROW = 1 << 31
 _WIDE = 1 << 62
 _PACKED = 8
-_MANY_DISTINCT = 0.5  # of the rows: dictionary encoding does not pay
+_MANY = 0.5  # of a batch's texts being new: evaluating each of them once does not pay
+_DISTINCT = 1 << 16
 _SHORT = 1 << 14  # rows in a chunk
 
 
@@ -101,7 +104,7 @@ class AtomEncoder:
         columns = [group.columns(table) for group in self._groups]
         cuts = _cuts(columns, table.num_rows)
         if len(cuts) > 4 + table.num_rows / _SHORT:
-            columns = [[_joined(column) for column in some] for some in columns]
+            columns = [[c if c is None else joined(c) for c in some] for some in columns]
             cuts = _cuts(columns, table.num_rows)
         out = np.empty(table.num_rows, np.int32)
         for start, stop in pairwise(cuts):
@@ -136,7 +139,7 @@ def _check_patterns(atoms: Iterable[Atom]) -> None:
         for like in _likes(atom):
             try:
                 pc.match_substring_regex(pa.array([""]), anchored(like.pattern))
-            except pa.ArrowInvalid as error:
+            except (pa.ArrowInvalid, UnicodeEncodeError) as error:
                 reason = str(error).removeprefix("Invalid regular expression: ").split(": ")[0]
                 wrong.append(
                     Diagnostic(f"invalid regular expression {like.pattern!r}: {reason}", like.span)
@@ -175,14 +178,8 @@ def _between(column: pa.ChunkedArray | None, start: int, stop: int) -> pa.Array 
     if column.num_chunks == 1:
         chunk = column.chunk(0)
         return chunk if len(chunk) == stop - start else chunk.slice(start, stop - start)
-    return column.slice(start, stop - start).chunk(0)
-
-
-def _joined(column: pa.ChunkedArray | None) -> pa.ChunkedArray | None:
-    """Many short chunks as one."""
-    if column is None or column.num_chunks <= 1:
-        return column
-    return pa.chunked_array([pa.concat_arrays(column.unify_dictionaries().chunks)])
+    pieces = column.slice(start, stop - start).chunks
+    return next(chunk for chunk in pieces if len(chunk))
 
 
 # ------------------------------------------------------------------ groups
@@ -223,7 +220,7 @@ class _Group:
             return self._packed(stream, columns, length)
         column = columns[0]
         if column is None or pa.types.is_null(column.type):
-            return self._everywhere(stream, length)
+            return self._everywhere(stream)
         type_ = column.type
         if pa.types.is_dictionary(type_):
             return self._by_dictionary(stream, column)
@@ -268,7 +265,7 @@ class _Group:
             found = found.fill_null(False)
         return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
 
-    def _everywhere(self, stream: str, length: int) -> _Step:
+    def _everywhere(self, stream: str) -> _Step:
         key = ("null", stream)
         if key not in self._kept:
             self._kept[key] = self._evaluated(stream, pa.nulls(1))
@@ -295,10 +292,31 @@ class _Group:
         return _Step(lookup, add)
 
     def _by_distinct(self, stream: str, column: pa.Array) -> _Step:
-        encoded = column.dictionary_encode()
-        if len(column) > 1000 and len(encoded.dictionary) > _MANY_DISTINCT * len(column):
+        """Text under LIKE or order: a value is evaluated when it is first seen."""
+        key = ("distinct", stream)
+        if key not in self._kept:
+            self._kept[key] = BytesTable(), np.empty(0, np.int64)
+        table, classes = self._kept[key]
+        known = len(table)
+        valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        index = table.codes(*text_of(column), valid)
+        new = len(table) - known
+        if new:
+            ends = table.ends[known:]
+            texts = pa.LargeStringArray.from_buffers(
+                new, pa.py_buffer(ends.copy()), pa.py_buffer(table.pool)
+            )
+            classes = np.concatenate([classes, self._evaluated(stream, texts)])
+        self._kept[key] = table, classes
+        if len(table) > _DISTINCT or (len(column) > 1000 and new > _MANY * len(column)):
             self._many_distinct = True
-        return self._by_dictionary(stream, encoded)
+            del self._kept[key]
+        lookup = np.append(classes, self._everywhere(stream).lookup)
+
+        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
+            codes += scaled[index]  # -1, for NULL, is the last entry
+
+        return _Step(lookup, add)
 
     def _by_boolean(self, stream: str, column: pa.Array) -> _Step:
         key = ("boolean", stream)
@@ -312,7 +330,8 @@ class _Group:
         return _Step(self._kept[key], add)
 
     def _by_literal(self, stream: str, column: pa.Array) -> _Step:
-        texts = list(dict.fromkeys(c for c in self._constants if isinstance(c, str)))
+        constants = (encodable(c) for c in self._constants if isinstance(c, str))
+        texts = list(dict.fromkeys(constants))
         if self._literals is None:
             self._literals = Literals(texts)
         key = ("text", stream)

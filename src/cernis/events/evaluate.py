@@ -151,7 +151,7 @@ def _like(found: Operand, pattern: str, length: int) -> pa.BooleanArray:
     if isinstance(found, Constant):
         if not isinstance(found.value, str):
             return _unknown(length)
-        one = pc.match_substring_regex(pa.array([found.value]), anchored(pattern))
+        one = pc.match_substring_regex(pa.array([encodable(found.value)]), anchored(pattern))
         return _all(one[0].as_py(), length)
     if found is None or not is_text(found.type):
         return _unknown(length)
@@ -178,10 +178,15 @@ def _in_set(found: Operand, values: list[Scalar], length: int) -> pa.BooleanArra
     return _fold(pc.or_kleene, False, parts, length)
 
 
+def encodable(text: str) -> str:
+    """The text, with a mark in place of halves of surrogate pairs, which UTF-8 cannot hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def _value_set(type_: pa.DataType, values: list[Scalar]) -> tuple[pa.Array, bool] | None:
     """The values that a column can equal, and whether some were of another kind."""
     if is_text(type_):
-        texts = [v for v in values if isinstance(v, str)]
+        texts = [encodable(v) for v in values if isinstance(v, str)]
         return pa.array(texts, type_), len(texts) < len(values)
     if pa.types.is_integer(type_):
         numbers = [v for v in values if not isinstance(v, (str, bool))]
@@ -227,7 +232,7 @@ def _with_constant(op: Operator, column: pa.Array, constant: Scalar) -> pa.Boole
     type_ = column.type
     if isinstance(constant, str):
         if is_text(type_):
-            return _ARROW[op](column, pa.scalar(constant, type_))
+            return _ARROW[op](column, pa.scalar(encodable(constant), type_))
         moment = instant(constant, type_)
         return None if moment is None else _integers_with(op, _ticks(column), moment)
     if isinstance(constant, bool):
@@ -332,7 +337,7 @@ def instant(text: str, type_: pa.DataType) -> Fraction | None:
     if pa.types.is_time(type_):
         text = f"1970-01-01T{text}"
     for unit, size in sorted(UNITS.items(), key=lambda item: item[1]):
-        parsed = parse_timestamps(pa.array([text]), unit)[0]
+        parsed = parse_timestamps(pa.array([encodable(text)]), unit)[0]
         if parsed.is_valid:
             return Fraction(parsed.value * size, tick)
     return None

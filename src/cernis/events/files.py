@@ -142,15 +142,19 @@ def _first_line(error: Exception) -> str:
 
 
 def open_file(
-    path: Path, format_: str | None, mistakes: Mistakes, declared: Mapping[str, pa.DataType]
+    path: Path,
+    format_: str | None,
+    mistakes: Mistakes,
+    declared: Mapping[str, pa.DataType],
+    type_column: str = "type",
 ) -> Reader:
     """The reader for a path, by its suffix unless a format is named."""
     check_path(path)
     match format_ or format_of(path):
         case "csv":
-            return CsvReader(path, mistakes, declared)
+            return CsvReader(path, mistakes, declared, type_column=type_column)
         case "tsv":
-            return CsvReader(path, mistakes, declared, delimiter="\t")
+            return CsvReader(path, mistakes, declared, "\t", type_column)
         case "jsonl":
             return JsonReader(path, mistakes, declared)
         case "parquet":

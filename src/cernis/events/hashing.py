@@ -198,31 +198,35 @@ def head_words(offsets: npt.NDArray[Any], data: Bytes, words: Words) -> None:
 
 @kernel
 def hash_strings(offsets: npt.NDArray[Any], data: Bytes, multiplier: Word, hashes: Words) -> None:
-    """A hash of all bytes of every string."""
+    """A hash of all bytes of every string; one-to-one among those of one size up to 8."""
     for i in range(len(offsets) - 1):
         at = np.uint64(offsets[i])
-        end = np.uint64(offsets[i + 1])
-        mixed = (end - at + np.uint64(1)) * multiplier
-        while at + np.uint64(8) <= end:
-            word = (
-                np.uint64(data[at])
-                | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
-                | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
-                | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
-                | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
-                | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
-                | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
-                | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
-            )
+        left = np.int64(offsets[i + 1]) - np.int64(offsets[i])
+        mixed = np.uint64(left + 1) * multiplier
+        while True:
+            if at + np.uint64(8) <= np.uint64(len(data)):
+                word = (
+                    np.uint64(data[at])
+                    | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
+                    | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
+                    | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
+                    | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
+                    | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
+                    | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
+                    | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
+                )
+                if left < 8:
+                    word &= (np.uint64(1) << np.uint64(8 * left)) - np.uint64(1)
+            else:
+                word = np.uint64(0)
+                for j in range(left):
+                    word |= np.uint64(data[at + np.uint64(j)]) << np.uint64(8 * j)
             mixed = (mixed ^ word) * multiplier
             mixed ^= mixed >> np.uint64(32)
             at += np.uint64(8)
-        word = np.uint64(0)
-        while at < end:
-            word = (word << np.uint64(8)) | np.uint64(data[at])
-            at += np.uint64(1)
-        mixed = (mixed ^ word) * multiplier
-        mixed ^= mixed >> np.uint64(32)
+            left -= 8
+            if left <= 0:
+                break
         hashes[i] = mixed * multiplier
 
 
@@ -241,38 +245,71 @@ def _number_bytes(
     codes: Int64s,
     start: int,
 ) -> tuple[int, int]:
-    """Codes for strings from `start` on; (where it stopped, number of known strings)."""
+    """Codes for strings from `start` on; (where it stopped, number of known strings).
+
+    A slot holds the hash, and the code with the size (up to 9) in its last four bits.
+    Among strings of one size up to 8 the hash is one-to-one: only longer ones need to be
+    compared byte by byte.
+    """
     mask = len(slots) // 2 - 1
     limit = min(len(ends) - 1, (mask + 1) // 2)
     for i in range(start, len(offsets) - 1):
         if has_nulls and not valid[i]:
             codes[i] = -1
             continue
-        begin = np.int64(offsets[i])
-        size = np.int64(offsets[i + 1]) - begin
-        mixed = hashes[i]
-        at = np.int64(mixed >> shift)
-        tag = np.int64(mixed)
+        size = np.int64(offsets[i + 1]) - np.int64(offsets[i])
+        short: Any = min(size, 9)
+        at = np.int64(hashes[i] >> shift)
+        tag = np.int64(hashes[i])
         while True:
-            code = slots[2 * at + 1]
-            if code < 0:
+            entry = slots[2 * at + 1]
+            if entry < 0:
                 if count >= limit or ends[count] + size > len(pool):
                     return i, count
                 slots[2 * at] = tag
-                slots[2 * at + 1] = count
-                free = ends[count]
+                slots[2 * at + 1] = count << 4 | short
+                free, begin = ends[count], np.int64(offsets[i])
                 for j in range(size):
                     pool[free + j] = data[begin + j]
                 ends[count + 1] = free + size
                 codes[i] = count
                 count += 1
                 break
-            if slots[2 * at] == tag and ends[code + 1] - ends[code] == size:
-                free = ends[code]
-                differ = np.uint8(0)
-                for j in range(size):
-                    differ |= data[begin + j] ^ pool[free + j]
-                if differ == 0:
+            if slots[2 * at] == tag and entry & 15 == short:
+                code = entry >> 4
+                same = True
+                if size > 8:
+                    same = ends[code + 1] - ends[code] == size
+                    here, there = np.uint64(offsets[i]), np.uint64(ends[code])
+                    last = here + np.uint64(size - 8)
+                    while same:
+                        mine = (
+                            np.uint64(data[here])
+                            | np.uint64(data[here + np.uint64(1)]) << np.uint64(8)
+                            | np.uint64(data[here + np.uint64(2)]) << np.uint64(16)
+                            | np.uint64(data[here + np.uint64(3)]) << np.uint64(24)
+                            | np.uint64(data[here + np.uint64(4)]) << np.uint64(32)
+                            | np.uint64(data[here + np.uint64(5)]) << np.uint64(40)
+                            | np.uint64(data[here + np.uint64(6)]) << np.uint64(48)
+                            | np.uint64(data[here + np.uint64(7)]) << np.uint64(56)
+                        )
+                        theirs = (
+                            np.uint64(pool[there])
+                            | np.uint64(pool[there + np.uint64(1)]) << np.uint64(8)
+                            | np.uint64(pool[there + np.uint64(2)]) << np.uint64(16)
+                            | np.uint64(pool[there + np.uint64(3)]) << np.uint64(24)
+                            | np.uint64(pool[there + np.uint64(4)]) << np.uint64(32)
+                            | np.uint64(pool[there + np.uint64(5)]) << np.uint64(40)
+                            | np.uint64(pool[there + np.uint64(6)]) << np.uint64(48)
+                            | np.uint64(pool[there + np.uint64(7)]) << np.uint64(56)
+                        )
+                        same = mine == theirs
+                        if here == last:
+                            break
+                        step = min(np.uint64(8), last - here)
+                        here += step
+                        there += step
+                if same:
                     codes[i] = code
                     break
             at = (at + 1) & mask
@@ -280,14 +317,15 @@ def _number_bytes(
 
 
 @kernel
-def _place_bytes(hashes: Words, slots: Int64s, shift: Word) -> None:
+def _place_bytes(hashes: Words, ends: Int64s, slots: Int64s, shift: Word) -> None:
     mask = len(slots) // 2 - 1
     for code in range(len(hashes)):
         at = np.int64(hashes[code] >> shift)
         while slots[2 * at + 1] >= 0:
             at = (at + 1) & mask
         slots[2 * at] = np.int64(hashes[code])
-        slots[2 * at + 1] = code
+        short: Any = min(ends[code + 1] - ends[code], 9)
+        slots[2 * at + 1] = code << 4 | short
 
 
 class BytesTable:
@@ -364,4 +402,4 @@ class BytesTable:
         self._slots = np.full(2 * size, -1, np.int64)
         hashes = np.empty(self._count, np.uint64)
         hash_strings(self.ends, self._pool, self._multiplier, hashes)
-        _place_bytes(hashes, self._slots, self._shift)
+        _place_bytes(hashes, self._ends, self._slots, self._shift)

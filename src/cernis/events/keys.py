@@ -171,6 +171,8 @@ class _Component:
             self._count += new
         if len(known.numbers) == self._count:
             return codes  # the only kind so far: its codes are the component's
+        if not len(known.numbers):
+            return codes  # none but NONE
         return np.where(codes < 0, codes, known.numbers[np.maximum(codes, 0)])
 
     def _table(self, kind: str) -> Any:
@@ -208,8 +210,9 @@ class _Component:
         integers = pa.array(np.where(present, numbers, 0.0).astype(np.int64))
         codes = self._ints("int", integers, present)
         if not whole.all():
-            bits = self._ints("float", floats.view(pa.int64()), ~whole)
-            codes = np.where(whole, codes, np.where(np.isnan(numbers), _NEVER, bits))
+            never = np.isnan(numbers)
+            bits = self._ints("float", floats.view(pa.int64()), ~(whole | never))
+            codes = np.where(whole, codes, np.where(never, _NEVER, bits))
         return codes
 
     def _times(self, values: pa.Array) -> Int64s:
@@ -239,7 +242,8 @@ class _Component:
             plain: Int64s = codes[np.asarray(index)] if len(codes) else np.empty(0, np.int64)
             return plain
         padded: Int64s = np.append(codes, NONE)
-        return padded[np.asarray(index.cast(pa.int64()).fill_null(len(codes)))]
+        found: Int64s = padded[np.asarray(index.cast(pa.int64()).fill_null(len(codes)))]
+        return found
 
     def _others(self, values: pa.Array) -> Int64s:
         """Decimals, lists and the like, one Python value at a time (they are distinct)."""

@@ -7,6 +7,7 @@ one JSON line: source, row, column (or null), reason, text.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -65,7 +66,8 @@ class Mistakes:
     def _open(self) -> None:
         assert self._path is not None
         try:
-            self._file = self._path.open("w", encoding="utf-8")
+            self._file = self._path.open("w", encoding="utf-8", errors="backslashreplace")
+            weakref.finalize(self, self._file.close)
         except OSError as error:
             raise DataError(
                 f"{self._path}: cannot write the bad rows there: {error.strerror}"

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s
-from cernis.events.reader import BATCH_ROWS
+from cernis.events.reader import BATCH_ROWS, joined
 from cernis.events.source import Chunk, Source
 
 LOAD_BYTES = 1 << 26
@@ -238,10 +238,19 @@ def _sorted_chunks(chunks: list[Chunk]) -> Iterator[Chunk]:
     times = [c.time for c in chunks if c.time is not None]
     time, rows = np.concatenate(times), np.concatenate([c.rows for c in chunks])
     table = pa.concat_tables([c.table for c in chunks], promote_options="permissive")
+    table = _whole(table)
     order = np.argsort(time, kind="stable")
     for first in range(0, len(order), BATCH_ROWS):
         part = order[first : first + BATCH_ROWS]
         yield Chunk(table.take(pa.array(part)), rows[part], time[part])
+
+
+def _whole(table: pa.Table) -> pa.Table:
+    """Columns of one chunk, from which taking rows is direct, unless that is too large."""
+    try:
+        return pa.table([joined(column) for column in table.columns], names=table.column_names)
+    except pa.ArrowInvalid:
+        return table
 
 
 # ------------------------------------------------------------------ merging

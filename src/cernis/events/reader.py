@@ -121,6 +121,17 @@ def as_table(batch: pa.Table | pa.RecordBatch) -> pa.Table:
     return batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
 
 
+def joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Many chunks as one; dictionaries are united, or looked through where Arrow cannot."""
+    if column.num_chunks <= 1:
+        return column
+    try:
+        chunks = column.unify_dictionaries().chunks
+    except pa.ArrowNotImplementedError:
+        chunks = [chunk.dictionary_decode() for chunk in column.chunks]
+    return pa.chunked_array([pa.concat_arrays(chunks)])
+
+
 def simplified(table: pa.Table) -> pa.Table:
     """The table without the layouts that few compute functions know."""
     schema = simple_schema(table.schema)
@@ -132,6 +143,8 @@ def simplified(table: pa.Table) -> pa.Table:
             column = column.cast(column.type.storage_type)
         if pa.types.is_run_end_encoded(column.type):
             column = pc.run_end_decode(column)
+        if pa.types.is_null(type_):
+            column = pa.nulls(len(column))
         columns.append(column if column.type == type_ else column.cast(type_))
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -159,6 +172,8 @@ def simple_type(type_: pa.DataType) -> pa.DataType:
         return simple_type(type_.value_type)
     if pa.types.is_dictionary(type_):
         value = simple_type(type_.value_type)
+        if pa.types.is_null(value):
+            return value
         return pa.dictionary(type_.index_type, value, type_.ordered)
     if pa.types.is_struct(type_):
         fields = (type_.field(i) for i in range(type_.num_fields))

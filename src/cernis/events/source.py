@@ -134,7 +134,7 @@ class Source:
             schema = schema.append(
                 pa.field(self.type_column, pa.dictionary(pa.int8(), pa.string()))
             )
-        elif names:
+        elif names or self.reader.count != 0:
             raise DataError(self._no_column(self.type_column, "the event type", names))
         return schema
 
@@ -156,7 +156,7 @@ class Source:
 
     def _no_column(self, column: str, purpose: str, names: Sequence[str]) -> str:
         shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-        help_ = did_you_mean(column, names) or f"; its columns are {shown}"
+        help_ = did_you_mean(column, names) or f"; its columns are {shown or 'none'}"
         return f"{self.label}: no column {column!r} for {purpose}{help_}"
 
 
@@ -164,7 +164,7 @@ def _python(value: pa.Scalar) -> object:
     try:
         return value.as_py()
     except (ValueError, OverflowError):
-        return str(value)
+        return f"{value.value} {value.type}"
 
 
 # ------------------------------------------------------------------ opening
@@ -178,7 +178,7 @@ def open_events(
     type: str = "type",
     time_unit: str = "ms",
     format: str | None = None,
-    on_error: OnError = "fail",
+    on_error: OnError | Mistakes = "fail",
     declared: Schema | None = None,
     default_type: str | None = None,
 ) -> list[Source]:
@@ -187,21 +187,22 @@ def open_events(
     `events` is a pandas or polars frame, anything with the Arrow stream interface, a
     list of dicts, an iterable of Arrow batches, a path or several, or a dict of names
     to any of these. `names` are the streams that the query reads (none: all there
-    are); one input and one name need not agree. `declared` fixes the types of
-    columns read from text.
+    are); one input and one name need not agree. `on_error` says what becomes of bad
+    rows: "fail", "skip", a path, a function, or `Mistakes` to share among several
+    calls. `declared` fixes the types of columns read from text.
 
     >>> [source] = open_events([{"type": "A", "ts": 5}, {"type": "B", "ts": 7}])
     >>> [table.num_rows for table in source.batches()]
     [2]
     """
     check_unit(time_unit)
-    mistakes = Mistakes(on_error)
+    mistakes = on_error if isinstance(on_error, Mistakes) else Mistakes(on_error)
     inputs = _inputs(events)
     wanted = _named(inputs, list(names or ()))
     sources = []
     for name, value in wanted:
         stream = declared.stream(name) if declared is not None else None
-        reader = _reader(name, value, format, mistakes, _declared_types(stream))
+        reader = _reader(name, value, format, mistakes, _declared_types(stream), type)
         sources.append(
             Source(
                 name,
@@ -253,10 +254,15 @@ def _named(inputs: list[tuple[str | None, Any]], names: list[str]) -> list[tuple
 
 
 def _reader(
-    name: str, value: Any, format_: str | None, mistakes: Mistakes, types: Mapping[str, pa.DataType]
+    name: str,
+    value: Any,
+    format_: str | None,
+    mistakes: Mistakes,
+    types: Mapping[str, pa.DataType],
+    type_column: str,
 ) -> Reader:
     if isinstance(value, Path):
-        return open_file(value, format_, mistakes, types)
+        return open_file(value, format_, mistakes, types, type_column)
     label = f"stream {name!r}"
     if isinstance(value, pa.RecordBatchReader):
         return BatchReader(label, value.schema, value)

@@ -31,6 +31,11 @@ from cernis.events.reader import Piece, Place
 from cernis.events.times import cast_text, is_text, parse_timestamps
 
 BLOCK_BYTES = 1 << 23
+_LONGEST_RECORD = 32  # blocks
+_JSON_BYTES = 1 << 20  # of a block at a time, so that all cores take part
+_DEEPEST = 100
+
+_REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 
 Types = dict[str, pa.DataType]
 Bad = dict[int, tuple[str | None, str]]  # row of the block -> (column, reason)
@@ -76,17 +81,24 @@ def after_last_line(block: bytes) -> int:
 
 
 def after_last_record(block: bytes) -> int:
-    """The end of the last CSV record: a line end outside quotes.
+    """The end of the last CSV record: a line end outside quotes, 0 to ask for more text.
 
-    Should stray quotes leave no such line end, any line end will do: then no value
-    spans lines.
+    Should stray quotes leave no such line end for long, any line end will do: then no
+    value spans lines.
     """
-    if b'"' not in block:
-        return after_last_line(block)
-    data = np.frombuffer(block, np.uint8)
-    quoted = np.bitwise_xor.accumulate((data == ord('"')).view(np.uint8))
-    ends = np.flatnonzero((data == ord("\n")) & (quoted == 0))
-    return int(ends[-1]) + 1 if len(ends) else after_last_line(block)
+    before = count_of(block, b'"')  # quotes in front of the line end looked at
+    stop = len(block)
+    while (end := block.rfind(b"\n", 0, stop)) >= 0:
+        before -= block.count(b'"', end, stop)
+        if before % 2 == 0:
+            return end + 1
+        stop = end
+    return 0 if len(block) < _LONGEST_RECORD * BLOCK_BYTES else after_last_line(block)
+
+
+def count_of(block: bytes, byte: bytes) -> int:
+    """How often a byte occurs; several times faster than `bytes.count` where it is common."""
+    return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord(byte)))
 
 
 # ------------------------------------------------------------------ reader
@@ -133,7 +145,7 @@ class TextReader:
             if len(rows):
                 yield Piece(table, rows, self._place(block, rows, row, line + header_lines))
             row += total
-            line += block.count(b"\n") + header_lines
+            line += count_of(block, b"\n") + header_lines
         self.count = row
 
     def _place(self, block: bytes, rows: Int64s, row: int, line: int) -> Callable[[int], Place]:
@@ -146,13 +158,19 @@ class TextReader:
         return Place(f"{self.label}, row {row + offset}")
 
     def _report(self, block: bytes, row: int, line: int, bad: Bad) -> None:
-        if not bad:
-            return
-        for number, (at, text) in enumerate(self._records(block)):
-            if number in bad:
-                column, reason = bad[number]
+        """Say what is wrong, row by row."""
+        rest = dict(bad)
+        for number, (at, text) in enumerate(self._records(block) if bad else ()):
+            if number in rest:
                 where = f"{self.label}, line {line + at} (row {row + number})"
-                self.mistakes.bad(self.label, row + number, column, reason, text=text, where=where)
+                self._set_aside(row + number, *rest.pop(number), text, where)
+        for number, (column, reason) in sorted(rest.items()):
+            self._set_aside(row + number, column, reason, None, f"{self.label}, row {row + number}")
+
+    def _set_aside(
+        self, row: int, column: str | None, reason: str, text: str | None, where: str
+    ) -> None:
+        self.mistakes.bad(self.label, row, column, reason, text=text, where=where)
 
     def _open(self) -> Any:
         try:
@@ -202,16 +220,21 @@ class CsvReader(TextReader):
         mistakes: Mistakes,
         declared: Mapping[str, pa.DataType],
         delimiter: str = ",",
+        type_column: str = "type",
     ) -> None:
-        super().__init__(path, mistakes, declared)
+        super().__init__(path, mistakes, {type_column: pa.string(), **declared})
         self._delimiter = delimiter
         self._header_lines = 0
         self._names = self._header()
 
     def _header(self) -> list[str]:
         first = next(self._read(after_last_record), b"")
-        reader = csv.reader(_lines(first), delimiter=self._delimiter)
-        names = next((names for names in reader if names), None)
+        lines = (line.decode("utf-8-sig", errors="replace") for line in io.BytesIO(first))
+        reader = csv.reader(lines, delimiter=self._delimiter)
+        try:
+            names = next((names for names in reader if names), None)
+        except csv.Error as error:
+            raise DataError(f"{self.label}: the header cannot be read: {error}") from error
         if names is None:
             raise DataError(f"{self.label}: the file is empty")
         self._header_lines = reader.line_num
@@ -346,7 +369,7 @@ class CsvReader(TextReader):
             return "skip"
 
         known = {n: t for n, t in types.items() if not pa.types.is_null(t)}
-        if not block.strip():
+        if not block or block.isspace():
             wanted = self._names if columns is None else columns
             return pa.schema([(n, types.get(n, pa.null())) for n in wanted]).empty_table()
         return pyarrow.csv.read_csv(
@@ -413,14 +436,16 @@ class JsonReader(TextReader):
             yield block
 
     def _records(self, block: bytes) -> Iterator[tuple[int, str]]:
-        for i, line in enumerate(block.decode("utf-8", errors="replace").split("\n")):
-            if line.strip():
-                yield i, line.rstrip("\r")
+        for i, line in _json_lines(block):
+            yield i, line.decode(errors="replace").rstrip("\r")
 
     def _parse(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
     ) -> tuple[pa.Table, Bools | None, int, int]:
-        table = self._arrow(block, columns) if block.strip() else pa.table({})
+        if not block or block.isspace():
+            return pa.table({}), None, 0, 0
+        sound = _is_utf8(block) and not _is_deep(block)
+        table = self._arrow(block, columns) if sound else None
         if table is None:
             return *self._slowly(block, row, line, columns), 0
         return table, None, table.num_rows, 0
@@ -437,7 +462,7 @@ class JsonReader(TextReader):
             table = _json_table(block, known, unexpected)
         except pa.ArrowInvalid:
             try:
-                table = _json_table(block, [], "infer")
+                table = _json_table(block, [], "infer", len(block))
             except pa.ArrowInvalid:
                 return None
         if columns is not None:
@@ -479,14 +504,10 @@ class JsonReader(TextReader):
         records: list[dict[str, Any]] = []
         numbers: list[int] = []
         total = 0
-        for total, (_, text) in enumerate(self._records(block), start=1):
-            try:
-                record = json.loads(text)
-            except ValueError as error:
-                bad[total - 1] = (None, f"not valid JSON: {_json_reason(error)}")
-                continue
-            if not isinstance(record, dict):
-                bad[total - 1] = (None, f"expected a JSON object, found {_short(text)}")
+        for total, (_, raw) in enumerate(_json_lines(block), start=1):
+            record, reason = _json_object(raw)
+            if record is None:
+                bad[total - 1] = (None, reason)
                 continue
             records.append(record)
             numbers.append(total - 1)
@@ -504,10 +525,12 @@ class JsonReader(TextReader):
         return table, kept, total
 
 
-def _json_table(block: bytes, known: list[tuple[str, pa.DataType]], unexpected: str) -> pa.Table:
+def _json_table(
+    block: bytes, known: list[tuple[str, pa.DataType]], unexpected: str, size: int = _JSON_BYTES
+) -> pa.Table:
     return pyarrow.json.read_json(
         pa.BufferReader(block),
-        read_options=pyarrow.json.ReadOptions(block_size=len(block) + 1),
+        read_options=pyarrow.json.ReadOptions(block_size=size + 1),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=pa.schema(known) if known else None,
             unexpected_field_behavior=unexpected,
@@ -515,10 +538,65 @@ def _json_table(block: bytes, known: list[tuple[str, pa.DataType]], unexpected: 
     )
 
 
-def _json_reason(error: ValueError) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at character {error.pos + 1}"
-    return str(error)
+def _is_utf8(block: bytes) -> bool:
+    """Pyarrow's JSON reader does not look."""
+    if block.isascii():
+        return True
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_deep(block: bytes) -> bool:
+    """Whether some line may nest deeper than is safe: parsers recurse, and the stack ends.
+
+    Brackets inside strings count too; a line that looks deep is looked at again.
+    """
+    data = np.frombuffer(block, np.uint8)
+    folded = data | 0x20  # { is [ and } is ] but for this bit
+    opening, closing = folded == ord("{"), folded == ord("}")
+    lines = data == ord("\n")
+    if np.count_nonzero(opening) <= _DEEPEST + np.count_nonzero(lines):
+        return False
+    at = np.flatnonzero(opening | closing | lines)
+    depth = np.cumsum(np.where(opening[at], 1, np.where(closing[at], -1, 0)))
+    starts = np.concatenate([[0], depth[lines[at]]])
+    line = np.concatenate([[0], np.cumsum(lines[at])[:-1]])
+    return bool((depth - starts[line]).max(initial=0) > _DEEPEST)
+
+
+def _json_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers."""
+    return ((i, line) for i, line in enumerate(block.split(b"\n")) if line.strip())
+
+
+def _json_object(line: bytes) -> tuple[dict[str, Any] | None, str]:
+    """The object in a line, or why there is none."""
+    try:
+        text = line.decode()
+        record = json.loads(text)
+    except UnicodeDecodeError:
+        return None, "the text is not UTF-8"
+    except json.JSONDecodeError as error:
+        return None, f"not valid JSON: {error.msg} at character {error.pos + 1}"
+    except (ValueError, RecursionError) as error:
+        return None, f"not valid JSON: {error}"
+    if not isinstance(record, dict):
+        return None, f"expected a JSON object, found {_short(text)}"
+    if _depth(record) > _DEEPEST:
+        return None, f"nested more than {_DEEPEST} deep"
+    return record, ""
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        inside = (v.values() if isinstance(v, dict) else v for v in level)
+        level = [w for v in inside for w in v if isinstance(w, (dict, list))]
+        depth += 1
+    return depth
 
 
 # ----------------------------------------------------------------- records
@@ -529,7 +607,7 @@ def table_of(
     known: Mapping[str, pa.DataType],
     fixed: frozenset[str] = frozenset(),
 ) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
-    """Records as a table with every name that occurs, and the values that do not fit.
+    """Records as a table with every known name and every name that occurs, and what does not fit.
 
     A column's type is the known one, or that of its first value; integers give way to
     doubles unless the column is `fixed`.
@@ -538,7 +616,7 @@ def table_of(
     >>> table.column("a").to_pylist(), failed
     ([1.0, 2.5, None], {2: ('a', "'x' is not a number")})
     """
-    names = list(dict.fromkeys(name for record in records for name in record))
+    names = list(dict.fromkeys([*known, *(name for record in records for name in record)]))
     arrays: list[pa.Array] = []
     failed: dict[int, tuple[str, str]] = {}
     for name in names:
@@ -557,10 +635,14 @@ def _column(values: list[Any], known: pa.DataType, fixed: bool) -> tuple[pa.Arra
     if pa.types.is_null(known):
         try:
             return pa.array(values), []
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except _REFUSED:
             first = next((v for v in values if v is not None), None)
             known = pa.float64() if isinstance(first, float) else _scalar_type(first)
-    tries = [known, pa.float64()] if pa.types.is_integer(known) and not fixed else [known]
+    tries = [known]
+    if pa.types.is_integer(known) and not fixed:
+        tries.append(pa.float64())
+    if pa.types.is_timestamp(known) and not fixed:
+        tries.append(pa.timestamp("ns", known.tz))
     best: tuple[pa.Array, list[int]] | None = None
     for type_ in tries:
         array, bad = _array(values, type_)
@@ -573,14 +655,14 @@ def _column(values: list[Any], known: pa.DataType, fixed: bool) -> tuple[pa.Arra
 def _scalar_type(value: Any) -> pa.DataType:
     try:
         return pa.scalar(value).type
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+    except _REFUSED:
         return pa.float64() if isinstance(value, int) else pa.string()
 
 
 def _array(values: list[Any], type_: pa.DataType) -> tuple[pa.Array, list[int]]:
     try:
         return pa.array(values, type_), []
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+    except _REFUSED:
         pass
     if pa.types.is_temporal(type_):
         texts = pa.array([v if isinstance(v, str) else None for v in values], pa.string())
@@ -602,6 +684,6 @@ def _fitting(value: Any, type_: pa.DataType) -> Any:
         if isinstance(value, int) and pa.types.is_floating(type_):
             value = float(value)
         pa.scalar(value, type_)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+    except _REFUSED:
         return None
     return value

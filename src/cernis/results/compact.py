@@ -109,9 +109,7 @@ class CompactMatches:
 
     def _block(self, listing: Listing, segment: Segment) -> MatchBlock:
         offsets, positions = by_variable(listing, self._labels, self.variables)
-        return MatchBlock(
-            listing.start, segment.roots["end"][listing.root], offsets, positions
-        )
+        return MatchBlock(listing.start, segment.roots["end"][listing.root], offsets, positions)
 
     @staticmethod
     def _block_size(limit: int | None) -> int:

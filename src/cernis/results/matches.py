@@ -44,8 +44,6 @@ _PIECE = 1 << 18
 _OBJECTS = 1 << 14  # Python objects are made for so many positions at once: they stay in cache
 _SHOWN = 10
 
-Progress = Callable[[int], object]
-
 
 class Matches:
     """The matches of a run, lazily."""
@@ -224,25 +222,16 @@ class Matches:
 
     # -------------------------------------------------------------- files
 
-    def write_jsonl(
-        self,
-        path: str | Path | BinaryIO,
-        *,
-        limit: int | None = None,
-        progress: Progress | None = None,
-    ) -> int:
-        """Write one match a line; `-` is standard output. Gives the number of lines.
-
-        `progress` is called with the number of lines that were just written.
-        """
+    def write_jsonl(self, path: str | Path | BinaryIO, *, limit: int | None = None) -> int:
+        """Write one match a line; `-` is standard output. Gives the number of lines."""
         if not isinstance(path, str | Path):
-            return _written(self._line_blocks(limit), path.write, progress)
+            return _written(self._line_blocks(limit), path.write)
         if str(path) == "-":
-            number = _written(self._line_blocks(limit), sys.stdout.buffer.write, progress)
+            number = _written(self._line_blocks(limit), sys.stdout.buffer.write)
             sys.stdout.buffer.flush()
             return number
         with open(path, "wb") as file:
-            return _written(self._line_blocks(limit), file.write, progress)
+            return _written(self._line_blocks(limit), file.write)
 
     def _line_blocks(self, limit: int | None) -> Iterator[tuple[int, memoryview]]:
         if self._shape.counting:
@@ -253,15 +242,13 @@ class Matches:
         for block in self._pieces(limit):
             yield len(block.start), match_lines(block, self._shape, self._events)
 
-    def write_parquet(
-        self, path: str | Path, *, limit: int | None = None, progress: Progress | None = None
-    ) -> int:
+    def write_parquet(self, path: str | Path, *, limit: int | None = None) -> int:
         """Write the matches with their events to a Parquet file, batch by batch."""
         import pyarrow.parquet as pq
 
         with pq.ParquetWriter(path, self.schema) as writer:
             batches = ((batch.num_rows, batch) for batch in self.batches(limit))
-            return _written(batches, writer.write_batch, progress)
+            return _written(batches, writer.write_batch)
 
     # ------------------------------------------------------------ showing
 
@@ -306,16 +293,12 @@ def _records(
     return [dict(zip(names, row, strict=True)) for row in values]
 
 
-def _written(
-    parts: Iterable[tuple[int, Any]], write: Callable[[Any], object], progress: Progress | None
-) -> int:
+def _written(parts: Iterable[tuple[int, Any]], write: Callable[[Any], object]) -> int:
     total = 0
     for number, piece in parts:
         write(piece)
         total += number
-        if progress is not None:
-            progress(number)
     return total
 
 
-__all__ = ["Match", "Matches", "Progress"]
+__all__ = ["Match", "Matches"]

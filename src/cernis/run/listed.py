@@ -33,7 +33,7 @@ from cernis.plan.verify import Mark, Verifier, Window
 from cernis.results.compact import CompactMatches
 from cernis.results.matchset import ListedMatches, MatchBlock
 
-CANDIDATE_BUDGET = 5_000_000
+CANDIDATE_BUDGET = 1_000_000
 
 
 class _Chunk(NamedTuple):
@@ -121,7 +121,8 @@ class Sieve:
             if self.candidates > self.budget:
                 raise BudgetError(
                     f"the query compares events with each other and has more than "
-                    f"{self.budget:,} candidates to check; narrow the window or the pattern"
+                    f"{self.budget:,} candidates to check; narrow the window or the pattern, "
+                    "or allow more with budget=…"
                 )
             checked = self._checked(start, positions, key, last)
             if checked is not None:

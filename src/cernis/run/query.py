@@ -15,6 +15,7 @@ from cernis.plan.explain import Explanation
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
 from cernis.schema import Schema
+from cernis.run.listed import CANDIDATE_BUDGET
 from cernis.run.session import Reading, Session
 
 
@@ -51,19 +52,24 @@ class Query:
         time_unit: str = "ms",
         format: str | None = None,
         on_error: OnError = "fail",
+        budget: int = CANDIDATE_BUDGET,
     ) -> Matches:
         """All matches in the events: a frame, an Arrow table, dicts, a path, or several by name.
 
         `time` and `type` name the columns of the timestamp and of the event's type;
         integers count `time_unit`s. `on_error` is "fail", "skip", or a path or function
-        that bad rows are given to.
+        that bad rows are given to. `budget` is the most candidates that a query which
+        compares events with each other may have to check.
         """
-        return Session(
-            self.plan,
-            Reading(
-                time=time, type=type, time_unit=time_unit, format=format, on_error=on_error
-            ),
-        ).push(events)
+        reading = Reading(
+            time=time,
+            type=type,
+            time_unit=time_unit,
+            format=format,
+            on_error=on_error,
+            budget=budget,
+        )
+        return Session(self.plan, reading).push(events)
 
     def stream(self, events: Any, **reading: Any) -> Iterator[Matches]:
         """The matches batch by batch, in memory that does not grow with the input."""

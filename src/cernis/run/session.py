@@ -8,7 +8,7 @@ partial matches, and the events of batches that they reach into.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from cernis.events.clock import AttributeClock, Clock, time_clock
 from cernis.events.encode import AtomEncoder
 from cernis.events.keys import KeyCoder
 from cernis.events.order import Ordering, Progress
-from cernis.events.source import OnError, open_events, schema_of
+from cernis.events.source import OnError, Source, open_events, schema_of
 from cernis.events.store import EventStore
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Unit
@@ -30,7 +30,7 @@ from cernis.results.compact import CompactMatches
 from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
 from cernis.run import frozen
-from cernis.run.listed import Sieve
+from cernis.run.listed import CANDIDATE_BUDGET, Sieve
 
 _FORGET_EVERY = 1 << 20
 """Events kept beyond this are looked at for forgetting whenever their number has doubled."""
@@ -45,6 +45,8 @@ class Reading:
     time_unit: str = "ms"
     format: str | None = None
     on_error: OnError = "fail"
+    budget: int = CANDIDATE_BUDGET
+    """The most candidates that a query which compares events may have to check."""
 
 
 class Session:
@@ -59,7 +61,7 @@ class Session:
         self.notes: list[str] = []
         self.encoder = AtomEncoder(plan.automaton.alphabet.atoms, self.reading.type)
         self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
-        self.sieve = Sieve(plan, self.store) if plan.listed else None
+        self.sieve = Sieve(plan, self.store, self.reading.budget) if plan.listed else None
         self.clock = _attribute_clock(plan)
         self.kept_from = 0
         """Events before this position have been let go of."""
@@ -94,9 +96,10 @@ class Session:
     def _batches(self, events: Any) -> Iterator[list[Segment]]:
         ordering = self._ordering(events)
         for batch in ordering:
+            self.notes = list(ordering.notes)
             yield self._take(batch, ordering)
         self.progress = ordering.progress
-        self.notes = list(ordering.notes)
+        self.notes = [*ordering.notes, *_skipped(ordering.sources)]
 
     def _ordering(self, events: Any) -> Ordering:
         pattern, reading = self.plan.pattern, self.reading
@@ -191,6 +194,13 @@ class Session:
         session = cls(plan, Reading(time=time, type=type_, time_unit=time_unit))
         frozen.thaw(session, meta, arrays)
         return session
+
+
+def _skipped(sources: Iterable[Source]) -> Iterator[str]:
+    for source in sources:
+        if source.skipped:
+            rows = "1 bad row" if source.skipped == 1 else f"{source.skipped:,} bad rows"
+            yield f"{source.label}: {rows} skipped"
 
 
 def _attribute_clock(plan: Plan) -> AttributeClock | None:

@@ -1,0 +1,145 @@
+"""Hostile queries end in a clear error; huge answers cost what their compact set costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cernis
+from cernis.generators.stock import stock_stream
+
+AB = pa.table({"type": ["A", "B"] * 50, "x": [1, 2] * 50})
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (" OR ".join(f"T{i}" for i in range(5000)), "5,000 different questions"),
+        (" ALL ".join(["(A ; B)"] * 20), "more than 200,000 moves"),
+        ("(A OR B)+ ; A ; " + " ; ".join(["(A OR B)"] * 20), "4,096 deterministic states"),
+        ("((A{300}){300}){300}", "50,000 automaton states"),
+        (
+            "(A AS a OR B AS b) FILTER " + " AND ".join(["(a[x = 1] OR b[x = 2])"] * 20),
+            "more than 1,000 cases",
+        ),
+    ],
+)
+def test_a_pattern_that_would_explode_is_refused(query: str, message: str) -> None:
+    with pytest.raises(cernis.BudgetError, match=message):
+        cernis.query(f"SELECT * WHERE {query}").run(AB)
+
+
+def test_a_correlation_with_too_many_candidates_is_refused() -> None:
+    query = cernis.query("SELECT * WHERE (A+ AS a ; B AS b) FILTER a[x] < b[x]")
+    with pytest.raises(cernis.BudgetError, match="more than 1,000 candidates"):
+        query.run(AB, budget=1000)
+
+
+def kleene(strategy: str = "ALL", n: int = 200) -> cernis.Matches:
+    """Every nonempty choice of n A's before one B."""
+    events = pa.table({"type": ["A"] * n + ["B"]})
+    return cernis.query(f"SELECT {strategy} * WHERE A+ AS a ; B").run(events)
+
+
+def test_counts_are_exact_integers() -> None:
+    assert kleene().count() == 2**200 - 1
+
+
+def test_a_sample_of_an_astronomic_answer_is_uniform_enough_to_have_half_of_the_events() -> None:
+    sample = kleene().sample(200, seed=7)
+    sizes = [len(match.vars["a"]) for match in sample]
+    assert len({str(match.vars) for match in sample}) == 200
+    assert 95 < np.mean(sizes) < 105
+    assert [m.vars for m in kleene().sample(3, seed=7)] == [
+        m.vars for m in kleene().sample(3, seed=7)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rows"),
+    [
+        ("LAST", list(range(200))),
+        ("NEXT", list(range(200))),
+        ("MAX", list(range(200))),
+        ("ANY", list(range(200))),
+    ],
+)
+def test_a_strategy_answers_at_once_where_there_are_astronomically_many(
+    strategy: str, rows: list[int]
+) -> None:
+    [match] = kleene(strategy)
+    assert match.vars["a"] == rows
+
+
+def test_head_reads_only_what_it_shows() -> None:
+    assert len(kleene().head(5)) == 5
+
+
+def test_a_limit_is_taken_without_enumerating_the_rest() -> None:
+    events = pa.table({"type": ["A"] * 200 + ["B"]})
+    found = cernis.query("SELECT * WHERE A+ AS a ; B LIMIT 4").run(events)
+    assert found.count() == len(list(found)) == 4
+
+
+def test_each_of_many_keys_is_a_stream_of_its_own() -> None:
+    keys = 200_000
+    events = pa.table(
+        {"type": ["A"] * keys + ["B"] * keys, "k": [*range(keys), *reversed(range(keys))]}
+    )
+    found = cernis.query("SELECT * WHERE A ; B PARTITION BY [k]").run(events)
+    assert found.count() == keys
+    first = found.head(1)[0]
+    assert (first.start, first.end) == (keys - 1, keys)
+
+
+QUERY = "SELECT * FROM S WHERE (SELL AS a ; BUY+ AS b) FILTER a[price > 100] WITHIN 50 EVENTS"
+
+
+def test_the_arena_does_not_grow_with_the_stream() -> None:
+    session = cernis.query(QUERY).session()
+    sizes = []
+    for part in range(8):
+        batch = stock_stream(100_000, seed=1)
+        found = session.push(batch.drop_columns(["ts"]))
+        assert len(found.counts()) > 0
+        sizes.append(len(session.engine.arena))
+        del found
+    assert sizes[-1] == sizes[0]
+    assert session.events == 800_000
+
+
+def test_events_that_no_match_can_reach_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cernis.run.session._FORGET_EVERY", 1000)
+    session = cernis.query(QUERY).session()
+    for _ in range(20):
+        session.push(stock_stream(1000, seed=2).drop_columns(["ts"]))
+    assert session.kept_from > 15_000
+
+
+def test_matches_stay_valid_when_the_session_goes_on() -> None:
+    session = cernis.query(QUERY).session()
+    batch = stock_stream(5_000, seed=3).drop_columns(["ts"])
+    first = session.push(batch)
+    before = [m.vars for m in first.head(100)]
+    for _ in range(10):
+        session.push(batch)
+    session.forget()
+    assert [m.vars for m in first.head(100)] == before
+
+
+def test_keys_that_have_left_the_window_cost_no_rows() -> None:
+    query = cernis.query("SELECT * WHERE A ; B PARTITION BY [k] WITHIN 10 MILLISECONDS")
+    session = query.session()
+    for part in range(10):
+        low = part * 10_000
+        session.push(
+            pa.table(
+                {
+                    "type": ["A"] * 10_000,
+                    "k": np.arange(low, low + 10_000),
+                    "ts": np.arange(low, low + 10_000),
+                }
+            )
+        )
+    assert session.engine.slots.shape[0] < 1_000
