@@ -17,10 +17,10 @@ from cernis.errors import BudgetError, CernisError, DataError, QueryError, State
 if TYPE_CHECKING:
     from cernis import pattern
     from cernis.pattern.query import Pattern
-    from cernis.run.query import Query
     from cernis.results.matches import Matches
-    from cernis.schema import Schema
+    from cernis.run.query import Query
     from cernis.run.session import Session
+    from cernis.schema import Schema
 
 __version__ = "0.1.0"
 

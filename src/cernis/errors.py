@@ -51,12 +51,12 @@ class Diagnostic:
     def render(self, source: str) -> str:
         """The mistake with line, column, source line and carets.
 
-        >>> print(Diagnostic("unknown attribute 'prise'", Span(7, 12), suggestion="did you mean 'price'?")
-        ...       .render("FILTER prise > 3"))
+        >>> mistake = Diagnostic("unknown attribute 'prise'", Span(7, 12), suggestion="try 'price'")
+        >>> print(mistake.render("FILTER prise > 3"))
         line 1, column 8: unknown attribute 'prise'
           FILTER prise > 3
                  ^^^^^
-          help: did you mean 'price'?
+          help: try 'price'
         """
         lines = []
         if self.span is None:

@@ -75,14 +75,18 @@ def test_next_gives_up_a_run_that_passed_over_what_it_could_have_marked() -> Non
 def test_an_exponential_pattern_is_refused_in_bounded_time() -> None:
     # the classic: which of the last twenty events was an A
     query = "SELECT NONE WHERE (A OR B):+ : A : " + " : ".join(["(A OR B)"] * 20)
-    automaton = deterministic(query)
     with pytest.raises(BudgetError, match=r"more than 4,096 deterministic states"):
-        pending = [edge.target for t in "AB" for edge in automaton.start(symbol(automaton, t))]
-        seen = set(pending)
-        while pending:
-            state = pending.pop(0)
-            for t in "AB":
-                for edge in automaton.edges(state, symbol(automaton, t)):
-                    if edge.target >= 0 and edge.target not in seen:
-                        seen.add(edge.target)
-                        pending.append(edge.target)
+        expand(deterministic(query))
+
+
+def expand(automaton: Deterministic) -> None:
+    """Work out every state that A's and B's can lead to."""
+    pending = [edge.target for t in "AB" for edge in automaton.start(symbol(automaton, t))]
+    seen = {-1, *pending}
+    while pending:
+        state = pending.pop(0)
+        for t in "AB":
+            for edge in automaton.edges(state, symbol(automaton, t)):
+                if edge.target not in seen:
+                    seen.add(edge.target)
+                    pending.append(edge.target)

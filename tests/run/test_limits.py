@@ -99,7 +99,7 @@ QUERY = "SELECT * FROM S WHERE (SELL AS a ; BUY+ AS b) FILTER a[price > 100] WIT
 def test_the_arena_does_not_grow_with_the_stream() -> None:
     session = cernis.query(QUERY).session()
     sizes = []
-    for part in range(8):
+    for _ in range(8):
         batch = stock_stream(100_000, seed=1)
         found = session.push(batch.drop_columns(["ts"]))
         assert len(found.counts()) > 0

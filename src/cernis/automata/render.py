@@ -1,10 +1,10 @@
 """A CEA as text (one transition a line, `>` start, `^` end) and as a Mermaid diagram.
 
-    > 0  A / A → 1          reads an A, the event joins variable A
-      1  * / - → 1          any event may pass, unmarked
-         ε → 2              moves on without reading
-         all of 3…4, 5…6 → 7
-      4  within scope 0
+> 0  A / A → 1          reads an A, the event joins variable A
+  1  * / - → 1          any event may pass, unmarked
+     ε → 2              moves on without reading
+     all of 3…4, 5…6 → 7
+  4  within scope 0
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def test_text(test: Test) -> str:
     'not A'
     """
     match test:
-        case Is(atom=TypeIs(type=name, stream=stream)):
-            return f"{stream}>{name}" if stream else name
         case Is(atom=atom):
+            if isinstance(atom, TypeIs):
+                return f"{atom.stream}>{atom.type}" if atom.stream else atom.type
             return f"[{write_predicate(atom)}]"
         case Isnt(body=body):
             text = test_text(body)

@@ -90,9 +90,7 @@ def drop_useless_states(cea: CEA) -> CEA:
         forward[state] += [entry for entry, _ in join.parts]
         for _, exit_ in join.parts:
             forward[exit_].append(join.target)
-    guards_of = [
-        [cea.scopes[s].entry for s in cea.scopes_of[state]] for state in range(cea.size)
-    ]
+    guards_of = [[cea.scopes[s].entry for s in cea.scopes_of[state]] for state in range(cea.size)]
     reached = _reachable([cea.initial], [f + g for f, g in zip(forward, guards_of, strict=True)])
     backward: list[list[int]] = [[] for _ in range(cea.size)]
     for state, targets in enumerate(forward):
@@ -114,9 +112,7 @@ def renumber(cea: CEA) -> CEA:
         if state in cea.joins:
             following += [s for part in cea.joins[state].parts for s in part]
             following.append(cea.joins[state].target)
-        following += [
-            s for scope in cea.scopes_of[state] for s in (cea.scopes[scope].entry,)
-        ]
+        following += [s for scope in cea.scopes_of[state] for s in (cea.scopes[scope].entry,)]
         for target in following:
             if target not in order:
                 order[target] = None
@@ -169,12 +165,9 @@ def _redirect(cea: CEA, alias: list[int]) -> CEA:
         cea,
         initial=alias[cea.initial],
         reads=tuple(
-            tuple(replace(read, target=alias[read.target]) for read in reads)
-            for reads in cea.reads
+            tuple(replace(read, target=alias[read.target]) for read in reads) for reads in cea.reads
         ),
-        silent=tuple(
-            tuple(dict.fromkeys(alias[move] for move in moves)) for moves in cea.silent
-        ),
+        silent=tuple(tuple(dict.fromkeys(alias[move] for move in moves)) for moves in cea.silent),
         scopes=tuple(Scope(alias[s.entry], s.exit) for s in cea.scopes),
         joins={
             state: Join(tuple((alias[a], b) for a, b in join.parts), alias[join.target])
@@ -210,9 +203,7 @@ def _permute(cea: CEA, order: list[int]) -> CEA:
         scopes_of=tuple(cea.scopes_of[s] for s in order),
         scopes=tuple(Scope(number[s.entry], number[s.exit]) for s in cea.scopes),
         joins={
-            number[s]: Join(
-                tuple((number[a], number[b]) for a, b in j.parts), number[j.target]
-            )
+            number[s]: Join(tuple((number[a], number[b]) for a, b in j.parts), number[j.target])
             for s, j in cea.joins.items()
         },
     )

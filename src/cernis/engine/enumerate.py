@@ -1,15 +1,21 @@
-"""Enumeration: from roots to matches as arrays, with output-linear delay.
+"""Enumeration: from roots to matches as arrays, latest start first, output-linear delay.
 
-Cost contract: between two matches O(length of the match); every union that is visited
-with both sides inside the window leads to a match on each side. The kernel fills
-fixed buffers and can go on where it stopped, so an answer of any size streams through
-bounded memory, with no Python object per match.
+A root is walked best first. What is still to be walked waits in a heap by its latest
+start; the walk always goes left, where the latest start is, and leaves the right sides
+it passes to wait. So matches of one end position come by descending start, and `LIMIT`
+and `head` take the latest ones. Paths share their ends, as a linked list.
+
+Cost contract: between two matches O(length of the match + log of what waits). The
+kernel fills fixed buffers and can go on where it stopped, so an answer of any size
+streams through bounded memory with no Python object per match: when more than
+`MOST_WAITING` alternatives of one root wait, the rest of that root is walked depth
+first, which needs no more memory but keeps the order only roughly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -17,9 +23,15 @@ from numpy.typing import NDArray
 
 from cernis.engine.arena import UNION
 
-ALL_DONE, BUFFERS_FULL, STACK_FULL, PATH_FULL = range(4)
-ROOT_INDEX, STACK_DEPTH, FOUND_HERE, MATCHES, MARKS = range(5)
+MOST_WAITING = 1 << 20
+MOST_PATH = 1 << 22
+
+ALL_DONE, BUFFERS_FULL, WAITING_FULL, PATH_FULL = range(4)
+ROOT_INDEX, WAITING, FOUND_HERE, MATCHES, MARKS = range(5)
+PATH_TOP, PATH_FLOOR, ORDERED, AT_NODE, AT_PATH = range(5, 10)
 """Places in the enumeration's `cursor`."""
+
+NEW_CURSOR = (0, -1, 0, 0, 0, 0, 0, 1, 0, -1)
 
 
 class Listing(NamedTuple):
@@ -35,91 +47,180 @@ class Listing(NamedTuple):
     label: NDArray[np.int32]
 
 
+class Walk(NamedTuple):
+    """What waits (start, node, path so far) and the paths (position, label, before, length)."""
+
+    wait_start: NDArray[np.int64]
+    wait_node: NDArray[np.int32]
+    wait_path: NDArray[np.int32]
+    path_position: NDArray[np.int64]
+    path_label: NDArray[np.int32]
+    path_before: NDArray[np.int32]
+    path_length: NDArray[np.int32]
+
+
+def new_walk(waiting: int = 64, path: int = 256) -> Walk:
+    return Walk(
+        np.empty(waiting, np.int64),
+        np.empty(waiting, np.int32),
+        np.empty(waiting, np.int32),
+        np.empty(path, np.int64),
+        np.empty(path, np.int32),
+        np.empty(path, np.int32),
+        np.empty(path, np.int32),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _push(starts, nodes, paths, size, ordered, start, node, path):  # type: ignore[no-untyped-def]
+    """Lets an alternative wait: in a heap, or on a stack."""
+    at = size
+    if ordered:
+        while at > 0:
+            above = (at - 1) >> 1
+            if starts[above] >= start:
+                break
+            starts[at], nodes[at], paths[at] = starts[above], nodes[above], paths[above]
+            at = above
+    starts[at], nodes[at], paths[at] = start, node, path
+
+
+@njit(cache=True, nogil=True)
+def _sink(starts, nodes, paths, size):  # type: ignore[no-untyped-def]
+    """Takes the first of a heap of size + 1 to place `size`, the rest stays a heap."""
+    start, node, path = starts[size], nodes[size], paths[size]
+    starts[size], nodes[size], paths[size] = starts[0], nodes[0], paths[0]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size and starts[below + 1] > starts[below]:
+            below += 1
+        if starts[below] <= start:
+            break
+        starts[at], nodes[at], paths[at] = starts[below], nodes[below], paths[below]
+        at = below
+    if size > 0:
+        starts[at], nodes[at], paths[at] = start, node, path
+
+
+@njit(cache=True, nogil=True)
+def go_depth_first(cursor, wait_start, wait_node, wait_path):  # type: ignore[no-untyped-def]
+    """Turns the heap into a stack, latest start on top."""
+    size = cursor[WAITING]
+    for left in range(size - 1, 0, -1):
+        _sink(wait_start, wait_node, wait_path, left)
+    # `_sink` has moved the latest to the end, one after the other
+    cursor[ORDERED] = 0
+    cursor[PATH_FLOOR] = cursor[PATH_TOP]
+
+
 @njit(cache=True, nogil=True)
 def list_matches(  # type: ignore[no-untyped-def]
     arena,
     roots,
     limit,
     cursor,
-    stack_node,
-    stack_length,
+    wait_start,
+    wait_node,
+    wait_path,
     path_position,
     path_label,
+    path_before,
+    path_length,
     out_root,
     out_start,
     out_offset,
     out_position,
     out_label,
 ):
-    """Depth first, latest start first; resumes from `cursor`."""
+    """Fills the buffers from where `cursor` stands; see the module's head."""
     matches = 0
     marks = 0
     r = cursor[ROOT_INDEX]
-    depth = cursor[STACK_DEPTH]
+    size = cursor[WAITING]
     found = cursor[FOUND_HERE]
+    top = cursor[PATH_TOP]
+    floor = cursor[PATH_FLOOR]
+    ordered = cursor[ORDERED] != 0
     out_offset[0] = 0
+    status = ALL_DONE
     while r < len(roots):
         bound = roots[r]["bound"]
-        if depth < 0:
-            stack_node[0] = roots[r]["node"]
-            stack_length[0] = 0
-            depth = 1
-            found = 0
-        while depth > 0:
-            if found == limit:
-                break
-            if depth + 1 >= len(stack_node):
-                cursor[ROOT_INDEX], cursor[STACK_DEPTH], cursor[FOUND_HERE] = r, depth, found
-                cursor[MATCHES], cursor[MARKS] = matches, marks
-                return STACK_FULL
-            node = stack_node[depth - 1]
-            length = stack_length[depth - 1]
-            while arena[node]["label"] == UNION:
-                right = arena[node]["right"]
-                if arena[right]["start"] >= bound:
-                    if depth + 1 >= len(stack_node):
+        if size < 0:
+            wait_start[0] = 0
+            wait_node[0] = roots[r]["node"]
+            wait_path[0] = -1
+            size, found, top, floor, ordered = 1, 0, 0, 0, True
+        while (size > 0 or cursor[AT_NODE] > 0) and found != limit:
+            if cursor[AT_NODE] > 0:  # where the walk stopped the last time
+                node, path = np.int32(cursor[AT_NODE]), np.int32(cursor[AT_PATH])
+                cursor[AT_NODE] = 0
+            else:
+                size -= 1
+                if ordered:
+                    _sink(wait_start, wait_node, wait_path, size)
+                node, path = wait_node[size], wait_path[size]
+                if not ordered:
+                    top = max(path + 1, floor)
+            while True:
+                if arena[node]["label"] == UNION:
+                    right = arena[node]["right"]
+                    if arena[right]["start"] >= bound:
+                        if size == len(wait_node):
+                            status = WAITING_FULL
+                            break
+                        start = arena[right]["start"]
+                        _push(wait_start, wait_node, wait_path, size, ordered, start, right, path)
+                        size += 1
+                    node = arena[node]["left"]
+                    continue
+                ends = arena[node]["left"] == 0
+                length = 0 if path < 0 else path_length[path]
+                if arena[node]["label"] != 0:
+                    length += 1
+                if ends and (matches == len(out_root) or marks + length > len(out_position)):
+                    status = BUFFERS_FULL
+                    break
+                if arena[node]["label"] != 0:
+                    if top == len(path_position):
+                        status = PATH_FULL
                         break
-                    stack_node[depth - 1] = right
-                    stack_length[depth - 1] = length
-                    depth += 1
-                node = arena[node]["left"]
-                stack_node[depth - 1] = node
-                stack_length[depth - 1] = length
-            if arena[node]["label"] == UNION:
-                continue
-            if length >= len(path_position):
-                cursor[ROOT_INDEX], cursor[STACK_DEPTH], cursor[FOUND_HERE] = r, depth, found
-                cursor[MATCHES], cursor[MARKS] = matches, marks
-                return PATH_FULL
-            marked = length + (1 if arena[node]["label"] != 0 else 0)
-            if arena[node]["left"] == 0 and (
-                matches == len(out_root) or marks + marked > len(out_position)
-            ):
-                cursor[ROOT_INDEX], cursor[STACK_DEPTH], cursor[FOUND_HERE] = r, depth, found
-                cursor[MATCHES], cursor[MARKS] = matches, marks
-                return BUFFERS_FULL
-            if arena[node]["label"] != 0:
-                path_position[length] = arena[node]["position"]
-                path_label[length] = arena[node]["label"]
-            if arena[node]["left"] == 0:
+                    path_position[top] = arena[node]["position"]
+                    path_label[top] = arena[node]["label"]
+                    path_before[top] = path
+                    path_length[top] = length
+                    path = top
+                    top += 1
+                if not ends:
+                    node = arena[node]["left"]
+                    continue
                 out_root[matches] = r
                 out_start[matches] = arena[node]["position"]
-                for m in range(marked):
-                    out_position[marks + m] = path_position[m]
-                    out_label[marks + m] = path_label[m]
-                marks += marked
+                at = marks + length
+                marks = at
+                while path >= 0:
+                    at -= 1
+                    out_position[at] = path_position[path]
+                    out_label[at] = path_label[path]
+                    path = path_before[path]
                 matches += 1
                 out_offset[matches] = marks
                 found += 1
-                depth -= 1
-            else:
-                stack_node[depth - 1] = arena[node]["left"]
-                stack_length[depth - 1] = marked
+                break
+            if status != ALL_DONE:
+                cursor[AT_NODE], cursor[AT_PATH] = node, path
+                break
+        if status != ALL_DONE:
+            break
         r += 1
-        depth = -1
-    cursor[ROOT_INDEX], cursor[STACK_DEPTH], cursor[FOUND_HERE] = r, -1, 0
+        size = -1
+        cursor[AT_NODE] = 0
+    cursor[ROOT_INDEX], cursor[WAITING], cursor[FOUND_HERE] = r, size, found
     cursor[MATCHES], cursor[MARKS] = matches, marks
-    return ALL_DONE
+    cursor[PATH_TOP], cursor[PATH_FLOOR], cursor[ORDERED] = top, floor, ordered
+    return status
 
 
 def listings(
@@ -129,9 +230,8 @@ def listings(
     block: int = 65_536,
 ) -> Iterator[Listing]:
     """All matches of the roots in order, `limit` of each root at most, block by block."""
-    cursor = np.array([0, -1, 0, 0, 0], np.int64)
-    stack_node, stack_length = np.empty(64, np.int32), np.empty(64, np.int64)
-    path_position, path_label = np.empty(64, np.int64), np.empty(64, np.int32)
+    cursor = np.array(NEW_CURSOR, np.int64)
+    walk = new_walk()
     marks = 4 * block
     status = BUFFERS_FULL
     while status != ALL_DONE:
@@ -142,17 +242,7 @@ def listings(
             np.empty(marks, np.int64),
             np.empty(marks, np.int32),
         )
-        status = list_matches(
-            arena,
-            roots,
-            -1 if limit is None else limit,
-            cursor,
-            stack_node,
-            stack_length,
-            path_position,
-            path_label,
-            *listing,
-        )
+        status = list_matches(arena, roots, -1 if limit is None else limit, cursor, *walk, *listing)
         found, used = int(cursor[MATCHES]), int(cursor[MARKS])
         if found:
             yield Listing(
@@ -162,15 +252,22 @@ def listings(
                 listing.position[:used],
                 listing.label[:used],
             )
-        if status == STACK_FULL:
-            stack_node, stack_length = _doubled(stack_node), _doubled(stack_length)
-        elif status == PATH_FULL:
-            path_position, path_label = _doubled(path_position), _doubled(path_label)
-        elif status == BUFFERS_FULL and not found:
+        if status == BUFFERS_FULL and not found:
             marks *= 2
+        elif status in (WAITING_FULL, PATH_FULL):
+            walk = _more_room(cursor, walk, status)
 
 
-def _doubled(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def _more_room(cursor: NDArray[np.int64], walk: Walk, status: int) -> Walk:
+    """Twice the room; beyond the limits the rest of the root is walked depth first."""
+    large = len(walk.wait_node) >= MOST_WAITING or len(walk.path_label) >= MOST_PATH
+    if large and cursor[ORDERED]:
+        go_depth_first(cursor, walk.wait_start, walk.wait_node, walk.wait_path)
+    grown = ("wait_start", "wait_node", "wait_path") if status == WAITING_FULL else Walk._fields[3:]
+    return walk._replace(**{name: _doubled(getattr(walk, name)) for name in grown})
+
+
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([array, np.empty_like(array)])
 
 
@@ -197,9 +294,7 @@ def by_variable(
         has = np.array([variable in names for names in labels], np.uint8)
         offset = np.empty(len(listing.offset), np.int64)
         position = np.empty(len(listing.position), np.int64)
-        used = split_marks(
-            listing.offset, listing.position, listing.label, has, offset, position
-        )
+        used = split_marks(listing.offset, listing.position, listing.label, has, offset, position)
         offsets.append(offset)
         positions.append(position[:used])
     return tuple(offsets), tuple(positions)

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from cernis.engine.arena import FOREVER, UNION, make_item, make_union
-from cernis.engine.enumerate import ALL_DONE, MARKS, MATCHES, list_matches
+from cernis.engine.enumerate import ALL_DONE, MARKS, MATCHES, WAITING, list_matches
 from cernis.engine.update import CONSUME_ALL, CONSUME_NOTHING, NODES, ROOTS
 
 RESOLVE_LAST, RESOLVE_ANY, RESOLVE_NEXT, RESOLVE_MAX = 1, 2, 3, 4
@@ -44,7 +44,9 @@ def _latest(arena, entry, bound, stack, found):  # type: ignore[no-untyped-def]
     while depth > 0:
         depth -= 1
         node = stack[depth]
-        if arena[node]["start"] < bound or (arena[node]["label"] == UNION and arena[node]["position"] < best):
+        if arena[node]["start"] < bound:
+            continue
+        if arena[node]["label"] == UNION and arena[node]["position"] < best:
             continue
         if arena[node]["label"] == UNION:
             if depth + 2 >= len(stack):
@@ -187,7 +189,12 @@ def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies,
                     continue
                 if copies[left] != 0:
                     copy = make_item(
-                        out, counters, arena[node]["position"], arena[node]["label"], copies[left], start
+                        out,
+                        counters,
+                        arena[node]["position"],
+                        arena[node]["label"],
+                        copies[left],
+                        start,
                     )
         else:
             right = arena[node]["right"]
@@ -247,23 +254,30 @@ def _shows_the_same(position, label, offset, hidden, one, other):  # type: ignor
 
 @njit(cache=True, nogil=True)
 def _resolve_max(  # type: ignore[no-untyped-def]
-    arena, one_root, after, hidden, out, counters, cursor, stack, lengths, path_position, path_label,
-    list_root, list_start, list_offset, list_position, list_label, order
+    arena,
+    one_root,
+    after,
+    hidden,
+    out,
+    counters,
+    cursor,
+    walk,
+    listing,
+    order,
 ):
     """The maximal matches below a root, rebuilt in `out`; 0: none left, -1: no room."""
     cursor[:] = 0
-    cursor[1] = -1
-    status = list_matches(
-        arena, one_root, -1, cursor, stack, lengths, path_position, path_label,
-        list_root, list_start, list_offset, list_position, list_label,
-    )
+    cursor[WAITING] = -1
+    status = list_matches(arena, one_root, -1, cursor, *walk, *listing)
+    _, list_start, list_offset, list_position, list_label = listing
     if status != ALL_DONE:
         return -1
     n, marks = cursor[MATCHES], cursor[MARKS]
     if counters[NODES] + marks + 2 * n + 2 >= len(out):
         return -1
-    for m in range(n):  # earliest start first
-        at = m
+    for k in range(n):  # earliest start first; they come nearly in the opposite order
+        m = n - 1 - k
+        at = k
         while at > 0 and list_start[order[at - 1]] > list_start[m]:
             order[at] = order[at - 1]
             at -= 1
@@ -306,10 +320,27 @@ def _resolve_max(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def resolve(  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    arena, roots, begin, strategy, hidden, consume, consumed, out, counters, out_roots,
-    stamps, copies, stack, found, kept, parent, rest, cursor, lengths, path_position, path_label,
-    list_root, list_start, list_offset, list_position, list_label,
+def resolve(  # type: ignore[no-untyped-def]
+    arena,
+    roots,
+    begin,
+    strategy,
+    hidden,
+    consume,
+    consumed,
+    out,
+    counters,
+    out_roots,
+    stamps,
+    copies,
+    stack,
+    found,
+    kept,
+    parent,
+    rest,
+    cursor,
+    walk,
+    listing,
 ):
     """Resolves roots[begin:] one after the other; returns (status, root to go on with)."""
     for r in range(begin, len(roots)):
@@ -317,23 +348,50 @@ def resolve(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         after = np.int64(-1) if consume == CONSUME_NOTHING else consumed[key]
         mark = counters[NODES]
         if strategy == RESOLVE_NEXT:
-            start = _earliest_start(arena, roots[r]["node"], roots[r]["bound"], 2 * r + 1, stamps, stack)
+            start = _earliest_start(
+                arena, roots[r]["node"], roots[r]["bound"], 2 * r + 1, stamps, stack
+            )
             node = 0
             if start > after:
                 node = _with_start(
-                    arena, roots[r]["node"], roots[r]["bound"], start, out, counters,
-                    2 * r + 2, stamps, copies, stack,
+                    arena,
+                    roots[r]["node"],
+                    roots[r]["bound"],
+                    start,
+                    out,
+                    counters,
+                    2 * r + 2,
+                    stamps,
+                    copies,
+                    stack,
                 )
         elif strategy == RESOLVE_MAX:
             node = _resolve_max(
-                arena, roots[r : r + 1], after, hidden, out, counters, cursor, stack, lengths,
-                path_position, path_label,
-                list_root, list_start, list_offset, list_position, list_label, kept,
+                arena,
+                roots[r : r + 1],
+                after,
+                hidden,
+                out,
+                counters,
+                cursor,
+                walk,
+                listing,
+                kept,
             )
         else:
             node = _resolve_last(
-                arena, roots[r]["node"], roots[r]["bound"], after, strategy == RESOLVE_ANY,
-                out, counters, stack, found, kept, parent, rest,
+                arena,
+                roots[r]["node"],
+                roots[r]["bound"],
+                after,
+                strategy == RESOLVE_ANY,
+                out,
+                counters,
+                stack,
+                found,
+                kept,
+                parent,
+                rest,
             )
         if node < 0:
             counters[NODES] = mark

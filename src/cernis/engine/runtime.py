@@ -12,7 +12,7 @@ rows of live partitions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cernis.engine import update as kernel
 from cernis.engine.arena import COUNTERS, FOREVER, NODE, new_arena
 from cernis.engine.compact import copy_live, move_slots
+from cernis.engine.enumerate import NEW_CURSOR, new_walk
 from cernis.engine.resolve import NEEDS_ROOM, resolve
 from cernis.engine.tables import Tables
 from cernis.errors import BudgetError
@@ -229,15 +230,15 @@ class Engine:
                 np.zeros(room, np.int32),
                 np.zeros(room, np.int64),
                 np.zeros(room, np.int32),
-                np.zeros(5, np.int64),
-                np.zeros(len(stack), np.int64),
-                np.zeros(room, np.int64),
-                np.zeros(room, np.int32),
-                np.zeros(room, np.int64),
-                np.zeros(room, np.int64),
-                np.zeros(room + 1, np.int64),
-                np.zeros(4 * room, np.int64),
-                np.zeros(4 * room, np.int32),
+                np.zeros(len(NEW_CURSOR), np.int64),
+                tuple(new_walk(room, 4 * room)),
+                (
+                    np.zeros(room, np.int64),
+                    np.zeros(room, np.int64),
+                    np.zeros(room + 1, np.int64),
+                    np.zeros(4 * room, np.int64),
+                    np.zeros(4 * room, np.int32),
+                ),
             )
             if status != NEEDS_ROOM:
                 break
@@ -361,7 +362,7 @@ class Engine:
         return self.row_bound
 
 
-def _longer(array: NDArray[np.generic], size: int, fill: int) -> NDArray[np.generic]:
+def _longer(array: NDArray[Any], size: int, fill: int) -> NDArray[Any]:
     longer = np.full(size, fill, array.dtype)
     longer[: len(array)] = array
     return longer

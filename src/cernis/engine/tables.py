@@ -16,6 +16,7 @@ per (expanded state, symbol).
 from __future__ import annotations
 
 from bisect import insort
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +135,7 @@ def _room(needed: int, have: int) -> int:
     return have if needed <= have else max(needed, 2 * have)
 
 
-def _grown(array: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
+def _grown(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     larger = np.zeros(shape, array.dtype)
     larger[tuple(slice(0, n) for n in array.shape)] = array
     return larger

@@ -37,7 +37,7 @@ NODES, ROOTS, FREE_ROWS, EPOCH, RELEVANT = range(5)
 
 
 @njit(cache=True, nogil=True)
-def update(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0913, PLR0915
+def update(  # type: ignore[no-untyped-def]
     symbols,
     keys,
     clocks,
@@ -213,11 +213,10 @@ def update(  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0913, PLR0915
             new = gathered[target]
             gathered[target] = 0
             old = slots[row, target]
-            if last and old != 0 and gathered_marked[target]:
-                # LAST: all of `new` ends later than all of `old`; what also starts no
-                # earlier can never lose to it
-                if arena[new]["start"] >= arena[old]["start"]:
-                    old = 0
+            # LAST: all of `new` ends later than all of `old`; what also starts no earlier
+            # can never lose to it
+            if last and gathered_marked[target] and arena[new]["start"] >= arena[old]["start"]:
+                old = 0
             slots[row, target] = join(arena, counters, new, old, bound)
 
         if partitioned:

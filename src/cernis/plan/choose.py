@@ -58,6 +58,4 @@ def _earliest_first(positions: frozenset[int]) -> list[int]:
 def project(found: Iterable[Candidate], variables: Iterable[str]) -> set[Candidate]:
     """The candidates restricted to some variables, as a set."""
     kept = frozenset(variables)
-    return {
-        Candidate(c.start, frozenset((v, p) for v, p in c.labels if v in kept)) for c in found
-    }
+    return {Candidate(c.start, frozenset((v, p) for v, p in c.labels if v in kept)) for c in found}

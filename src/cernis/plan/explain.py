@@ -50,9 +50,8 @@ def _guarantee(plan: Plan) -> list[str]:
         ]
     if plan.guarantee is Guarantee.UNARY:
         return [
-            f"unary, but listed: {plan.pattern.strategy.value} over a pattern that may begin "
-            "with NOT is decided match by match",
-            "per event O(automaton); the matches at one position are enumerated and compared",
+            f"unary, but listed: {plan.pattern.strategy.value} where a match may begin with NOT",
+            "is decided match by match; per event O(automaton)",
         ]
     return [
         "residual: these conditions compare events with each other",

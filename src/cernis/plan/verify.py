@@ -109,7 +109,8 @@ class Verifier:
 
     def accepts(self, marks: Marks, start: int, end: int, window: Window) -> bool:
         """Whether the formula has a valuation with exactly these marks on [start, end]."""
-        return (start, end) in self._spans(self.formula, (), tuple(sorted(marks)), start, end, window)
+        ordered = tuple(sorted(marks))
+        return (start, end) in self._spans(self.formula, (), ordered, start, end, window)
 
     def _spans(
         self, node: cel.Formula, path: Path, marks: Marks, low: int, high: int, window: Window
@@ -127,8 +128,8 @@ class Verifier:
             case cel.As(body=body):
                 return self._spans(body, (*path, 0), marks, low, high, window)
             case cel.Optional(body=body):
-                spans = self._spans(body, (*path, 0), marks, low, high, window)
-                return spans if marks else spans | {None}
+                inner = self._spans(body, (*path, 0), marks, low, high, window)
+                return inner if marks else inner | {None}
             case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
                 contiguous = isinstance(node, cel.Contiguous)
                 spans: Spans = frozenset({None})
@@ -321,9 +322,7 @@ def _below(marks: Marks, path: Path) -> Marks:
     return tuple(mark for mark in marks if mark.path[: len(path)] == path)
 
 
-def _hull(
-    a: tuple[int, int] | None, b: tuple[int, int] | None
-) -> tuple[int, int] | None:
+def _hull(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
     if a is None or b is None:
         return a or b
     return min(a[0], b[0]), max(a[1], b[1])

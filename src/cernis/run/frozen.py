@@ -97,7 +97,8 @@ def vars_of(progress: Progress) -> tuple[int, int, int | None, int | None]:
 
 
 def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:
-    described, arrays = [], {}
+    described: list[Any] = []
+    arrays: Arrays = {}
     for b, batch in enumerate(batches):
         arrays[f"rows.{b}"] = batch.rows
         if batch.which is not None:

@@ -129,7 +129,10 @@ class Sieve:
                 valid.add(checked)
         chosen = choose(pattern.strategy, last, valid)
         kept = [
-            Candidate(self._global(key, c.start), frozenset((v, self._global(key, p)) for v, p in c.labels))
+            Candidate(
+                self._global(key, c.start),
+                frozenset((v, self._global(key, p)) for v, p in c.labels),
+            )
             for c in project(chosen, self.plan.variables)
         ]
         if pattern.consume is not Consume.NONE:

@@ -14,9 +14,9 @@ from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
-from cernis.schema import Schema
 from cernis.run.listed import CANDIDATE_BUDGET
 from cernis.run.session import Reading, Session
+from cernis.schema import Schema
 
 
 class Query:
@@ -88,5 +88,3 @@ class Query:
 
     def __repr__(self) -> str:
         return f"cernis.query({str(self.pattern)!r})"
-
-
