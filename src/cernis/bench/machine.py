@@ -16,6 +16,7 @@ def describe_machine() -> dict[str, str]:
     return {
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": _memory(),
+        "load": _load(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}, {versions}",
     }
@@ -28,6 +29,21 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(named, platform.machine())
+
+
+def _load() -> str:
+    """How busy the machine was, with a warning where there was more to do than cores."""
+    try:
+        load = os.getloadavg()[2]
+    except (AttributeError, OSError):
+        return "unknown"
+    said = f"{load:.1f} processes at work on average in the last 15 minutes"
+    if load <= (os.cpu_count() or 1):
+        return said
+    return (
+        f"{said}, more than there are cores: other work ran beside this, all rates are too low, "
+        "and CORE, which uses two threads, can lose more by it than Cernis, which uses one"
+    )
 
 
 def _memory() -> str:

@@ -30,7 +30,7 @@ from cernis.languages.ceql.mistakes import (
     unexpected,
 )
 from cernis.languages.ceql.words import TERMINALS
-from cernis.pattern.check import MAX_DEPTH, too_deep
+from cernis.pattern.check import MAX_DEPTH, check, too_deep
 from cernis.pattern.query import Pattern
 from cernis.schema import Schema
 
@@ -85,6 +85,14 @@ def _in_order(mistakes: list[Diagnostic]) -> list[Diagnostic]:
     return sorted(mistakes, key=lambda mistake: mistake.span or (0, 0))
 
 
+def _touches(one: Diagnostic, others: list[Diagnostic]) -> bool:
+    """Whether a mistake is about text that another one has complained about already."""
+    return one.span is None or any(
+        other.span and one.span.start < other.span.end and other.span.start < one.span.end
+        for other in others
+    )
+
+
 def _accepted(tokens: list[Token], start: str) -> set[str]:
     """What may follow the tokens: replayed, as a failed feed leaves some rules reduced."""
     parser = _grammar().parse_interactive(start=start)
@@ -130,7 +138,8 @@ def parse(text: str) -> Pattern:
     lowering = Lowering(text)
     pattern: Pattern = lowering.transform(_tree(text, "query"))
     if lowering.mistakes:
-        raise QueryError(_in_order(lowering.mistakes), text)
+        others = [one for one in check(pattern) if not _touches(one, lowering.mistakes)]
+        raise QueryError(_in_order([*lowering.mistakes, *others]), text)
     deep = too_deep(pattern)
     if deep is not None:
         raise QueryError([deep], text)
