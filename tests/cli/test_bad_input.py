@@ -123,8 +123,7 @@ def test_events_out_of_order_are_sorted_with_a_note(capfd: pytest.CaptureFixture
     found, said = capfd.readouterr()
     assert said == "note: events were out of order: 1 row sorted by 'ts'\n"
     assert found == (
-        '{"start":1,"end":0,"start_ts":2,"end_ts":5,'
-        '"vars":{"BUY":[1],"SELL":[0]},"partition":{}}\n'
+        '{"start":1,"end":0,"start_ts":2,"end_ts":5,"vars":{"BUY":[1],"SELL":[0]},"partition":{}}\n'
     )
 
 

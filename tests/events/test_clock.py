@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
-from cernis.events.clock import AttributeClock, Clock, WindowClock, sortable, time_clock, unsortable
-from cernis.pattern.predicate import Attribute
-from cernis.pattern.query import Unit, Window
+from cernis.events.clock import AttributeClock, Clock, sortable, time_clock, unsortable
 
 
 def batch_of(values: Any, base: int = 0) -> EventBatch:
@@ -24,8 +22,6 @@ def batch_of(values: Any, base: int = 0) -> EventBatch:
 
 def inside(clock: Clock) -> list[list[bool]]:
     """inside[e][s]: s is in the window that ends at e."""
-    assert clock.clock is not None
-    assert clock.bound is not None
     usable = np.ones(len(clock.clock), np.uint8) if clock.usable is None else clock.usable
     return [
         [bool(usable[s] and usable[e] and clock.clock[s] >= clock.bound[e]) for s in range(e + 1)]
@@ -144,9 +140,8 @@ def test_each_partition_has_its_own_clock() -> None:
 
 
 def test_a_thawed_clock_remembers() -> None:
-    clock = WindowClock(Window(Unit.ATTRIBUTE, Fraction(1), Attribute(("a",))))
+    clock, other = AttributeClock("a", Fraction(1)), AttributeClock("a", Fraction(1))
     clock.read(batch_of([5]))
-    other = WindowClock(Window(Unit.ATTRIBUTE, Fraction(1), Attribute(("a",))))
     other.thaw(clock.freeze())
     with pytest.raises(DataError, match=r"\(4 after 5\)"):
         other.read(batch_of([4], base=1))
@@ -176,18 +171,8 @@ def test_a_column_cannot_turn_from_integers_to_fractions() -> None:
 def test_a_time_window_reads_ticks_and_stops_at_the_ends_of_int64() -> None:
     times = np.array([-(2**63), 0, 50])
     batch = EventBatch(0, np.arange(3), times, (("S", pa.table({"type": ["T"] * 3})),))
-    clock = time_clock(batch, 20)
-    assert clock.bound is not None
-    assert clock.bound.tolist() == [-(2**63), -20, 30]
-    within = WindowClock(Window(Unit.TIME, Fraction(20))).read(batch, ticks=2**80)
-    assert within.bound is not None
-    assert within.bound.tolist() == [-(2**63)] * 3
-
-
-def test_windows_of_events_need_no_clock() -> None:
-    for window in (None, Window(Unit.EVENTS, Fraction(5))):
-        clock = WindowClock(window).read(batch_of([1]))
-        assert (clock.clock, clock.bound, clock.usable) == (None, None, None)
+    assert time_clock(batch, 20).bound.tolist() == [-(2**63), -20, 30]
+    assert time_clock(batch, 2**80).bound.tolist() == [-(2**63)] * 3
 
 
 def test_a_time_window_without_times_is_an_error() -> None:

@@ -167,7 +167,8 @@ def list_matches(  # type: ignore[no-untyped-def]
             while True:
                 if arena[node]["label"] == UNION:
                     right = arena[node]["right"]
-                    if arena[right]["start"] >= bound:
+                    # nothing needs to wait for after the last match that is wanted
+                    if arena[right]["start"] >= bound and found + 1 != limit:
                         if size == len(wait_node):
                             status = WAITING_FULL
                             break

@@ -306,7 +306,7 @@ class Engine:
 
     def _make_nodes(self) -> None:
         self.compact()
-        if 2 * self.nodes > len(self.arena):
+        if 4 * self.nodes > len(self.arena):
             capacity = 2 * len(self.arena)
             if capacity > MOST_NODES:
                 raise BudgetError("more than 2^31 nodes are alive; set a smaller window")

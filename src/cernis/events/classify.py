@@ -21,7 +21,6 @@ Codes = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 Lookup = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 _NO_BITS = np.frombuffer(b"", np.uint8)  # read-only, as all buffers of Arrow are
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def validity(array: pa.Array) -> tuple[Bytes, int, bool]:
@@ -128,19 +127,22 @@ def _slot_of(key: Any, size: Any, multiplier: Any, shift: Any) -> Any:
 
 @kernel
 def _fill_slots(
-    keys: Any, sizes: Int64s, slots: npt.NDArray[np.int32], multiplier: Any, shift: Any
+    keys: Words, sizes: Int64s, slots: npt.NDArray[np.int32], multiplier: Any, shift: Any
 ) -> int:
-    """Place every literal; how many had to move on from their own slot."""
+    """Place every literal; how many slots a search has to look at."""
+    k = len(sizes) - 1
     mask = len(slots) - 1
-    moved = 0
-    slots[:] = -1
-    for code in range(len(sizes)):
+    longest = 0
+    slots[:] = k
+    for code in range(k):
         at = _slot_of(keys[code], sizes[code], multiplier, shift)
-        while slots[at] >= 0:
-            moved += 1
+        steps = 1
+        while slots[at] < k:
+            steps += 1
             at = (at + 1) & mask
         slots[at] = code
-    return moved
+        longest = max(longest, steps)
+    return longest
 
 
 @kernel
@@ -150,6 +152,7 @@ def add_by_text(
     data: Bytes,
     keys: Words,
     slots: npt.NDArray[np.int32],
+    steps: int,
     literal_keys: Words,
     sizes: Int64s,
     pool: Bytes,
@@ -164,55 +167,55 @@ def add_by_text(
     """Add the entry of the literal that the row's text equals.
 
     After the entries of the k literals come that of any other text and that of NULL.
+    No two literals agree in key and size, so there is at most one to compare with. The
+    search has no branch that depends on the text: whether a row is found is as good as
+    random, and a wrong guess of the processor costs more than the search.
     """
-    k = len(sizes)
+    k = len(sizes) - 1
     mask = len(slots) - 1
     begin = np.int64(offsets[0])
     for i in range(len(keys)):
         end = np.int64(offsets[i + 1])
         size = end - begin
-        found: Any = k
-        at = _slot_of(keys[i], size, multiplier, shift)
-        while True:
-            code = slots[at]
-            if code < 0:
-                break
-            if literal_keys[code] == keys[i] and sizes[code] == size:
-                same = True
-                if size > 8:
-                    here, there = np.uint64(begin), np.uint64(starts[code])
-                    last = here + np.uint64(size - 8)
-                    while same:
-                        mine = (
-                            np.uint64(data[here])
-                            | np.uint64(data[here + np.uint64(1)]) << np.uint64(8)
-                            | np.uint64(data[here + np.uint64(2)]) << np.uint64(16)
-                            | np.uint64(data[here + np.uint64(3)]) << np.uint64(24)
-                            | np.uint64(data[here + np.uint64(4)]) << np.uint64(32)
-                            | np.uint64(data[here + np.uint64(5)]) << np.uint64(40)
-                            | np.uint64(data[here + np.uint64(6)]) << np.uint64(48)
-                            | np.uint64(data[here + np.uint64(7)]) << np.uint64(56)
-                        )
-                        theirs = (
-                            np.uint64(pool[there])
-                            | np.uint64(pool[there + np.uint64(1)]) << np.uint64(8)
-                            | np.uint64(pool[there + np.uint64(2)]) << np.uint64(16)
-                            | np.uint64(pool[there + np.uint64(3)]) << np.uint64(24)
-                            | np.uint64(pool[there + np.uint64(4)]) << np.uint64(32)
-                            | np.uint64(pool[there + np.uint64(5)]) << np.uint64(40)
-                            | np.uint64(pool[there + np.uint64(6)]) << np.uint64(48)
-                            | np.uint64(pool[there + np.uint64(7)]) << np.uint64(56)
-                        )
-                        same = mine == theirs
-                        if here == last:
-                            break
-                        step = min(np.uint64(8), last - here)
-                        here += step
-                        there += step
-                if same:
-                    found = code
+        key = keys[i]
+        at = _slot_of(key, size, multiplier, shift)
+        code = np.int64(slots[at])
+        found = code if (literal_keys[code] == key) & (sizes[code] == size) else k
+        for step in range(1, steps):
+            code = np.int64(slots[(at + step) & mask])
+            found = code if (literal_keys[code] == key) & (sizes[code] == size) else found
+        if size > 8 and found < k:
+            here, there = np.uint64(begin), np.uint64(starts[found])
+            last = here + np.uint64(size - 8)
+            while True:
+                mine = (
+                    np.uint64(data[here])
+                    | np.uint64(data[here + np.uint64(1)]) << np.uint64(8)
+                    | np.uint64(data[here + np.uint64(2)]) << np.uint64(16)
+                    | np.uint64(data[here + np.uint64(3)]) << np.uint64(24)
+                    | np.uint64(data[here + np.uint64(4)]) << np.uint64(32)
+                    | np.uint64(data[here + np.uint64(5)]) << np.uint64(40)
+                    | np.uint64(data[here + np.uint64(6)]) << np.uint64(48)
+                    | np.uint64(data[here + np.uint64(7)]) << np.uint64(56)
+                )
+                theirs = (
+                    np.uint64(pool[there])
+                    | np.uint64(pool[there + np.uint64(1)]) << np.uint64(8)
+                    | np.uint64(pool[there + np.uint64(2)]) << np.uint64(16)
+                    | np.uint64(pool[there + np.uint64(3)]) << np.uint64(24)
+                    | np.uint64(pool[there + np.uint64(4)]) << np.uint64(32)
+                    | np.uint64(pool[there + np.uint64(5)]) << np.uint64(40)
+                    | np.uint64(pool[there + np.uint64(6)]) << np.uint64(48)
+                    | np.uint64(pool[there + np.uint64(7)]) << np.uint64(56)
+                )
+                if mine != theirs:
+                    found = k
                     break
-            at = (at + 1) & mask
+                if here == last:
+                    break
+                ahead = min(np.uint64(8), last - here)
+                here += ahead
+                there += ahead
         if has_nulls:
             bit = offset + i
             if not (bits[bit >> 3] >> (bit & 7)) & 1:
@@ -232,45 +235,49 @@ class Literals:
 
     def __init__(self, texts: list[str]) -> None:
         encoded = [text.encode() for text in texts]
+        sizes = np.array([len(text) for text in encoded], np.int64)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
         self._pool = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
-        self._sizes = np.array([len(text) for text in encoded], np.int64)
-        self._starts = np.cumsum(self._sizes) - self._sizes
-        self._ends = np.concatenate([[0], np.cumsum(self._sizes)])
-        self._whole = False
-        self._keys = self._key_of(self._ends, self._pool)
-        pairs = zip(self._keys.tolist(), self._sizes.tolist(), strict=True)
-        if len(set(pairs)) < len(texts):
-            self._whole = True
-            self._keys = self._key_of(self._ends, self._pool)
-        self._place()
+        self._starts = ends[:-1]
+        # a last literal, which no text can equal, stands in the empty slots
+        self._sizes = np.append(sizes, -1)
+        self._hash: np.uint64 | None = None
+        keys = self._key_of(ends, self._pool)
+        rng = np.random.default_rng(len(texts))
+        while len(set(zip(keys.tolist(), sizes.tolist(), strict=True))) < len(texts):
+            self._hash = _odd(rng)
+            keys = self._key_of(ends, self._pool)
+        self._keys = np.append(keys, np.uint64(0))
+        self._place(rng)
 
     def _key_of(self, offsets: npt.NDArray[Any], data: Bytes) -> Words:
         """A word per text: its first bytes, or a hash of all where those do not tell."""
         keys = np.empty(len(offsets) - 1, np.uint64)
-        if self._whole:
-            hash_strings(offsets, data, _MIX, keys)
-        else:
+        if self._hash is None:
             head_words(offsets, data, keys)
+        else:
+            hash_strings(offsets, data, self._hash, keys)
         return keys
 
-    def _place(self) -> None:
-        """Try multipliers until no two literals meet, or as few as may be."""
+    def _place(self, rng: np.random.Generator) -> None:
+        """Try multipliers until a search looks at one slot, or at as few as may be."""
         bits = max(6, (4 * len(self._sizes)).bit_length())
         self._shift = np.uint64(64 - bits)
-        rng = np.random.default_rng(len(self._sizes))
+        self._slots = np.empty(1 << bits, np.int32)
+        tries = [_odd(rng) for _ in range(64 if len(self._sizes) < 1000 else 4)]
         best: tuple[int, np.uint64] | None = None
-        slots = np.empty(1 << bits, np.int32)
-        for _ in range(64 if len(self._sizes) < 1000 else 1):
-            multiplier = rng.integers(0, 2**64, dtype=np.uint64) | np.uint64(1)
-            moved = _fill_slots(self._keys, self._sizes, slots, multiplier, self._shift)
-            if best is None or moved < best[0]:
-                best = moved, multiplier
-            if not moved:
+        for multiplier in tries:
+            steps = self._fill(multiplier)
+            if best is None or steps < best[0]:
+                best = steps, multiplier
+            if steps <= 1:
                 break
         assert best is not None
-        self._multiplier = best[1]
-        _fill_slots(self._keys, self._sizes, slots, self._multiplier, self._shift)
-        self._slots = slots
+        self._steps, self._multiplier = best
+        self._fill(self._multiplier)
+
+    def _fill(self, multiplier: np.uint64) -> int:
+        return _fill_slots(self._keys, self._sizes, self._slots, multiplier, self._shift)
 
     def add(self, codes: Codes, column: pa.Array, lookup: Lookup) -> None:
         offsets, data = text_of(column)
@@ -281,6 +288,7 @@ class Literals:
             data,
             self._key_of(offsets, data),
             self._slots,
+            self._steps,
             self._keys,
             self._sizes,
             self._pool,
@@ -292,6 +300,10 @@ class Literals:
             offset,
             has_nulls,
         )
+
+
+def _odd(rng: np.random.Generator) -> np.uint64:
+    return rng.integers(0, 2**64, dtype=np.uint64) | np.uint64(1)
 
 
 # ----------------------------------------------------------------- to codes

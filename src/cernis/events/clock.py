@@ -29,7 +29,6 @@ from cernis.events.batch import Bools, EventBatch, Int64s, attribute
 from cernis.events.compiled import kernel
 from cernis.events.evaluate import float_at_most
 from cernis.events.times import UNITS, plain, to_ticks
-from cernis.pattern.query import Unit, Window
 
 _SMALLEST = -(2**63)
 _LARGEST = 2**63 - 1
@@ -37,44 +36,11 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clock:
-    """Per event: its own reading, the least reading in its window, and whether it has one.
+    """Per event: its own reading, the least reading in its window, and whether it has one."""
 
-    All None where the window is measured in events, or there is none.
-    """
-
-    clock: Int64s | None = None
-    bound: Int64s | None = None
+    clock: Int64s
+    bound: Int64s
     usable: npt.NDArray[np.uint8] | None = None  # None: all
-
-
-class WindowClock:
-    """The clock of a query's window, whatever it is measured in; one per stream of events.
-
-    `ticks` is the size of a time window in ticks of the batches' times
-    (`Ordering.ticks`).
-    """
-
-    def __init__(self, window: Window | None) -> None:
-        self._unit = Unit.EVENTS if window is None else window.unit
-        self._attribute: AttributeClock | None = None
-        if window is not None and window.unit is Unit.ATTRIBUTE:
-            assert window.attribute is not None
-            self._attribute = AttributeClock(window.attribute.name, window.size)
-
-    def read(self, batch: EventBatch, *, keys: Int64s | None = None, ticks: int = 0) -> Clock:
-        """The clock of a batch; `keys` are partition codes."""
-        if self._attribute is not None:
-            return self._attribute.read(batch, keys)
-        return time_clock(batch, ticks) if self._unit is Unit.TIME else Clock()
-
-    def freeze(self) -> dict[str, npt.NDArray[Any]]:
-        """What is remembered between batches, as plain arrays."""
-        return {} if self._attribute is None else self._attribute.freeze()
-
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `freeze` gave."""
-        if self._attribute is not None:
-            self._attribute.thaw(arrays)
 
 
 def time_clock(batch: EventBatch, ticks: int) -> Clock:
