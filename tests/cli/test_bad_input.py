@@ -74,13 +74,16 @@ error: line 1, column 58: LIMIT must be at least 1
     ),
     "a window on a column that decreases": (
         ["SELECT * FROM falls WHERE A ; B WITHIN 10 [seq]", "falls.csv"],
-        "error: WITHIN 10 [seq]: 'seq' decreases at row 1 (3 after 5); "
-        "the attribute of a window must never decrease\n",
+        """\
+error: WITHIN 10 [seq]: 'seq' decreases at row 1 (3 after 5); the attribute of a window must \
+never decrease
+""",
     ),
     "a time window without a time column": (
         ["SELECT * FROM falls WHERE A ; B WITHIN 10 SECONDS", "falls.csv"],
-        "error: a time window needs a time column: no input has a column 'ts', "
-        "and none was named\n",
+        """\
+error: a time window needs a time column: no input has a column 'ts', and none was named
+""",
     ),
     "a broken row": (
         ["SELECT * FROM broken WHERE SELL", "broken.csv"],
