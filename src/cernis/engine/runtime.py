@@ -62,6 +62,7 @@ class Engine:
         self.position = 0
         self.bound = int(FOREVER)
         self.arena = new_arena(_FIRST_NODES)
+        self._capacity = _FIRST_NODES
         self.counters = np.zeros(COUNTERS, np.int64)
         self.counters[kernel.NODES] = 1
         self.roots = np.zeros(1024, kernel.ROOT)
@@ -306,13 +307,12 @@ class Engine:
 
     def _make_nodes(self) -> None:
         self.compact()
-        if 4 * self.nodes > len(self.arena):
-            capacity = 2 * len(self.arena)
-            if capacity > MOST_NODES:
-                raise BudgetError("more than 2^31 nodes are alive; set a smaller window")
-            larger = np.empty(capacity, NODE)
+        if self._capacity > len(self.arena):
+            if self._capacity > MOST_NODES:
+                raise BudgetError("more than 2^29 nodes are alive; set a smaller window")
+            larger = np.empty(self._capacity, NODE)
             larger[: self.nodes] = self.arena[: self.nodes]
-            self._adopt(larger)
+            self.arena, self.spare = larger, None
 
     def compact(self) -> None:
         """Leave behind what no active state can use any more."""
@@ -321,7 +321,7 @@ class Engine:
         stack = np.empty(nodes + 1, np.int32)
         copied = np.ones(1, np.int64)
         bounds = self._row_bounds()
-        fresh = self.spare if self.spare is not None else new_arena(_FIRST_NODES)
+        fresh = self.spare if self.spare is not None else new_arena(self._capacity)
         self.spare = None
         while not copy_live(
             self.arena,
@@ -334,8 +334,11 @@ class Engine:
             copied,
             stack,
         ):
-            fresh = _longer(fresh, 2 * len(fresh), 0)
+            fresh = np.concatenate([fresh, np.empty_like(fresh)])
         self.counters[kernel.NODES] = copied[0]
+        # room for three times what is alive, so that a node is copied once at most, amortized
+        wanted = max(_FIRST_NODES, 4 * self.nodes)
+        self._capacity = len(fresh) if wanted <= len(fresh) <= 4 * wanted else wanted
         move_slots(
             self.slots,
             moved,
