@@ -14,7 +14,7 @@ MINUTES ?=
 FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m '' tests/run/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit fuzz bench docs-check format clean
+.PHONY: help setup demo test lint types imports unit fuzz bench bench-peer docs-check format clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ demo: $(VENV)/.runtime ## A tour on a generated stock market stream
 
 bench: $(VENV)/.dev ## Fixed workloads: events per second, ratios and plots (ARGS="sequences")
 	@$(BIN)/cernis bench $(ARGS)
+
+bench-peer: ## CORE (the package pycer, needs Python 3.13) for `make bench` to compare with
+	@python3.13 -m venv .venv-peer && .venv-peer/bin/pip install --quiet pycer==0.1.6
 
 # ------------------------------------------------------------------ checks
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cernis
+from cernis.events.batch import EventBatch
+from cernis.events.keys import KeyCoder
 from cernis.generators.stock import stock_stream
 
 AB = pa.table({"type": ["A", "B"] * 50, "x": [1, 2] * 50})
@@ -143,3 +147,43 @@ def test_keys_that_have_left_the_window_cost_no_rows() -> None:
             )
         )
     assert session.engine.slots.shape[0] < 1_000
+
+
+def test_keys_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cernis.run.session._FORGET_EVERY", 1000)
+    monkeypatch.setattr("cernis.run.session._FORGET_KEYS", 100)
+    query = cernis.query("SELECT * WHERE A ; B PARTITION BY [k, j], [i] WITHIN 9 MILLISECONDS")
+    session = query.session()
+    found = 0
+    for low in range(0, 20_000, 500):
+        ts = np.arange(low, low + 500)
+        key = pa.array(ts // 2).cast(pa.string())
+        types = ["A", "B"] * 250
+        events = {"type": types, "k": key, "j": key, "i": ts // 4, "ts": ts}
+        found += session.push(pa.table(events)).count()
+    assert found == 10_000
+    assert session.keys is not None
+    assert len(session.keys) < 3_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("xyz")), max_size=30), st.data())
+def test_forgetting_keys_changes_nothing(drawn: list[tuple[int, str]], data: st.DataObject) -> None:
+    """A coder that forgets all but some keys still tells exactly the same keys apart."""
+    coder = KeyCoder([["a"], ["b"]])
+    events = pa.table(
+        {
+            "type": ["T"] * len(drawn),
+            "a": pa.array([a for a, _ in drawn], pa.int64()),
+            "b": pa.array([b for _, b in drawn], pa.string()),
+        }
+    )
+    first = coder.encode(EventBatch.of(events))
+    keys = sorted({int(code) for code in first})
+    kept = sorted(data.draw(st.sets(st.sampled_from(keys)))) if keys else []
+    coder.keep_only(np.array(kept, np.int64))
+    assert len(coder) == len(kept)
+    again = coder.encode(EventBatch.of(events)).tolist()
+    named = dict(zip(again, first.tolist(), strict=True))
+    assert [named[code] for code in again] == first.tolist()
+    assert [named[i] for i in range(len(kept))] == kept
+    assert len(named) == len(keys)

@@ -390,18 +390,16 @@ def _aims(records: Sequence[Record]) -> Table:
 
 
 def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Events/s by length, window and engine."""
-    engines = {"recognised": "Cernis", "first": "Cernis, first match", "CORE silent": "CORE"}
-    return [
-        {
-            "n": record.case["n"],
-            "window": record.case["window"],
-            "engine": engines[record.measure],
-            "rate": record.value,
-        }
-        for record in records
-        if record.measure in engines and record.value is not None
-    ]
+    """Events/s by length, window and engine, each engine worth what the table says."""
+    drawn: list[Mapping[str, object]] = []
+    for case in (r.case for r in records if r.measure == "recognised"):
+        here, core, _ = _rates(records, int(case["n"]), int(case["window"]))
+        first = find(records, "first", **case)
+        rates = {"Cernis": here, "Cernis, first match": first, "CORE": core}
+        drawn += [
+            {**case, "engine": engine, "rate": rate} for engine, rate in rates.items() if rate
+        ]
+    return drawn
 
 
 SEQUENCES = Benchmark(

@@ -69,14 +69,14 @@ def _estimates(arena, roots, stamps, values, stack, out):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def _limbs(arena, node, bound, seen, values, stack):  # type: ignore[no-untyped-def]
+def _limbs(arena, node, bound, stamp, seen, values, stack):  # type: ignore[no-untyped-def]
     """Exact counts below one node in limbs of 62 bits, lowest first; False if they do not fit."""
     width = values.shape[1]
     depth = 1
     stack[0] = node
     while depth > 0:
         node = stack[depth - 1]
-        if seen[node]:
+        if seen[node] == stamp:
             depth -= 1
             continue
         left = arena[node]["left"]
@@ -84,7 +84,7 @@ def _limbs(arena, node, bound, seen, values, stack):  # type: ignore[no-untyped-
             if left == 0:
                 values[node, :] = 0
                 values[node, 0] = 1
-            elif seen[left]:
+            elif seen[left] == stamp:
                 values[node, :] = values[left, :]
             else:
                 stack[depth] = left
@@ -93,11 +93,11 @@ def _limbs(arena, node, bound, seen, values, stack):  # type: ignore[no-untyped-
         else:
             right = arena[node]["right"]
             inside = arena[right]["start"] >= bound
-            if not seen[left]:
+            if seen[left] != stamp:
                 stack[depth] = left
                 depth += 1
                 continue
-            if inside and not seen[right]:
+            if inside and seen[right] != stamp:
                 stack[depth] = right
                 depth += 1
                 continue
@@ -110,24 +110,40 @@ def _limbs(arena, node, bound, seen, values, stack):  # type: ignore[no-untyped-
                 values[node, w] = total & ((np.int64(1) << 62) - 1)
             if carry != 0:
                 return False
-        seen[node] = 1
+        seen[node] = stamp
         depth -= 1
     return True
 
 
 class Counts:
-    """The exact counts below one root, for choosing a path by rank."""
+    """The exact counts below one root, for choosing a path by rank.
+
+    `point` moves to another root of the same arena, with the memory of the first.
+    """
 
     def __init__(self, arena: NDArray[np.void], root: np.void) -> None:
-        self.arena, self.root = arena, root
+        self.arena = arena
+        self._seen = np.zeros(0, np.int64)
+        self._stack = np.empty(0, np.int64)
+        self._values = np.zeros((0, 1), np.int64)
+        self._stamp = 0
+        self.point(root)
+
+    def point(self, root: np.void) -> None:
+        self.root = root
         node, bound = int(root["node"]), int(root["bound"])
-        width = 1
+        if node >= len(self._seen):
+            self._reserve(node + 1, self._values.shape[1])
         while True:
-            self._values = np.zeros((node + 1, width), np.int64)
-            seen, stack = np.zeros(node + 1, np.uint8), np.empty(node + 2, np.int64)
-            if _limbs(arena, node, bound, seen, self._values, stack):
-                break
-            width *= 2
+            self._stamp += 1
+            if _limbs(self.arena, node, bound, self._stamp, self._seen, self._values, self._stack):
+                return
+            self._reserve(len(self._seen), 2 * self._values.shape[1])
+
+    def _reserve(self, nodes: int, width: int) -> None:
+        self._seen = np.zeros(nodes, np.int64)
+        self._stack = np.empty(nodes + 1, np.int64)
+        self._values = np.empty((nodes, width), np.int64)
 
     def of(self, node: int) -> int:
         return sum(int(limb) << (_LIMB * w) for w, limb in enumerate(self._values[node]))
@@ -170,9 +186,15 @@ def count_matches(arena: NDArray[np.void], roots: NDArray[np.void]) -> list[int]
         np.empty(size + 1, np.int64),
         estimates,
     )
-    counts = [int(e) for e in estimates] if estimates.max() < _EXACT else []
-    if not counts:
-        for root, estimate in zip(roots, estimates, strict=True):
-            exact = estimate < _EXACT
-            counts.append(int(estimate) if exact else Counts(arena, root).total)
+    if estimates.max() < _EXACT:
+        return [int(estimate) for estimate in estimates]
+    # the root with the highest node first, so that there is room for all
+    exact = Counts(arena, roots[int(roots["node"].argmax())])
+    counts = []
+    for root, estimate in zip(roots, estimates, strict=True):
+        if estimate < _EXACT:
+            counts.append(int(estimate))
+        else:
+            exact.point(root)
+            counts.append(exact.total)
     return counts

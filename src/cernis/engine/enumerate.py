@@ -273,29 +273,40 @@ def _doubled(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @njit(cache=True, nogil=True)
-def split_marks(offset, position, label, has, out_offset, out_position):  # type: ignore[no-untyped-def]
-    """The marks whose label set `has` a variable, per match, first event first."""
-    written = 0
-    out_offset[0] = 0
+def split_marks(offset, position, label, first, members, offsets, totals, flat):  # type: ignore[no-untyped-def]
+    """The marks per variable and match, first event first, in one pass over the marks.
+
+    `members[first[l]:first[l + 1]]` are the variables of label set l. Called without
+    room in `flat` it only counts: `totals` are the marks of each variable. Then `totals`
+    are where each variable's marks begin in `flat`.
+    """
+    counting = len(flat) == 0
     for m in range(len(offset) - 1):
         for k in range(offset[m + 1] - 1, offset[m] - 1, -1):
-            if has[label[k]]:
-                out_position[written] = position[k]
-                written += 1
-        out_offset[m + 1] = written
-    return written
+            for j in range(first[label[k]], first[label[k] + 1]):
+                variable = members[j]
+                if not counting:
+                    flat[totals[variable]] = position[k]
+                totals[variable] += 1
+        if counting:
+            for variable in range(len(totals)):
+                offsets[variable, m + 1] = totals[variable]
 
 
 def by_variable(
     listing: Listing, labels: list[frozenset[str]], variables: tuple[str, ...]
 ) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]:
     """(offsets, positions) per variable, as list arrays want them."""
-    offsets, positions = [], []
-    for variable in variables:
-        has = np.array([variable in names for names in labels], np.uint8)
-        offset = np.empty(len(listing.offset), np.int64)
-        position = np.empty(len(listing.position), np.int64)
-        used = split_marks(listing.offset, listing.position, listing.label, has, offset, position)
-        offsets.append(offset)
-        positions.append(position[:used])
-    return tuple(offsets), tuple(positions)
+    held = [[v for v, name in enumerate(variables) if name in names] for names in labels]
+    first = np.cumsum([0, *map(len, held)], dtype=np.int64)
+    members = np.array([v for vs in held for v in vs], np.int64)
+    offsets = np.zeros((len(variables), len(listing.offset)), np.int64)
+    totals = np.zeros(len(variables), np.int64)
+    marks = listing.offset, listing.position, listing.label, first, members, offsets
+    split_marks(*marks, totals, np.empty(0, np.int64))
+    ends = np.cumsum(totals)
+    flat = np.empty(int(ends[-1]) if len(ends) else 0, np.int64)
+    if len(flat):
+        split_marks(*marks, ends - totals, flat)
+    begins = ends - totals
+    return tuple(offsets), tuple(flat[b:e] for b, e in zip(begins, ends, strict=True))

@@ -314,6 +314,20 @@ class Engine:
             larger[: self.nodes] = self.arena[: self.nodes]
             self.arena, self.spare = larger, None
 
+    def live_keys(self) -> NDArray[np.int64]:
+        """The keys that have partial matches, ascending (as of the last compaction)."""
+        return np.sort(self.key_of_row[self.key_of_row >= 0])
+
+    def keep_keys(self, keys: NDArray[np.int64]) -> None:
+        """Renumber keys: keys[i] becomes i; others have nothing alive and are forgotten."""
+        rows = np.flatnonzero(self.key_of_row >= 0)
+        self.key_of_row[rows] = np.searchsorted(keys, self.key_of_row[rows])
+        size = max(64, 2 * len(keys))
+        self.row_of_key = np.full(size, -1, np.int32)
+        self.row_of_key[self.key_of_row[rows]] = rows
+        if self.settings.consume == kernel.CONSUME_PARTITION:
+            self.consumed = _longer(self.consumed[keys], size, -1)
+
     def compact(self) -> None:
         """Leave behind what no active state can use any more."""
         nodes = self.nodes

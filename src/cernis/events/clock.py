@@ -77,6 +77,10 @@ class AttributeClock:
         self._check(batch, clock, usable, keys)
         return Clock(clock, self._bound(clock), marks)
 
+    def keep_only(self, keys: Int64s) -> None:
+        """Forget the partitions that are not among these keys; keys[i] becomes i."""
+        self._last = self._last[keys]
+
     def freeze(self) -> dict[str, npt.NDArray[Any]]:
         """What is remembered, as plain arrays."""
         kind = np.frombuffer((self._kind or "").encode(), np.uint8)

@@ -122,6 +122,10 @@ class IntTable:
         """The distinct values, by code."""
         return self._known[: self._count]
 
+    def only(self, codes: Int64s) -> IntTable:
+        """A table of the values with these codes; codes[i] becomes i."""
+        return IntTable(self.values[codes])
+
     def codes(self, keys: Int64s, valid: npt.NDArray[np.bool_] | None = None) -> Int64s:
         """A code per key; -1 where it is not valid."""
         keys = np.ascontiguousarray(keys, np.int64)
@@ -355,6 +359,13 @@ class BytesTable:
     def ends(self) -> Int64s:
         """Where each string ends in the pool, by code; it starts with 0."""
         return self._ends[: self._count + 1]
+
+    def only(self, codes: Int64s) -> BytesTable:
+        """A table of the strings with these codes; codes[i] becomes i."""
+        lengths = np.diff(self.ends)[codes]
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        within = np.arange(ends[-1]) - np.repeat(ends[:-1], lengths)
+        return BytesTable(self._pool[np.repeat(self.ends[codes], lengths) + within], ends)
 
     def codes(
         self,

@@ -67,6 +67,17 @@ class KeyCoder:
             codes = pairs.codes(codes << 31 | more, None if valid.all() else valid)
         return codes
 
+    def keep_only(self, codes: Int64s) -> None:
+        """Forget all keys but these (ascending); codes[i] becomes i, and new keys go on after."""
+        for level in range(len(self._pairs) - 1, -1, -1):
+            pairs = self._pairs[level].values[codes]
+            before, last = pairs >> 31, pairs & (2**31 - 1)
+            codes, lasts = np.unique(before), np.unique(last)
+            ranks = np.searchsorted(codes, before) << 31 | np.searchsorted(lasts, last)
+            self._pairs[level] = IntTable(ranks)
+            self._components[level + 1].keep_only(lasts)
+        self._components[0].keep_only(codes)
+
     def freeze(self) -> dict[str, npt.NDArray[Any]]:
         """All that is known, as plain arrays."""
         arrays = {f"pairs.{i}": table.values.copy() for i, table in enumerate(self._pairs)}
@@ -252,6 +263,14 @@ class _Component:
             if value is not None:
                 codes[i] = self._chunk(_plain_kin(value))[0]
         return codes
+
+    def keep_only(self, codes: Int64s) -> None:
+        """Forget all values but those with these codes (ascending); codes[i] becomes i."""
+        for known in self._kinds.values():
+            kept = np.flatnonzero(np.isin(known.numbers, codes))
+            known.table = known.table.only(kept)
+            known.numbers = np.searchsorted(codes, known.numbers[kept])
+        self._count = len(codes)
 
     def freeze(self) -> dict[str, npt.NDArray[Any]]:
         arrays: dict[str, npt.NDArray[Any]] = {}

@@ -81,6 +81,15 @@ class Sieve:
             self._members[key].pop(0)
             self._gone[key] = self._gone.get(key, 0) + 1
 
+    def keep_keys(self, keys: NDArray[np.int64]) -> None:
+        """Renumber keys: keys[i] becomes i; the others have nothing alive."""
+        number = {int(key): i for i, key in enumerate(keys)}
+        self._members = {number[k]: v for k, v in self._members.items() if k in number}
+        self._gone = {number[k]: v for k, v in self._gone.items() if k in number}
+        self._rank = {p: (number[k], r) for p, (k, r) in self._rank.items() if k in number}
+        if self.plan.pattern.consume is Consume.PARTITION:
+            self.consumed = {number[k]: v for k, v in self.consumed.items() if k in number}
+
     def freeze(self) -> dict[str, Any]:
         """What cannot be worked out again from the events that are kept."""
         return {

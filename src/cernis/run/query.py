@@ -69,7 +69,7 @@ class Query:
             on_error=on_error,
             budget=budget,
         )
-        return Session(self.plan, reading).push(events)
+        return Session(self.plan, reading).collect(events)
 
     def stream(self, events: Any, **reading: Any) -> Iterator[Matches]:
         """The matches batch by batch, in memory that does not grow with the input."""

@@ -20,6 +20,7 @@ from cernis.events.batch import EventBatch
 from cernis.events.clock import AttributeClock, Clock, time_clock
 from cernis.events.encode import AtomEncoder
 from cernis.events.keys import KeyCoder
+from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Progress
 from cernis.events.source import OnError, Source, open_events, schema_of
 from cernis.events.store import EventStore
@@ -34,6 +35,7 @@ from cernis.run.listed import CANDIDATE_BUDGET, Sieve
 
 _FORGET_EVERY = 1 << 20
 """Events kept beyond this are looked at for forgetting whenever their number has doubled."""
+_FORGET_KEYS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class Session:
     def __init__(self, plan: Plan, reading: Reading | None = None) -> None:
         self.plan = plan
         self.reading = reading or Reading()
+        self.mistakes = Mistakes(self.reading.on_error)
         self.engine = Engine(plan.tables, plan.settings)
         self.store = EventStore()
         self.progress = Progress()
@@ -72,10 +75,14 @@ class Session:
 
     def push(self, events: Any) -> Matches:
         """The matches that end in these events, which follow all events pushed before."""
-        found = [segment for segments in self._batches(events) for segment in segments]
-        matches = self._matches(found)
+        matches = self.collect(events)
         self._forget()
         return matches
+
+    def collect(self, events: Any) -> Matches:
+        """The same for the last events of a stream: nothing is let go of."""
+        found = [segment for segments in self._batches(events) for segment in segments]
+        return self._matches(found)
 
     def stream(self, events: Any) -> Iterator[Matches]:
         """The matches batch by batch; what is handed out stays valid."""
@@ -110,7 +117,7 @@ class Session:
             type=reading.type,
             time_unit=reading.time_unit,
             format=reading.format,
-            on_error=reading.on_error,
+            on_error=self.mistakes,
             declared=pattern.declared,
         )
         if pattern.declared is None:
@@ -179,6 +186,20 @@ class Session:
         self.store.forget_before(self.kept_from)
         if self.sieve:
             self.sieve.forget_before(self.kept_from)
+        self._forget_keys()
+
+    def _forget_keys(self) -> None:
+        """Keys with nothing alive need no number, once they are many."""
+        if self.keys is None:
+            return
+        live = self.engine.live_keys()
+        if len(self.keys) > 4 * len(live) + _FORGET_KEYS:
+            self.keys.keep_only(live)
+            self.engine.keep_keys(live)
+            if self.clock is not None:
+                self.clock.keep_only(live)
+            if self.sieve:
+                self.sieve.keep_keys(live)
 
     # -------------------------------------------------------------- frozen
 
