@@ -27,7 +27,7 @@ from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
 MOST_LISTED_MARKS = 2**27
-_FIRST_NODES = 1 << 16
+_FIRST_NODES = 1 << 17
 _NO_KEYS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
 
