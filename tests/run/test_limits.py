@@ -187,3 +187,19 @@ def test_forgetting_keys_changes_nothing(drawn: list[tuple[int, str]], data: st.
     assert [named[code] for code in again] == first.tolist()
     assert [named[i] for i in range(len(kept))] == kept
     assert len(named) == len(keys)
+
+
+def test_a_session_that_failed_in_the_middle_says_so() -> None:
+    session = cernis.query("SELECT * WHERE A ; B WITHIN 5 [x]").session()
+    with pytest.raises(cernis.DataError, match="decreases at row 1"):
+        session.push(pa.table({"type": ["A", "B"], "x": [5, 3]}))
+    with pytest.raises(cernis.StateError, match="this session has failed before"):
+        session.push(pa.table({"type": ["A"], "x": [9]}))
+
+
+def test_a_push_that_is_refused_before_it_is_read_changes_nothing() -> None:
+    session = cernis.query("SELECT * WHERE (A AS a ; B) FILTER a[x > 1]").session()
+    session.push(pa.table({"type": ["A"], "x": [5]}))
+    with pytest.raises(cernis.QueryError, match="unknown attribute 'x'"):
+        session.push(pa.table({"type": ["B"]}))
+    assert session.push(pa.table({"type": ["B"], "x": [0]})).count() == 1

@@ -79,6 +79,7 @@ class Deterministic:
         self.keep_marks = keep_marks
         self.states: list[State] = []
         self._numbers: dict[State, int] = {}
+        self._keys: list[str] = []
         self._edges: dict[tuple[int, int], tuple[Edge, ...]] = {}
         self._starts: dict[int, tuple[Edge, ...]] = {}
 
@@ -131,7 +132,10 @@ class Deterministic:
 
     def key(self, state: int) -> str:
         """A name of the state that does not depend on when it was found."""
-        return repr([sorted(map(_ordered, part)) for part in self.states[state]])
+        while len(self._keys) <= state:
+            parts = self.states[len(self._keys)]
+            self._keys.append(repr([sorted(map(_ordered, part), key=repr) for part in parts]))
+        return self._keys[state]
 
     # --------------------------------------------------------------- steps
 

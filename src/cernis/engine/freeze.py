@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from cernis.automata.determinize import State
 from cernis.automata.runs import Configuration
 from cernis.engine import update as kernel
-from cernis.engine.arena import NODE, UNION
+from cernis.engine.arena import COUNTERS, NODE, UNION
 from cernis.engine.runtime import Engine
 from cernis.errors import StateError
 
@@ -34,6 +34,16 @@ VERSION = 1
 _HEAD = struct.Struct("<8sHIQ")
 
 Arrays = Mapping[str, NDArray[Any]]
+
+_PER_ROW = ("key_of_row", "row_ordinal", "row_epoch", "row_bound", "free_rows")
+_DTYPES = {
+    "arena": NODE,
+    "counters": np.int64,
+    "slots": np.int32,
+    "row_of_key": np.int32,
+    "consumed": np.int64,
+    **dict.fromkeys(_PER_ROW, np.int64),
+}
 
 
 def pack(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -61,13 +71,16 @@ def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     body = memoryview(frozen)[_HEAD.size :]
     if zlib.crc32(body) != checksum or length > len(body):
         raise StateError("the frozen state is damaged: its checksum does not match")
-    header = json.loads(bytes(body[:length]))
     arrays, at = {}, length
-    for name, kind, shape, size in header["arrays"]:
-        dtype = NODE if kind == "node" else np.dtype(kind)
-        arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
-        at += size
-    return header["meta"], arrays
+    try:
+        header = json.loads(bytes(body[:length]))
+        for name, kind, shape, size in header["arrays"]:
+            dtype = NODE if kind == "node" else np.dtype(kind)
+            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
+            at += size
+        return header["meta"], arrays
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(f"the frozen state is damaged: {error}") from error
 
 
 def freeze_engine(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -97,6 +110,7 @@ def freeze_engine(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any
 
 def thaw_engine(engine: Engine, meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Puts a fresh engine of the same query into a frozen state."""
+    _check(meta, arrays)
     tables = engine.tables
     engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
     columns = [tables.automaton.number(_state_in(state)) for state in meta["states"]]
@@ -115,17 +129,44 @@ def thaw_engine(engine: Engine, meta: Mapping[str, Any], arrays: Arrays) -> None
         engine.arena = np.concatenate([arena, np.zeros(len(arena), NODE)])
     engine.counters = arrays["counters"]
     engine.counters[kernel.ROOTS] = 0
-    for name in (
-        "row_of_key",
-        "key_of_row",
-        "row_ordinal",
-        "row_epoch",
-        "row_bound",
-        "free_rows",
-        "consumed",
-    ):
+    for name in ("row_of_key", "consumed", *_PER_ROW):
         setattr(engine, name, arrays[name])
     engine.fit_tables()
+
+
+def _check(meta: Mapping[str, Any], arrays: Arrays) -> None:
+    """The kernels trust their arrays, so what they follow must lead somewhere."""
+    try:
+        sound = all(arrays[name].dtype == dtype for name, dtype in _DTYPES.items()) and _fits(
+            meta, arrays
+        )
+    except (KeyError, IndexError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise StateError("the frozen state is damaged: its parts do not fit together")
+
+
+def _fits(meta: Mapping[str, Any], arrays: Arrays) -> bool:
+    arena, slots, counters = arrays["arena"], arrays["slots"], arrays["counters"]
+    rows = slots.shape[0]
+    children = np.maximum(np.arange(len(arena)), 1)  # a child comes before its parent
+    return (
+        len(counters) == COUNTERS
+        and counters[kernel.NODES] == len(arena) >= 1
+        and 0 <= counters[kernel.FREE_ROWS] <= rows
+        and all(_inside(arena[side], 0, children) for side in ("left", "right"))
+        and _inside(arena["label"], UNION, len(meta["labels"]))
+        and _inside(slots, 0, len(arena))
+        and slots.shape[1] == len(meta["states"])
+        and all(len(arrays[name]) == rows for name in _PER_ROW)
+        and _inside(arrays["row_of_key"], -1, rows)
+        and _inside(arrays["key_of_row"], -1, len(arrays["row_of_key"]))
+        and _inside(arrays["free_rows"], 0, max(rows, 1))
+    )
+
+
+def _inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
+    return bool(((numbers >= low) & (numbers < below)).all())
 
 
 # ------------------------------------------------------------------ states

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from cernis.errors import QueryError
+from cernis.errors import Diagnostic, QueryError
 from cernis.events.source import OnError
 from cernis.languages.ceql.parse import parse
 from cernis.pattern.check import resolve
@@ -30,7 +30,7 @@ class Query:
     def __init__(self, pattern: str | Pattern, *, schema: Schema | None = None) -> None:
         parsed = parse(pattern) if isinstance(pattern, str) else pattern
         if not isinstance(parsed, Pattern):
-            raise QueryError([], "") from TypeError("a query is CEQL text or a Pattern")
+            raise QueryError([Diagnostic("a query is CEQL text or a Pattern")])
         self.pattern = resolve(parsed, schema or parsed.declared)
 
     @cached_property

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine.runtime import Engine, Segment
+from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 from cernis.events.clock import AttributeClock, Clock, time_clock
 from cernis.events.encode import AtomEncoder
@@ -70,6 +71,7 @@ class Session:
         """Events before this position have been let go of."""
         self._symbols = np.empty(0, np.int32)
         self._forget_at = _FORGET_EVERY
+        self._failed = ""
 
     # ------------------------------------------------------------- reading
 
@@ -101,10 +103,20 @@ class Session:
         return self.engine.position
 
     def _batches(self, events: Any) -> Iterator[list[Segment]]:
+        if self._failed:
+            raise StateError(
+                f"this session has failed before ({self._failed}); begin a new one, or thaw a "
+                "state that was frozen before"
+            )
         ordering = self._ordering(events)
-        for batch in ordering:
-            self.notes = list(ordering.notes)
-            yield self._take(batch, ordering)
+        try:
+            for batch in ordering:
+                self.notes = list(ordering.notes)
+                yield self._take(batch, ordering)
+        except Exception as error:
+            # some of these events have been read, and what ended in them is lost
+            self._failed = str(error) or type(error).__name__
+            raise
         self.progress = ordering.progress
         self.notes = [*ordering.notes, *_skipped(ordering.sources)]
 
