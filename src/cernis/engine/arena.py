@@ -50,8 +50,8 @@ JOIN_NODES = _SINK + 1
 
 def new_arena(capacity: int) -> NDArray[np.void]:
     """An arena with node 0 ("no match") in place."""
-    arena = np.zeros(capacity, NODE)
-    arena[0]["start"] = FOREVER
+    arena = np.empty(capacity, NODE)  # not zeroed: what is made is written whole
+    arena[0] = (FOREVER, 0, 0, 0, 0, 0)
     return arena
 
 
