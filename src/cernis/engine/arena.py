@@ -4,12 +4,14 @@ A node stands for a set of partial matches. There are two kinds:
 
 * an *item* marks one event: `position`, `label` (an index into the table of label
   sets; 0 writes nothing), `left` the rest of the match. An item without `left` is
-  where the match starts (the paper's bottom node, merged with its first output).
+  where the match starts (the paper's bottom node, merged with its first output). An
+  item with `right` has the matches of `right` beside its own: a union whose left side
+  is an item nobody else needs, in one node instead of two, which halves the arena.
 * a *union* (label -1) has the matches of `left` and of `right`.
 
 `start` is the largest start below, in units of the window: the paper's max-start.
-The left side of a union starts no earlier than the right side, so enumeration cuts a
-branch as soon as its start has left the window. Node 0 is "no match at all".
+The left side of a union (or the item itself) starts no earlier than the right side, so
+enumeration cuts a branch as soon as its start has left the window. Node 0 is "no match at all".
 
 Nodes never change once made, and children come before parents: a snapshot is a
 reference, compaction is two passes over the array.

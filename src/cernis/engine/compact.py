@@ -46,7 +46,7 @@ def copy_live(  # type: ignore[no-untyped-def]
                     depth -= 1
                     continue
                 left, right = arena[node]["left"], arena[node]["right"]
-                inside = arena[node]["label"] == UNION and arena[right]["start"] >= bound
+                inside = right != 0 and arena[right]["start"] >= bound
                 if left != 0 and moved[left] == 0:
                     stack[depth] = left
                     depth += 1

@@ -31,28 +31,17 @@ def _estimate(arena, node, bound, stamp, stamps, values, stack):  # type: ignore
         if stamps[node] == stamp:
             depth -= 1
             continue
-        left = arena[node]["left"]
-        if arena[node]["label"] != UNION:
-            if left == 0:
-                values[node] = 1.0
-            elif stamps[left] == stamp:
-                values[node] = values[left]
-            else:
-                stack[depth] = left
-                depth += 1
-                continue
-        else:
-            right = arena[node]["right"]
-            inside = arena[right]["start"] >= bound
-            if stamps[left] != stamp:
-                stack[depth] = left
-                depth += 1
-                continue
-            if inside and stamps[right] != stamp:
-                stack[depth] = right
-                depth += 1
-                continue
-            values[node] = values[left] + (values[right] if inside else 0.0)
+        left, right = arena[node]["left"], arena[node]["right"]
+        inside = right != 0 and arena[right]["start"] >= bound
+        if left != 0 and stamps[left] != stamp:
+            stack[depth] = left
+            depth += 1
+            continue
+        if inside and stamps[right] != stamp:
+            stack[depth] = right
+            depth += 1
+            continue
+        values[node] = (values[left] if left != 0 else 1.0) + (values[right] if inside else 0.0)
         stamps[node] = stamp
         depth -= 1
 
@@ -79,37 +68,29 @@ def _limbs(arena, node, bound, stamp, seen, values, stack):  # type: ignore[no-u
         if seen[node] == stamp:
             depth -= 1
             continue
-        left = arena[node]["left"]
-        if arena[node]["label"] != UNION:
-            if left == 0:
-                values[node, :] = 0
-                values[node, 0] = 1
-            elif seen[left] == stamp:
-                values[node, :] = values[left, :]
-            else:
-                stack[depth] = left
-                depth += 1
-                continue
-        else:
-            right = arena[node]["right"]
-            inside = arena[right]["start"] >= bound
-            if seen[left] != stamp:
-                stack[depth] = left
-                depth += 1
-                continue
-            if inside and seen[right] != stamp:
-                stack[depth] = right
-                depth += 1
-                continue
-            carry = np.int64(0)
-            for w in range(width):
-                total = values[left, w] + carry
-                if inside:
-                    total += values[right, w]
-                carry = total >> 62
-                values[node, w] = total & ((np.int64(1) << 62) - 1)
-            if carry != 0:
-                return False
+        left, right = arena[node]["left"], arena[node]["right"]
+        inside = right != 0 and arena[right]["start"] >= bound
+        if left != 0 and seen[left] != stamp:
+            stack[depth] = left
+            depth += 1
+            continue
+        if inside and seen[right] != stamp:
+            stack[depth] = right
+            depth += 1
+            continue
+        carry = np.int64(0)
+        for w in range(width):
+            total = carry
+            if left != 0:
+                total += values[left, w]
+            elif w == 0:
+                total += 1
+            if inside:
+                total += values[right, w]
+            carry = total >> 62
+            values[node, w] = total & ((np.int64(1) << 62) - 1)
+        if carry != 0:
+            return False
         seen[node] = stamp
         depth -= 1
     return True
@@ -158,17 +139,15 @@ class Counts:
         items = []
         while node:
             record = self.arena[node]
+            left, right = int(record["left"]), int(record["right"])
+            own = self.of(left) if left else 1
+            if right and rank >= own and self.arena[right]["start"] >= bound:
+                rank -= own
+                node = right
+                continue
             if record["label"] != UNION:
                 items.append(node)
-                node = int(record["left"])
-                continue
-            left, right = int(record["left"]), int(record["right"])
-            below = self.of(left)
-            if rank < below or self.arena[right]["start"] < bound:
-                node = left
-            else:
-                rank -= below
-                node = right
+            node = left
         return items
 
 

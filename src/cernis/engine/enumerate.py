@@ -184,10 +184,18 @@ def list_matches(  # type: ignore[no-untyped-def]
                 if ends and (matches == len(out_root) or marks + length > len(out_position)):
                     status = BUFFERS_FULL
                     break
-                if arena[node]["label"] != 0:
-                    if top == len(path_position):
-                        status = PATH_FULL
+                if arena[node]["label"] != 0 and top == len(path_position):
+                    status = PATH_FULL
+                    break
+                right = arena[node]["right"]
+                if right != 0 and arena[right]["start"] >= bound and found + 1 != limit:
+                    if size == len(wait_node):
+                        status = WAITING_FULL
                         break
+                    start = arena[right]["start"]
+                    _push(wait_start, wait_node, wait_path, size, ordered, start, right, path)
+                    size += 1
+                if arena[node]["label"] != 0:
                     path_position[top] = arena[node]["position"]
                     path_label[top] = arena[node]["label"]
                     path_before[top] = path

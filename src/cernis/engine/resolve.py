@@ -55,6 +55,11 @@ def _latest(arena, entry, bound, stack, found):  # type: ignore[no-untyped-def]
             stack[depth + 1] = arena[node]["left"]
             depth += 2
             continue
+        if arena[node]["right"] != 0:
+            if depth + 1 >= len(stack):
+                return -1
+            stack[depth] = arena[node]["right"]
+            depth += 1
         position = np.int64(-1) if arena[node]["label"] == 0 else arena[node]["position"]
         if position > best:
             best = position
@@ -147,20 +152,17 @@ def _earliest_start(arena, root, bound, stamp, stamps, stack):  # type: ignore[n
     while depth > 0:
         depth -= 1
         node = stack[depth]
-        left = arena[node]["left"]
-        if arena[node]["label"] != UNION and left == 0:
+        left, right = arena[node]["left"], arena[node]["right"]
+        if left == 0:
             best = min(best, arena[node]["position"])
-            continue
-        if stamps[left] != stamp:
+        elif stamps[left] != stamp:
             stamps[left] = stamp
             stack[depth] = left
             depth += 1
-        if arena[node]["label"] == UNION:
-            right = arena[node]["right"]
-            if arena[right]["start"] >= bound and stamps[right] != stamp:
-                stamps[right] = stamp
-                stack[depth] = right
-                depth += 1
+        if right != 0 and arena[right]["start"] >= bound and stamps[right] != stamp:
+            stamps[right] = stamp
+            stack[depth] = right
+            depth += 1
     return best
 
 
@@ -174,45 +176,32 @@ def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies,
         if stamps[node] == stamp:
             depth -= 1
             continue
-        if counters[NODES] + 1 >= len(out):
+        if counters[NODES] + 2 >= len(out):
             return -1
-        left = arena[node]["left"]
+        left, right = arena[node]["left"], arena[node]["right"]
+        inside = right != 0 and arena[right]["start"] >= bound
+        if left != 0 and stamps[left] != stamp:
+            stack[depth] = left
+            depth += 1
+            continue
+        if inside and stamps[right] != stamp:
+            stack[depth] = right
+            depth += 1
+            continue
         copy = 0
-        if arena[node]["label"] != UNION:
-            if left == 0:
-                if arena[node]["position"] == start:
-                    copy = make_item(out, counters, start, arena[node]["label"], 0, start)
-            else:
-                if stamps[left] != stamp:
-                    stack[depth] = left
-                    depth += 1
-                    continue
-                if copies[left] != 0:
-                    copy = make_item(
-                        out,
-                        counters,
-                        arena[node]["position"],
-                        arena[node]["label"],
-                        copies[left],
-                        start,
-                    )
-        else:
-            right = arena[node]["right"]
-            inside = arena[right]["start"] >= bound
-            if stamps[left] != stamp:
-                stack[depth] = left
-                depth += 1
-                continue
-            if inside and stamps[right] != stamp:
-                stack[depth] = right
-                depth += 1
-                continue
+        label, position = arena[node]["label"], arena[node]["position"]
+        if label == UNION:
             copy = copies[left]
-            other = copies[right] if inside else 0
-            if copy == 0:
-                copy = other
-            elif other != 0:
-                copy = make_union(out, counters, copy, other)
+        elif left == 0:
+            if position == start:
+                copy = make_item(out, counters, start, label, 0, start)
+        elif copies[left] != 0:
+            copy = make_item(out, counters, position, label, copies[left], start)
+        other = copies[right] if inside else 0
+        if copy == 0:
+            copy = other
+        elif other != 0:
+            copy = make_union(out, counters, copy, other)
         copies[node] = copy
         stamps[node] = stamp
         depth -= 1

@@ -266,6 +266,7 @@ class Engine:
             np.zeros(moves, np.int32),
             np.zeros(width, np.int32),
             np.zeros(width, np.uint8),
+            np.zeros(width, np.uint8),
             np.zeros(width, np.int32),
         )
 
@@ -350,8 +351,8 @@ class Engine:
         ):
             fresh = np.concatenate([fresh, np.empty_like(fresh)])
         self.counters[kernel.NODES] = copied[0]
-        # room for three times what is alive, so that a node is copied once at most, amortized
-        wanted = max(_FIRST_NODES, 4 * self.nodes)
+        # room for several times what is alive, so that a node is seldom copied
+        wanted = max(_FIRST_NODES, min(8 * self.nodes, 4 * self.nodes + (1 << 22)))
         self._capacity = len(fresh) if wanted <= len(fresh) <= 4 * wanted else wanted
         move_slots(
             self.slots,

@@ -75,6 +75,7 @@ def update(  # type: ignore[no-untyped-def]
     moving_edge,
     gathered,
     gathered_marked,
+    gathered_alone,
     touched,
 ):
     """Reads symbols[begin:]; returns (status, index of the event to go on with, detail)."""
@@ -208,14 +209,17 @@ def update(  # type: ignore[no-untyped-def]
                     accepted = join(arena, counters, accepted, node, bound)
                 target = edge["target"]
                 if target >= 0:
+                    fresh = moving_node[m] < 0 or edge["label"] != 0
                     if gathered[target] == 0:
                         touched[targets] = target
                         targets += 1
                         gathered[target] = node
                         gathered_marked[target] = edge["label"] != 0
+                        gathered_alone[target] = fresh and not edge["accept"]
                     else:
                         gathered[target] = join(arena, counters, gathered[target], node, bound)
                         gathered_marked[target] = gathered_marked[target] and edge["label"] != 0
+                        gathered_alone[target] = False
 
             # into the states
             for t in range(targets):
@@ -227,7 +231,12 @@ def update(  # type: ignore[no-untyped-def]
                 # can never lose to it
                 if last and gathered_marked[target] and arena[new]["start"] >= arena[old]["start"]:
                     old = 0
-                slots[row, target] = join(arena, counters, new, old, bound)
+                begun = arena[old]["start"]
+                if old != 0 and gathered_alone[target] and arena[new]["start"] >= begun >= bound:
+                    arena[new]["right"] = old  # made just now, and nobody else refers to it
+                    slots[row, target] = new
+                else:
+                    slots[row, target] = join(arena, counters, new, old, bound)
 
             if partitioned:
                 row_ordinal[row] += 1
