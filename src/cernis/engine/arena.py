@@ -13,10 +13,10 @@ A node stands for a set of partial matches. There are two kinds:
 The left side of a union (or the item itself) starts no earlier than the right side, so
 enumeration cuts a branch as soon as its start has left the window. Node 0 is "no match at all".
 
-Nodes never change once made, and children come before parents: a snapshot is a
-reference, compaction is two passes over the array.
+Nodes never change once an event has been read, and children come before parents: a snapshot is a
+reference, compaction is one walk over what is alive.
 
-Cost contract: making an item is O(1); `join` is O(1), at most `_JOIN_NODES` nodes.
+Cost contract: making an item is O(1); `join` is O(1), at most `JOIN_NODES` nodes.
 Left chains are kept short by sinking a new right side under the first item; the
 paper's union lists bound them by a constant, here the bound is the sinking depth plus
 the number of merges of whole lists.
@@ -25,8 +25,9 @@ the number of merges of whole lists.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from cernis.compiled import kernel
 
 NODE = np.dtype(
     [
@@ -57,8 +58,8 @@ def new_arena(capacity: int) -> NDArray[np.void]:
     return arena
 
 
-@njit(cache=True, nogil=True)
-def make_item(arena, top, position, label, left, start):  # type: ignore[no-untyped-def]
+@kernel
+def make_item(arena, top, position, label, left, start):
     """Append an item; `top[0]` is the number of nodes."""
     node = top[0]
     top[0] = node + 1
@@ -70,8 +71,8 @@ def make_item(arena, top, position, label, left, start):  # type: ignore[no-unty
     return node
 
 
-@njit(cache=True, nogil=True)
-def make_union(arena, top, left, right):  # type: ignore[no-untyped-def]
+@kernel
+def make_union(arena, top, left, right):
     """Append a union; `position` keeps the latest last event of either side."""
     node = top[0]
     top[0] = node + 1
@@ -83,8 +84,8 @@ def make_union(arena, top, left, right):  # type: ignore[no-untyped-def]
     return node
 
 
-@njit(cache=True, nogil=True)
-def join(arena, top, new, old, bound):  # type: ignore[no-untyped-def]
+@kernel
+def join(arena, top, new, old, bound):
     """The union of two sets; sides that have left the window are dropped, ties put `new` first."""
     if new == 0 or arena[new]["start"] < bound:
         return old

@@ -10,16 +10,13 @@ is: matches that refer to it stay valid for as long as somebody holds them.
 
 from __future__ import annotations
 
-from numba import njit
-
+from cernis.compiled import kernel
 from cernis.engine.arena import UNION
 from cernis.engine.update import EPOCH, FREE_ROWS
 
 
-@njit(cache=True, nogil=True)
-def copy_live(  # type: ignore[no-untyped-def]
-    arena, row_bounds, slots, counters, row_epoch, moved, fresh, top, stack
-):
+@kernel
+def copy_live(arena, row_bounds, slots, counters, row_epoch, moved, fresh, top, stack):
     """Copies what the slots reach into `fresh`, as far as there is room.
 
     `moved` maps nodes to their copies, `top[0]` counts the copies. Returns False if
@@ -70,8 +67,8 @@ def copy_live(  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
-def move_slots(slots, moved, counters, row_of_key, key_of_row, free_rows, partitioned):  # type: ignore[no-untyped-def]
+@kernel
+def move_slots(slots, moved, counters, row_of_key, key_of_row, free_rows, partitioned):
     """Points the states at the copies; rows with nothing left become free."""
     for row in range(slots.shape[0]):
         used = False

@@ -12,17 +12,17 @@ the number of matches. Without a window all roots share one pass.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from cernis.compiled import kernel
 from cernis.engine.arena import FOREVER, UNION
 
 _EXACT = float(2**53)
 _LIMB = 62
 
 
-@njit(cache=True, nogil=True)
-def _estimate(arena, node, bound, stamp, stamps, values, stack):  # type: ignore[no-untyped-def]
+@kernel
+def _estimate(arena, node, bound, stamp, stamps, values, stack):
     """Matches below one node in floating point; `values` is valid where stamps == stamp."""
     depth = 1
     stack[0] = node
@@ -46,8 +46,8 @@ def _estimate(arena, node, bound, stamp, stamps, values, stack):  # type: ignore
         depth -= 1
 
 
-@njit(cache=True, nogil=True)
-def _estimates(arena, roots, stamps, values, stack, out):  # type: ignore[no-untyped-def]
+@kernel
+def _estimates(arena, roots, stamps, values, stack, out):
     stamp = 0
     for r in range(len(roots)):
         # without a window nothing below a node ever leaves: what was counted stays
@@ -57,8 +57,8 @@ def _estimates(arena, roots, stamps, values, stack, out):  # type: ignore[no-unt
         out[r] = values[roots[r]["node"]]
 
 
-@njit(cache=True, nogil=True)
-def _limbs(arena, node, bound, stamp, seen, values, stack):  # type: ignore[no-untyped-def]
+@kernel
+def _limbs(arena, node, bound, stamp, seen, values, stack):
     """Exact counts below one node in limbs of 62 bits, lowest first; False if they do not fit."""
     width = values.shape[1]
     depth = 1

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from cernis.compiled import kernel
 from cernis.engine.arena import UNION
 
 MOST_WAITING = 1 << 20
@@ -71,8 +71,8 @@ def new_walk(waiting: int = 64, path: int = 256) -> Walk:
     )
 
 
-@njit(cache=True, nogil=True)
-def _push(starts, nodes, paths, size, ordered, start, node, path):  # type: ignore[no-untyped-def]
+@kernel
+def _push(starts, nodes, paths, size, ordered, start, node, path):
     """Lets an alternative wait: in a heap, or on a stack."""
     at = size
     if ordered:
@@ -85,8 +85,8 @@ def _push(starts, nodes, paths, size, ordered, start, node, path):  # type: igno
     starts[at], nodes[at], paths[at] = start, node, path
 
 
-@njit(cache=True, nogil=True)
-def _sink(starts, nodes, paths, size):  # type: ignore[no-untyped-def]
+@kernel
+def _sink(starts, nodes, paths, size):
     """Takes the first of a heap of size + 1 to place `size`, the rest stays a heap."""
     start, node, path = starts[size], nodes[size], paths[size]
     starts[size], nodes[size], paths[size] = starts[0], nodes[0], paths[0]
@@ -105,8 +105,8 @@ def _sink(starts, nodes, paths, size):  # type: ignore[no-untyped-def]
         starts[at], nodes[at], paths[at] = start, node, path
 
 
-@njit(cache=True, nogil=True)
-def go_depth_first(cursor, wait_start, wait_node, wait_path):  # type: ignore[no-untyped-def]
+@kernel
+def go_depth_first(cursor, wait_start, wait_node, wait_path):
     """Turns the heap into a stack, latest start on top."""
     size = cursor[WAITING]
     for left in range(size - 1, 0, -1):
@@ -116,8 +116,8 @@ def go_depth_first(cursor, wait_start, wait_node, wait_path):  # type: ignore[no
     cursor[PATH_FLOOR] = cursor[PATH_TOP]
 
 
-@njit(cache=True, nogil=True)
-def list_matches(  # type: ignore[no-untyped-def]
+@kernel
+def list_matches(
     arena,
     roots,
     limit,
@@ -280,8 +280,8 @@ def _doubled(array: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([array, np.empty_like(array)])
 
 
-@njit(cache=True, nogil=True)
-def split_marks(offset, position, label, first, members, offsets, totals, flat):  # type: ignore[no-untyped-def]
+@kernel
+def split_marks(offset, position, label, first, members, offsets, totals, flat):
     """The marks per variable and match, first event first, in one pass over the marks.
 
     `members[first[l]:first[l + 1]]` are the variables of label set l. Called without

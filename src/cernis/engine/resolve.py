@@ -21,8 +21,8 @@ grows with the number of matches that the strategy passes over.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from cernis.compiled import kernel
 from cernis.engine.arena import FOREVER, UNION, make_item, make_union
 from cernis.engine.enumerate import ALL_DONE, MARKS, MATCHES, WAITING, list_matches
 from cernis.engine.update import CONSUME_ALL, CONSUME_NOTHING, NODES, ROOTS
@@ -31,8 +31,8 @@ RESOLVE_LAST, RESOLVE_ANY, RESOLVE_NEXT, RESOLVE_MAX = 1, 2, 3, 4
 RESOLVED, NEEDS_ROOM = range(2)
 
 
-@njit(cache=True, nogil=True)
-def _latest(arena, entry, bound, stack, found):  # type: ignore[no-untyped-def]
+@kernel
+def _latest(arena, entry, bound, stack, found):
     """The items below `entry` with the latest event, into `found`; how many, -1: no room.
 
     An unmarked start counts as position -1: it has no further event.
@@ -72,10 +72,8 @@ def _latest(arena, entry, bound, stack, found):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True, nogil=True)
-def _resolve_last(  # type: ignore[no-untyped-def]
-    arena, root, bound, after, one, out, counters, stack, found, kept, parent, rest
-):
+@kernel
+def _resolve_last(arena, root, bound, after, one, out, counters, stack, found, kept, parent, rest):
     """The best match(es) by LAST below `root`, rebuilt in `out`; 0: none left, -1: no room.
 
     `kept` holds, level by level, the items that are still best; `parent` the kept item
@@ -142,8 +140,8 @@ def _resolve_last(  # type: ignore[no-untyped-def]
     return answer
 
 
-@njit(cache=True, nogil=True)
-def _earliest_start(arena, root, bound, stamp, stamps, stack):  # type: ignore[no-untyped-def]
+@kernel
+def _earliest_start(arena, root, bound, stamp, stamps, stack):
     """The position of the earliest start inside the window."""
     best = np.int64(2**62)
     depth = 1
@@ -166,8 +164,8 @@ def _earliest_start(arena, root, bound, stamp, stamps, stack):  # type: ignore[n
     return best
 
 
-@njit(cache=True, nogil=True)
-def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies, stack):  # type: ignore[no-untyped-def]
+@kernel
+def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies, stack):
     """The matches below `root` that start at this position, rebuilt in `out`; -1: no room."""
     depth = 1
     stack[0] = root
@@ -208,8 +206,8 @@ def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies,
     return copies[root]
 
 
-@njit(cache=True, nogil=True)
-def _inside(position, offset, small, large):  # type: ignore[no-untyped-def]
+@kernel
+def _inside(position, offset, small, large):
     """Whether one match's events all belong to another's (both lists descend)."""
     a, b = offset[small], offset[large]
     if offset[small + 1] - a > offset[large + 1] - b:
@@ -224,8 +222,8 @@ def _inside(position, offset, small, large):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
-def _shows_the_same(position, label, offset, hidden, one, other):  # type: ignore[no-untyped-def]
+@kernel
+def _shows_the_same(position, label, offset, hidden, one, other):
     """Whether two matches differ only in events that carry the hidden label."""
     a, b = offset[one], offset[other]
     while True:
@@ -241,8 +239,8 @@ def _shows_the_same(position, label, offset, hidden, one, other):  # type: ignor
         b += 1
 
 
-@njit(cache=True, nogil=True)
-def _resolve_max(  # type: ignore[no-untyped-def]
+@kernel
+def _resolve_max(
     arena,
     one_root,
     after,
@@ -308,8 +306,8 @@ def _resolve_max(  # type: ignore[no-untyped-def]
     return answer
 
 
-@njit(cache=True, nogil=True)
-def resolve(  # type: ignore[no-untyped-def]
+@kernel
+def resolve(
     arena,
     roots,
     begin,

@@ -13,8 +13,8 @@ merge them into the states, emit the root of what was accepted.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from cernis.compiled import kernel
 from cernis.engine.arena import FOREVER, JOIN_NODES, join, make_item
 
 ROOT = np.dtype(
@@ -38,8 +38,8 @@ NODES, ROOTS, FREE_ROWS, EPOCH, RELEVANT = range(5)
 """Places in `counters`."""
 
 
-@njit(cache=True, nogil=True)
-def update(  # type: ignore[no-untyped-def]
+@kernel
+def update(
     symbols,
     keys,
     clocks,

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cernis.compiled import kernel
 from cernis.events.batch import Int64s
-from cernis.events.compiled import kernel
 from cernis.events.hashing import Bytes, Words, hash_strings, head_words
 
 Codes = npt.NDArray[np.int64] | npt.NDArray[np.int32]

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cernis.compiled import kernel
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
-from cernis.events.compiled import kernel
 from cernis.events.evaluate import float_at_most
 from cernis.events.times import UNITS, plain, to_ticks
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cernis.compiled import kernel
 from cernis.events.batch import Int64s
-from cernis.events.compiled import kernel
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]

@@ -45,19 +45,22 @@ def _guarantee(plan: Plan) -> list[str]:
     if plan.guarantee is Guarantee.UNARY and not plan.listed:
         return [
             "unary: every condition looks at one event at a time",
-            "per event O(automaton), independent of the window and of partial matches;",
-            "between two matches linear in the match; counting and sampling never enumerate",
+            "per event: O(automaton), whatever the window and the partial matches",
+            "between two matches: linear in the match",
+            "counting and sampling: without enumerating",
         ]
     if plan.guarantee is Guarantee.UNARY:
         return [
             f"unary, but listed: {plan.pattern.strategy.value} where a match may begin with NOT",
-            "is decided match by match; per event O(automaton)",
+            "is decided match by match",
+            "per event: O(automaton)",
         ]
     return [
         "residual: these conditions compare events with each other",
         *(f"  {text}" for text in _residual(plan.pattern.formula)),
-        "they are checked on each candidate after enumeration; counting enumerates too.",
-        "per event O(automaton); no bound between two matches; a budget guards the candidates",
+        "which is checked on each candidate after enumeration; counting enumerates too",
+        "per event: O(automaton)",
+        "between two matches: no bound; a budget guards the number of candidates",
     ]
 
 
@@ -77,7 +80,7 @@ def _residual(formula: cel.Formula) -> Iterator[str]:
 def _window(plan: Plan) -> str:
     within = plan.pattern.within
     if within is None:
-        return "none: partial matches are kept for ever (set WITHIN to bound memory)"
+        return "none: partial matches are kept for ever (WITHIN bounds memory)"
     if within.unit is Unit.EVENTS:
         return f"{_number(within.size)} events"
     if within.unit is Unit.TIME:
@@ -94,17 +97,17 @@ def _partition(plan: Plan) -> list[str]:
     if not plan.pattern.partition:
         return []
     groups = ", ".join(" or ".join(group) for group in plan.pattern.partition)
-    return [f"by {groups}: each key has its own states; idle keys leave with the window"]
+    return [f"by {groups}; idle keys leave with the window"]
 
 
 def _strategy(plan: Plan) -> str:
     how = {
         Strategy.ALL: "every match",
-        Strategy.STRICT: "in the automaton: no event may be skipped",
-        Strategy.NEXT: "in the automaton for one start; the earliest start wins at each end",
-        Strategy.LAST: "on the compact set: the latest events win at each end",
-        Strategy.ANY: "on the compact set: the first match of LAST",
-        Strategy.MAX: "in the automaton for one start; then matches inside others are dropped",
+        Strategy.STRICT: "by the automaton: no event may be skipped",
+        Strategy.NEXT: "by the automaton for each start, then the earliest start",
+        Strategy.LAST: "by the latest events, on the compact set",
+        Strategy.ANY: "the first of LAST, on the compact set",
+        Strategy.MAX: "by the automaton for each start, then those inside others drop",
     }[plan.pattern.strategy]
     if plan.listed and plan.pattern.strategy is not Strategy.ALL:
         how = "decided match by match"
@@ -113,8 +116,8 @@ def _strategy(plan: Plan) -> str:
 
 def _relevance(plan: Plan) -> str:
     if _contiguous(plan):
-        return "contiguity: every event counts, none can be passed over while a match waits"
-    return "an event that no transition can see is skipped at the cost of one look-up"
+        return "contiguity: no event can be passed over while a match waits"
+    return "one that no transition can see costs a look-up"
 
 
 def _contiguous(plan: Plan) -> bool:
@@ -131,10 +134,10 @@ def _distributed(plan: Plan) -> str:
             groups = ", ".join("|".join(group) for group in plan.pattern.partition)
             return f"keyed: by {groups}"
         case Distribution.SLICED:
-            return "sliced: overlapping slices of the time line, each match where it ends"
+            return "sliced: overlapping slices of time, each match where it ends"
         case Distribution.SINGLE:
             if plan.pattern.consume is not Consume.NONE:
-                return "single: CONSUME BY looks at all matches before; PARTITION BY a key helps"
+                return "single: CONSUME BY looks at all matches before"
             return "single: add PARTITION BY or WITHIN to make it parallel"
 
 

@@ -25,6 +25,7 @@ from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Progress
 from cernis.events.source import OnError, Source, open_events, schema_of
 from cernis.events.store import EventStore
+from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Unit
 from cernis.plan.plan import Plan
@@ -118,7 +119,16 @@ class Session:
             self._failed = str(error) or type(error).__name__
             raise
         self.progress = ordering.progress
-        self.notes = [*ordering.notes, *_skipped(ordering.sources)]
+        self.notes = [*ordering.notes, *_skipped(ordering.sources), *self._absent_types()]
+
+    def _absent_types(self) -> Iterator[str]:
+        """Types that the query asks for and that no event has had."""
+        if not self.engine.position:
+            return
+        for index, atom in enumerate(self.encoder.atoms):
+            if isinstance(atom, TypeIs) and not any(v[index] for v in self.encoder.vectors):
+                where = f" of stream {atom.stream!r}" if atom.stream else ""
+                yield f"no event{where} has the type {atom.type!r}"
 
     def _ordering(self, events: Any) -> Ordering:
         pattern, reading = self.plan.pattern, self.reading
