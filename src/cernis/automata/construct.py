@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from cernis.automata.cea import ANYTHING, CEA, Both, Either, Is, Isnt, Join, Read, Scope, Test, both
+from cernis.automata.cea import ANYTHING, CEA, Either, Is, Isnt, Join, Read, Scope, Test, both
 from cernis.automata.tidy import tidy
 from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.pattern import formula as cel
@@ -437,18 +437,3 @@ def compares(condition: pred.Condition) -> bool:
             return any(compares(part) for part in parts)
         case _:
             return False
-
-
-__all__ = [
-    "MOST_STATES",
-    "Both",
-    "Construction",
-    "Fragment",
-    "atom_name",
-    "compares",
-    "construct",
-    "correlated",
-    "disjuncts",
-    "predicate_test",
-    "single_event_test",
-]

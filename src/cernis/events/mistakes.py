@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
 from cernis.errors import DataError
+from cernis.pattern import suggest
 
 BadRow = dict[str, Any]
 OnError = str | Path | Callable[[BadRow], object]
@@ -80,5 +80,5 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     >>> did_you_mean("prise", ["price", "name"])
     "; did you mean 'price'?"
     """
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    meant = suggest.did_you_mean(name, known)
+    return f"; {meant}" if meant else ""
