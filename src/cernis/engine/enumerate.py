@@ -2,8 +2,9 @@
 
 A root is walked best first. What is still to be walked waits in a heap by its latest
 start; the walk always goes left, where the latest start is, and leaves the right sides
-it passes to wait. So matches of one end position come by descending start, and `LIMIT`
-and `head` take the latest ones. Paths share their ends, as a linked list.
+it passes to wait. So matches of one end position come by descending start (in units of
+the window: starts at the same time are equal), and `LIMIT` and `head` take the latest
+ones. Paths share their ends, as a linked list.
 
 Cost contract: between two matches O(length of the match + log of what waits). The
 kernel fills fixed buffers and can go on where it stopped, so an answer of any size
