@@ -203,3 +203,11 @@ def test_a_push_that_is_refused_before_it_is_read_changes_nothing() -> None:
     with pytest.raises(cernis.QueryError, match="unknown attribute 'x'"):
         session.push(pa.table({"type": ["B"]}))
     assert session.push(pa.table({"type": ["B"], "x": [0]})).count() == 1
+
+
+def test_events_that_come_too_late_are_refused_and_the_session_goes_on() -> None:
+    session = cernis.query("SELECT * WHERE A ; B WITHIN 5 SECONDS").session()
+    session.push(pa.table({"type": ["A"], "ts": [1000]}))
+    with pytest.raises(cernis.DataError, match="row 1, column 'ts': the event is earlier"):
+        session.push(pa.table({"type": ["B"], "ts": [500]}))
+    assert session.push(pa.table({"type": ["B"], "ts": [2000]})).count() == 1

@@ -110,13 +110,15 @@ class Session:
                 "state that was frozen before"
             )
         ordering = self._ordering(events)
+        before = self.engine.position
         try:
             for batch in ordering:
                 self.notes = list(ordering.notes)
                 yield self._take(batch, ordering)
         except Exception as error:
-            # some of these events have been read, and what ended in them is lost
-            self._failed = str(error) or type(error).__name__
+            # if some of these events have been read, what ended in them is lost
+            if self.engine.position > before or self.clock is not None:
+                self._failed = str(error) or type(error).__name__
             raise
         self.progress = ordering.progress
         self.notes = [*ordering.notes, *_skipped(ordering.sources), *self._absent_types()]
