@@ -154,3 +154,39 @@ def test_a_sample_is_made_of_distinct_matches(k: int, case: Case) -> None:
     sample = [(m.start, m.end, str(m.vars)) for m in found.sample(k, seed=1)]
     assert len(sample) == len(set(sample)) == min(k, len(everything))
     assert set(sample) <= everything
+
+
+def repeated(events: Events, times: int) -> Events:
+    """The events again and again, later and later, with attributes that go on rising."""
+    span = 1 + max((event.get("ts", 0) for event in events), default=0)
+    rise = {
+        name: 1 + max((event[name] for event in events if name in event), default=0)
+        for name in ("n", "m")
+    }
+    return [
+        {
+            name: value + again * (span if name == "ts" else rise.get(name, 0))
+            if name in ("ts", "n", "m")
+            else value
+            for name, value in event.items()
+        }
+        for again in range(times)
+        for event in events
+    ]
+
+
+@many
+@given(cases(disorder=False, windows=tuple(Unit), all_=False, size=7))
+def test_how_often_memory_is_given_back_changes_nothing(case: Case) -> None:
+    pattern, drawn = case
+    events = repeated(in_order(drawn), 30)
+    query = cernis.query(pattern)
+    plenty = query.run(streams(pattern, events))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cernis.engine.runtime._FIRST_NODES", 128)
+        session = query.session()
+        scarce = session.push(streams(pattern, events))
+    assert len(session.engine.arena) < 100_000
+    assert scarce.counts().equals(plenty.counts())
+    if not counts_only(pattern):
+        assert [plain(m) for m in scarce.head(200)] == [plain(m) for m in plenty.head(200)]
