@@ -8,7 +8,8 @@ again, in an arena of its own that holds matches only:
   The update kernel has already dropped what could not win.
 * `ANY`: the first match of LAST.
 * `NEXT`: one best match per start remains; keep those of the earliest start.
-* `MAX`: a match may still lie inside one that starts earlier; such are dropped.
+* `MAX`: a match may still lie inside one that starts earlier; such are dropped. To
+  compare them they are listed, so their number at one position is limited.
 
 CONSUME BY under a strategy is literal: the strategy chooses first, then a match that
 reaches back to a consumed position is dropped.
@@ -28,7 +29,7 @@ from cernis.engine.enumerate import ALL_DONE, MARKS, MATCHES, WAITING, list_matc
 from cernis.engine.update import CONSUME_ALL, CONSUME_NOTHING, NODES, ROOTS
 
 RESOLVE_LAST, RESOLVE_ANY, RESOLVE_NEXT, RESOLVE_MAX = 1, 2, 3, 4
-RESOLVED, NEEDS_ROOM = range(2)
+RESOLVED, NEEDS_ROOM, OUT_FULL = range(3)
 
 
 @kernel
@@ -74,7 +75,9 @@ def _latest(arena, entry, bound, stack, found):
 
 @kernel
 def _resolve_last(arena, root, bound, after, one, out, counters, stack, found, kept, parent, rest):
-    """The best match(es) by LAST below `root`, rebuilt in `out`; 0: none left, -1: no room.
+    """The best match(es) by LAST below `root`, rebuilt in `out`; 0: none left.
+
+    -1: no room to work in, -2: none in `out`.
 
     `kept` holds, level by level, the items that are still best; `parent` the kept item
     whose rest each belongs to. `rest` becomes the rebuilt rest of each item.
@@ -109,7 +112,7 @@ def _resolve_last(arena, root, bound, after, one, out, counters, stack, found, k
             break
         begin, end = level, total
     if counters[NODES] + 2 * total + 2 >= len(out):
-        return -1
+        return -2
     for k in range(total):
         rest[k] = 0
     answer = 0
@@ -166,7 +169,7 @@ def _earliest_start(arena, root, bound, stamp, stamps, stack):
 
 @kernel
 def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies, stack):
-    """The matches below `root` that start at this position, rebuilt in `out`; -1: no room."""
+    """The matches below `root` that start at this position, rebuilt in `out`; -2: no room."""
     depth = 1
     stack[0] = root
     while depth > 0:
@@ -175,7 +178,7 @@ def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies,
             depth -= 1
             continue
         if counters[NODES] + 2 >= len(out):
-            return -1
+            return -2
         left, right = arena[node]["left"], arena[node]["right"]
         inside = right != 0 and arena[right]["start"] >= bound
         if left != 0 and stamps[left] != stamp:
@@ -252,7 +255,7 @@ def _resolve_max(
     listing,
     order,
 ):
-    """The maximal matches below a root, rebuilt in `out`; 0: none left, -1: no room."""
+    """The maximal matches below a root, rebuilt in `out`; 0, -1 and -2 as for LAST."""
     cursor[:] = 0
     cursor[WAITING] = -1
     status = list_matches(arena, one_root, -1, cursor, *walk, *listing)
@@ -261,7 +264,7 @@ def _resolve_max(
         return -1
     n, marks = cursor[MATCHES], cursor[MARKS]
     if counters[NODES] + marks + 2 * n + 2 >= len(out):
-        return -1
+        return -2
     for k in range(n):  # earliest start first; they come nearly in the opposite order
         m = n - 1 - k
         at = k
@@ -382,7 +385,7 @@ def resolve(
             )
         if node < 0:
             counters[NODES] = mark
-            return NEEDS_ROOM, r
+            return (OUT_FULL if node == -2 else NEEDS_ROOM), r
         if node != 0:
             if consume != CONSUME_NOTHING:
                 consumed[key] = roots[r]["end"]

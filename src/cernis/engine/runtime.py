@@ -21,12 +21,13 @@ from cernis.engine import update as kernel
 from cernis.engine.arena import COUNTERS, FOREVER, NODE, new_arena
 from cernis.engine.compact import copy_live, move_slots
 from cernis.engine.enumerate import NEW_CURSOR, new_walk
-from cernis.engine.resolve import NEEDS_ROOM, resolve
+from cernis.engine.resolve import OUT_FULL, RESOLVED, resolve
 from cernis.engine.tables import Tables
 from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
-MOST_LISTED_MARKS = 2**27
+MOST_LISTED = 2**16
+_MARKS_EACH = 64
 _FIRST_NODES = 1 << 17
 _NO_KEYS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
@@ -114,7 +115,7 @@ class Engine:
                 if status == kernel.ROWS_FULL:
                     self._make_rows()
                 else:
-                    self._make_nodes()
+                    self._make_nodes(detail)
         self._close(waiting, segments)
         self.position += len(symbols)
         self._pass(bounds, len(symbols) - 1)
@@ -232,28 +233,29 @@ class Engine:
                 np.zeros(room, np.int64),
                 np.zeros(room, np.int32),
                 np.zeros(len(NEW_CURSOR), np.int64),
-                tuple(new_walk(room, 4 * room)),
+                tuple(new_walk(room, _MARKS_EACH * room)),
                 (
-                    np.zeros(room, np.int64),
-                    np.zeros(room, np.int64),
-                    np.zeros(room + 1, np.int64),
-                    np.zeros(4 * room, np.int64),
-                    np.zeros(4 * room, np.int32),
+                    np.empty(room, np.int64),
+                    np.empty(room, np.int64),
+                    np.empty(room + 1, np.int64),
+                    np.empty(_MARKS_EACH * room, np.int64),
+                    np.empty(_MARKS_EACH * room, np.int32),
                 ),
             )
-            if status != NEEDS_ROOM:
+            # nothing of the root at hand is kept, so its stamps must not be met again
+            stamps[:] = 0
+            if status == RESOLVED:
                 break
-            if room > MOST_LISTED_MARKS:
+            if status == OUT_FULL:
+                out = np.concatenate([out, np.empty_like(out)])
+                continue
+            if room >= MOST_LISTED:
                 raise BudgetError(
-                    "MAX leaves more matches at one position than fit in memory; "
+                    f"the strategy has more than {MOST_LISTED:,} matches (or "
+                    f"{_MARKS_EACH * MOST_LISTED:,} events in them) to compare at one position; "
                     "narrow the pattern or the window"
                 )
             room *= 2
-            # nothing of the root at hand is kept, so stale stamps must not be met again
-            stamps[:] = 0
-            larger = new_arena(2 * len(out))
-            larger[: counters[kernel.NODES]] = out[: counters[kernel.NODES]]
-            out = larger
         return Segment(out[: counters[kernel.NODES]], out_roots[: counters[kernel.ROOTS]])
 
     # ---------------------------------------------------------------- room
@@ -306,8 +308,10 @@ class Engine:
         self.free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
         self.counters[kernel.FREE_ROWS] = free + rows
 
-    def _make_nodes(self) -> None:
+    def _make_nodes(self, room: int) -> None:
+        """Give back what is dead, and see that there is room for so many nodes."""
         self.compact()
+        self._capacity = max(self._capacity, 2 * (self.nodes + room))
         if self._capacity > len(self.arena):
             if self._capacity > MOST_NODES:
                 raise BudgetError("more than 2^29 nodes are alive; set a smaller window")

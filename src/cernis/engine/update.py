@@ -171,8 +171,9 @@ def update(
                 if partitioned and row >= 0:
                     row_ordinal[row] += 1
                 continue
-            if counters[NODES] + moves * (2 * JOIN_NODES + 1) + JOIN_NODES >= len(arena):
-                return ARENA_FULL, i, 0
+            room = moves * (2 * JOIN_NODES + 1) + JOIN_NODES
+            if counters[NODES] + room >= len(arena):
+                return ARENA_FULL, i, room
             if counters[ROOTS] == len(roots):
                 return ROOTS_FULL, i, 0
             counters[RELEVANT] += 1
