@@ -218,3 +218,10 @@ def test_more_maximal_matches_than_can_be_compared_are_refused() -> None:
     query = cernis.query("SELECT MAX * WHERE (A OR B){6} AS x ; C")
     with pytest.raises(cernis.BudgetError, match="more than 65,536 matches"):
         query.run(events)
+
+
+def test_more_partitions_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cernis.engine.runtime.MOST_SLOT_BYTES", 1 << 14)
+    events = pa.table({"type": ["A"] * 2000, "k": range(2000)})
+    with pytest.raises(cernis.BudgetError, match="1,024 partitions alive at once"):
+        cernis.query("SELECT * WHERE A ; B PARTITION BY [k]").run(events)

@@ -27,6 +27,7 @@ from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
 MOST_LISTED = 2**16
+MOST_SLOT_BYTES = 4 << 30
 _MARKS_EACH = 64
 _FIRST_NODES = 1 << 17
 _NO_KEYS = np.empty(0, np.int64)
@@ -275,9 +276,7 @@ class Engine:
     def _reserve_states(self) -> None:
         rows, width = self.slots.shape
         if self.tables.states > width:
-            wider = np.zeros((rows, max(2 * width, self.tables.states)), np.int32)
-            wider[:, :width] = self.slots
-            self.slots = wider
+            self.slots = _larger_slots(self.slots, rows, max(2 * width, self.tables.states))
         self._scratch()
 
     def fit_tables(self) -> None:
@@ -296,9 +295,7 @@ class Engine:
         rows = self.slots.shape[0]
         if self.counters[kernel.FREE_ROWS] * 4 > rows:
             return
-        more = np.zeros((2 * rows, self.slots.shape[1]), np.int32)
-        more[:rows] = self.slots
-        self.slots = more
+        self.slots = _larger_slots(self.slots, 2 * rows, self.slots.shape[1])
         self.key_of_row = _longer(self.key_of_row, 2 * rows, -1)
         self.row_ordinal = _longer(self.row_ordinal, 2 * rows, 0)
         self.row_epoch = _longer(self.row_epoch, 2 * rows, 0)
@@ -382,6 +379,17 @@ class Engine:
         if settings.window == kernel.CLOCK_WINDOW and settings.shared_clock:
             return np.maximum(self.row_bound, self.bound)
         return self.row_bound
+
+
+def _larger_slots(slots: NDArray[np.int32], rows: int, width: int) -> NDArray[np.int32]:
+    if 4 * rows * width > MOST_SLOT_BYTES:
+        raise BudgetError(
+            f"{rows:,} partitions alive at once, with {width:,} automaton states each, need more "
+            f"than {MOST_SLOT_BYTES >> 30} GiB; narrow the window or simplify the pattern"
+        )
+    larger = np.zeros((rows, width), np.int32)
+    larger[: slots.shape[0], : slots.shape[1]] = slots
+    return larger
 
 
 def _longer(array: NDArray[Any], size: int, fill: int) -> NDArray[Any]:
