@@ -18,6 +18,7 @@ the size of the guard, and unreadable when printed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cernis.pattern.atom import Atom
@@ -72,6 +73,19 @@ def both(left: Test, right: Test) -> Test:
     for side in (left, right):
         parts.update(dict.fromkeys(side.parts if isinstance(side, Both) else (side,)))
     return Both(tuple(parts))
+
+
+def atoms_of(test: Test) -> Iterator[Atom]:
+    """The atoms that a test asks, from left to right."""
+    stack = [test]
+    while stack:
+        match stack.pop():
+            case Is(atom=atom):
+                yield atom
+            case Isnt(body=body):
+                stack.append(body)
+            case Both(parts=parts) | Either(parts=parts):
+                stack.extend(reversed(parts))
 
 
 # -------------------------------------------------------------- automaton
@@ -129,17 +143,7 @@ class CEA:
 
     def atoms(self) -> tuple[Atom, ...]:
         """The distinct atoms, in order of appearance."""
-        found: dict[Atom, None] = {}
-        stack = list(reversed(self.tests()))
-        while stack:
-            match stack.pop():
-                case Is(atom=atom):
-                    found[atom] = None
-                case Isnt(body=body):
-                    stack.append(body)
-                case Both(parts=parts) | Either(parts=parts):
-                    stack.extend(reversed(parts))
-        return tuple(found)
+        return tuple(dict.fromkeys(atom for test in self.tests() for atom in atoms_of(test)))
 
     def __str__(self) -> str:
         from cernis.automata.render import as_text

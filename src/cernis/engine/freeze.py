@@ -8,7 +8,7 @@ States and label sets are written by what they mean (configurations, variable na
 not by the numbers they happened to get, so bytes may be thawed by another process that
 has met states in another order.
 
-Cost contract: linear in the live state; the arena is compacted first.
+Cost contract: linear in the state, which should have been compacted just before.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def freeze_engine(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """(meta, arrays) of an engine, to be packed."""
-    engine.compact()
+    """(meta, arrays) of an engine that has just been compacted, to be packed."""
     used = np.flatnonzero(engine.slots.any(axis=0))
     meta = {
         "position": engine.position,

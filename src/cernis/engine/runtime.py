@@ -21,7 +21,7 @@ from cernis.engine import update as kernel
 from cernis.engine.arena import COUNTERS, FOREVER, NODE, new_arena
 from cernis.engine.compact import copy_live, move_slots
 from cernis.engine.enumerate import NEW_CURSOR, new_walk
-from cernis.engine.resolve import OUT_FULL, RESOLVED, resolve
+from cernis.engine.resolve import OUT_FULL, RESOLVE_ANY, RESOLVE_LAST, RESOLVED, resolve
 from cernis.engine.tables import Tables
 from cernis.errors import BudgetError
 
@@ -52,7 +52,11 @@ class Settings:
     """The window's clock never decreases over the whole stream (not only per partition)."""
     consume: int = kernel.CONSUME_NOTHING
     resolve: int = 0
-    last: bool = False
+
+    @property
+    def last(self) -> bool:
+        """Whether what ends later always wins, so that the kernel may drop what lost."""
+        return self.resolve in (RESOLVE_LAST, RESOLVE_ANY)
 
 
 class Engine:
@@ -106,7 +110,7 @@ class Engine:
                 break
             if status == kernel.UNKNOWN_STATE:
                 self.tables.expand(detail)
-                self._reserve_states()
+                self.fit_tables()
             elif status == kernel.ROOTS_FULL:
                 if len(self.roots) < 1 << 20:
                     self.roots = np.zeros(4 * len(self.roots), kernel.ROOT)
@@ -273,15 +277,14 @@ class Engine:
             np.zeros(width, np.int32),
         )
 
-    def _reserve_states(self) -> None:
+    def fit_tables(self) -> None:
+        """Makes room for states and edges that the tables have gained."""
         rows, width = self.slots.shape
         if self.tables.states > width:
             self.slots = _larger_slots(self.slots, rows, max(2 * width, self.tables.states))
-        self._scratch()
-
-    def fit_tables(self) -> None:
-        """Makes room for states and edges that the tables have gained."""
-        self._reserve_states()
+        moves, gathered = len(self.scratch[0]), len(self.scratch[2])
+        if self.tables.edge_count >= moves or self.slots.shape[1] > gathered:
+            self._scratch()
 
     def _reserve_keys(self, keys: int) -> None:
         if keys > len(self.row_of_key):

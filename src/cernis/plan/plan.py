@@ -66,9 +66,8 @@ class Plan:
     variables: tuple[str, ...]
     """The variables of a match."""
     listed: bool
-    """Candidates are checked one by one."""
-    compares_unmarked_starts: bool
-    """NEXT or MAX over matches that may begin with an event they do not mark."""
+    """Candidates are checked one by one: the query is residual, or it is NEXT or MAX over
+    matches that may begin with an event they do not mark."""
     cea: CEA
     automaton: Deterministic
     tables: Tables
@@ -85,26 +84,21 @@ def make_plan(pattern: Pattern) -> Plan:
     strategy = pattern.strategy
     residual = correlated(pattern.formula)
     cea = construct(pattern.formula, name_atoms=residual)
-    unmarked = (
-        strategy in (Strategy.NEXT, Strategy.MAX)
-        and Deterministic(cea, (), strategy, keep_marks=True).begins_unmarked()
-    )
-    listed = residual or unmarked
     variables = selected_variables(pattern)
+    automaton = Deterministic(cea, variables, strategy, keep_marks=strategy in _RESOLVE)
+    starts_differ = strategy in (Strategy.NEXT, Strategy.MAX) and automaton.begins_unmarked()
+    listed = residual or starts_differ
     if listed:
         labels = {name for reads in cea.reads for read in reads for name in read.labels}
         automaton = Deterministic(
             cea, labels | set(marked_variables(pattern.formula)), Strategy.ALL, keep_marks=False
         )
-    else:
-        automaton = Deterministic(cea, variables, strategy, keep_marks=strategy in _RESOLVE)
     return Plan(
         pattern=pattern,
         guarantee=Guarantee.RESIDUAL if residual else Guarantee.UNARY,
         distribution=_distribution(pattern),
         variables=variables,
         listed=listed,
-        compares_unmarked_starts=unmarked,
         cea=cea,
         automaton=automaton,
         tables=Tables(automaton),
@@ -121,7 +115,6 @@ def _settings(pattern: Pattern, listed: bool) -> Settings:
         shared_clock=within is None or within.unit is not Unit.ATTRIBUTE,
         consume=update.CONSUME_NOTHING if listed else _CONSUME[pattern.consume],
         resolve=0 if listed else _RESOLVE.get(pattern.strategy, 0),
-        last=not listed and pattern.strategy in (Strategy.LAST, Strategy.ANY),
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cernis.automata.alphabet import Alphabet, passes
-from cernis.automata.cea import Test
+from cernis.automata.cea import atoms_of
 from cernis.automata.construct import (
     atom_name,
     construct,
@@ -57,7 +57,7 @@ class Window(NamedTuple):
     value: Callable[[int, pred.Attribute], Any]
 
 
-def atoms_of(formula: cel.Formula) -> tuple[Atom, ...]:
+def questions(formula: cel.Formula) -> tuple[Atom, ...]:
     """Every question that checking the formula may ask of one event."""
     found: dict[Atom, None] = {}
     for node in cel.walk(formula):
@@ -66,9 +66,9 @@ def atoms_of(formula: cel.Formula) -> tuple[Atom, ...]:
                 found[TypeIs(name, stream)] = None
             case cel.Filter(condition=condition):
                 for holds in _holds(condition):
-                    found.update(dict.fromkeys(_asked(predicate_test(holds.predicate))))
+                    found.update(dict.fromkeys(atoms_of(predicate_test(holds.predicate))))
             case cel.Not(body=body):
-                found.update(dict.fromkeys(_asked(single_event_test(body))))
+                found.update(dict.fromkeys(atoms_of(single_event_test(body))))
     return tuple(found)
 
 
@@ -81,24 +81,12 @@ def _holds(condition: pred.Condition) -> Iterator[pred.Holds]:
                 yield from _holds(part)
 
 
-def _asked(test: Test) -> Iterator[Atom]:
-    stack: list[Any] = [test]
-    while stack:
-        top = stack.pop()
-        if hasattr(top, "atom"):
-            yield top.atom
-        elif hasattr(top, "body"):
-            stack.append(top.body)
-        else:
-            stack.extend(top.parts)
-
-
 class Verifier:
     """Checks candidates of one formula."""
 
     def __init__(self, formula: cel.Formula) -> None:
         self.formula = formula
-        self.atoms = atoms_of(formula)
+        self.atoms = questions(formula)
         self._labels = {atom_name(path): path for path, _ in _events(formula, ())}
         self._variables: dict[Path, dict[str, frozenset[Path]]] = {}
         self._guards: dict[Path, Runs] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,13 +36,13 @@ def fingerprint(pattern: Pattern) -> str:
 
 def freeze(session: Session) -> bytes:
     """The session's state."""
-    session.forget()
+    session.forget()  # compacts the engine
     engine, arrays = freeze_engine(session.engine)
     batches, tables = _freeze_batches(session.store.kept_batches())
     meta: dict[str, Any] = {
         "query": fingerprint(session.plan.pattern),
         "engine": engine,
-        "progress": list(vars_of(session.progress)),
+        "progress": list(astuple(session.progress)),
         "reading": [
             session.reading.time,
             session.reading.type,
@@ -90,10 +91,6 @@ def read(frozen: bytes, pattern: Pattern) -> tuple[dict[str, Any], Arrays]:
 
 def _under(prefix: str, arrays: Arrays) -> Arrays:
     return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-
-
-def vars_of(progress: Progress) -> tuple[int, int, int | None, int | None]:
-    return progress.position, progress.row, progress.time, progress.unit_ns
 
 
 def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:

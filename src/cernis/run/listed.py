@@ -28,7 +28,7 @@ from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Attribute
 from cernis.pattern.query import Consume
 from cernis.plan.choose import Candidate, choose, project
-from cernis.plan.plan import Plan
+from cernis.plan.plan import Guarantee, Plan
 from cernis.plan.verify import Mark, Verifier, Window
 from cernis.results.compact import CompactMatches
 from cernis.results.matchset import ListedMatches, MatchBlock
@@ -170,7 +170,7 @@ class Sieve:
             lambda p: self._truth(self._global(key, p)),
             lambda p, attribute: self._value(self._global(key, p), attribute),
         )
-        residual = self.plan.guarantee.value == "residual"
+        residual = self.plan.guarantee is Guarantee.RESIDUAL
         if residual and not self.verifier.accepts(tuple(marks), first, last, window):
             return None
         return Candidate(first, frozenset(labels))

@@ -160,9 +160,8 @@ class Session:
             self.sieve.note(batch, keys)
         if clock is None:
             return self.engine.push(symbols, keys=keys)
-        usable = None if clock.usable is None else clock.usable.view(np.uint8)
         return self.engine.push(
-            symbols, keys=keys, clocks=clock.clock, bounds=clock.bound, usable=usable
+            symbols, keys=keys, clocks=clock.clock, bounds=clock.bound, usable=clock.usable
         )
 
     def _clock(
