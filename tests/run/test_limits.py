@@ -225,3 +225,12 @@ def test_more_partitions_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch
     events = pa.table({"type": ["A"] * 2000, "k": range(2000)})
     with pytest.raises(cernis.BudgetError, match="1,024 partitions alive at once"):
         cernis.query("SELECT * WHERE A ; B PARTITION BY [k]").run(events)
+
+
+def test_a_stream_that_was_left_early_says_so() -> None:
+    session = cernis.query("SELECT * WHERE A").session()
+    batches = session.stream(iter([pa.table({"type": ["A"]}), pa.table({"type": ["A"]})]))
+    assert next(batches).count() == 1
+    batches.close()
+    with pytest.raises(cernis.StateError, match=r"failed before \(GeneratorExit\)"):
+        session.push(pa.table({"type": ["A"]}))

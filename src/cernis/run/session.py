@@ -115,7 +115,7 @@ class Session:
             for batch in ordering:
                 self.notes = list(ordering.notes)
                 yield self._take(batch, ordering)
-        except Exception as error:
+        except BaseException as error:  # a stream that is left early ends here, too
             # if some of these events have been read, what ended in them is lost
             if self.engine.position > before or self.clock is not None:
                 self._failed = str(error) or type(error).__name__
