@@ -76,7 +76,7 @@ references = st.builds(q.Reference, names, attributes)
 conditions = st.recursive(
     st.one_of(
         st.builds(q.Holds, names, predicates),
-        st.builds(q.Compare, operators, references, references),
+        st.builds(q.Compare, operators, references, references, st.booleans()),
     ),
     lambda inner: st.one_of(
         st.builds(q.AllOf, _several(inner)), st.builds(q.AnyOf, _several(inner))

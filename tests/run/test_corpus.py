@@ -16,7 +16,7 @@ CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in cases()
 
 def run(case: Case) -> tuple[cernis.Matches, list[int]]:
     """The matches, and the row of the case that each row of the run is."""
-    query = cernis.query(case.query)
+    query = cernis.query(case.pattern())
     within = query.pattern.within
     timed = any("ts" in event for event in case.events)
     timed = timed or (within is not None and within.unit is Unit.TIME)
@@ -25,7 +25,7 @@ def run(case: Case) -> tuple[cernis.Matches, list[int]]:
 
 def run_streams(case: Case) -> tuple[list[Match], list[int]]:
     """Several streams: the events one by one, since tables would lose who came first."""
-    session = cernis.query(case.query).session()
+    session = cernis.query(case.pattern()).session()
     streams = session.plan.pattern.streams or sorted({e[STREAM] for e in case.events})
     read = [row for row, event in enumerate(case.events) if event[STREAM] in streams]
     rows = sorted(read, key=lambda row: case.events[row].get("ts", row))

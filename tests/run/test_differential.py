@@ -6,6 +6,7 @@ In CI the cases are the same each time; `make fuzz` looks for new ones, as many 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.results.match import Match
 from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.grammar import FAMILIES, Family
 from cernis.testing.strategies import batches as split
 from cernis.testing.strategies import cases, cuts
 from cernis.testing.tables import by_stream, table
@@ -27,6 +29,11 @@ Case = tuple[Pattern, Events]
 
 many = settings(
     max_examples=max(300, settings.default.max_examples),
+    suppress_health_check=list(HealthCheck),
+)
+
+some = settings(
+    max_examples=max(100, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 
@@ -68,7 +75,7 @@ def test_the_strategies_agree_with_the_oracle(case: Case) -> None:
 
 
 @many
-@given(cases(binary=True, partition_by_inside=True, size=7, events=7))
+@given(cases(binary=True, previous=True, partition_by_inside=True, size=7, events=7))
 def test_comparisons_between_events_agree_with_the_oracle(case: Case) -> None:
     pattern, events = case
     compare(pattern, events, cernis.query(pattern).run(streams(pattern, events)))
@@ -109,7 +116,11 @@ def plain(match: Match) -> tuple[int, int, dict[str, tuple[int, ...]]]:
 
 
 @many
-@given(cases(binary=True, disorder=False).flatmap(lambda c: st.tuples(st.just(c), cuts(len(c[1])))))
+@given(
+    cases(binary=True, previous=True, disorder=False).flatmap(
+        lambda c: st.tuples(st.just(c), cuts(len(c[1])))
+    )
+)
 def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(
     drawn: tuple[Case, list[int]],
 ) -> None:
@@ -125,7 +136,11 @@ def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(
 
 
 @many
-@given(cases(binary=True, disorder=False).flatmap(lambda c: st.tuples(st.just(c), cuts(len(c[1])))))
+@given(
+    cases(binary=True, previous=True, disorder=False).flatmap(
+        lambda c: st.tuples(st.just(c), cuts(len(c[1])))
+    )
+)
 def test_freezing_and_thawing_between_batches_changes_nothing(
     drawn: tuple[Case, list[int]],
 ) -> None:
@@ -140,6 +155,59 @@ def test_freezing_and_thawing_between_batches_changes_nothing(
         parts += [plain(m) for m in session.push(piece)]
         session = cernis.query(pattern).thaw(session.freeze())
     assert parts == whole
+
+
+# ------------------------------------------------- events that are compared
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@some
+@given(data=st.data())
+def test_every_family_of_correlated_queries_agrees_with_the_oracle(
+    family: Family, data: st.DataObject
+) -> None:
+    pattern, events = data.draw(cases(families=(family,), events=14))
+    compare(pattern, events, cernis.query(pattern).run(streams(pattern, events)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@some
+@given(data=st.data())
+def test_correlation_in_windows_agrees_with_the_oracle(family: Family, data: st.DataObject) -> None:
+    """Small windows over streams longer than they are, so that events are forgotten."""
+    short = cases(families=(family,), events=7, windows=tuple(Unit), disorder=False)
+    pattern, drawn = data.draw(short)
+    pattern = replace(pattern, strategy=Strategy.ALL, consume=Consume.NONE)
+    events = repeated(in_order(drawn), 2)
+    compare(pattern, events, cernis.query(pattern).run(streams(pattern, events)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@some
+@given(data=st.data())
+def test_correlation_does_not_depend_on_batches_nor_on_freezing(
+    family: Family, data: st.DataObject
+) -> None:
+    pattern, events = data.draw(cases(families=(family,), events=14, disorder=False))
+    at = data.draw(cuts(len(events)))
+    events = in_order(events)
+    query = cernis.query(pattern)
+    whole = query.run(streams(pattern, events))
+    session, frozen = query.session(), query.session()
+    parts, again = [], []
+    for piece in pieces(pattern, events, at):
+        parts.append(session.push(piece))
+        again.append(frozen.push(piece))
+        frozen = cernis.query(pattern).thaw(frozen.freeze())
+    for pushed in (parts, again):
+        if counts_only(pattern):
+            counts = [row for part in pushed for row in part.counts().to_pylist()]
+            assert counts == whole.counts().to_pylist()
+        else:
+            assert [plain(m) for part in pushed for m in part] == [plain(m) for m in whole]
+
+
+# ------------------------------------------------------------------ samples
 
 
 @pytest.mark.parametrize("k", [1, 3, 1000])

@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from cernis.languages.ceql.parse import parse
 from cernis.testing import oracle
 from cernis.testing.corpus import Case, cases
 from cernis.testing.differential import answer
@@ -15,7 +14,7 @@ CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in cases()
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_oracle_gives_the_answer_worked_out_by_hand(case: Case) -> None:
-    pattern = parse(case.query)
+    pattern = case.pattern()
     found = oracle.evaluate(pattern, case.events)
     assert (case.matches, case.counts) != (None, None)
     if case.matches is not None:

@@ -8,12 +8,23 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from cernis.automata.construct import correlated
 from cernis.languages.ceql.parse import parse
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.check import check
 from cernis.pattern.query import Aggregate, Consume, Pattern, Strategy, Unit, Variable
-from cernis.testing.grammar import EVERYTHING, RISING, Events, Features, batches, bound, random_case
+from cernis.testing.grammar import (
+    EVERYTHING,
+    FAMILIES,
+    RISING,
+    Events,
+    Family,
+    Features,
+    batches,
+    bound,
+    random_case,
+)
 from cernis.testing.oracle import evaluate, in_order
 from cernis.testing.strategies import cases, cuts, patterns, streams
 
@@ -32,6 +43,14 @@ def nodes(found: list[tuple[Pattern, Events]]) -> Counter[type]:
 def test_random_cases_often_match() -> None:
     hits = sum(bool(evaluate(*random_case(seed))) for seed in MANY)
     assert hits > 0.4 * len(MANY)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_queries_of_a_family_compare_events_and_often_match(family: Family) -> None:
+    found = [random_case(seed, Features(families=(family,), events=14)) for seed in range(200)]
+    assert all(correlated(pattern.formula) for pattern, _ in found)
+    assert all(check(pattern) == [] and parse(str(pattern)) == pattern for pattern, _ in found)
+    assert sum(bool(evaluate(*each)) for each in found) > 0.2 * len(found)
 
 
 def test_every_operator_and_clause_comes_up(everything: list[tuple[Pattern, Events]]) -> None:
@@ -98,12 +117,13 @@ def test_without_binary_no_filter_compares_events() -> None:
             if isinstance(node, cel.Filter)
         )
 
+    assert some(Features(binary=True, previous=True))
     assert some(Features(binary=True))
     assert not some(Features(binary=False))
 
 
 @settings(max_examples=150, deadline=None)
-@given(cases(binary=True, partition_by_inside=True, streams=("S", "T")))
+@given(cases(binary=True, previous=True, partition_by_inside=True, streams=("S", "T")))
 def test_a_random_query_is_well_formed(case: tuple[Pattern, Events]) -> None:
     pattern, _ = case
     for node in cel.walk(pattern.formula):

@@ -11,8 +11,9 @@ they appear and never change.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from cernis.automata.cea import CEA, Both, Either, Is, Isnt, Test
+from cernis.automata.cea import Both, Either, Is, Isnt, Test
 from cernis.errors import BudgetError
 from cernis.pattern.atom import Atom
 
@@ -33,17 +34,24 @@ def passes(test: Test, truth: Mapping[Atom, bool]) -> bool:
             return any(passes(part, truth) for part in parts)
 
 
+class Asking(Protocol):
+    """An automaton, as far as it asks questions of single events."""
+
+    def tests(self) -> tuple[Test, ...]: ...
+    def atoms(self) -> tuple[Atom, ...]: ...
+
+
 class Alphabet:
     """vector → symbol, and symbol → which tests hold."""
 
-    def __init__(self, cea: CEA) -> None:
-        self.atoms = cea.atoms()
+    def __init__(self, automaton: Asking) -> None:
+        self.atoms = automaton.atoms()
         if len(self.atoms) > MOST_ATOMS:
             raise BudgetError(
                 f"this pattern asks {len(self.atoms):,} different questions of an event; "
                 f"at most {MOST_ATOMS:,} are allowed (use IN {{…}} for many values)"
             )
-        self.tests = cea.tests()
+        self.tests = automaton.tests()
         self.passed: list[frozenset[Test]] = []
         self._symbols: dict[frozenset[Test], int] = {}
 

@@ -399,6 +399,8 @@ def _condition_test(condition: pred.Condition, labels: frozenset[str]) -> Test:
     match condition:
         case pred.Holds(variable=variable, predicate=predicate):
             return predicate_test(predicate) if variable in labels else ANYTHING
+        case pred.Compare(adjacent=True):
+            return ANYTHING  # one event has no neighbours
         case pred.Compare(op=op, left=left, right=right):
             if left.variable in labels and right.variable in labels:
                 return Is(pred.Comparison(op, left.attribute, right.attribute))

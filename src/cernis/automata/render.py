@@ -1,15 +1,22 @@
-"""A CEA as text (one transition a line, `>` start, `^` end) and as a Mermaid diagram.
+"""Automata as text (one transition a line, `>` start, `^` end) and as Mermaid diagrams.
 
 > 0  A / A → 1          reads an A, the event joins variable A
   1  * / - → 1          any event may pass, unmarked
      ε → 2              moves on without reading
      all of 3…4, 5…6 → 7
   4  within scope 0
+
+A PCEA is written by where its transitions lead:
+
+  0 x  A / A,x          an A begins a run
+^ 1 y  after 0 where a = b: B / B,y
+       after 0 and 2: …  gathers a run from either
 """
 
 from __future__ import annotations
 
 from cernis.automata.cea import ANYTHING, CEA, Both, Either, Is, Isnt, Test
+from cernis.automata.pcea import ANY_LINK, PCEA, Source, Transition
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.write import write_predicate
 
@@ -84,6 +91,50 @@ def as_mermaid(cea: CEA) -> str:
         if inside:
             lines.append(f"  note right of s{inside[0]} : unless s{scope.entry} … s{scope.exit}")
     lines.append(f"  s{cea.final} --> [*]")
+    return "\n".join(lines)
+
+
+def parallel_as_text(pcea: PCEA) -> str:
+    """A PCEA by states, one transition a line; `after` names the runs that it gathers."""
+    lines: list[str] = []
+    for state, name in enumerate(pcea.names):
+        head = f"{'^' if state in pcea.finals else ' '} {state} {name}"
+        facts = [_transition_text(t) for t in pcea.transitions if t.target == state] or ["never"]
+        lines.append(f"{head}  {facts[0]}")
+        lines += [f"{' ' * len(head)}  {fact}" for fact in facts[1:]]
+    return "\n".join(lines)
+
+
+def _transition_text(transition: Transition) -> str:
+    reads = f"{test_text(transition.test)} / {','.join(sorted(transition.labels)) or '-'}"
+    if not transition.sources:
+        return reads
+    return f"after {' and '.join(map(_source_text, transition.sources))}: {reads}"
+
+
+def _source_text(source: Source) -> str:
+    return f"{source.state}" if source.link == ANY_LINK else f"{source.state} where {source.link}"
+
+
+def parallel_as_mermaid(pcea: PCEA) -> str:
+    """A PCEA as a Mermaid state diagram; a transition of several sources is a join."""
+    lines = ["stateDiagram-v2", "  direction LR"]
+    lines += [f"  s{state} : {_escape(name)}" for state, name in enumerate(pcea.names)]
+    for i, transition in enumerate(pcea.transitions):
+        reads = f"{test_text(transition.test)} / {','.join(sorted(transition.labels)) or '-'}"
+        if not transition.sources:
+            lines.append(f"  [*] --> s{transition.target} : {_escape(reads)}")
+        elif len(transition.sources) == 1:
+            (source,) = transition.sources
+            label = reads if source.link == ANY_LINK else f"{reads} where {source.link}"
+            lines.append(f"  s{source.state} --> s{transition.target} : {_escape(label)}")
+        else:
+            lines.append(f"  state j{i} <<join>>")
+            for source in transition.sources:
+                label = "" if source.link == ANY_LINK else f" : {_escape(str(source.link))}"
+                lines.append(f"  s{source.state} --> j{i}{label}")
+            lines.append(f"  j{i} --> s{transition.target} : {_escape(reads)}")
+    lines += [f"  s{state} --> [*]" for state in sorted(pcea.finals)]
     return "\n".join(lines)
 
 

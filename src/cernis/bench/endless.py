@@ -60,7 +60,7 @@ def feed(query: str, events: int, batch: int) -> Peak:
         if number == 2:
             settled = _resident()
     return Peak(
-        settled or _resident(), _most_resident(), session.engine.nodes, session.store.nbytes
+        settled or _resident(), _most_resident(), session.engine.records, session.store.nbytes
     )
 
 

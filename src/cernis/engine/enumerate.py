@@ -290,10 +290,15 @@ def split_marks(offset, position, label, first, members, offsets, totals, flat):
     are where each variable's marks begin in `flat`.
     """
     counting = len(flat) == 0
+    last = np.empty(len(totals), np.int64)
     for m in range(len(offset) - 1):
+        last[:] = -1
         for k in range(offset[m + 1] - 1, offset[m] - 1, -1):
             for j in range(first[label[k]], first[label[k] + 1]):
                 variable = members[j]
+                if last[variable] == position[k]:
+                    continue  # an event that serves several parts of a match is there once
+                last[variable] = position[k]
                 if not counting:
                     flat[totals[variable]] = position[k]
                 totals[variable] += 1

@@ -137,6 +137,11 @@ class Engine:
         return int(self.counters[kernel.NODES])
 
     @property
+    def records(self) -> int:
+        """Records in use, dead ones included."""
+        return self.nodes
+
+    @property
     def relevant(self) -> int:
         """How many events have begun or moved something."""
         return int(self.counters[kernel.RELEVANT])

@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cernis.events.batch import EventBatch, Int64s, Parts, attribute
-from cernis.events.times import UNITS, is_text, plain
+from cernis.events.times import UNITS, is_text, plain, tick_of, to_ticks
+from cernis.pattern.predicate import TIME, TIME_NS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +41,9 @@ class EventStore:
     [4, 3, 4]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, time_unit: str = "ms") -> None:
+        self.time_unit = time_unit
+        """What one step of an integer time is."""
         self._kept: list[_Kept] = []
         self._bases: list[int] = []
         self._types: dict[str, pa.DataType] = {}
@@ -114,9 +117,23 @@ class EventStore:
 
     def column(self, positions: Int64s, attribute: str) -> pa.Array:
         """An attribute's values; null where the event lacks it."""
+        if attribute in (TIME.name, TIME_NS.name):
+            return self._moments(positions, attribute == TIME_NS.name)
         distinct, back = _distinct(positions)
         values = self._column(distinct, attribute)
         return values if back is None else values.take(pa.array(back))
+
+    def _moments(self, positions: Int64s, nanoseconds: bool) -> pa.Array:
+        """The times as numbers: as the column counts, or in nanoseconds."""
+        if self._time_column is None:
+            plain_positions = pa.array(np.asarray(positions, np.int64))
+            return pa.nulls(len(positions), pa.int64()) if nanoseconds else plain_positions
+        values = self.times(positions)
+        if not nanoseconds and _is_number(values.type):
+            return values
+        tick = 1 if nanoseconds else tick_of(values.type, self.time_unit) or 1
+        ticks, bad = to_ticks(pa.chunked_array([values]), self.time_unit, tick)
+        return pa.array(ticks, mask=bad)
 
     def structs(self, positions: Int64s, attributes: Sequence[str] | None = None) -> pa.StructArray:
         """The events: type, time and the other attributes, or just those named."""

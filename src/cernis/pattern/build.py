@@ -41,6 +41,7 @@ from cernis.pattern.formula import (
 )
 from cernis.pattern.formula import Not as NotEvent
 from cernis.pattern.predicate import (
+    MIRRORED,
     AllOf,
     And,
     AnyOf,
@@ -74,7 +75,13 @@ from cernis.pattern.query import (
     Window,
 )
 from cernis.pattern.suggest import did_you_mean
-from cernis.pattern.write import write_condition, write_formula, write_predicate, write_value
+from cernis.pattern.write import (
+    write_condition,
+    write_formula,
+    write_predicate,
+    write_previous,
+    write_value,
+)
 from cernis.schema import Schema
 
 Constant = bool | int | float | str | date | datetime
@@ -321,17 +328,29 @@ def _condition(clause: object) -> Condition:
 class Property(_NoTruth):
     """`x[a]`: compared with another one, or with a constant, it makes a condition."""
 
-    __slots__ = ("reference",)
+    __slots__ = ("previous", "reference")
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: Reference, *, previous: bool = False) -> None:
         self.reference = reference
+        self.previous = previous
 
     def __str__(self) -> str:
+        if self.previous:
+            return write_previous(self.reference)
         return f"{self.reference.variable}[{self.reference.attribute.name}]"
 
     def _compare(self, op: Operator, other: object) -> Clause:
         if isinstance(other, Property):
-            return Clause(Compare(op, self.reference, other.reference))
+            if self.previous and other.previous:
+                _fail("prev() stands on one side of a comparison")
+            if other.previous:
+                return other._compare(MIRRORED[op], self)
+            return Clause(Compare(op, self.reference, other.reference, adjacent=self.previous))
+        if self.previous:
+            _fail(
+                f"{self} is compared with an attribute of a variable, not {_show(other)}",
+                "a comparison with a constant stands inside the brackets: p.var('x')[…]",
+            )
         test = Comparison(op, self.reference.attribute, _value(other))
         return Clause(Holds(self.reference.variable, test))
 
@@ -382,6 +401,34 @@ class Var:
 
 def var(name: str) -> Var:
     return Var(_name(name, "a variable"))
+
+
+@dataclass(frozen=True, slots=True)
+class Prev:
+    """The event before, where it is one of a variable."""
+
+    name: str
+
+    def __getitem__(self, attribute: str) -> Property:
+        path = _attribute((_name(attribute, "an attribute"),))
+        return Property(Reference(self.name, path), previous=True)
+
+
+def prev(variable: str | Var) -> Prev:
+    """`PREV(x)`: in a comparison, the event right before the other side's event.
+
+    >>> s = var("s")
+    >>> str(prev(s)["price"] < s["price"]), str(s["price"] > prev("t")["price"])
+    ('PREV(s)[price] < s[price]', 'PREV(t)[price] < s[price]')
+    """
+    return Prev(variable.name if isinstance(variable, Var) else _name(variable, "a variable"))
+
+
+def _plain(side: Property, where: str) -> Reference:
+    """What a property refers to, where the event before has no meaning."""
+    if side.previous:
+        _fail(f"{side} has no meaning in {where}", "prev() stands in a comparison of filter()")
+    return side.reference
 
 
 # ---------------------------------------------------------------------- formulas
@@ -466,7 +513,8 @@ class Part:
 
 def _key(key: str | Property) -> KeyPart:
     if isinstance(key, Property):
-        return KeyPart(key.reference.variable, key.reference.attribute)
+        reference = _plain(key, "partition_by()")
+        return KeyPart(reference.variable, reference.attribute)
     return KeyPart(None, _attribute((_name(key, "an attribute"),)))
 
 
@@ -558,7 +606,7 @@ def aggregate(function: str, of: Property) -> Aggregate:
         _fail("COUNT takes no attribute", "use p.count() or p.count('x')")
     if not isinstance(of, Property):
         _fail(f"{name} needs an attribute of a variable", "write p.var('x')['a']")
-    return Aggregate(name, of.reference)
+    return Aggregate(name, _plain(of, name))
 
 
 def _choice(kind: type[Choices], word: object, what: str) -> Choices:
@@ -686,7 +734,8 @@ def _item(item: object) -> Variable | Aggregate:
             return Variable(name)
         case str():
             return Variable(_name(item, "a variable"))
-        case Property(reference=reference):
+        case Property():
+            reference = _plain(item, "select()")
             return Variable(reference.variable, (reference.attribute.name,))
         case _:
             _fail(f"select() takes variables and aggregates, not {_show(item)}")

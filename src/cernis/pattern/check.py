@@ -40,6 +40,8 @@ from cernis.pattern.formula import (
 )
 from cernis.pattern.formula import Not as NotEvent
 from cernis.pattern.predicate import (
+    TIME,
+    TIME_NS,
     AllOf,
     And,
     AnyOf,
@@ -63,7 +65,7 @@ from cernis.pattern.predicate import (
 )
 from cernis.pattern.query import Aggregate, Pattern, Unit, Variable, Window
 from cernis.pattern.suggest import did_you_mean
-from cernis.pattern.write import write_name, write_value
+from cernis.pattern.write import write_name, write_previous, write_value
 from cernis.schema import Attributes, Kind, Schema, Stream
 
 __all__ = ["MAX_DEPTH", "check", "resolve", "too_deep"]
@@ -396,6 +398,8 @@ class _Check:
 
     def kind_of_attribute(self, attribute: Attribute, known: _Kinds | None) -> Kind | None:
         """Notes an unknown attribute."""
+        if attribute in (TIME, TIME_NS):
+            return Kind.INT
         if not attribute.path or not all(attribute.path):
             self.note("an attribute must have a name", attribute.span)
             return None
@@ -642,9 +646,10 @@ class _Check:
             case Holds(variable=variable, predicate=predicate):
                 known = self.variable(variable, scope, "FILTER", node.span)
                 self.predicate(predicate, known)
-            case Compare(left=left, right=right):
+            case Compare(left=left, right=right, adjacent=adjacent):
+                earlier = write_previous(left) if adjacent else _reference_text(left)
                 self.classes(
-                    (_reference_text(left), self.reference(left, scope)),
+                    (earlier, self.reference(left, scope)),
                     (_reference_text(right), self.reference(right, scope)),
                     node.span,
                 )

@@ -7,12 +7,13 @@ take part in equality):
   `Attribute`, `Literal`, `Arithmetic`, `Negative`; predicates are `Comparison`,
   `Like`, `InSet`, `InRange`, `IsNull` and `And`, `Or`, `Not` over them.
 * *conditions* look at a valuation: `Holds` is `x[P]` (every event of x satisfies P),
-  `Compare` is `x[a] op y[b]` (every pair does), `AllOf` and `AnyOf` are AND and OR.
+  `Compare` is `x[a] op y[b]` (every pair does) or `PREV(x)[a] op y[b]` (every pair of
+  neighbours does), `AllOf` and `AnyOf` are AND and OR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
@@ -20,6 +21,16 @@ from cernis.errors import Span
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
 Scalar = int | float | str | bool
+
+MIRRORED: Mapping[Operator, Operator] = {
+    "=": "=",
+    "!=": "!=",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
+"""`a op b` is `b MIRRORED[op] a`."""
 
 
 def _span() -> Span | None:
@@ -39,6 +50,13 @@ class Attribute:
     @property
     def name(self) -> str:
         return ".".join(self.path)
+
+
+TIME = Attribute(("@time",))
+"""The time of an event in the unit of its time column, or its position where there is none."""
+
+TIME_NS = Attribute(("@ns",))
+"""The time of an event in nanoseconds; NULL where there is no time column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +189,18 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`x[a] op y[b]`: every pair of events satisfies it."""
+    """`x[a] op y[b]`: every pair of events satisfies it.
+
+    `adjacent` is `PREV(x)[a] op y[b]`: of the pairs, only those are asked in which the
+    event of x comes right before the event of y among all events of the valuation.
+    `shift` is `x[a] op y[b] + shift`, for numbers.
+    """
 
     op: Operator
     left: Reference
     right: Reference
+    adjacent: bool = False
+    shift: int | float | None = None
     span: Span | None = _span()
 
 

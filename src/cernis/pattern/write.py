@@ -68,6 +68,7 @@ __all__ = [
     "write_name",
     "write_pattern",
     "write_predicate",
+    "write_previous",
     "write_schema",
     "write_value",
     "write_window",
@@ -112,6 +113,7 @@ KEYWORDS = frozenset(
         "NULL",
         "OR",
         "PARTITION",
+        "PREV",
         "RANGE",
         "SECOND",
         "SECONDS",
@@ -259,6 +261,11 @@ def _write_reference(reference: Reference) -> str:
     return f"{write_name(reference.variable)}[{write_value(reference.attribute)}]"
 
 
+def write_previous(reference: Reference) -> str:
+    """The side of a comparison that stands for the event before."""
+    return f"PREV({write_name(reference.variable)})[{write_value(reference.attribute)}]"
+
+
 def _condition_within(condition: Condition, loosest: type[AllOf] | None) -> str:
     text = write_condition(condition)
     if isinstance(condition, AnyOf) or (isinstance(condition, AllOf) and loosest is None):
@@ -272,12 +279,16 @@ def write_condition(condition: Condition) -> str:
     >>> price = Attribute(("price",))
     >>> write_condition(Compare("<", Reference("a", price), Reference("b", price)))
     'a[price] < b[price]'
+    >>> write_condition(Compare("<", Reference("a", price), Reference("b", price), adjacent=True))
+    'PREV(a)[price] < b[price]'
     """
     match condition:
         case Holds(variable=variable, predicate=predicate):
             return f"{write_name(variable)}[{write_predicate(predicate)}]"
-        case Compare(op=op, left=left, right=right):
-            return f"{_write_reference(left)} {op} {_write_reference(right)}"
+        case Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
+            earlier = write_previous(left) if adjacent else _write_reference(left)
+            more = "" if shift is None else f" + {shift}" if shift >= 0 else f" - {-shift}"
+            return f"{earlier} {op} {_write_reference(right)}{more}"
         case AllOf(parts=parts):
             return " AND ".join(_condition_within(part, None) for part in parts)
         case AnyOf(parts=parts):

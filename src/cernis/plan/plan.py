@@ -1,13 +1,16 @@
 """From a pattern to a plan: the cheapest sound runtime, with what it promises.
 
-Two runtimes so far. *Compact*: everything the query asks is in the automaton and in
-how roots are resolved; counting and sampling never enumerate. *Listed*: the automaton
-finds candidates, each of which is checked on its own (`verify`), and strategies,
-projection, consumption and limits are applied to what is left (`choose`).
+Two engines. One reads symbols (`automaton`), the other compares events with each other
+as well (`network`). From either, matches are handed on in one of two ways. *Compact*:
+everything the query asks is in the automaton and in how roots are resolved; counting and
+sampling never enumerate. *Listed*: the automaton finds candidates, each of which is
+checked on its own where conditions are left (`verify`), and strategies, projection,
+consumption and limits are applied to what is left (`choose`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import floor
@@ -16,16 +19,22 @@ from cernis.automata.cea import CEA
 from cernis.automata.construct import construct, correlated
 from cernis.automata.determinize import Deterministic
 from cernis.engine import resolve, update
+from cernis.engine.correlated.network import Network
 from cernis.engine.runtime import Settings
 from cernis.engine.tables import Tables
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import marked_variables, selected_variables
+from cernis.plan.correlated import Correlated, correlated_plan
+from cernis.plan.key import shared_key
 
 
 class Guarantee(Enum):
     """The classes of queries by what they cost."""
 
     UNARY = "unary"
+    CHAIN = "chain"
+    HIERARCHICAL = "hierarchical"
+    ORDERED = "ordered"
     RESIDUAL = "residual"
 
 
@@ -66,44 +75,106 @@ class Plan:
     variables: tuple[str, ...]
     """The variables of a match."""
     listed: bool
-    """Candidates are checked one by one: the query is residual, or it is NEXT or MAX over
-    matches that may begin with an event they do not mark."""
+    """Matches are listed one by one: conditions are left to check, duplicates to drop, or
+    a clause after WITHIN to decide."""
+    exact: bool
+    """What the automaton finds are matches; otherwise candidates, to be verified."""
     cea: CEA
     automaton: Deterministic
     tables: Tables
     settings: Settings
+    correlated: Correlated | None = None
+    """For queries that compare events: how, and why."""
+    network: Network | None = None
+    """The automaton that compares events, where there is one; it runs instead of `automaton`."""
+    key: Mapping[str, str] | None = None
+    """For each type, an attribute that all events of a match share."""
 
     @property
     def candidate_variables(self) -> tuple[str, ...]:
         """What the automaton writes: the variables of a match, or all labels to check them by."""
-        return tuple(sorted(self.automaton.selected)) if self.listed else self.variables
+        if not self.listed:
+            return self.variables
+        if self.network is not None:
+            return tuple(sorted(frozenset().union(*self.network.labels)))
+        return tuple(sorted(self.automaton.selected))
 
 
 def make_plan(pattern: Pattern) -> Plan:
     """The plan of a checked pattern."""
+    if correlated(pattern.formula):
+        return _correlated(pattern)
     strategy = pattern.strategy
-    residual = correlated(pattern.formula)
-    cea = construct(pattern.formula, name_atoms=residual)
+    cea = construct(pattern.formula)
     variables = selected_variables(pattern)
     automaton = Deterministic(cea, variables, strategy, keep_marks=strategy in _RESOLVE)
-    starts_differ = strategy in (Strategy.NEXT, Strategy.MAX) and automaton.begins_unmarked()
-    listed = residual or starts_differ
+    listed = strategy in (Strategy.NEXT, Strategy.MAX) and automaton.begins_unmarked()
     if listed:
-        labels = {name for reads in cea.reads for read in reads for name in read.labels}
-        automaton = Deterministic(
-            cea, labels | set(marked_variables(pattern.formula)), Strategy.ALL, keep_marks=False
-        )
+        automaton = _candidates(pattern, cea)
     return Plan(
         pattern=pattern,
-        guarantee=Guarantee.RESIDUAL if residual else Guarantee.UNARY,
+        guarantee=Guarantee.UNARY,
         distribution=_distribution(pattern),
         variables=variables,
         listed=listed,
+        exact=True,
         cea=cea,
         automaton=automaton,
         tables=Tables(automaton),
         settings=_settings(pattern, listed),
     )
+
+
+def _candidates(pattern: Pattern, cea: CEA) -> Deterministic:
+    """The automaton that writes every label."""
+    labels = {name for reads in cea.reads for read in reads for name in read.labels}
+    marked = labels | set(marked_variables(pattern.formula))
+    return Deterministic(cea, marked, Strategy.ALL, keep_marks=False)
+
+
+def _correlated(pattern: Pattern) -> Plan:
+    """The plan of a pattern that compares events with each other."""
+    variables = selected_variables(pattern)
+    found = correlated_plan(pattern, frozenset(variables))
+    pcea = found.pcea
+    loose = pcea is not None and not pcea.chain and _attribute_window(pattern)
+    listed = (
+        not found.exact
+        or not found.unique
+        or pattern.strategy is not Strategy.ALL
+        or pattern.consume is not Consume.NONE
+        or loose
+    )
+    key = shared_key(pcea) if pcea is not None else None
+    cea = construct(pattern.formula, name_atoms=True)
+    automaton = _candidates(pattern, cea)
+    return Plan(
+        pattern=pattern,
+        guarantee=_guarantee(found),
+        distribution=_distribution(pattern, key is not None),
+        variables=variables,
+        listed=listed,
+        exact=found.exact,
+        cea=cea,
+        automaton=automaton,
+        tables=Tables(automaton),
+        settings=_settings(pattern, listed=True),
+        correlated=found,
+        network=Network(pcea) if pcea is not None else None,
+        key=key,
+    )
+
+
+def _guarantee(found: Correlated) -> Guarantee:
+    if found.pcea is None or not found.exact:
+        return Guarantee.RESIDUAL
+    if any(s.link.ordered for t in found.pcea.transitions for s in t.sources):
+        return Guarantee.ORDERED
+    return Guarantee.CHAIN if found.pcea.chain else Guarantee.HIERARCHICAL
+
+
+def _attribute_window(pattern: Pattern) -> bool:
+    return pattern.within is not None and pattern.within.unit is Unit.ATTRIBUTE
 
 
 def _settings(pattern: Pattern, listed: bool) -> Settings:
@@ -118,10 +189,10 @@ def _settings(pattern: Pattern, listed: bool) -> Settings:
     )
 
 
-def _distribution(pattern: Pattern) -> Distribution:
+def _distribution(pattern: Pattern, shared: bool = False) -> Distribution:
     if pattern.consume is Consume.ANY:
         return Distribution.SINGLE
-    if pattern.partition:
+    if pattern.partition or (shared and pattern.consume is Consume.NONE):
         return Distribution.KEYED
     sliceable = pattern.within is not None and pattern.consume is Consume.NONE
     return Distribution.SLICED if sliceable else Distribution.SINGLE

@@ -14,6 +14,7 @@ rounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from cernis.automata.alphabet import Alphabet, passes
@@ -214,13 +215,18 @@ class Verifier:
                 test = predicate_test(predicate)
                 events = self._positions(variable, body, path, marks)
                 return all(passes(test, window.truth(p)) for p in events)
-            case pred.Compare(op=op, left=left, right=right):
+            case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
                 one = self._positions(left.variable, body, path, marks)
                 other = self._positions(right.variable, body, path, marks)
                 return all(
-                    compare(op, window.value(p, left.attribute), window.value(q, right.attribute))
-                    for p in one
-                    for q in other
+                    compare(
+                        op,
+                        window.value(p, left.attribute),
+                        _shifted(window.value(q, right.attribute), shift),
+                    )
+                    for p, q in (
+                        _neighbours(one, other, marks) if adjacent else product(one, other)
+                    )
                 )
             case pred.AllOf(parts=parts):
                 return all(self._satisfied(c, body, path, marks, window) for c in parts)
@@ -304,6 +310,24 @@ def compare(op: str, left: Any, right: Any) -> bool:
                 return bool(left >= right)
     except TypeError:
         return False
+
+
+def _shifted(value: Any, shift: float | None) -> Any:
+    """A number plus the shift; anything else cannot be shifted."""
+    if shift is None:
+        return value
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return value + shift if numeric else None
+
+
+def _neighbours(
+    earlier: Sequence[int], later: Sequence[int], marks: Marks
+) -> Iterator[tuple[int, int]]:
+    """The pairs of the two that are consecutive among all positions of the marks."""
+    first, second = set(earlier), set(later)
+    for p, q in pairwise(sorted({mark.position for mark in marks})):
+        if p in first and q in second:
+            yield p, q
 
 
 def _below(marks: Marks, path: Path) -> Marks:

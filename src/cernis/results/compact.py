@@ -83,7 +83,7 @@ class CompactMatches:
         ]
         upto = list(accumulate(number for numbers in self._numbers for number in numbers))
         chosen: dict[int, list[int]] = {}
-        for rank in sorted(_distinct_ranks(total, k, seed)):
+        for rank in sorted(distinct_ranks(total, k, seed)):
             root = bisect_right(upto, rank)
             chosen.setdefault(root, []).append(rank - (upto[root - 1] if root else 0))
         return join(
@@ -116,7 +116,7 @@ class CompactMatches:
         return 65_536 if limit is None else max(16, min(limit, 65_536))
 
 
-def _distinct_ranks(total: int, k: int, seed: int | None) -> set[int]:
+def distinct_ranks(total: int, k: int, seed: int | None) -> set[int]:
     """k distinct numbers below total, each set equally likely (Floyd's method)."""
     draw = random.Random(seed)
     ranks: set[int] = set()

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.engine.freeze import freeze_engine, pack, thaw_engine, unpack
+from cernis.engine.freeze import pack, unpack
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 from cernis.events.order import Progress
@@ -37,7 +37,7 @@ def fingerprint(pattern: Pattern) -> str:
 def freeze(session: Session) -> bytes:
     """The session's state."""
     session.forget()  # compacts the engine
-    engine, arrays = freeze_engine(session.engine)
+    engine, arrays = session.feed.freeze()
     batches, tables = _freeze_batches(session.store.kept_batches())
     meta: dict[str, Any] = {
         "query": fingerprint(session.plan.pattern),
@@ -62,7 +62,7 @@ def freeze(session: Session) -> bytes:
 
 def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Puts a fresh session into the state that was frozen."""
-    thaw_engine(session.engine, meta["engine"], arrays)
+    session.feed.thaw(meta["engine"], arrays)
     if session.keys is not None:
         session.keys.thaw(_under("keys.", arrays))
     if session.clock is not None:

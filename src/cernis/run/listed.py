@@ -12,14 +12,13 @@ budget ends a run that meets more than `budget` of them with a clear error.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.runtime import Segment
 from cernis.errors import BudgetError
 from cernis.events.batch import EventBatch
 from cernis.events.encode import AtomEncoder
@@ -28,10 +27,9 @@ from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Attribute
 from cernis.pattern.query import Consume
 from cernis.plan.choose import Candidate, choose, project
-from cernis.plan.plan import Guarantee, Plan
+from cernis.plan.plan import Plan
 from cernis.plan.verify import Mark, Verifier, Window
-from cernis.results.compact import CompactMatches
-from cernis.results.matchset import ListedMatches, MatchBlock
+from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 
 CANDIDATE_BUDGET = 1_000_000
 
@@ -104,10 +102,8 @@ class Sieve:
         self.consumed = dict(map(tuple, frozen["consumed"]))
         self._gone = dict(map(tuple, frozen["gone"]))
 
-    def matches(self, segments: Sequence[Segment]) -> ListedMatches:
-        """The matches among the candidates of these segments."""
-        variables = self.plan.candidate_variables
-        found = CompactMatches(variables, segments, self.plan.tables.labels)
+    def matches(self, found: MatchSet) -> ListedMatches:
+        """The matches among these candidates."""
         listed = []
         for end, candidates in groupby(
             (one for block in found.blocks() for one in _unpacked(block)), key=lambda c: c[1]
@@ -170,8 +166,8 @@ class Sieve:
             lambda p: self._truth(self._global(key, p)),
             lambda p, attribute: self._value(self._global(key, p), attribute),
         )
-        residual = self.plan.guarantee is Guarantee.RESIDUAL
-        if residual and not self.verifier.accepts(tuple(marks), first, last, window):
+        exact = self.plan.exact
+        if not exact and not self.verifier.accepts(tuple(marks), first, last, window):
             return None
         return Candidate(first, frozenset(labels))
 

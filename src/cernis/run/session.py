@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.runtime import Engine, Segment
+from cernis.engine.correlated.runtime import CorrelatedEngine
+from cernis.engine.runtime import Engine
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 from cernis.events.clock import AttributeClock, Clock, time_clock
-from cernis.events.encode import AtomEncoder
 from cernis.events.keys import KeyCoder
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Progress
@@ -29,10 +29,10 @@ from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Unit
 from cernis.plan.plan import Plan
-from cernis.results.compact import CompactMatches
 from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
 from cernis.run import frozen
+from cernis.run.feed import feed_of
 from cernis.run.listed import CANDIDATE_BUDGET, Sieve
 
 _FORGET_EVERY = 1 << 20
@@ -60,17 +60,15 @@ class Session:
         self.plan = plan
         self.reading = reading or Reading()
         self.mistakes = Mistakes(self.reading.on_error)
-        self.engine = Engine(plan.tables, plan.settings)
+        self.feed = feed_of(plan, self.reading.type)
         self.store = EventStore()
         self.progress = Progress()
         self.notes: list[str] = []
-        self.encoder = AtomEncoder(plan.automaton.alphabet.atoms, self.reading.type)
         self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
         self.sieve = Sieve(plan, self.store, self.reading.budget) if plan.listed else None
         self.clock = _attribute_clock(plan)
         self.kept_from = 0
         """Events before this position have been let go of."""
-        self._symbols = np.empty(0, np.int32)
         self._forget_at = _FORGET_EVERY
         self._failed = ""
 
@@ -99,11 +97,15 @@ class Session:
         self._ordering(events)
 
     @property
+    def engine(self) -> Engine | CorrelatedEngine:
+        return self.feed.engine
+
+    @property
     def events(self) -> int:
         """How many events have been read."""
         return self.engine.position
 
-    def _batches(self, events: Any) -> Iterator[list[Segment]]:
+    def _batches(self, events: Any) -> Iterator[list[Any]]:
         if self._failed:
             raise StateError(
                 f"this session has failed before ({self._failed}); begin a new one, or thaw a "
@@ -127,8 +129,8 @@ class Session:
         """Types that the query asks for and that no event has had."""
         if not self.engine.position:
             return
-        for index, atom in enumerate(self.encoder.atoms):
-            if isinstance(atom, TypeIs) and not any(v[index] for v in self.encoder.vectors):
+        for index, atom in enumerate(self.feed.encoder.atoms):
+            if isinstance(atom, TypeIs) and not any(v[index] for v in self.feed.encoder.vectors):
                 where = f" of stream {atom.stream!r}" if atom.stream else ""
                 yield f"no event{where} has the type {atom.type!r}"
 
@@ -151,18 +153,13 @@ class Session:
             ordering.ticks(pattern.within.size)
         return ordering
 
-    def _take(self, batch: EventBatch, ordering: Ordering) -> list[Segment]:
-        symbols = self._symbols_of(self.encoder.encode(batch))
+    def _take(self, batch: EventBatch, ordering: Ordering) -> list[Any]:
         keys = self.keys.encode(batch) if self.keys is not None else None
         clock = self._clock(batch, keys, ordering)
         self.store.append(batch)
         if self.sieve:
             self.sieve.note(batch, keys)
-        if clock is None:
-            return self.engine.push(symbols, keys=keys)
-        return self.engine.push(
-            symbols, keys=keys, clocks=clock.clock, bounds=clock.bound, usable=clock.usable
-        )
+        return self.feed.take(batch, keys, clock)
 
     def _clock(
         self, batch: EventBatch, keys: NDArray[np.int64] | None, ordering: Ordering
@@ -174,27 +171,16 @@ class Session:
             return time_clock(batch, ordering.ticks(within.size))
         return None
 
-    def _symbols_of(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The automaton's symbol of each event."""
-        vectors = self.encoder.vectors
-        if len(self._symbols) < len(vectors):
-            alphabet, tables = self.plan.automaton.alphabet, self.plan.tables
-            new = [alphabet.symbol(vector) for vector in vectors[len(self._symbols) :]]
-            self._symbols = np.concatenate([self._symbols, np.array(new, np.int32)])
-            tables.add_symbols(len(alphabet.passed))
-        self.engine.fit_tables()
-        return self._symbols[codes]
-
     # ------------------------------------------------------------- results
 
-    def _matches(self, segments: list[Segment]) -> Matches:
-        found: MatchSet
+    def _matches(self, segments: list[Any]) -> Matches:
+        plan = self.plan
         if self.sieve:
-            found = self.sieve.matches(segments)
-        else:
-            found = CompactMatches(
-                self.plan.variables, segments, self.plan.tables.labels, self.plan.pattern.limit
+            found: MatchSet = self.sieve.matches(
+                self.feed.found(plan.candidate_variables, segments, None)
             )
+        else:
+            found = self.feed.found(plan.variables, segments, plan.pattern.limit)
         return Matches(found, copy.copy(self.store), self.plan.pattern, notes=self.notes)
 
     def _forget(self) -> None:
@@ -210,6 +196,7 @@ class Session:
         if self.sieve:
             self.sieve.forget_before(self.kept_from)
         self._forget_keys()
+        self.feed.forget()
 
     def _forget_keys(self) -> None:
         """Keys with nothing alive need no number, once they are many."""
@@ -218,7 +205,7 @@ class Session:
         live = self.engine.live_keys()
         if len(self.keys) > 4 * len(live) + _FORGET_KEYS:
             self.keys.keep_only(live)
-            self.engine.keep_keys(live)
+            self.feed.keep_keys(live)
             if self.clock is not None:
                 self.clock.keep_only(live)
             if self.sieve:

@@ -3,7 +3,8 @@
 Every executor must give these answers. The cases stand in `corpus/*.toml`, one file per
 topic, and name nothing of the engine, so that any implementation can read them:
 
-* `query`: CEQL text.
+* `query`: CEQL text, or with `lang = "cq"` the text of a conjunctive query, whose
+  variables are the atoms by their index.
 * `events`: on one line, a type per event; on several, a table with a header. In a table
   `-` is a key that is missing, `null` is NULL, `10:02` is that time in milliseconds,
   and quotes make a string of anything.
@@ -27,6 +28,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from cernis.languages import ceql, conjunctive
+from cernis.pattern.query import Pattern
 from cernis.testing.differential import Answer, MatchLike, Triple, answer, table
 from cernis.testing.oracle import OracleMatch
 
@@ -35,7 +38,7 @@ __all__ = ["Case", "cases"]
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _MATCH = re.compile(r"(\d+)\.\.(\d+)((?:\s+[^\s@]+=[\d,]+)*)(?:\s+@(.*))?")
 _CELL = re.compile(r"'[^']*'|\S+")
-_KEYS = {"name", "query", "events", "matches", "per_end", "counts", "aggregates", "note"}
+_KEYS = {"name", "query", "events", "matches", "per_end", "counts", "aggregates", "note", "lang"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,13 @@ class Case:
     counts: tuple[tuple[int, int], ...] | None = None
     aggregates: tuple[tuple[Any, ...], ...] | None = None
     note: str = ""
+    lang: str = "ceql"
+
+    def pattern(self) -> Pattern:
+        """The query, read in its language."""
+        if self.lang == "cq":
+            return conjunctive.lower(conjunctive.parse(self.query))
+        return ceql.parse(self.query)
 
     def check(self, got: Iterable[MatchLike | Triple]) -> None:
         """Raise unless these are the matches (or, with `per_end`, a right choice)."""
@@ -113,6 +123,7 @@ def _case(topic: str, entry: Mapping[str, Any]) -> Case:
         if "aggregates" in entry
         else None,
         note=entry.get("note", ""),
+        lang=entry.get("lang", "ceql"),
     )
 
 

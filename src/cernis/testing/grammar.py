@@ -8,6 +8,9 @@ length of the stream is cut so that the oracle takes milliseconds too.
 
 What a query may contain is switched by `Features`. The alphabets are small on purpose:
 three types and attributes with a handful of values, NULLs and missing keys among them.
+
+`families` makes queries of one shape instead: events that are compared with each other,
+mostly with their neighbours, over attributes with two values each, so that many match.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -49,14 +52,24 @@ DOMAINS: dict[str, tuple[Any, ...]] = {
     "k": ("p", "q", "p", "p", None, MISSING),
     "h": ("q", "p", "q", None, MISSING),
     "g": (1, 2, 1, 1, None, MISSING),
+    "u": (1, 2, 1, 1, 2, 1, 2, 1, 1, None),
+    "v": (1, 2, 1, 2, 1, 1, 1, 2, 3, MISSING),
+    "w": (1.0, 2.0, 1.0, 1.0, 2.0, 1.0, 1.5, 1.0, float("nan"), None),
+    "c": ("p", "q", "p", "p", "q", "p", "p", "", None, MISSING),
 }
 """The values of each attribute; a value may stand twice to come up more often."""
 
 RISING = ("n", "m")
 """Attributes that never decrease: integers and floats."""
 
+Family = Literal["chain", "previous", "keys", "order", "all", "mixed"]
+FAMILIES: tuple[Family, ...] = ("chain", "previous", "keys", "order", "all", "mixed")
+"""Shapes of queries that compare events: by = and !=, by PREV, by nested PARTITION BY, by
+order, by equalities across ALL, and by everything at once."""
+
 MILLISECOND = 1_000_000
 _LARGEST_ANSWER = 20_000
+_LARGEST_LINE = 200_000  # without ALL the bound on a family is cruder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +88,8 @@ class Features:
     all_: bool = True
     unless: bool = True
     binary: bool = False
+    previous: bool = False
+    families: tuple[Family, ...] = ()
     partition_by_inside: bool = False
     streams: tuple[str, ...] = ()
     nan: bool = True
@@ -88,7 +103,7 @@ class Features:
     disorder: bool = True
 
 
-EVERYTHING = Features(binary=True, partition_by_inside=True, streams=("S", "T"))
+EVERYTHING = Features(binary=True, previous=True, partition_by_inside=True, streams=("S", "T"))
 
 
 def random_case(seed: int, features: Features | None = None) -> Case:
@@ -128,7 +143,11 @@ def pattern(choose: Chooser, features: Features) -> Pattern:
     """A random query; over several streams, FROM names all of them or the last."""
     if _chance(choose, 3):
         features = replace(features, streams=features.streams[-1:])
-    body = formula(choose, features, 1 + max(choose(features.size), choose(features.size)))
+    if features.families:
+        few = replace(features, types=features.types[:2])
+        body = correlated(choose, few, _pick(choose, features.families))
+    else:
+        body = formula(choose, features, 1 + max(choose(features.size), choose(features.size)))
     return Pattern(
         formula=body,
         select=_select(choose, features, body),
@@ -286,6 +305,192 @@ def _marking(node: cel.Formula) -> Iterable[cel.Formula]:
         yield from _marking(child)
 
 
+# -------------------------------------------------- events that are compared
+
+_STEPS = ("x", "y", "z", "w")
+_EQUAL: tuple[pred.Operator, ...] = ("=", "=", "!=")
+_ORDER: tuple[pred.Operator, ...] = ("<", "<=", ">", ">=", "=")
+_NEIGHBOURS: tuple[pred.Operator, ...] = ("=", "<", "!=", "<=", ">", "=", ">=")
+
+
+def correlated(choose: Chooser, features: Features, family: Family) -> cel.Formula:
+    """A random formula of one family."""
+    match family:
+        case "chain":
+            return _chain(choose, features, _EQUAL)
+        case "order":
+            return _chain(choose, features, _ORDER)
+        case "previous":
+            return _previous(choose, features)
+        case "keys":
+            return _keyed(choose, features)
+        case "all":
+            return _gathered(choose, features)
+        case "mixed":
+            return _mixture(choose, features)
+
+
+def _chain(choose: Chooser, features: Features, operators: Sequence[pred.Operator]) -> cel.Formula:
+    """Steps that are compared; now and then the whole is repeated, or a part of more."""
+    names = _STEPS[: _pick(choose, (2, 3, 2, 3, 4))]
+    links = [_link(choose, names, operators) for _ in range(1 + choose(2))]
+    body: cel.Formula = cel.Filter(_line(choose, features, names), _joined(choose, features, links))
+    if features.iterate and _chance(choose, 5):
+        body = cel.Iterate(body, 1, _pick(choose, (None, 2)))
+    if _chance(choose, 6):
+        body = cel.Sequence((body, _event(choose, features)))
+    return body
+
+
+def _line(choose: Chooser, features: Features, names: Sequence[str]) -> cel.Formula:
+    """One step for each name, after each other."""
+    steps = tuple(_step(choose, features, name) for name in names)
+    if len(steps) == 1:
+        return steps[0]
+    if features.contiguous and _chance(choose, 5):
+        return cel.Contiguous(steps)
+    if features.unless and _chance(choose, 12):
+        return cel.Unless(cel.Sequence(steps), _event(choose, features))
+    return cel.Sequence(steps)
+
+
+def _step(choose: Chooser, features: Features, name: str) -> cel.Formula:
+    """Events of one name: often one, sometimes several, none, or of either type."""
+    event = _event(choose, features)
+    kind = choose(10)
+    if kind >= 7 and features.iterate:
+        bounds = _pick(choose, ((1, None), (1, 2), (2, None)))
+        step = cel.Iterate(event, *bounds, contiguous=features.contiguous and _chance(choose, 4))
+        return cel.As(step, name) if choose(2) == 0 else replace(step, body=cel.As(event, name))
+    if kind == 6 and features.optional:
+        return cel.Optional(cel.As(event, name))
+    if kind == 5:
+        return cel.As(cel.Choice((event, _event(choose, features))), name)
+    return cel.As(event, name)
+
+
+def _link(
+    choose: Chooser, names: Sequence[str], operators: Sequence[pred.Operator]
+) -> pred.Compare:
+    """A comparison between two steps, mostly neighbours."""
+    first = choose(len(names) - 1)
+    left, right = names[first], names[first + 1]
+    if _chance(choose, 5):
+        left, right = _pick(choose, names), _pick(choose, names)
+    return _compare(choose, left, right, operators)
+
+
+def _compare(
+    choose: Chooser, left: str, right: str, operators: Sequence[pred.Operator]
+) -> pred.Compare:
+    numbers = _pick(choose, ("u", "uv", "uvw", "c"))
+    return pred.Compare(
+        _pick(choose, operators),
+        pred.Reference(left, _attribute(choose, numbers)),
+        pred.Reference(right, _attribute(choose, numbers)),
+    )
+
+
+def _joined(choose: Chooser, features: Features, links: Sequence[pred.Condition]) -> pred.Condition:
+    """The links, mostly by AND, and now and then a question about one event."""
+    parts = tuple(links)
+    if features.filters and _chance(choose, 5):
+        name = next(link.left.variable for link in links if isinstance(link, pred.Compare))
+        limits: tuple[tuple[pred.Operator, int], ...] = (("<=", 2), ("=", 1), (">=", 1), ("!=", 2))
+        op, limit = _pick(choose, limits)
+        test = pred.Comparison(op, _attribute(choose, "uv"), pred.Literal(limit))
+        parts = (*parts, pred.Holds(name, test))
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) > 2 and _chance(choose, 4):
+        return pred.AllOf((parts[0], pred.AnyOf(parts[1:])))
+    return pred.AnyOf(parts) if _chance(choose, 5) else pred.AllOf(parts)
+
+
+def _previous(choose: Chooser, features: Features) -> cel.Formula:
+    """Neighbours compared: within one variable, between two, or along the whole."""
+    names = _STEPS[: 1 + choose(3)]
+    line = _line(choose, features, names)
+    if len(names) == 1 and choose(2) == 0:
+        line = cel.As(cel.Iterate(_event(choose, features), contiguous=choose(4) == 3), "x")
+    elif len(names) == 1:  # what stands between two events of x keeps them apart
+        names = _STEPS[:2]
+        parts = tuple(map(cel.As, map(cel.Event, features.types), names))
+        line = cel.Iterate(cel.Choice(parts) if choose(3) else cel.Sequence(parts), 2)
+    if _chance(choose, 3):
+        line, names = cel.As(line, "m"), ("m",)
+    links = []
+    for _ in range(1 + choose(2)):
+        first = choose(len(names))
+        left, right = names[first], names[min(first + 1, len(names) - 1)]
+        if choose(5) >= 3:
+            left = right = _pick(choose, bound(line))
+            right = _pick(choose, bound(line)) if choose(2) else right
+        link = _compare(choose, left, right, _NEIGHBOURS)
+        links.append(replace(link, adjacent=True))
+    body: cel.Formula = cel.Filter(line, _joined(choose, features, links))
+    if _chance(choose, 5):
+        body = cel.Iterate(body, 1, 2)
+    return body
+
+
+def _keyed(choose: Chooser, features: Features) -> cel.Formula:
+    """PARTITION BY around a line, with others inside."""
+    names = _STEPS[: 1 + choose(3)]
+    line = _line(choose, features, names)
+    if choose(2) and isinstance(line, cel.Sequence):
+        within = choose(len(line.parts))
+        group: cel.Formula = cel.Iterate(_event(choose, features), 1, _pick(choose, (None, 3)))
+        group = cel.PartitionBy(group, (cel.KeyPart(None, _attribute(choose, "uvc")),))
+        parts = list(line.parts)
+        parts[within] = cel.As(group, names[within])
+        line = replace(line, parts=tuple(parts))
+    body: cel.Formula = line
+    for _ in range(1 + choose(2)):
+        body = cel.PartitionBy(body, _keys(choose, names))
+    return cel.Iterate(body, 1, 2) if _chance(choose, 6) else body
+
+
+def _keys(choose: Chooser, names: Sequence[str]) -> tuple[cel.KeyPart, ...]:
+    numbers = _pick(choose, ("u", "uv", "uvw", "c"))
+    if choose(3) == 0:
+        return (cel.KeyPart(None, _attribute(choose, numbers)),)
+    return tuple(cel.KeyPart(name, _attribute(choose, numbers)) for name in names)
+
+
+def _gathered(choose: Chooser, features: Features) -> cel.Formula:
+    """ALL of steps that are equal in something, alone or before or after another event."""
+    names = _STEPS[: 2 + choose(2)]
+    parts = [_step(choose, features, name) for name in names]
+    links = [_link(choose, names, ("=", "=", "=", "!=")) for _ in range(1 + choose(2))]
+    if _chance(choose, 4):
+        parts[0] = cel.Sequence((parts[0], cel.As(_event(choose, features), "w")))
+        links.append(_compare(choose, "x", "w", _EQUAL))
+    body: cel.Formula = cel.Filter(cel.All(tuple(parts)), _joined(choose, features, links))
+    if _chance(choose, 5):
+        body = cel.PartitionBy(cel.All(tuple(parts)), (cel.KeyPart(None, _attribute(choose, "u")),))
+    if _chance(choose, 4):
+        body = cel.Sequence((body, _event(choose, features)))
+    return body
+
+
+def _mixture(choose: Chooser, features: Features) -> cel.Formula:
+    """Two families after each other, or either, or one inside conditions of another."""
+    first, second = (correlated(choose, features, _pick(choose, FAMILIES[:-1])) for _ in range(2))
+    match choose(4):
+        case 0:
+            body: cel.Formula = cel.Sequence((first, cel.As(_event(choose, features), "y")))
+        case 1:
+            body = cel.Choice((first, second))
+        case 2:
+            body = cel.Unless(first, cel.Sequence((_event(choose, features), second)))
+        case _:
+            body = cel.Sequence((first, second))
+    names = bound(body)
+    link = _compare(choose, _pick(choose, names), _pick(choose, names), _NEIGHBOURS)
+    return cel.Filter(body, replace(link, adjacent=choose(2) == 0))
+
+
 # -------------------------------------------------- conditions, predicates
 
 
@@ -297,11 +502,12 @@ def _condition(
         parts = tuple(_condition(choose, features, names, depth - 1) for _ in range(2 + choose(2)))
         return pred.AllOf(parts) if kind == 4 else pred.AnyOf(parts)
     if features.binary and kind >= 2:
-        return _between(choose, names)
+        compared = _between(choose, names)
+        return replace(compared, adjacent=True) if features.previous and choose(2) else compared
     return pred.Holds(_pick(choose, names), _predicate(choose, features, 2))
 
 
-def _between(choose: Chooser, names: Sequence[str]) -> pred.Condition:
+def _between(choose: Chooser, names: Sequence[str]) -> pred.Compare:
     family = _pick(choose, ("ab", "ab", "abf", "s"))
     return pred.Compare(
         _operator(choose),
@@ -435,8 +641,8 @@ def events(choose: Chooser, features: Features, for_: Pattern | None = None) -> 
     timed = not features.untimed or _needs_time(for_) or not _chance(choose, 4)
     names = [*DOMAINS, *RISING] if for_ is None else sorted(_asked(for_))
     types = features.types if for_ is None else _types(features, for_.formula)
-    longest = features.events if for_ is None else _longest(for_.formula, features.events)
-    length = max(choose(longest + 1), choose(longest + 1))
+    longest = features.events if for_ is None else _longest(for_.formula, features)
+    length = max(choose(longest + 1) for _ in range(4 if features.families else 2))
     made = [_one(choose, features, types, names) for _ in range(length)]
     if timed:
         for event, ts in zip(made, _times(choose, features, len(made)), strict=True):
@@ -517,9 +723,11 @@ def _in_condition(condition: pred.Condition) -> Iterable[pred.Attribute]:
             return [attribute for part in parts for attribute in _in_condition(part)]
 
 
-def _longest(body: cel.Formula, wanted: int) -> int:
-    """The longest stream up to `wanted` on which the oracle stays fast."""
-    return next((n for n in range(wanted, 2, -1) if _at_most(body, n) <= _LARGEST_ANSWER), 2)
+def _longest(body: cel.Formula, features: Features) -> int:
+    """The longest stream that is allowed and on which the oracle stays fast."""
+    line = features.families and not any(isinstance(node, cel.All) for node in cel.walk(body))
+    most = _LARGEST_LINE if line else _LARGEST_ANSWER
+    return next((n for n in range(features.events, 2, -1) if _at_most(body, n) <= most), 2)
 
 
 def _at_most(body: cel.Formula, n: int) -> int:

@@ -13,6 +13,8 @@ Where the definition leaves a choice, this is the one taken:
 
 * The events that a NOT passes over are in the interval and in no variable, so they are
   not in the set of positions that AS marks and strategies compare.
+* They are not neighbours either: `PREV(x)` is the event before among those that some
+  variable holds, types included.
 * An UNLESS whose guard or body is empty (EPSILON) has nothing inside: it changes nothing.
 * Values of a key agree when `=` is true of them. So NULL and NaN are no keys: such an
   event is in no partition, and no valuation that holds it has one common value.
@@ -29,11 +31,21 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import count
+from itertools import count, pairwise
+from itertools import product as pairs
 from typing import Any, Final, NamedTuple
 
 from cernis.pattern import formula as cel
-from cernis.pattern.predicate import AllOf, AnyOf, Compare, Condition, Holds, Reference
+from cernis.pattern.predicate import (
+    TIME,
+    TIME_NS,
+    AllOf,
+    AnyOf,
+    Compare,
+    Condition,
+    Holds,
+    Reference,
+)
 from cernis.pattern.query import (
     Aggregate,
     Consume,
@@ -44,7 +56,7 @@ from cernis.pattern.query import (
     Variable,
     Window,
 )
-from cernis.testing.predicates import Event, attribute, compare, holds, kind
+from cernis.testing.predicates import Event, attribute, compare, holds, kind, shifted
 
 Labels = frozenset[tuple[str, int]]
 STREAM: Final = "_stream"
@@ -182,7 +194,7 @@ def _iterate(body: set[Valuation], low: int, high: int | None, product: Product)
 
 
 def satisfies(condition: Condition, v: Valuation, events: Sequence[Event]) -> bool:
-    """Whether a filter's condition holds: of every event, of every pair."""
+    """Whether a filter's condition holds: of every event, of every pair, of all neighbours."""
 
     def of(x: str) -> list[Event]:
         return [events[position] for variable, position in v.labels if variable == x]
@@ -190,11 +202,17 @@ def satisfies(condition: Condition, v: Valuation, events: Sequence[Event]) -> bo
     match condition:
         case Holds(variable=x, predicate=predicate):
             return all(holds(predicate, event) for event in of(x))
-        case Compare(op=op, left=left, right=right):
+        case Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
+            inside = sorted(positions(v))
             return all(
-                compare(op, attribute(left.attribute, e), attribute(right.attribute, f)) is True
-                for e in of(left.variable)
-                for f in of(right.variable)
+                compare(
+                    op,
+                    attribute(left.attribute, events[p]),
+                    shifted(attribute(right.attribute, events[q]), shift),
+                )
+                is True
+                for p, q in (pairwise(inside) if adjacent else pairs(inside, inside))
+                if (left.variable, p) in v.labels and (right.variable, q) in v.labels
             )
         case AllOf(parts=parts):
             return all(satisfies(part, v, events) for part in parts)
@@ -258,7 +276,11 @@ def evaluate(
     A lone `SELECT COUNT(*)` gives the matches it counts; see `counts`.
     """
     rows = in_order(pattern, events, time=time, stream=stream)
-    ordered = [{STREAM: _stream(pattern, stream), **events[row]} for row in rows]
+    ordered = [
+        {STREAM: _stream(pattern, stream), **_moment(rank, events[row].get(time), tick)}
+        | dict(events[row])
+        for rank, row in enumerate(rows)
+    ]
     names = selected(pattern)
     matches: list[_Found] = []
     # 1. PARTITION BY: each key is a stream of its own
@@ -310,6 +332,13 @@ def in_order(
     if all(event.get(time) is None for event in events):
         return rows
     return sorted(rows, key=lambda row: events[row][time])
+
+
+def _moment(rank: int, time: Any, tick: int) -> dict[str, Any]:
+    """What an event answers when it is asked for its time."""
+    if time is None:
+        return {TIME.name: rank}
+    return {TIME.name: time, TIME_NS.name: time * tick}
 
 
 def _stream(pattern: Pattern, stream: str | None) -> str | None:

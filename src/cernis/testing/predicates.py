@@ -155,6 +155,13 @@ def attribute(node: Attribute, event: Event) -> Any:
     return found
 
 
+def shifted(found: Any, shift: float | None) -> Any:
+    """A value plus a shift, if there is one; NULL where it is no number."""
+    if shift is None:
+        return found
+    return found + shift if kind(found) == "number" else None
+
+
 def _arithmetic(op: str, a: float, b: float) -> float | None:
     if op in "/%" and b == 0:
         return None

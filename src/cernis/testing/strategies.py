@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from cernis.pattern.query import Pattern
 from cernis.testing import grammar
+from cernis.testing import joins as join_grammar
 from cernis.testing.grammar import Case, Chooser, Events, Features, batches, random_case
+from cernis.testing.joins import JoinCase, Joins
 
-__all__ = ["Features", "batches", "cases", "cuts", "patterns", "random_case", "streams"]
+__all__ = ["Features", "batches", "cases", "cuts", "joins", "patterns", "random_case", "streams"]
 
 
 def _chooser(draw: st.DrawFn) -> Chooser:
@@ -56,6 +58,17 @@ def streams(for_: Pattern | None = None, **features: Any) -> st.SearchStrategy[E
     @st.composite
     def make(draw: st.DrawFn) -> Events:
         return grammar.events(_chooser(draw), switched, for_)
+
+    return make()
+
+
+def joins(**features: Any) -> st.SearchStrategy[JoinCase]:
+    """The text of a conjunctive query and a stream for it; switches of `joins.Joins`."""
+    switched = Joins(**features)
+
+    @st.composite
+    def make(draw: st.DrawFn) -> JoinCase:
+        return join_grammar.random_join(_chooser(draw), switched)
 
     return make()
 

@@ -33,6 +33,7 @@ from cernis.pattern.formula import (
 )
 from cernis.pattern.formula import Not as NotEvent
 from cernis.pattern.predicate import (
+    MIRRORED,
     AllOf,
     And,
     AnyOf,
@@ -66,6 +67,7 @@ from cernis.pattern.query import (
     Window,
 )
 from cernis.pattern.suggest import did_you_mean
+from cernis.pattern.write import write_condition
 from cernis.schema import Attributes, Kind, Schema, Stream
 
 _MOST_DIGITS = 40
@@ -121,6 +123,13 @@ class Declared(NamedTuple):
     name: str
     kind: Kind | None
     attributes: dict[str, Kind]
+    span: Span
+
+
+class Previous(NamedTuple):
+    """`PREV(x)[a]`: the event before, as one side of a comparison."""
+
+    reference: Reference
     span: Span
 
 
@@ -470,7 +479,27 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
 
     def compare(self, meta: Meta, parts: list[Any]) -> Compare:
         left, token, right = parts
-        return Compare(_OPERATORS[token.value], left, right, span=_span(meta))
+        op, span = _OPERATORS[token.value], _span(meta)
+        match left, right:
+            case Previous(reference=earlier), Previous(reference=later):
+                self.note(
+                    "PREV stands on one side of a comparison",
+                    right.span,
+                    suggestion="compare the event before with the event itself: "
+                    f"{write_condition(Compare(op, earlier, later, adjacent=True))}",
+                )
+                return Compare(op, earlier, later, adjacent=True, span=span)
+            case Previous(reference=earlier), _:
+                return Compare(op, earlier, right, adjacent=True, span=span)
+            case _, Previous(reference=earlier):
+                return Compare(MIRRORED[op], earlier, left, adjacent=True, span=span)
+            case _:
+                return Compare(op, left, right, span=span)
+
+    def previous(self, meta: Meta, parts: list[Any]) -> Previous:
+        _, owner, attribute = parts
+        reference = Reference(self._variable(owner), attribute, span=owner.span)
+        return Previous(reference, _span(meta))
 
     def reference(self, meta: Meta, parts: list[Any]) -> Reference:
         return Reference(self._variable(parts[0]), parts[1], span=_span(meta))

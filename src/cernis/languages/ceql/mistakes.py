@@ -207,6 +207,8 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     in_formula = "QMARK" in accepted
     if accepted <= {"CMP", "GT"} and last_type == "RSQB":
         return "compare it: x[price] < y[price], or with a constant x[price > 100]"
+    if "RSQB" in accepted and any(each.type == "PREV" for each in before[-6:-5]):
+        return "the comparison stands outside the brackets: PREV(x)[price] < y[price]"
     match token.type:
         case "STAR" if in_formula:
             return "use + for one or more, {0,} for any number"
@@ -224,6 +226,8 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             last_type in ("CMP", "GT") and clause == "_FILTER"
         ):
             return "a comparison with a constant stands inside the brackets: x[price > 100]"
+        case "LPAR" if last_type == "NAME" and clause == "_FILTER" and not in_formula:
+            return "PREV(x)[price] is the event before; there are no other functions"
         case "LSQB" if clause == "_PARTITION":
             return "variables are named inside a formula: (A ; B PARTITION BY [A[x], B[y]])"
         case "NAME" | "QUOTED" if last_type == "_BY" and clause == "_PARTITION":
@@ -245,13 +249,20 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     return None
 
 
+def _side_begins(before: Sequence[Token]) -> int:
+    """Where the `x[a]` or `PREV(x)[a]` begins that ends the tokens."""
+    opened = max(n for n, earlier in enumerate(before) if earlier.type == "LSQB")
+    if before[opened - 1].type == "RPAR":
+        opened = max(n for n, earlier in enumerate(before[:opened]) if earlier.type == "LPAR")
+    return opened - 1
+
+
 def unexpected(token: Token, accepted: set[str], before: Sequence[Token], end: int) -> Diagnostic:
     """What is wrong with a token that the parser did not expect; `end` is the text's end."""
     expected = describe(accepted, _name_role(accepted, before))
     suggestion = _suggest(token, accepted, before)
     if accepted <= {"CMP", "GT"} and before and before[-1].type == "RSQB":
-        opened = max(n for n, earlier in enumerate(before) if earlier.type == "LSQB")
-        span = Span(span_of(before[opened - 1]).start, span_of(before[-1]).end)
+        span = Span(span_of(before[_side_begins(before)]).start, span_of(before[-1]).end)
         message = "an attribute alone is not a condition"
     elif token.type == "$END":
         message, span = "the query ends too early", Span(end, end)

@@ -22,6 +22,7 @@ _SPECIAL = {
     "MIN": "AGGREGATE",
     "AVG": "AGGREGATE",
     "FIRST": "AGGREGATE",
+    "PREV": "PREV",
 }
 _CLAUSE = (
     "CREATE",
@@ -74,6 +75,7 @@ SOFT = frozenset(
         "LASTMAX",
         "AGGREGATE",
         "UNIT",
+        "PREV",
         "_EVENT",
         "_EVENTS",
         "_STREAM",

@@ -1,0 +1,225 @@
+"""A PCEA as arrays: transitions by symbol, the links they ask, the stores runs are filed in.
+
+A link is asked of a *store*: the runs that wait in one state, by the attributes that
+they are compared by. Links that ask the same of the same state share a store, so a
+vertex is filed once.
+
+What is compared is numbered outside: a *column* is a tuple of attributes whose values
+together get one code per event; columns that are compared with each other belong to one
+*domain* and share their codes. Attributes compared by order are columns of their own.
+
+Cost contract: built once per query, O(size of the automaton); symbols are added as they
+turn up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.alphabet import Alphabet
+from cernis.automata.pcea import PCEA, Link
+from cernis.engine.correlated.records import OPERATORS, SORTED, UNION, UNLIKE
+from cernis.engine.correlated.unlike import MOST_VALUES, sequences
+
+Column = tuple[str, ...]
+
+
+class StoreKey(NamedTuple):
+    """What tells two stores apart."""
+
+    state: int
+    kind: int
+    column: Column
+    contiguous: bool
+    values: tuple[tuple[str, bool], ...]
+    """Attributes compared by ≠; whether they must be present."""
+    ordered: str | None
+
+
+class Net(NamedTuple):
+    """The arrays that the kernels read."""
+
+    transition_target: NDArray[np.int32]
+    transition_label: NDArray[np.int32]
+    transition_final: NDArray[np.uint8]
+    transition_first: NDArray[np.int32]
+    transition_count: NDArray[np.int32]
+    link_store: NDArray[np.int32]
+    link_column: NDArray[np.int32]
+    link_operator: NDArray[np.int32]
+    link_ordered: NDArray[np.int32]
+    link_values: NDArray[np.int32]
+    """Per link and value, the column of the code asked, or -1."""
+    store_kind: NDArray[np.int32]
+    store_column: NDArray[np.int32]
+    store_contiguous: NDArray[np.uint8]
+    store_ordered: NDArray[np.int32]
+    store_width: NDArray[np.int32]
+    store_values: NDArray[np.int32]
+    required: NDArray[np.uint8]
+    """Per store and value: it must be present on both sides."""
+    state_first: NDArray[np.int32]
+    """Stores state_first[q] … state_first[q+1]-1 file the runs of state q."""
+    steps: NDArray[np.int32]
+    symbol_first: NDArray[np.int32]
+    symbol_transitions: NDArray[np.int32]
+
+
+def store_of(state: int, link: Link) -> StoreKey:
+    """The store that a link into a state asks."""
+    pairs = sorted(link.equal)
+    differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
+    return StoreKey(
+        state=state,
+        kind=SORTED if link.ordered else UNLIKE if differing else UNION,
+        column=tuple(a for a, _ in pairs),
+        contiguous=link.contiguous,
+        values=tuple(differing),
+        ordered=link.ordered[0].earlier if link.ordered else None,
+    )
+
+
+class Network:
+    """The automaton for the kernels; `net` is replaced when symbols are added."""
+
+    def __init__(self, pcea: PCEA) -> None:
+        self.pcea = pcea
+        self.alphabet = Alphabet(pcea)
+        self.labels: list[frozenset[str]] = []
+        self.domains = _domains(pcea)
+        self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
+        self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
+        self.ordered = tuple(
+            dict.fromkeys(
+                name for link in _links(pcea) for o in link.ordered for name in (o.earlier, o.later)
+            )
+        )
+        self.ordered_pairs = tuple(
+            dict.fromkeys((o.earlier, o.later) for link in _links(pcea) for o in link.ordered)
+        )
+        self.different = tuple(
+            dict.fromkeys(pair for link in _links(pcea) for pair in link.different)
+        )
+        sources = [source for t in pcea.transitions for source in t.sources]
+        self.stores = sorted(
+            {store_of(s.state, s.link) for s in sources},
+            key=lambda k: (k.state, repr(k)),
+        )
+        self.store_domain = [self.domain_of[self.columns[s.column]] for s in self.stores]
+        self.width = max([len(s.values) for s in self.stores], default=0)
+        assert self.width <= MOST_VALUES
+        self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
+        self._passing: list[list[int]] = []
+        self.net = self._arrays()
+
+    def add_symbols(self) -> None:
+        """Work out the symbols that the alphabet has met since."""
+        passed = self.alphabet.passed
+        if len(self._passing) == len(passed):
+            return
+        for tests in passed[len(self._passing) :]:
+            self._passing.append(
+                [i for i, t in enumerate(self.pcea.transitions) if t.test in tests]
+            )
+        self.net = self.net._replace(
+            symbol_first=np.cumsum([0, *map(len, self._passing)], dtype=np.int32),
+            symbol_transitions=_ints([t for ts in self._passing for t in ts]),
+        )
+
+    def label(self, labels: frozenset[str]) -> int:
+        if labels not in self.labels:
+            self.labels.append(labels)
+        return self.labels.index(labels)
+
+    def _arrays(self) -> Net:
+        transitions = self.pcea.transitions
+        sources = [source for t in transitions for source in t.sources]
+        numbers = {store: i for i, store in enumerate(self.stores)}
+        width = max(self.width, 1)
+        order = {name: i for i, name in enumerate(self.ordered)}
+        stores = [numbers[store_of(s.state, s.link)] for s in sources]
+        counts = [len(t.sources) for t in transitions]
+        return Net(
+            transition_target=_ints([t.target for t in transitions]),
+            transition_label=_ints([self.label(t.labels) for t in transitions]),
+            transition_final=np.array(
+                [t.target in self.pcea.finals for t in transitions], np.uint8
+            ),
+            transition_first=_ints(np.cumsum([0, *counts])[:-1]),
+            transition_count=_ints(counts),
+            link_store=_ints(stores),
+            link_column=_ints(
+                [self.columns[tuple(b for _, b in sorted(s.link.equal))] for s in sources]
+            ),
+            link_operator=_ints(
+                [OPERATORS[s.link.ordered[0].op] if s.link.ordered else -1 for s in sources]
+            ),
+            link_ordered=_ints(
+                [order[s.link.ordered[0].later] if s.link.ordered else -1 for s in sources]
+            ),
+            link_values=self._padded(
+                [[b for _, b in (*s.link.different, *s.link.unlike)] for s in sources], width
+            ),
+            store_kind=_ints([s.kind for s in self.stores]),
+            store_column=_ints([self.columns[s.column] for s in self.stores]),
+            store_contiguous=np.array([s.contiguous for s in self.stores], np.uint8),
+            store_ordered=_ints(
+                [-1 if s.ordered is None else order[s.ordered] for s in self.stores]
+            ),
+            store_width=_ints([len(s.values) for s in self.stores]),
+            store_values=self._padded([[a for a, _ in s.values] for s in self.stores], width),
+            required=np.array(
+                [[v < len(s.values) and s.values[v][1] for v in range(width)] for s in self.stores],
+                np.uint8,
+            ).reshape(-1, width),
+            state_first=_ints(
+                np.searchsorted([s.state for s in self.stores], np.arange(len(self.pcea.names) + 1))
+            ),
+            steps=sequences(width),
+            symbol_first=np.zeros(1, np.int32),
+            symbol_transitions=np.zeros(0, np.int32),
+        )
+
+    def _padded(self, attributes: list[list[str]], width: int) -> NDArray[np.int32]:
+        padded = np.full((len(attributes), width), -1, np.int32)
+        for row, names in enumerate(attributes):
+            padded[row, : len(names)] = [self.columns[(name,)] for name in names]
+        return padded
+
+
+def _ints(numbers: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int32]:
+    return np.asarray(numbers, np.int32)
+
+
+def _links(pcea: PCEA) -> list[Link]:
+    return [source.link for t in pcea.transitions for source in t.sources]
+
+
+def _domains(pcea: PCEA) -> tuple[tuple[Column, ...], ...]:
+    """The columns, those compared with each other together.
+
+    >>> from cernis.automata.cea import ANYTHING
+    >>> from cernis.automata.pcea import Source, Transition
+    >>> link = Link(equal=(("id", "reply"),))
+    >>> loop = Transition((Source(0, link),), ANYTHING, frozenset(), 0)
+    >>> _domains(PCEA(("a",), (loop,), frozenset({0})))
+    ((('id',), ('reply',)),)
+    """
+    together: dict[Column, list[Column]] = {}
+    for link in _links(pcea):
+        pairs = sorted(link.equal)
+        compared = [(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))]
+        compared += [((a,), (b,)) for a, b in (*link.different, *link.unlike)]
+        for left, right in compared:
+            ours = together.setdefault(left, [left])
+            theirs = together.setdefault(right, [right])
+            if ours is not theirs:
+                ours += theirs
+                for column in theirs:
+                    together[column] = ours
+    distinct = {id(columns): columns for columns in together.values()}
+    return tuple(tuple(columns) for columns in distinct.values())

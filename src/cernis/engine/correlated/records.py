@@ -1,0 +1,149 @@
+"""The records that the kernels of correlation share: plain arrays with integer links.
+
+A *vertex* is an event as a transition read it (seed 000's vertex of the run DAG, seed
+003's node): its position, its labels, and one *source* for each run it gathered. A
+source does not name the runs: it names an index, a version of it, and what was asked.
+
+Runs that wait are filed in *stores*, one for each state and way of being asked; a store
+has a *bucket* for each key (the values compared by =). What a bucket points to depends
+on the store's kind:
+
+* `UNION`: a persistent heap-ordered tree (`unions`), for keys alone;
+* `UNLIKE`: a list with back pointers (`unlike`), for keys and values compared by ≠;
+* `SORTED`: a persistent search tree (`sorted`), for keys and a value compared by order.
+
+`start` is always the latest start of the runs below, in units of the window (the
+seeds' max-start). Index 0 of every array is "nothing".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNION, UNLIKE, SORTED = range(3)
+
+LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(4)
+OPERATORS = {"<": LESS, "<=": LESS_EQUAL, ">": GREATER, ">=": GREATER_EQUAL}
+
+NOTHING = np.int64(-(2**63))
+"""The order value of what cannot be compared; also the window bound nothing falls behind."""
+MISSING = -1
+EQUALS_NOTHING = -2
+"""Codes of values: NULL; and NaN, which is there but equals nothing."""
+LARGEST_NUMBER = np.int64(0x7FF0000000000000)
+KIND_BITS = 34
+"""Order values: numbers are at most this; every other kind has its own bits from here on."""
+NO_CLOCK = np.int64(2**62)
+"""The start of a run whose first event has no reading of the window's clock."""
+
+VERTEX = np.dtype(
+    [
+        ("position", np.int64),
+        ("start", np.int64),
+        ("label", np.int32),
+        ("first", np.int32),
+        ("count", np.int32),
+        ("spare", np.int32),
+    ]
+)
+SOURCE = np.dtype(
+    [
+        ("version", np.int64),
+        ("link", np.int32),
+        ("at", np.int32),
+        ("asked", np.int32),
+        ("spare", np.int32),
+    ]
+)
+NODE = np.dtype(
+    [
+        ("start", np.int64),
+        ("since", np.int64),
+        ("vertex", np.int32),
+        ("left", np.int32),
+        ("right", np.int32),
+        ("later", np.int32),
+        ("up", np.int32),
+        ("spare", np.int32),
+    ]
+)
+ENTRY = np.dtype(
+    [
+        ("start", np.int64),
+        ("best", np.int64),
+        ("vertex", np.int32),
+        ("before", np.int32),
+        ("store", np.int32),
+        ("spare", np.int32),
+    ]
+)
+BRANCH = np.dtype(
+    [
+        ("high", np.int64),
+        ("low", np.int64),
+        ("start", np.int64),
+        ("best", np.int64),
+        ("vertex", np.int32),
+        ("left", np.int32),
+        ("right", np.int32),
+        ("priority", np.int32),
+    ]
+)
+BUCKET = np.dtype(
+    [
+        ("ordinal", np.int64),
+        ("root", np.int32),
+        ("last", np.int32),
+        ("part", np.int32),
+        ("spare", np.int32),
+    ]
+)
+ROOT = np.dtype(
+    [
+        ("end", np.int64),
+        ("bound", np.int64),
+        ("key", np.int64),
+        ("vertex", np.int32),
+        ("spare", np.int32),
+    ]
+)
+"""The matches of one vertex that start at or after `bound`."""
+
+VERTICES, SOURCES, NODES, ENTRIES, BRANCHES, ASKED, ROOTS, PENDING, FILED, RELEVANT = range(10)
+"""Places in `counters`: how much of each array is used; what waits to be filed, and how
+much of it has been; how many events have made a vertex."""
+COUNTERS = 10
+
+
+class Memory(NamedTuple):
+    """What is kept of the stream. Arrays grow by being replaced."""
+
+    counters: NDArray[np.int64]
+    vertices: NDArray[np.void]
+    sources: NDArray[np.void]
+    nodes: NDArray[np.void]
+    entries: NDArray[np.void]
+    values: NDArray[np.int64]
+    """Per entry, the values compared by ≠."""
+    back: NDArray[np.int32]
+    """Per entry, its back pointers."""
+    branches: NDArray[np.void]
+    asked: NDArray[np.int64]
+    """What sources asked beside a key: values for ≠, or the two words of an order value."""
+    buckets: NDArray[np.void]
+    base: NDArray[np.int64]
+    """Where each store's buckets begin."""
+    roots: NDArray[np.void]
+    part_events: NDArray[np.int64]
+    """Per partition, how many events it has had."""
+    part_bound: NDArray[np.int64]
+    """Per partition, the bound of its window at its last event, where that is a clock."""
+    pending_vertex: NDArray[np.int32]
+    pending_store: NDArray[np.int32]
+
+
+GROWING = ("vertices", "sources", "nodes", "entries", "branches", "asked", "roots")
+"""The arrays that grow, in the order of their counters; `values` and `back` follow `entries`."""

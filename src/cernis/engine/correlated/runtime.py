@@ -1,0 +1,338 @@
+"""`CorrelatedEngine` drives the kernels: feeds batches, makes room, hands out snapshots.
+
+What comes out of a batch is a list of `Snapshot`s: the memory that matches live in, and
+their roots. Records are only appended (a spine may be given a newer right side, which
+older versions do not look at), so a snapshot stays valid for as long as it is held.
+
+Cost contract: Python runs per batch and per doubling of an array, never per event.
+Memory is that of the runs inside the window (twice, while collecting) and a bucket for
+each key in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine import update
+from cernis.engine.correlated import records as r
+from cernis.engine.correlated import step as kernel
+from cernis.engine.correlated.collect import collect
+from cernis.engine.correlated.network import Network
+from cernis.engine.correlated.walk import Snapshot
+from cernis.engine.runtime import Settings
+from cernis.errors import BudgetError
+
+MOST_RECORDS = 2**30
+MOST_BUCKET_BYTES = 4 << 30
+FIRST_RECORDS = 1 << 12
+
+_NO_NUMBERS = np.empty(0, np.int64)
+_NO_MASK = np.empty(0, np.uint8)
+
+
+class CorrelatedEngine:
+    """One query's state over one stream."""
+
+    def __init__(self, network: Network, settings: Settings) -> None:
+        self.network = network
+        self.settings = settings
+        self.position = 0
+        self.bound = int(r.NOTHING)
+        self.capacity = [0] * len(network.domains)
+        self.store_of_bucket = np.empty(0, np.int32)
+        self.memory = self._first_memory()
+        self.reserve_codes([0] * len(network.domains))
+
+    def push(
+        self,
+        symbols: NDArray[np.int32],
+        codes: NDArray[np.int64],
+        high: NDArray[np.int64],
+        low: NDArray[np.int64],
+        *,
+        keys: NDArray[np.int64] | None = None,
+        clocks: NDArray[np.int64] | None = None,
+        bounds: NDArray[np.int64] | None = None,
+        usable: NDArray[np.uint8] | None = None,
+    ) -> list[Snapshot]:
+        """Reads a batch; `codes` per column, `high` and `low` per ordered attribute."""
+        events = kernel.Events(
+            symbols,
+            codes,
+            high,
+            low,
+            _NO_NUMBERS if keys is None else keys,
+            _NO_NUMBERS if clocks is None else clocks,
+            _NO_NUMBERS if bounds is None else bounds,
+            _NO_MASK if usable is None else usable,
+        )
+        if keys is not None and len(keys):
+            self._reserve_parts(int(keys.max()) + 1)
+        snapshots: list[Snapshot] = []
+        at = 0
+        while True:
+            status, at, array, room = kernel.step(
+                self.network.net,
+                self.memory,
+                events,
+                self.position,
+                at,
+                self.settings.window,
+                self.settings.size,
+            )
+            if status == kernel.DONE:
+                break
+            if status == kernel.NO_ROOM_TO_FILE:
+                self.grow(array, room)
+                continue
+            self._close(snapshots)
+            if array != r.ROOTS:
+                self._pass(bounds, at, self.position + at)
+                self.collect()
+            self.grow(array, room)
+        self._close(snapshots)
+        self._pass(bounds, len(symbols) - 1, self.position + len(symbols))
+        self.position += len(symbols)
+        return snapshots
+
+    @property
+    def relevant(self) -> int:
+        """How many events have made a vertex."""
+        return int(self.memory.counters[r.RELEVANT])
+
+    @property
+    def records(self) -> int:
+        """Records in use, dead ones included."""
+        return int(self.memory.counters[r.VERTICES : r.ASKED].sum())
+
+    def earliest(self) -> int:
+        """No partial match reaches back before this position."""
+        self.collect()
+        used = self.memory.vertices[1 : self.memory.counters[r.VERTICES]]
+        return int(used["position"].min()) if len(used) else self.position
+
+    # ---------------------------------------------------------------- room
+
+    def reserve_codes(self, sizes: Sequence[int]) -> None:
+        """Buckets for so many codes of each domain."""
+        if self.memory.base.size and all(
+            n <= have for n, have in zip(sizes, self.capacity, strict=True)
+        ):
+            return
+        wanted = [
+            have if n <= have else max(16, n, 2 * have)
+            for n, have in zip(sizes, self.capacity, strict=True)
+        ]
+        self._lay_out(wanted, None)
+
+    def _lay_out(self, capacity: list[int], keep: list[NDArray[np.int64] | None] | None) -> None:
+        """Moves the buckets to a table of these sizes; `keep[d][i]` is the old code of code i."""
+        domains = self.network.store_domain
+        room = [capacity[d] for d in domains]
+        if sum(room) * r.BUCKET.itemsize > MOST_BUCKET_BYTES:
+            raise BudgetError(
+                f"{sum(room):,} keys to correlate by are alive at once; set a smaller window"
+            )
+        base = np.cumsum([0, *room], dtype=np.int64)
+        buckets = np.zeros(int(base[-1]), r.BUCKET)
+        for store, domain in enumerate(domains):
+            old = self.memory.base[store] if len(self.memory.base) else 0
+            kept = keep[domain] if keep is not None else None
+            if kept is not None:
+                buckets[base[store] : base[store] + len(kept)] = self.memory.buckets[old + kept]
+            elif len(self.memory.base):
+                have = self.capacity[domain]
+                buckets[base[store] : base[store] + have] = self.memory.buckets[old : old + have]
+        self.capacity = capacity
+        self.store_of_bucket = np.repeat(np.arange(len(domains)), room).astype(np.int32)
+        self.memory = self.memory._replace(buckets=buckets, base=base)
+
+    def _reserve_parts(self, parts: int) -> None:
+        have = len(self.memory.part_events)
+        if parts > have:
+            more = max(parts, 2 * have) - have
+            self.memory = self.memory._replace(
+                part_events=np.concatenate([self.memory.part_events, np.zeros(more, np.int64)]),
+                part_bound=np.concatenate([self.memory.part_bound, np.full(more, r.NOTHING)]),
+            )
+
+    def grow(self, array: int, room: int) -> None:
+        """Sees to it that an array has room for so many more."""
+        name = {
+            r.VERTICES: "vertices",
+            r.SOURCES: "sources",
+            r.NODES: "nodes",
+            r.ENTRIES: "entries",
+            r.BRANCHES: "branches",
+            r.ASKED: "asked",
+            r.ROOTS: "roots",
+        }[array]
+        used = int(self.memory.counters[array])
+        current = getattr(self.memory, name)
+        # room for several times what is alive, so that a record is seldom copied
+        wanted = max(FIRST_RECORDS, min(4 * used, 2 * used + (1 << 22)), used + 2 * room)
+        if used + room <= len(current):
+            return
+        if wanted > MOST_RECORDS:
+            raise BudgetError("more than 2^30 partial matches are alive; set a smaller window")
+        grown = {name: _longer(current, used, wanted)}
+        if array == r.ENTRIES:
+            grown["values"] = _longer(self.memory.values, used, wanted)
+            grown["back"] = _longer(self.memory.back, used, wanted)
+        self.memory = self.memory._replace(**grown)
+
+    def _close(self, snapshots: list[Snapshot]) -> None:
+        """The roots found since the last time become a snapshot."""
+        found = int(self.memory.counters[r.ROOTS])
+        if found:
+            roots = self.memory.roots[:found].copy()
+            snapshots.append(Snapshot(self.network.net, self.memory, roots))
+            self.memory.counters[r.ROOTS] = 0
+
+    # ----------------------------------------------------------- forgetting
+
+    def _pass(self, bounds: NDArray[np.int64] | None, at: int, position: int) -> None:
+        """Notes what has left the window for every partition."""
+        settings = self.settings
+        if settings.window == update.EVENT_WINDOW and not settings.partitioned:
+            self.bound = position - settings.size
+        elif bounds is not None and len(bounds) and settings.shared_clock:
+            self.bound = max(self.bound, int(bounds[at]))
+
+    def _part_bounds(self) -> NDArray[np.int64]:
+        """Per partition: starts before this have left the window for good."""
+        settings = self.settings
+        if settings.partitioned and settings.window == update.EVENT_WINDOW:
+            return self.memory.part_events - settings.size
+        if settings.window == update.CLOCK_WINDOW and not settings.shared_clock:
+            return self.memory.part_bound
+        return np.array([self.bound], np.int64)
+
+    def collect(self) -> None:
+        """Leave behind what no event to come can use."""
+        if self.settings.window == update.NO_WINDOW:
+            return
+        assert self.memory.counters[r.PENDING] == 0
+        self.memory = collect(
+            self.network.net, self.memory, self.store_of_bucket, self._part_bounds()
+        )
+        # the kernel's arrays must not be exactly full: leave room to go on
+        for array in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
+            self.grow(array, 1)
+
+    def live_codes(self) -> list[NDArray[np.int64]]:
+        """Per domain, the codes that something alive refers to, ascending."""
+        used = [np.zeros(max(n, 1), np.bool_) for n in self.capacity]
+        memory, net = self.memory, self.network.net
+        for store, domain in enumerate(self.network.store_domain):
+            low = memory.base[store]
+            used[domain][: self.capacity[domain]] |= (
+                memory.buckets["root"][low : low + self.capacity[domain]] != 0
+            )
+        entries = memory.entries[: memory.counters[r.ENTRIES]]
+        sources = memory.sources[: memory.counters[r.SOURCES]]
+        for v in range(self.network.width):
+            for store, domain in self._value_domains(v):
+                codes = memory.values[: len(entries), v][entries["store"] == store]
+                used[domain][codes[codes >= 0]] = True
+                asking = net.link_store[sources["link"]] == store if len(sources) else []
+                codes = memory.asked[sources["asked"][asking], v]
+                used[domain][codes[codes >= 0]] = True
+        return [np.flatnonzero(u) for u in used]
+
+    def _value_domains(self, v: int) -> list[tuple[int, int]]:
+        """(store, domain of its value v) for the stores that have one."""
+        columns = self.network.net.store_values[:, v]
+        return [
+            (store, self.network.domain_of[column])
+            for store, column in enumerate(columns)
+            if column >= 0
+        ]
+
+    def keep_codes(self, kept: list[NDArray[np.int64] | None]) -> None:
+        """Renumber: kept[d][i] becomes i; others have nothing alive. None: as it was."""
+        memory = self.memory
+        values, asked = memory.values.copy(), memory.asked.copy()
+        entries = memory.entries[: memory.counters[r.ENTRIES]]
+        sources = memory.sources[: memory.counters[r.SOURCES]]
+        for v in range(self.network.width):
+            for store, domain in self._value_domains(v):
+                codes = kept[domain]
+                if codes is None:
+                    continue
+                rows = np.flatnonzero(entries["store"] == store)
+                values[rows, v] = _renumbered(values[rows, v], codes)
+                asking = self.network.net.link_store[sources["link"]] == store
+                rows = sources["asked"][asking] if len(sources) else np.empty(0, np.int32)
+                asked[rows, v] = _renumbered(asked[rows, v], codes)
+        self.memory = memory._replace(values=values, asked=asked)
+        capacity = [
+            have if codes is None else max(16, 2 * len(codes))
+            for codes, have in zip(kept, self.capacity, strict=True)
+        ]
+        self._lay_out(capacity, kept)
+
+    def live_keys(self) -> NDArray[np.int64]:
+        """The partitions that have partial matches, ascending."""
+        buckets = self.memory.buckets
+        return np.unique(buckets["part"][buckets["root"] != 0]).astype(np.int64)
+
+    def keep_keys(self, keys: NDArray[np.int64]) -> None:
+        """Renumber partitions: keys[i] becomes i; others have nothing alive."""
+        buckets = self.memory.buckets.copy()
+        used = buckets["root"] != 0
+        buckets["part"][used] = np.searchsorted(keys, buckets["part"][used])
+        buckets["part"][~used] = 0
+        size = max(64, 2 * len(keys))
+        events, bound = np.zeros(size, np.int64), np.full(size, r.NOTHING)
+        events[: len(keys)] = self.memory.part_events[keys]
+        bound[: len(keys)] = self.memory.part_bound[keys]
+        self.memory = self.memory._replace(buckets=buckets, part_events=events, part_bound=bound)
+
+    # --------------------------------------------------------------- memory
+
+    def _first_memory(self) -> r.Memory:
+        net, width = self.network.net, max(self.network.width, 1)
+        pending = int(
+            sum(
+                net.state_first[target + 1] - net.state_first[target]
+                for target in net.transition_target
+            )
+        )
+        counters = np.zeros(r.COUNTERS, np.int64)
+        counters[: r.ASKED + 1] = 1
+        counters[r.SOURCES] = 0
+        size = FIRST_RECORDS
+        parts = 64 if self.settings.partitioned else 1
+        return r.Memory(
+            counters=counters,
+            vertices=np.zeros(size, r.VERTEX),
+            sources=np.zeros(size, r.SOURCE),
+            nodes=np.zeros(size, r.NODE),
+            entries=np.zeros(size if self.network.width else 1, r.ENTRY),
+            values=np.zeros((size if self.network.width else 1, width), np.int64),
+            back=np.zeros((size if self.network.width else 1, len(net.steps)), np.int32),
+            branches=np.zeros(size if self.network.ordered else 1, r.BRANCH),
+            asked=np.zeros((size, max(width, 2)), np.int64),
+            buckets=np.zeros(0, r.BUCKET),
+            base=np.zeros(0, np.int64),
+            roots=np.zeros(size, r.ROOT),
+            part_events=np.zeros(parts, np.int64),
+            part_bound=np.full(parts, r.NOTHING),
+            pending_vertex=np.zeros(pending + 1, np.int32),
+            pending_store=np.zeros(pending + 1, np.int32),
+        )
+
+
+def _longer(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
+    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
+def _renumbered(codes: NDArray[np.int64], kept: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.where(codes < 0, codes, np.searchsorted(kept, np.maximum(codes, 0)))

@@ -1,0 +1,173 @@
+"""Runs by a value they are compared by: a persistent search tree, all versions kept.
+
+A treap with path copying: ordered by the compared value (two words, high and low, which
+order integers and floats exactly), balanced by random priorities. Each branch knows the
+latest start below it, so that parts of the tree outside the window are cut, and are
+left behind when a path is copied.
+
+Cost contract: insertion O(log n) expected, n the runs of one key inside the window; the
+latest start among the runs in a range O(log n); enumeration O(log n) per run at worst.
+Neither seed has order predicates; the index is the obvious one. A tree ordered by
+value and heaped by start (a priority search tree) would give output-linear delay, but
+degenerates to a list where the value rises with time, as prices do.
+"""
+
+from __future__ import annotations
+
+from cernis.compiled import kernel
+from cernis.engine.correlated.records import (
+    BRANCHES,
+    GREATER,
+    KIND_BITS,
+    LARGEST_NUMBER,
+    LESS,
+    LESS_EQUAL,
+    NOTHING,
+)
+
+
+@kernel
+def stands(branch, operator, high, low):
+    """Whether the branch's words stand in this relation to the words asked."""
+    h, l = branch["high"], branch["low"]  # noqa: E741
+    if operator == LESS:
+        return h < high or (h == high and l < low)
+    if operator == LESS_EQUAL:
+        return h < high or (h == high and l <= low)
+    if operator == GREATER:
+        return h > high or (h == high and l > low)
+    return h > high or (h == high and l >= low)
+
+
+@kernel
+def comparable(branch, high):
+    """Whether both are numbers, or both of one other kind: each has a region of its own."""
+    h = branch["high"]
+    return max(h, high) <= LARGEST_NUMBER or h >> KIND_BITS == high >> KIND_BITS
+
+
+@kernel
+def latest_start(branches, root, operator, high, low):
+    """The latest start among the runs in range, or NOTHING; values of other kinds count, too."""
+    below = operator == LESS or operator == LESS_EQUAL
+    latest = NOTHING
+    at = root
+    while at != 0:
+        if stands(branches[at], operator, high, low):
+            latest = max(latest, branches[at]["start"])
+            side = branches[at]["left"] if below else branches[at]["right"]
+            if side != 0:
+                latest = max(latest, branches[side]["best"])
+            at = branches[at]["right"] if below else branches[at]["left"]
+        else:
+            at = branches[at]["left"] if below else branches[at]["right"]
+    return latest
+
+
+@kernel
+def room_to_insert(branches, root, high, low):
+    """How many branches an insertion will make at most."""
+    made = 1
+    at = root
+    while at != 0:
+        made += 1
+        if stands(branches[at], LESS_EQUAL, high, low):
+            at = branches[at]["right"]
+        else:
+            at = branches[at]["left"]
+    return made
+
+
+@kernel
+def _priority(number):
+    """Scrambles a counter: the same stream makes the same tree."""
+    x = (number * 2654435761) & 0xFFFFFFFF
+    x ^= x >> 16
+    x = (x * 0x45D9F3B) & 0xFFFFFFFF
+    x ^= x >> 13
+    return x & 0x7FFFFFFF
+
+
+@kernel
+def _copy(branches, counters, branch, bound):
+    copy = counters[BRANCHES]
+    counters[BRANCHES] = copy + 1
+    branches[copy] = branches[branch]
+    left, right = branches[branch]["left"], branches[branch]["right"]
+    if left != 0 and branches[left]["best"] < bound:
+        branches[copy]["left"] = 0
+    if right != 0 and branches[right]["best"] < bound:
+        branches[copy]["right"] = 0
+    return copy
+
+
+@kernel
+def _hang(branches, parent, to_right, child):
+    if to_right:
+        branches[parent]["right"] = child
+    else:
+        branches[parent]["left"] = child
+
+
+@kernel
+def insert(branches, counters, root, high, low, vertex, start, bound):
+    """The tree with one more run; the tree before stays as it is."""
+    if root != 0 and branches[root]["best"] < bound:
+        root = 0
+    priority = _priority(vertex)
+    new_root, parent, to_right = 0, 0, False
+    at = root
+    while at != 0 and branches[at]["priority"] >= priority:
+        copy = _copy(branches, counters, at, bound)
+        branches[copy]["best"] = max(branches[copy]["best"], start)
+        if parent == 0:
+            new_root = copy
+        else:
+            _hang(branches, parent, to_right, copy)
+        parent = copy
+        to_right = stands(branches[copy], LESS_EQUAL, high, low)
+        at = branches[copy]["right"] if to_right else branches[copy]["left"]
+    made = counters[BRANCHES]
+    counters[BRANCHES] = made + 1
+    branches[made]["high"] = high
+    branches[made]["low"] = low
+    branches[made]["start"] = start
+    branches[made]["vertex"] = vertex
+    branches[made]["left"] = 0
+    branches[made]["right"] = 0
+    branches[made]["priority"] = priority
+    if parent == 0:
+        new_root = made
+    else:
+        _hang(branches, parent, to_right, made)
+    # split what was there: smaller values to the left of the new branch, larger to its right
+    first = counters[BRANCHES]
+    smaller, larger = made, made
+    while at != 0:
+        copy = _copy(branches, counters, at, bound)
+        if stands(branches[copy], LESS_EQUAL, high, low):
+            _hang(branches, smaller, smaller != made, copy)
+            smaller = copy
+            at = branches[copy]["right"]
+            branches[copy]["right"] = 0
+        else:
+            _hang(branches, larger, larger == made, copy)
+            larger = copy
+            at = branches[copy]["left"]
+            branches[copy]["left"] = 0
+    for branch in range(counters[BRANCHES] - 1, first - 1, -1):
+        _refresh(branches, branch)
+    _refresh(branches, made)
+    return new_root
+
+
+@kernel
+def _refresh(branches, branch):
+    """Works out the latest start below a branch."""
+    best = branches[branch]["start"]
+    left, right = branches[branch]["left"], branches[branch]["right"]
+    if left != 0:
+        best = max(best, branches[left]["best"])
+    if right != 0:
+        best = max(best, branches[right]["best"])
+    branches[branch]["best"] = best

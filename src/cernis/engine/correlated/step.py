@@ -1,0 +1,284 @@
+"""Reading events: fire the transitions an event allows, then file the new vertices.
+
+Algorithm 1 of seeds 000 and 003 in one. An event is read in two phases: first every
+transition that its symbol allows looks up its sources, and makes a vertex if each has a
+run inside the window; then the vertices are filed in the stores of their states. So
+what an event makes is never seen by the event itself. Filing may run out of room in the
+middle; what is left waits in `pending`, and the kernel goes on with it when called again.
+
+Cost contract: per event O(transitions of its symbol), times the cost of the index:
+amortized O(1) for = and ≠, O(log) for order; independent of the window and of the
+number of partial matches.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import kernel
+from cernis.engine.correlated import records as r
+from cernis.engine.correlated import sorted as by_order
+from cernis.engine.correlated import unions, unlike
+from cernis.engine.update import CLOCK_WINDOW, EVENT_WINDOW
+
+DONE, NO_ROOM, NO_ROOM_TO_FILE = range(3)
+_NO_BOUND = int(r.NOTHING)
+
+
+class Events(NamedTuple):
+    """A batch as the kernel sees it."""
+
+    symbols: NDArray[np.int32]
+    codes: NDArray[np.int64]
+    """Per column and event; -1: no value to compare."""
+    high: NDArray[np.int64]
+    low: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    """The partition of each event, -1: in none; empty: there are no partitions."""
+    clocks: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    usable: NDArray[np.uint8]
+
+
+class Now(NamedTuple):
+    """Where the event being read stands."""
+
+    at: int
+    position: int
+    ordinal: int
+    """Its rank in its partition."""
+    key: int
+    clock: int
+    """When a match that begins here starts; NO_CLOCK if nothing can begin or end here."""
+    bound: int
+
+
+@kernel
+def step(net, memory, events, base, begin, window, size):
+    """Reads events from `begin` on; returns (status, event to go on with, array, room)."""
+    counters = memory.counters
+    asked = np.empty(memory.values.shape[1], np.int64)
+    partitioned = len(events.keys) > 0
+    has_nulls = len(events.usable) > 0
+    joins = False
+    for transition in range(len(net.transition_count)):
+        joins = joins or net.transition_count[transition] > 1
+    for i in range(begin, len(events.symbols)):
+        symbol = events.symbols[i]
+        first, last = net.symbol_first[symbol], net.symbol_first[symbol + 1]
+        key = 0
+        if partitioned:
+            key = events.keys[i]
+            if key < 0:
+                continue
+            if first == last:
+                memory.part_events[key] += 1
+                continue
+        elif first == last:
+            continue
+        position = base + i
+        ordinal = memory.part_events[key] if partitioned else position
+        clock, bound = position, _NO_BOUND
+        if window == EVENT_WINDOW:
+            clock, bound = ordinal, ordinal - size
+        elif window == CLOCK_WINDOW:
+            clock, bound = events.clocks[i], events.bounds[i]
+            if has_nulls and events.usable[i] == 0:
+                clock, bound = r.NO_CLOCK, memory.part_bound[key]
+            memory.part_bound[key] = bound
+        now = Now(i, position, ordinal, key, clock, bound)
+        if counters[r.PENDING] == 0:
+            allowed = last - first
+            links = 0
+            for k in range(first, last):
+                links += net.transition_count[net.symbol_transitions[k]]
+            if counters[r.VERTICES] + allowed > len(memory.vertices):
+                return NO_ROOM, i, r.VERTICES, allowed
+            if counters[r.SOURCES] + links > len(memory.sources):
+                return NO_ROOM, i, r.SOURCES, links
+            if counters[r.ASKED] + links > len(memory.asked):
+                return NO_ROOM, i, r.ASKED, links
+            if counters[r.ROOTS] + allowed > len(memory.roots):
+                return NO_ROOM, i, r.ROOTS, allowed
+            made = counters[r.VERTICES]
+            for k in range(first, last):
+                transition = net.symbol_transitions[k]
+                # in a chain, the first event must have a reading of the clock
+                if joins or clock != r.NO_CLOCK or net.transition_count[transition] > 0:
+                    _fire(net, memory, events, now, transition, asked)
+            if counters[r.VERTICES] > made:
+                counters[r.RELEVANT] += 1
+        while counters[r.FILED] < counters[r.PENDING]:
+            k = counters[r.FILED]
+            store, vertex = memory.pending_store[k], memory.pending_vertex[k]
+            array, room = _file(net, memory, events, now, store, vertex, asked)
+            if room > 0:
+                return NO_ROOM_TO_FILE, i, array, room
+            counters[r.FILED] = k + 1
+        counters[r.PENDING] = 0
+        counters[r.FILED] = 0
+        if partitioned:
+            memory.part_events[key] += 1
+    return DONE, len(events.symbols), 0, 0
+
+
+@kernel
+def _fire(net, memory, events, now, transition, asked):
+    """Makes the vertex of a transition, if each of its sources has a run."""
+    counters = memory.counters
+    count = net.transition_count[transition]
+    first_source = counters[r.SOURCES]
+    asked_before = counters[r.ASKED]
+    i, position, bound = now.at, now.position, now.bound
+    start = now.clock
+    for k in range(count):
+        link = net.transition_first[transition] + k
+        store = net.link_store[link]
+        code = events.codes[net.link_column[link], i]
+        found = 0
+        if code >= 0:
+            bucket = memory.buckets[memory.base[store] + code]
+            if not net.store_contiguous[store] or bucket["ordinal"] == now.ordinal - 1:
+                found = bucket["root"]
+        if found == 0:
+            counters[r.SOURCES] = first_source
+            counters[r.ASKED] = asked_before
+            return
+        kind = net.store_kind[store]
+        latest = r.NOTHING
+        question = 0
+        if kind == r.UNION:
+            latest = memory.nodes[found]["start"]
+        elif kind == r.UNLIKE:
+            width = net.store_width[store]
+            usable = True
+            for v in range(width):
+                asked[v] = events.codes[net.link_values[link, v], i]
+                usable = usable and (asked[v] != r.MISSING or not net.required[store, v])
+            found = (
+                unlike.next_live(
+                    memory.entries,
+                    memory.values,
+                    memory.back,
+                    net.steps,
+                    found,
+                    asked,
+                    width,
+                    bound,
+                )
+                if usable
+                else 0
+            )
+            if found != 0:
+                latest = memory.entries[found]["best"]
+                question = counters[r.ASKED]
+                counters[r.ASKED] = question + 1
+                for v in range(width):
+                    memory.asked[question, v] = asked[v]
+        else:
+            high = events.high[net.link_ordered[link], i]
+            low = events.low[net.link_ordered[link], i]
+            if high != r.NOTHING:
+                latest = by_order.latest_start(
+                    memory.branches, found, net.link_operator[link], high, low
+                )
+                question = counters[r.ASKED]
+                counters[r.ASKED] = question + 1
+                memory.asked[question, 0] = high
+                memory.asked[question, 1] = low
+        if found == 0 or latest == r.NOTHING or latest < bound:
+            counters[r.SOURCES] = first_source
+            counters[r.ASKED] = asked_before
+            return
+        start = min(start, latest)
+        source = counters[r.SOURCES]
+        counters[r.SOURCES] = source + 1
+        memory.sources[source]["link"] = link
+        memory.sources[source]["at"] = found
+        memory.sources[source]["version"] = position
+        memory.sources[source]["asked"] = question
+    vertex = counters[r.VERTICES]
+    counters[r.VERTICES] = vertex + 1
+    memory.vertices[vertex]["position"] = position
+    memory.vertices[vertex]["start"] = start
+    memory.vertices[vertex]["label"] = net.transition_label[transition]
+    memory.vertices[vertex]["first"] = first_source
+    memory.vertices[vertex]["count"] = count
+    target = net.transition_target[transition]
+    for store in range(net.state_first[target], net.state_first[target + 1]):
+        waiting = counters[r.PENDING]
+        counters[r.PENDING] = waiting + 1
+        memory.pending_vertex[waiting] = vertex
+        memory.pending_store[waiting] = store
+    if net.transition_final[transition] and now.clock != r.NO_CLOCK:
+        root = counters[r.ROOTS]
+        counters[r.ROOTS] = root + 1
+        memory.roots[root]["end"] = position
+        memory.roots[root]["bound"] = bound
+        memory.roots[root]["key"] = now.key
+        memory.roots[root]["vertex"] = vertex
+
+
+@kernel
+def _file(net, memory, events, now, store, vertex, asked):
+    """Files a vertex; returns (array, room) where there is not enough of it."""
+    counters = memory.counters
+    i, position, bound = now.at, now.position, now.bound
+    code = events.codes[net.store_column[store], i]
+    if code < 0:
+        return 0, 0
+    at = memory.base[store] + code
+    ordinal = now.ordinal
+    fresh = net.store_contiguous[store] and memory.buckets[at]["ordinal"] != ordinal
+    root = 0 if fresh else memory.buckets[at]["root"]
+    last = 0 if fresh else memory.buckets[at]["last"]
+    start = memory.vertices[vertex]["start"]
+    kind = net.store_kind[store]
+    if kind == r.UNION:
+        room = unions.room_to_insert(memory.nodes, last, start, position)
+        if counters[r.NODES] + room > len(memory.nodes):
+            return r.NODES, room
+        root, last = unions.insert(
+            memory.nodes, counters, root, last, vertex, start, position, bound
+        )
+    elif kind == r.UNLIKE:
+        if counters[r.ENTRIES] + 1 > len(memory.entries):
+            return r.ENTRIES, 1
+        entry = counters[r.ENTRIES]
+        width = net.store_width[store]
+        for v in range(width):
+            value = events.codes[net.store_values[store, v], i]
+            if value == r.MISSING and net.required[store, v]:
+                return 0, 0
+            memory.values[entry, v] = value
+        root = unlike.insert(
+            memory.entries,
+            memory.values,
+            memory.back,
+            net.steps,
+            counters,
+            root,
+            vertex,
+            start,
+            store,
+            bound,
+            asked,
+            width,
+        )
+    else:
+        high = events.high[net.store_ordered[store], i]
+        low = events.low[net.store_ordered[store], i]
+        if high == r.NOTHING:
+            return 0, 0
+        room = by_order.room_to_insert(memory.branches, root, high, low)
+        if counters[r.BRANCHES] + room > len(memory.branches):
+            return r.BRANCHES, room
+        root = by_order.insert(memory.branches, counters, root, high, low, vertex, start, bound)
+    memory.buckets[at]["root"] = root
+    memory.buckets[at]["last"] = last
+    memory.buckets[at]["ordinal"] = ordinal
+    memory.buckets[at]["part"] = now.key
+    return 0, 0

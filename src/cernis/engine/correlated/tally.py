@@ -1,0 +1,307 @@
+"""How many matches, without enumerating them.
+
+The matches of a vertex are the product over its sources of the matches below each; the
+matches below a source are a sum over an index. A union tree is summed once per node for
+the part that no longer changes (left subtrees), and along the right spine for each
+version. With ≠ and order, the sum goes over the entries in range: there a count costs
+the edges of the run DAG, not its matches.
+
+Cost contract: linear in the vertices, nodes and (for ≠ and order) edges that a root
+reaches inside its window. Floating point first, which is exact below 2^53; a root that
+exceeds it is counted again in Python's integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import kernel
+from cernis.engine.correlated import records as r
+from cernis.engine.correlated import sorted as by_order
+from cernis.engine.correlated import unions, unlike
+from cernis.engine.correlated.walk import Snapshot
+
+_EXACT = float(2**53)
+_VERTEX, _NODE = 0, 1
+
+
+@kernel
+def _below(net, memory, source, bound, items, room):
+    """Lists what a source sums over, as 2·vertex or 2·node+1; returns how many, -1: no room."""
+    link = memory.sources[source]["link"]
+    kind = net.store_kind[net.link_store[link]]
+    at = memory.sources[source]["at"]
+    found = 0
+    if kind == r.UNION:
+        version = memory.sources[source]["version"]
+        while at != 0 and memory.nodes[at]["start"] >= bound:
+            if found + 2 > room:
+                return -1
+            items[found] = 2 * memory.nodes[at]["vertex"]
+            found += 1
+            left = memory.nodes[at]["left"]
+            if left != 0 and memory.nodes[left]["start"] >= bound:
+                items[found] = 2 * left + 1
+                found += 1
+            at = unions.right_of(memory.nodes, at, version)
+        return found
+    asked = memory.asked[memory.sources[source]["asked"]]
+    if kind == r.UNLIKE:
+        width = net.store_width[net.link_store[link]]
+        while at != 0:
+            if memory.entries[at]["start"] >= bound:
+                if found == room:
+                    return -1
+                items[found] = 2 * memory.entries[at]["vertex"]
+                found += 1
+            at = unlike.next_live(
+                memory.entries,
+                memory.values,
+                memory.back,
+                net.steps,
+                memory.entries[at]["before"],
+                asked,
+                width,
+                bound,
+            )
+        return found
+    return _in_range(memory, net.link_operator[link], at, asked, bound, items, room)
+
+
+@kernel
+def _in_range(memory, operator, root, asked, bound, items, room):
+    """The vertices of a search tree in range; the tail of `items` serves as a stack."""
+    below = operator == r.LESS or operator == r.LESS_EQUAL
+    found = 0
+    top = room
+    if room < 1:
+        return -1
+    top -= 1
+    items[top] = root
+    while top < room:
+        branch = memory.branches[items[top]]
+        top += 1
+        if top - found < 4:
+            return -1
+        if by_order.stands(branch, operator, asked[0], asked[1]):
+            if branch["start"] >= bound and by_order.comparable(branch, asked[0]):
+                items[found] = 2 * branch["vertex"]
+                found += 1
+            for side in (branch["left"], branch["right"]):
+                if side != 0 and memory.branches[side]["best"] >= bound:
+                    top -= 1
+                    items[top] = side
+        else:
+            side = branch["left"] if below else branch["right"]
+            if side != 0 and memory.branches[side]["best"] >= bound:
+                top -= 1
+                items[top] = side
+    return found
+
+
+@kernel
+def _tally(net, memory, root, bound, stamp, stamps, values, stack, items):
+    """Matches of one vertex; False where a scratch array is too small.
+
+    `stamps` and `values` are indexed by 2·vertex and 2·node+1.
+    """
+    depth = 1
+    stack[0] = 2 * root
+    while depth > 0:
+        item = stack[depth - 1]
+        if stamps[item] == stamp:
+            depth -= 1
+            continue
+        waits = False
+        value = 1.0
+        if item & 1 == 1:
+            node = item >> 1
+            value = 0.0
+            left = memory.nodes[node]["left"]
+            right = memory.nodes[node]["right"]
+            if memory.nodes[node]["since"] >= 0:
+                right = memory.nodes[node]["later"]
+            for below in (
+                2 * memory.nodes[node]["vertex"],
+                2 * left + 1 if left != 0 and memory.nodes[left]["start"] >= bound else 0,
+                2 * right + 1 if right != 0 and memory.nodes[right]["start"] >= bound else 0,
+            ):
+                if below == 0:
+                    continue
+                if stamps[below] == stamp:
+                    value += values[below]
+                else:
+                    waits = True
+                    if depth == len(stack):
+                        return False
+                    stack[depth] = below
+                    depth += 1
+        else:
+            vertex = item >> 1
+            first, count = memory.vertices[vertex]["first"], memory.vertices[vertex]["count"]
+            if count == 0:
+                value = 1.0 if memory.vertices[vertex]["start"] >= bound else 0.0
+            for source in range(first, first + count):
+                found = _below(net, memory, source, bound, items, len(items))
+                if found < 0:
+                    return False
+                total = 0.0
+                for k in range(found):
+                    if stamps[items[k]] == stamp:
+                        total += values[items[k]]
+                    else:
+                        waits = True
+                        if depth == len(stack):
+                            return False
+                        stack[depth] = items[k]
+                        depth += 1
+                value *= total
+        if not waits:
+            stamps[item] = stamp
+            values[item] = value
+            depth -= 1
+    return True
+
+
+class Tally:
+    """Counts of the vertices of one snapshot, root by root."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        memory = snapshot.memory
+        size = 2 * max(int(memory.counters[r.VERTICES]), int(memory.counters[r.NODES])) + 2
+        self._stamps = np.zeros(size, np.int64)
+        self._values = np.empty(size, np.float64)
+        self._stack = np.empty(1024, np.int64)
+        self._items = np.empty(1024, np.int64)
+        self._stamp = 0
+        self._bound: int | None = None
+
+    def of(self, vertex: int, bound: int) -> int:
+        """The number of matches of a vertex that start at or after `bound`."""
+        if self._bound != bound:
+            self._stamp += 1
+            self._bound = bound
+        snapshot = self.snapshot
+        while not _tally(
+            snapshot.net,
+            snapshot.memory,
+            vertex,
+            bound,
+            self._stamp,
+            self._stamps,
+            self._values,
+            self._stack,
+            self._items,
+        ):
+            self._stack = np.empty(2 * len(self._stack), np.int64)
+            self._items = np.empty(2 * len(self._items), np.int64)
+        estimate = float(self._values[2 * vertex])
+        return int(estimate) if estimate < _EXACT else Exact(snapshot, bound).of(2 * vertex)
+
+
+class Exact:
+    """The same in integers of any size; also used to draw a match by its rank."""
+
+    def __init__(self, snapshot: Snapshot, bound: int) -> None:
+        self.snapshot = snapshot
+        self.bound = bound
+        self._known: dict[int, int] = {}
+        self._items = np.empty(1024, np.int64)
+
+    def below(self, source: int) -> list[int]:
+        """What a source sums over."""
+        snapshot = self.snapshot
+        while True:
+            found = _below(
+                snapshot.net, snapshot.memory, source, self.bound, self._items, len(self._items)
+            )
+            if found >= 0:
+                items: list[int] = self._items[:found].tolist()
+                return items
+            self._items = np.empty(2 * len(self._items), np.int64)
+
+    def sources(self, vertex: int) -> range:
+        record = self.snapshot.memory.vertices[vertex]
+        return range(int(record["first"]), int(record["first"]) + int(record["count"]))
+
+    def inside(self, node: int) -> Iterator[int]:
+        """A node of a union tree as what it sums over."""
+        nodes = self.snapshot.memory.nodes
+        record = nodes[node]
+        yield 2 * int(record["vertex"])
+        right = int(record["later"] if record["since"] >= 0 else record["right"])
+        for side in (int(record["left"]), right):
+            if side and nodes[side]["start"] >= self.bound:
+                yield 2 * side + 1
+
+    def of(self, item: int) -> int:
+        """Matches of 2·vertex or 2·node+1."""
+        stack = [item]
+        while stack:
+            top = stack[-1]
+            if top in self._known:
+                stack.pop()
+                continue
+            groups = (
+                [list(self.inside(top >> 1))]
+                if top & 1
+                else [self.below(source) for source in self.sources(top >> 1)]
+            )
+            missing = [i for group in groups for i in group if i not in self._known]
+            if missing:
+                stack.extend(missing)
+                continue
+            self._known[top] = self._combined(top, groups)
+        return self._known[item]
+
+    def _combined(self, item: int, groups: list[list[int]]) -> int:
+        if not item & 1 and not groups:
+            return int(self.snapshot.memory.vertices[item >> 1]["start"] >= self.bound)
+        total = 1
+        for group in groups:
+            total *= sum(self._known[i] for i in group)
+        return total
+
+    def match(self, vertex: int, rank: int) -> list[int]:
+        """The vertices of the match with this rank."""
+        chosen: list[int] = []
+        todo = [(2 * vertex, rank)]
+        while todo:
+            item, rank = todo.pop()
+            if item & 1:
+                todo.append(self._ranked(list(self.inside(item >> 1)), rank))
+                continue
+            chosen.append(item >> 1)
+            for source in self.sources(item >> 1):
+                group = self.below(source)
+                rank, within = divmod(rank, sum(self.of(i) for i in group))
+                todo.append(self._ranked(group, within))
+        return chosen
+
+    def _ranked(self, group: list[int], rank: int) -> tuple[int, int]:
+        for item in group:
+            number = self.of(item)
+            if rank < number:
+                return item, rank
+            rank -= number
+        raise IndexError("rank beyond the number of matches")
+
+
+def count_roots(snapshot: Snapshot) -> list[int]:
+    """The number of matches of every root."""
+    tally = Tally(snapshot)
+    roots = snapshot.roots
+    return [
+        tally.of(vertex, bound)
+        for vertex, bound in zip(roots["vertex"].tolist(), roots["bound"].tolist(), strict=True)
+    ]
+
+
+def ends_of(roots: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct end positions, and which of them each root belongs to."""
+    ends, which = np.unique(roots["end"], return_inverse=True)
+    return ends, which.astype(np.int64)

@@ -1,0 +1,128 @@
+"""The ED-index of seed 000 (Section 6): runs whose values all differ from those asked.
+
+A bucket is a list of entries, latest first; each carries d values. Asked for a tuple r,
+the entries that are *totally different* from r must be found without looking at the
+others. For every sequence ā = a₁…aₘ of distinct attributes an entry s keeps a back
+pointer s[ā]: the last entry before s whose a₁ differs from s.a₁, whose a₂ differs from
+s[a₁].a₂, and so on. If s agrees with r in a₁, s[a₁] is the first candidate before it;
+if that agrees in a₂, s[a₁a₂] is; after at most d steps there is an answer. Insertion
+uses the same search, so both are O(d · d!) with at most 15 pointers for d = 3.
+
+A missing value (code -1) differs from everything. Lists only grow at the head, so an
+entry is its own version. With a window (the seed has none) `best` is the latest start
+among an entry and all before it: a search ends where nothing before can be inside.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import kernel
+from cernis.engine.correlated.records import ENTRIES
+
+MOST_VALUES = 3
+
+
+def sequences(width: int) -> NDArray[np.int32]:
+    """Row s is a sequence of distinct attributes, row 0 the empty one, shorter ones first:
+    [s, a] is the row of s followed by a, or -1.
+
+    >>> sequences(2).tolist()
+    [[1, 2], [-1, 3], [4, -1], [-1, -1], [-1, -1]]
+    """
+    known = [s for m in range(width + 1) for s in permutations(range(width), m)]
+    number = {s: i for i, s in enumerate(known)}
+    return np.array(
+        [[number.get((*s, a), -1) for a in range(width)] for s in known], np.int32
+    ).reshape(len(known), width)
+
+
+@kernel
+def same(left, right):
+    return left == right and left >= 0
+
+
+@kernel
+def first_different(values, back, steps, entry, asked, width):
+    """The latest entry, from `entry` on backwards, totally different from `asked`; or 0."""
+    at = entry
+    sequence = 0
+    while at != 0:
+        clash = -1
+        for a in range(width):
+            if steps[sequence, a] >= 0 and same(values[at, a], asked[a]):
+                clash = a
+                break
+        if clash < 0:
+            return at
+        sequence = steps[sequence, clash]
+        at = back[entry, sequence]
+    return 0
+
+
+@kernel
+def next_live(entries, values, back, steps, entry, asked, width, bound):
+    """The same among entries that start inside the window."""
+    while entry != 0 and entries[entry]["best"] >= bound:
+        entry = first_different(values, back, steps, entry, asked, width)
+        if entry == 0 or entries[entry]["start"] >= bound:
+            return entry
+        entry = entries[entry]["before"]
+    return 0
+
+
+@kernel
+def point_back(values, back, steps, entry, before, asked, width):
+    """Fills the back pointers of a new entry; `asked` is scratch."""
+    for sequence in range(1, steps.shape[0]):
+        back[entry, sequence] = 0
+    for sequence in range(steps.shape[0]):
+        reached = entry if sequence == 0 else back[entry, sequence]
+        if reached == 0:
+            continue
+        for a in range(width):
+            longer = steps[sequence, a]
+            if longer < 0:
+                continue
+            # what the sequence asks: follow it from its beginning
+            for other in range(width):
+                asked[other] = -1
+            _asked_along(values, back, steps, entry, longer, asked, width)
+            back[entry, longer] = first_different(values, back, steps, before, asked, width)
+
+
+@kernel
+def _asked_along(values, back, steps, entry, sequence, asked, width):
+    """asked[aₗ] = value of entry[a₁…aₗ₋₁] in aₗ, for each aₗ of the sequence."""
+    while sequence != 0:
+        for shorter in range(sequence):
+            a = -1
+            for b in range(width):
+                if steps[shorter, b] == sequence:
+                    a = b
+            if a >= 0:
+                reached = entry if shorter == 0 else back[entry, shorter]
+                asked[a] = values[reached, a]
+                sequence = shorter
+                break
+
+
+@kernel
+def insert(
+    entries, values, back, steps, counters, before, vertex, start, store, bound, asked, width
+):
+    """Adds an entry whose values stand in `values` already; returns it."""
+    entry = counters[ENTRIES]
+    counters[ENTRIES] = entry + 1
+    if before != 0 and entries[before]["best"] < bound:
+        before = 0
+    entries[entry]["start"] = start
+    entries[entry]["best"] = max(start, entries[before]["best"]) if before != 0 else start
+    entries[entry]["vertex"] = vertex
+    entries[entry]["before"] = before
+    entries[entry]["store"] = store
+    point_back(values, back, steps, entry, before, asked, width)
+    return entry

@@ -1,0 +1,289 @@
+"""Enumeration: from roots to matches as arrays, without looking at what does not match.
+
+A match is a tree of vertices. The walk keeps the vertices chosen so far (`trail`), the
+sources that still need a run (`todo`, a linked list), and the choices not yet taken.
+Every choice leads to at least one match where the index is exact (= and order): so the
+delay is linear in the match (times a logarithm for order). With ≠ in a window, a run
+that has left it while later ones of its list have not costs a step.
+
+The kernel fills fixed buffers and goes on where it stopped; choices are taken last in
+first out, so memory is bounded by the longest match, not by the answer. Within one end
+position matches come in the order of the indexes; `results` sorts what fits a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import kernel
+from cernis.engine.correlated import records as r
+from cernis.engine.correlated import sorted as by_order
+from cernis.engine.correlated import unions, unlike
+from cernis.engine.correlated.network import Net
+from cernis.engine.enumerate import Listing
+
+ALL_DONE, BUFFERS_FULL, NO_ROOM = range(3)
+ROOT_INDEX, CHOICES, TRAIL, CELLS, TODO, WALKING, FOUND, MATCHES, MARKS = range(9)
+NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0)
+
+CHOICE = np.dtype(
+    [
+        ("source", np.int32),
+        ("at", np.int32),
+        ("trail", np.int32),
+        ("cells", np.int32),
+        ("todo", np.int32),
+        ("spare", np.int32),
+    ]
+)
+
+
+class Scratch(NamedTuple):
+    """The choices left, the vertices chosen, and the list of sources to come."""
+
+    choices: NDArray[np.void]
+    trail: NDArray[np.int32]
+    cell_source: NDArray[np.int32]
+    cell_next: NDArray[np.int32]
+
+
+class Snapshot(NamedTuple):
+    """Matches as a compact set: the arrays of the memory they live in, and their roots."""
+
+    net: Net
+    memory: r.Memory
+    roots: NDArray[np.void]
+
+
+def _scratch(size: int) -> Scratch:
+    return Scratch(
+        np.empty(size, CHOICE),
+        np.empty(size, np.int32),
+        np.empty(size, np.int32),
+        np.empty(size, np.int32),
+    )
+
+
+@kernel
+def _choose(scratch, cursor, source, at):
+    """Leaves a choice for later."""
+    c = cursor[CHOICES]
+    cursor[CHOICES] = c + 1
+    scratch.choices[c]["source"] = source
+    scratch.choices[c]["at"] = at
+    scratch.choices[c]["trail"] = cursor[TRAIL]
+    scratch.choices[c]["cells"] = cursor[CELLS]
+    scratch.choices[c]["todo"] = cursor[TODO]
+
+
+@kernel
+def _take(memory, scratch, cursor, vertex):
+    """Puts a vertex on the trail and its sources on the list."""
+    scratch.trail[cursor[TRAIL]] = vertex
+    cursor[TRAIL] += 1
+    first = memory.vertices[vertex]["first"]
+    for source in range(first, first + memory.vertices[vertex]["count"]):
+        cell = cursor[CELLS]
+        cursor[CELLS] = cell + 1
+        scratch.cell_source[cell] = source
+        scratch.cell_next[cell] = cursor[TODO]
+        cursor[TODO] = cell
+
+
+@kernel
+def pick(net, memory, scratch, cursor, source, at, bound):
+    """The vertex to go on with at this place of an index, or 0; alternatives are left as choices."""
+    if at == 0:
+        return 0
+    link = memory.sources[source]["link"]
+    kind = net.store_kind[net.link_store[link]]
+    if kind == r.UNION:
+        left = memory.nodes[at]["left"]
+        right = unions.right_of(memory.nodes, at, memory.sources[source]["version"])
+        if left != 0 and memory.nodes[left]["start"] >= bound:
+            _choose(scratch, cursor, source, left)
+        if right != 0 and memory.nodes[right]["start"] >= bound:
+            _choose(scratch, cursor, source, right)
+        return memory.nodes[at]["vertex"]
+    asked = memory.asked[memory.sources[source]["asked"]]
+    if kind == r.UNLIKE:
+        width = net.store_width[net.link_store[link]]
+        following = unlike.next_live(
+            memory.entries,
+            memory.values,
+            memory.back,
+            net.steps,
+            memory.entries[at]["before"],
+            asked,
+            width,
+            bound,
+        )
+        if following != 0:
+            _choose(scratch, cursor, source, following)
+        return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
+    operator = net.link_operator[link]
+    below = operator == r.LESS or operator == r.LESS_EQUAL
+    branch = memory.branches[at]
+    if by_order.stands(branch, operator, asked[0], asked[1]):
+        left, right = branch["left"], branch["right"]
+        if left != 0 and memory.branches[left]["best"] >= bound:
+            _choose(scratch, cursor, source, left)
+        if right != 0 and memory.branches[right]["best"] >= bound:
+            _choose(scratch, cursor, source, right)
+        if branch["start"] >= bound and by_order.comparable(branch, asked[0]):
+            return branch["vertex"]
+        return 0
+    side = branch["left"] if below else branch["right"]
+    if side != 0 and memory.branches[side]["best"] >= bound:
+        _choose(scratch, cursor, source, side)
+    return 0
+
+
+@kernel
+def list_matches(net, memory, roots, limit, cursor, scratch, listing):
+    """Fills the listing from where the cursor stands; at most `limit` matches per end."""
+    matches, marks = 0, 0
+    listing.offset[0] = 0
+    room = len(scratch.choices)
+    status = ALL_DONE
+    while cursor[ROOT_INDEX] < len(roots):
+        root = cursor[ROOT_INDEX]
+        bound = roots[root]["bound"]
+        if cursor[WALKING] == 0:
+            if root > 0 and roots[root]["end"] != roots[root - 1]["end"]:
+                cursor[FOUND] = 0
+            cursor[CHOICES], cursor[TRAIL], cursor[CELLS], cursor[TODO] = 0, 0, 1, 0
+            if cursor[FOUND] == limit:
+                cursor[ROOT_INDEX] += 1
+                continue
+            if memory.vertices[roots[root]["vertex"]]["count"] + 2 > room:
+                status = NO_ROOM
+                break
+            cursor[WALKING] = 1
+            _take(memory, scratch, cursor, roots[root]["vertex"])
+        dead = False
+        while True:
+            most = cursor[TRAIL]
+            # a step chooses at most twice, takes one vertex and lists its sources
+            if (
+                cursor[CHOICES] + 3 > room
+                or most + 2 > room
+                or cursor[CELLS] + len(net.link_store) + 1 > room
+            ):
+                status = NO_ROOM
+                break
+            if not dead and cursor[TODO] != 0:
+                cell = cursor[TODO]
+                source = scratch.cell_source[cell]
+                cursor[TODO] = scratch.cell_next[cell]
+                vertex = pick(
+                    net, memory, scratch, cursor, source, memory.sources[source]["at"], bound
+                )
+                dead = vertex == 0
+                if not dead:
+                    _take(memory, scratch, cursor, vertex)
+                continue
+            if not dead:
+                length = cursor[TRAIL]
+                if matches == len(listing.start) or marks + length > len(listing.position):
+                    status = BUFFERS_FULL
+                    break
+                if _write(memory, scratch, length, bound, listing, matches, marks):
+                    listing.root[matches] = root
+                    matches += 1
+                    marks += length
+                    listing.offset[matches] = marks
+                    cursor[FOUND] += 1
+                    if cursor[FOUND] == limit:
+                        cursor[CHOICES] = 0
+            if cursor[CHOICES] == 0:
+                cursor[WALKING] = 0
+                break
+            cursor[CHOICES] -= 1
+            choice = scratch.choices[cursor[CHOICES]]
+            cursor[TRAIL] = choice["trail"]
+            cursor[CELLS] = choice["cells"]
+            cursor[TODO] = choice["todo"]
+            vertex = pick(net, memory, scratch, cursor, choice["source"], choice["at"], bound)
+            dead = vertex == 0
+            if not dead:
+                _take(memory, scratch, cursor, vertex)
+        if status != ALL_DONE:
+            break
+        cursor[ROOT_INDEX] += 1
+    cursor[MATCHES], cursor[MARKS] = matches, marks
+    return status
+
+
+@kernel
+def _write(memory, scratch, length, bound, listing, match, marks):
+    """Writes the trail as marks, last event first; False if it starts outside the window."""
+    for k in range(length):
+        vertex = scratch.trail[k]
+        position = memory.vertices[vertex]["position"]
+        at = marks + k
+        while at > marks and listing.position[at - 1] < position:
+            listing.position[at] = listing.position[at - 1]
+            listing.label[at] = listing.label[at - 1]
+            at -= 1
+        listing.position[at] = position
+        listing.label[at] = memory.vertices[vertex]["label"]
+    start = listing.position[marks + length - 1]
+    inside = False
+    for k in range(length):
+        vertex = scratch.trail[k]
+        if memory.vertices[vertex]["count"] == 0:
+            if memory.vertices[vertex]["start"] < bound:
+                return False
+            if memory.vertices[vertex]["position"] == start:
+                inside = memory.vertices[vertex]["start"] != r.NO_CLOCK
+    listing.start[match] = start
+    return inside
+
+
+def listings(
+    snapshot: Snapshot, limit: int | None = None, block: int = 65_536
+) -> Iterator[Listing]:
+    """All matches of the roots, `limit` of each end position at most, block by block."""
+    cursor = np.array(NEW_CURSOR, np.int64)
+    scratch = _scratch(256)
+    marks = 4 * block
+    status = BUFFERS_FULL
+    while status != ALL_DONE:
+        listing = Listing(
+            np.empty(block, np.int64),
+            np.empty(block, np.int64),
+            np.empty(block + 1, np.int64),
+            np.empty(marks, np.int64),
+            np.empty(marks, np.int32),
+        )
+        status = list_matches(
+            snapshot.net,
+            snapshot.memory,
+            snapshot.roots,
+            -1 if limit is None else limit,
+            cursor,
+            scratch,
+            listing,
+        )
+        found, used = int(cursor[MATCHES]), int(cursor[MARKS])
+        if found:
+            yield Listing(
+                listing.root[:found],
+                listing.start[:found],
+                listing.offset[: found + 1],
+                listing.position[:used],
+                listing.label[:used],
+            )
+        if status == BUFFERS_FULL and not found:
+            marks *= 2
+        elif status == NO_ROOM:
+            scratch = Scratch(*(_doubled(array) for array in scratch))
+
+
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([array, np.empty_like(array)])

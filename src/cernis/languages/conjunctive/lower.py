@@ -1,0 +1,211 @@
+"""From a conjunctive query to the `Pattern` that has its matches.
+
+Each atom is an event named by its index, and all of them are joined by ALL: any order,
+one event for several atoms if need be. Shared variables are equalities between events;
+constants, a variable twice in one atom and comparisons inside one atom are questions to
+a single event. The match keeps every atom whatever the head says: a head that drops
+variables is a projection of the matches.
+
+Where the timestamps put all atoms in one strict order, the pattern is a sequence. The
+comparisons stay: events may have the same time. In such an order `tn - t1 < 5 SECONDS`
+is the window; any other difference, and one of plain numbers, which count the unit of
+the time column, is a comparison with a shift.
+
+Linear in the query, but for a variable in n atoms, which is n-1 equalities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import ceil
+from typing import cast
+
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.conjunctive import (
+    Atom,
+    Comparison,
+    ConjunctiveQuery,
+    Difference,
+    Duration,
+    Side,
+    Variable,
+    single_event_tests,
+)
+from cernis.pattern.predicate import MIRRORED, TIME, TIME_NS, Literal, Operator
+from cernis.pattern.query import Pattern, Select, Unit, Window
+from cernis.pattern.query import Variable as Selected
+
+__all__ = ["lower", "time_order"]
+
+
+def lower(query: ConjunctiveQuery) -> Pattern:
+    """The pattern whose matches give each atom, by its index, the event that it takes."""
+    order = time_order(query)
+    window, spent = _window(query, order)
+    tests_of_atoms, rest = single_event_tests(query)
+    conditions: list[pred.Condition] = [
+        pred.Holds(str(index), test, span=test.span)
+        for index, tests in enumerate(tests_of_atoms)
+        for test in tests
+    ]
+    conditions += _equalities(query.atoms)
+    conditions += [_between(query, node) for node in rest if node not in spent]
+    places = range(len(query.atoms)) if order is None else order
+    parts = tuple(_part(index, query.atoms[index]) for index in places)
+    formula: cel.Formula
+    if len(parts) == 1:
+        formula = parts[0]
+    else:
+        formula = cel.All(parts) if order is None else cel.Sequence(parts)
+    if conditions:
+        whole = conditions[0] if len(conditions) == 1 else pred.AllOf(tuple(conditions))
+        formula = cel.Filter(formula, whole)
+    return Pattern(
+        formula=formula,
+        select=Select(False, tuple(Selected(str(index)) for index in range(len(query.atoms)))),
+        within=window,
+        declared=query.declared,
+        source=query.source,
+    )
+
+
+def _part(index: int, atom: Atom) -> cel.Formula:
+    event = cel.Event(atom.relation, atom.stream, span=atom.span)
+    return cel.As(event, str(index), span=atom.span)
+
+
+# ------------------------------------------------------------- several events
+
+
+def _equalities(atoms: Sequence[Atom]) -> Iterator[pred.Condition]:
+    """Each occurrence of a variable equals the one before it."""
+    last: dict[str, pred.Reference] = {}
+    times: dict[str, pred.Reference] = {}
+    for index, atom in enumerate(atoms):
+        for name, attribute in atom.columns.items():
+            here = pred.Reference(str(index), attribute, span=atom.span)
+            if name in last:
+                yield pred.Compare("=", last[name], here, span=atom.span)
+            last[name] = here
+        if atom.time is not None:
+            here = pred.Reference(str(index), TIME, span=atom.span)
+            if atom.time in times:
+                yield pred.Compare("=", times[atom.time], here, span=atom.span)
+            times[atom.time] = here
+
+
+def _between(query: ConjunctiveQuery, node: Comparison) -> pred.Condition:
+    """A comparison that no single event decides, as a condition on two of them."""
+    match node:
+        case Comparison(op=op, left=Difference() as difference, right=limit):
+            return _bounded(query, node, op, difference, limit)
+        case Comparison(op=op, left=limit, right=Difference() as difference):
+            return _bounded(query, node, MIRRORED[op], difference, limit)
+        case Comparison(op=op, left=Variable() as one, right=Variable() as other):
+            left, right = _reference(query, one), _reference(query, other)
+            return pred.Compare(op, left, right, span=node.span)
+        case _:
+            raise ValueError(f"{node} compares nothing of the body")
+
+
+def _bounded(
+    query: ConjunctiveQuery, node: Comparison, op: Operator, difference: Difference, limit: Side
+) -> pred.Condition:
+    """`t2 - t1 op limit` is `t2 op t1 + limit`."""
+    clock = TIME_NS if isinstance(limit, Duration) else TIME
+    left, right = (
+        pred.Reference(str(query.moments[side.name][0]), clock, span=side.span)
+        for side in (difference.left, difference.right)
+    )
+    return pred.Compare(op, left, right, shift=_number(limit), span=node.span)
+
+
+def _number(limit: Side) -> int | float:
+    if isinstance(limit, Duration):
+        whole = limit.nanoseconds
+        return int(whole) if whole.denominator == 1 else float(whole)
+    return cast("int | float", cast(Literal, limit).value)
+
+
+def _reference(query: ConjunctiveQuery, variable: Variable) -> pred.Reference:
+    if variable.name in query.moments:
+        return pred.Reference(str(query.moments[variable.name][0]), TIME, span=variable.span)
+    index = query.holders[variable.name][0]
+    return pred.Reference(str(index), query.columns[index][variable.name], span=variable.span)
+
+
+# ----------------------------------------------------------------------- time
+
+
+def time_order(query: ConjunctiveQuery) -> tuple[int, ...] | None:
+    """The atoms in the order that their timestamps force, if they force one."""
+    moments = [atom.time for atom in query.atoms]
+    if None in moments or len(set(moments)) < len(moments) or len(moments) < 2:
+        return None
+    place = {cast(str, name): index for index, name in enumerate(moments)}
+    after: dict[int, set[int]] = {index: set() for index in place.values()}
+    for node in query.comparisons:
+        if isinstance(node.left, Variable) and isinstance(node.right, Variable):
+            pair = place.get(node.left.name), place.get(node.right.name)
+            if None not in pair and node.op in ("<", ">"):
+                early, late = cast("tuple[int, int]", pair if node.op == "<" else pair[::-1])
+                after[early].add(late)
+    return _only_order(after)
+
+
+def _only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
+    """The topological order of a graph that has exactly one.
+
+    >>> _only_order({0: {1}, 1: {2}, 2: set()}), _only_order({0: {2}, 1: {2}, 2: set()})
+    ((0, 1, 2), None)
+    """
+    waits = dict.fromkeys(after, 0)
+    for following in after.values():
+        for index in following:
+            waits[index] += 1
+    ready = [index for index, number in waits.items() if number == 0]
+    order: list[int] = []
+    while ready:
+        if len(ready) > 1:
+            return None
+        order.append(ready.pop())
+        for index in after[order[-1]]:
+            waits[index] -= 1
+            if waits[index] == 0:
+                ready.append(index)
+    return tuple(order) if len(order) == len(after) else None
+
+
+def _window(
+    query: ConjunctiveQuery, order: tuple[int, ...] | None
+) -> tuple[Window | None, frozenset[Comparison]]:
+    """The window, and the comparisons that it takes over."""
+    if order is None or (query.within is not None and query.within.unit is not Unit.TIME):
+        return query.within, frozenset()
+    window = query.within
+    spent: set[Comparison] = set()
+    ends = query.atoms[order[-1]].time, query.atoms[order[0]].time
+    for node in query.comparisons:
+        size = _whole_span(node, ends)
+        if size is not None:
+            spent.add(node)
+            if window is None or size < window.size:
+                window = Window(Unit.TIME, size, span=node.span)
+    return window, frozenset(spent)
+
+
+def _whole_span(node: Comparison, ends: tuple[str | None, str | None]) -> Fraction | None:
+    """The most nanoseconds that `last - first < duration` allows; None for any other."""
+    match node:
+        case Comparison(op=op, left=Difference() as difference, right=Duration() as limit):
+            pass
+        case Comparison(op=op, left=Duration() as limit, right=Difference() as difference):
+            op = MIRRORED[op]
+        case _:
+            return None
+    if (difference.left.name, difference.right.name) != ends or op not in ("<", "<="):
+        return None
+    size = limit.nanoseconds if op == "<=" else Fraction(ceil(limit.nanoseconds) - 1)
+    return size if size >= 0 else None

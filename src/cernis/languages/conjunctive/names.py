@@ -1,0 +1,406 @@
+"""Looks up what a written query names: relations, attributes, variables and their kinds.
+
+All mistakes are collected. Without a schema everything goes that names its arguments;
+with one, relations, attributes, arities and the kinds of joined values are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from cernis.errors import Diagnostic, Span
+from cernis.languages.ceql.words import list_words
+from cernis.languages.conjunctive.tree import WrittenAtom, WrittenQuery
+from cernis.pattern.conjunctive import (
+    Atom,
+    Comparison,
+    ConjunctiveQuery,
+    Difference,
+    Duration,
+    Side,
+    Term,
+    Variable,
+)
+from cernis.pattern.predicate import Attribute, Literal
+from cernis.pattern.suggest import did_you_mean
+from cernis.pattern.write import write_name, write_value
+from cernis.schema import Attributes, Kind, Schema
+
+_CLASSES = {
+    Kind.INT: "number",
+    Kind.FLOAT: "number",
+    Kind.STRING: "string",
+    Kind.BOOL: "boolean",
+    Kind.TIMESTAMP: "timestamp",
+}
+_EVERY_EVENT_HAS = ("type", "ts")
+_ANONYMOUS = "_"
+_LONGEST_LIST = 8
+
+
+def resolve(
+    written: WrittenQuery, schema: Schema | None, source: str
+) -> tuple[ConjunctiveQuery, list[Diagnostic]]:
+    """The query, and what is wrong with it."""
+    names = _Names(written, schema)
+    atoms = tuple(map(names.atom, written.atoms))
+    names.body()
+    names.kinds(atoms)
+    for comparison in written.comparisons:
+        names.comparison(comparison)
+    names.head()
+    query = ConjunctiveQuery(
+        head=tuple(variable.name for variable in written.head),
+        atoms=atoms,
+        comparisons=written.comparisons,
+        within=written.within,
+        declared=written.declared,
+        name=written.name.text,
+        source=source,
+    )
+    return query, names.mistakes
+
+
+def _class_of(kind: Kind | None) -> str | None:
+    return None if kind is None else _CLASSES.get(kind)
+
+
+def _class_of_literal(literal: Literal) -> str:
+    match literal.value:
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case _:
+            return "string"
+
+
+class _Names:
+    def __init__(self, written: WrittenQuery, schema: Schema | None) -> None:
+        self.written = written
+        self.schemas = [one for one in (written.declared, schema) if one is not None]
+        self.mistakes: list[Diagnostic] = []
+        self.data: dict[str, tuple[Atom, str | None]] = {}
+        """Each variable of the data, with the atom that tells its class, and the class."""
+        self.times = {atom.time.name for atom in written.atoms if atom.time is not None}
+
+    def note(
+        self,
+        message: str,
+        span: Span | None,
+        *,
+        expected: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        self.mistakes.append(Diagnostic(message, span, expected, suggestion))
+
+    # ----------------------------------------------------------------- relations
+
+    def _declared(self, atom: WrittenAtom) -> Attributes | None:
+        """The attributes of an atom's relation in their order; None where nothing is known."""
+        for schema in self.schemas:
+            streams = [
+                stream
+                for stream in schema.streams
+                if atom.stream is None or stream.name == atom.stream.text
+            ]
+            if atom.stream is not None and not streams:
+                known = [stream.name for stream in schema.streams]
+                self._unknown(f"unknown stream '{atom.stream.text}'", atom.stream, known)
+                return None
+            relation = atom.relation.text
+            found = [s.events[relation] for s in streams if relation in s.events]
+            found += [s.attributes for s in streams if not s.events and s.attributes]
+            if len({tuple(attributes.items()) for attributes in found}) > 1:
+                return self._united(atom, found)
+            if found:
+                return found[0]
+            if streams and all(stream.events for stream in streams):
+                known = [name for stream in streams for name in stream.events]
+                self._unknown(f"unknown relation '{relation}'", atom.relation, known)
+                return None
+        return None
+
+    def _united(self, atom: WrittenAtom, found: list[Attributes]) -> Attributes:
+        """What is known of a relation that several streams have, each in its own way."""
+        if any(name is None for name, _ in atom.arguments):
+            self.note(
+                f"{atom.relation.text} differs between streams",
+                atom.span,
+                suggestion=f"name the stream, or the arguments: {atom.relation.text}(a: x)",
+            )
+        kinds: dict[str, Kind] = {}
+        for attributes in found:
+            for name, kind in attributes.items():
+                kinds[name] = kind if kinds.get(name, kind) is kind else Kind.OTHER
+        return kinds
+
+    def _unknown(self, message: str, name: object, known: Iterable[str]) -> None:
+        text, span = cast("tuple[str, Span]", name)
+        names = list(dict.fromkeys(known))
+        shown = list_words(names) if 0 < len(names) <= _LONGEST_LIST else None
+        self.note(message, span, expected=shown, suggestion=did_you_mean(text, names))
+
+    # --------------------------------------------------------------------- atoms
+
+    def atom(self, written: WrittenAtom) -> Atom:
+        before = len(self.mistakes)
+        declared = self._declared(written)
+        told = len(self.mistakes) > before
+        arguments = self._named(written, declared, told)
+        given: set[Attribute] = set()
+        for attribute, term in arguments:
+            if attribute in given:
+                self.note(f"attribute '{attribute.name}' is given twice", term.span)
+            given.add(attribute)
+        return Atom(
+            written.relation.text,
+            tuple(
+                (attribute, term)
+                for attribute, term in arguments
+                if not (isinstance(term, Variable) and term.name == _ANONYMOUS)
+            ),
+            None if written.stream is None else written.stream.text,
+            None if written.time is None else written.time.name,
+            span=written.span,
+        )
+
+    def _named(
+        self, atom: WrittenAtom, declared: Attributes | None, told: bool
+    ) -> list[tuple[Attribute, Term]]:
+        """The arguments with their attributes, as far as those are known."""
+        positional = sum(1 for name, _ in atom.arguments if name is None)
+        if positional and declared is None and not told:
+            first = next(term for name, term in atom.arguments if name is None)
+            shown = write_value(first) if isinstance(first, Literal) else first.name
+            self.note(
+                f"the arguments of {atom.label} have no names",
+                atom.span,
+                suggestion=f"name them: {atom.relation.text}(a: {shown}), or declare the relation: "
+                f"CREATE STREAM S {{ EVENT {atom.relation.text} {{ a:int }} }}",
+            )
+        elif positional and declared is not None and not told:
+            self._arity(atom, positional, declared)
+        columns = list(declared or ())
+        found: list[tuple[Attribute, Term]] = []
+        by_name = False
+        for place, (name, term) in enumerate(atom.arguments):
+            if name is not None:
+                by_name = True
+                if declared is not None:
+                    self._attribute(atom, name, declared)
+                found.append((name, term))
+            else:
+                if by_name:
+                    self.note("an argument without a name stands after one with a name", term.span)
+                column = columns[place] if place < len(columns) else f"#{place}"
+                found.append((Attribute(tuple(column.split(".")), span=term.span), term))
+        return found
+
+    def _arity(self, atom: WrittenAtom, positional: int, declared: Attributes) -> None:
+        mixed = positional < len(atom.arguments)
+        if len(declared) == len(atom.arguments) or (mixed and positional <= len(declared)):
+            return
+        arguments = "argument" if len(declared) == 1 else "arguments"
+        few = len(atom.arguments) < len(declared)
+        self.note(
+            f"{atom.label} takes {len(declared)} {arguments}, not {len(atom.arguments)}",
+            atom.span,
+            expected=f"{atom.label}({', '.join(declared)})",
+            suggestion="write _ for an argument that does not matter" if few else None,
+        )
+
+    def _attribute(self, atom: WrittenAtom, name: Attribute, declared: Attributes) -> None:
+        prefixes = [".".join(name.path[:n]) for n in range(1, len(name.path))]
+        if name.name in declared or name.name in _EVERY_EVENT_HAS:
+            return
+        if not any(declared.get(prefix) is Kind.OTHER for prefix in prefixes):
+            spot = (name.name, name.span)
+            self._unknown(f"{atom.label} has no attribute '{name.name}'", spot, declared)
+
+    # ----------------------------------------------------------------- variables
+
+    def body(self) -> None:
+        if not self.written.atoms:
+            none_at_all = not self.written.comparisons
+            self.note(
+                "the body is empty" if none_at_all else "the body has no atom",
+                self.written.head_span,
+                expected="an atom such as T(x)",
+            )
+
+    def kinds(self, atoms: tuple[Atom, ...]) -> None:
+        """What each variable and constant is, wherever it stands."""
+        for written, atom in zip(self.written.atoms, atoms, strict=True):
+            declared: Mapping[str, Kind] = self._quietly(written) or {}
+            for attribute, term in atom.arguments:
+                its = _class_of(declared.get(attribute.name))
+                if isinstance(term, Literal):
+                    self._constant(attribute, its, term)
+                else:
+                    self._occurrence(term, its, atom)
+            if atom.time is not None and atom.time == _ANONYMOUS:
+                self.note("'_' is not a timestamp", cast(Variable, written.time).span)
+
+    def _quietly(self, written: WrittenAtom) -> Attributes | None:
+        known = len(self.mistakes)
+        declared = self._declared(written)
+        del self.mistakes[known:]
+        return declared
+
+    def _constant(self, attribute: Attribute, its: str | None, literal: Literal) -> None:
+        other = _class_of_literal(literal)
+        times = its == "timestamp" and other == "string"
+        if its is not None and its != other and not times:
+            message = (
+                f"type clash: {write_value(attribute)} is a {its}, "
+                f"{write_value(literal)} is a {other}"
+            )
+            self.note(message, literal.span)
+
+    def _occurrence(self, variable: Variable, its: str | None, atom: Atom) -> None:
+        name = variable.name
+        if name in self.times:
+            self.note(
+                f"'{name}' is a timestamp and an argument",
+                variable.span,
+                suggestion="use another name for one of them",
+            )
+            return
+        where, known = self.data.setdefault(name, (atom, its))
+        if known is None:
+            self.data[name] = (atom, its)
+        elif its is not None and its != known:
+            message = f"type clash: {name} is a {known} in {where.short}, a {its} in {atom.short}"
+            self.note(message, variable.span)
+
+    def head(self) -> None:
+        seen: set[str] = set()
+        for variable in self.written.head:
+            name = variable.name
+            if name in seen:
+                self.note(f"'{name}' stands twice in the head", variable.span)
+            elif name == _ANONYMOUS:
+                self.note("'_' has no value that the head could give", variable.span)
+            elif name not in self.data and name not in self.times and self.written.atoms:
+                self.note(
+                    f"'{name}' is in the head and not in the body",
+                    variable.span,
+                    suggestion=did_you_mean(name, [*self.data, *self.times]),
+                )
+            seen.add(name)
+
+    # --------------------------------------------------------------- comparisons
+
+    def comparison(self, node: Comparison) -> None:
+        sides = (node.left, node.right)
+        unbound = [variable for side in sides for variable in self._unbound(side)]
+        for variable in unbound:
+            self.note(
+                f"'{variable.name}' is compared and not in any atom",
+                variable.span,
+                suggestion=did_you_mean(variable.name, [*self.data, *self.times]),
+            )
+        if not unbound:
+            self._comparable(node)
+
+    def _unbound(self, side: Side) -> list[Variable]:
+        match side:
+            case Variable():
+                known = side.name in self.data or side.name in self.times
+                return [] if known else [side]
+            case Difference(left=left, right=right):
+                return self._unbound(left) + self._unbound(right)
+            case _:
+                return []
+
+    def _comparable(self, node: Comparison) -> None:
+        left, right = self._sort(node.left), self._sort(node.right)
+        sorts = {left, right}
+        if not all(sorts):
+            return  # a difference of what has no time, and told so
+        if sorts == {"timestamp"}:
+            return
+        if sorts <= {"constant", "duration"}:
+            self.note("a comparison needs a variable", node.span)
+        elif sorts == {"timestamp", "data"}:
+            first, second = node.left, node.right
+            if left == "data":
+                first, second = second, first
+            self.note(
+                f"'{_name(first)}' is a timestamp, '{_name(second)}' is not",
+                node.span,
+                suggestion="timestamps are compared with timestamps alone",
+            )
+        elif "timestamp" in sorts:
+            time = node.left if left == "timestamp" else node.right
+            self.note(
+                f"'{_name(time)}' is a timestamp, and compared with timestamps alone",
+                node.span,
+                suggestion=f"bound a difference: {_name(time)} - t0 < 5 SECONDS",
+            )
+        elif "difference" in sorts:
+            self._bounded(node)
+        elif "duration" in sorts:
+            self.note(
+                "a duration is compared with a difference of timestamps",
+                node.span,
+                suggestion="write t2 - t1 < 5 SECONDS",
+            )
+        else:
+            self._alike(node)
+
+    def _bounded(self, node: Comparison) -> None:
+        limit = node.right if isinstance(node.left, Difference) else node.left
+        number = isinstance(limit, Literal) and _class_of_literal(limit) == "number"
+        if not number and not isinstance(limit, Duration):
+            self.note(
+                "a difference of timestamps is compared with a number or a duration", node.span
+            )
+
+    def _alike(self, node: Comparison) -> None:
+        """Two values of the data that can be compared."""
+        classes = [self._class(side) for side in (node.left, node.right)]
+        literal = isinstance(node.left, Literal) or isinstance(node.right, Literal)
+        if None in classes or classes[0] == classes[1]:
+            return
+        if literal and set(classes) == {"timestamp", "string"}:
+            return
+        texts = [
+            f"{_shown(side)} is a {its}"
+            for side, its in zip((node.left, node.right), classes, strict=True)
+        ]
+        self.note(f"type clash: {', '.join(texts)}", node.span)
+
+    def _class(self, side: Side) -> str | None:
+        if isinstance(side, Literal):
+            return _class_of_literal(side)
+        return self.data[_name(side)][1]
+
+    def _sort(self, side: Side) -> str:
+        match side:
+            case Variable(name=name):
+                return "timestamp" if name in self.times else "data"
+            case Literal():
+                return "constant"
+            case Duration():
+                return "duration"
+            case Difference(left=left, right=right):
+                for variable in (left, right):
+                    if variable.name not in self.times:
+                        self.note(
+                            f"'{variable.name}' is not a timestamp",
+                            variable.span,
+                            suggestion="differences are taken of timestamps (@) alone",
+                        )
+                        return ""
+                return "difference"
+
+
+def _name(side: Side) -> str:
+    return cast(Variable, side).name
+
+
+def _shown(side: Side) -> str:
+    return write_value(side) if isinstance(side, Literal) else write_name(_name(side))

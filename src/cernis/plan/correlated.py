@@ -1,0 +1,97 @@
+"""How a query that compares events with each other is run: the automaton, and why so.
+
+Tried in this order:
+
+1. A join of single events by equalities alone (a conjunctive query, or `A ALL B ALL C`
+   with equal attributes) that is hierarchical: the automaton of its q-tree.
+2. The formula as an automaton that compares neighbours (`cernis.automata.correlate`).
+   Where that says all, matches come straight from it; where some condition is left, or
+   where two runs may write the same match, candidates are checked or told apart one by one.
+3. Neither: the automaton of the formula without its comparisons, and every candidate
+   is checked (the caller's business).
+
+An automaton that could write a match twice is determinized (Theorem 8 of seed 000) where
+it is a chain; otherwise its matches are listed and duplicates dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cernis.automata.between import How, Verdict
+from cernis.automata.correlate import Correlation, Refusal, correlate
+from cernis.automata.disambiguate import ambiguous, determinize_chain
+from cernis.automata.hierarchical import hierarchical
+from cernis.automata.pcea import PCEA
+from cernis.automata.qtree import conflict
+from cernis.errors import BudgetError
+from cernis.pattern.query import Pattern
+from cernis.plan.joins import JoinOfEvents, join_of_events
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """What was found; `pcea` None: no automaton compares anything."""
+
+    pcea: PCEA | None
+    exact: bool
+    """The automaton accepts the formula's valuations and nothing else."""
+    unique: bool
+    """No match is written twice."""
+    verdicts: tuple[Verdict, ...] = ()
+    join: JoinOfEvents | None = None
+    broken: str = ""
+    """Why a join is not hierarchical."""
+    refused: str = ""
+    """Why there is no automaton that compares neighbours."""
+    notes: tuple[str, ...] = field(default=())
+
+
+def correlated_plan(pattern: Pattern, selected: frozenset[str]) -> Correlated:
+    """The automaton for a formula that compares events; `selected` variables are kept."""
+    join = join_of_events(pattern.formula)
+    broken = ""
+    if join is not None:
+        clash = conflict(join.variables)
+        if clash is None:
+            try:
+                pcea = hierarchical(join.atoms)
+            except BudgetError as error:
+                broken = str(error)
+            else:
+                return Correlated(
+                    pcea, True, join.told_apart_by(selected), join.verdicts, join=join
+                )
+        else:
+            broken = clash.explain(join.texts)
+    found = correlate(pattern.formula)
+    if isinstance(found, Refusal):
+        return Correlated(None, False, False, join=join, broken=broken, refused=found.reason)
+    if not found.exact:
+        named = correlate(pattern.formula, name_atoms=True)
+        if isinstance(named, Refusal):
+            return Correlated(None, False, False, join=join, broken=broken, refused=named.reason)
+        return Correlated(named.pcea, False, False, found.verdicts, join=join, broken=broken)
+    return _told_apart(found, selected, join, broken)
+
+
+def _told_apart(
+    found: Correlation, selected: frozenset[str], join: JoinOfEvents | None, broken: str
+) -> Correlated:
+    """The automaton with one run for each match, where there is such a one."""
+    pcea = found.pcea
+    if not ambiguous(pcea, selected):
+        return Correlated(pcea, True, True, found.verdicts, join=join, broken=broken)
+    if pcea.chain:
+        determined = determinize_chain(pcea)
+        if determined is not None and not ambiguous(determined, selected):
+            note = "determinized: two ways to read the formula wrote the same match"
+            return Correlated(
+                determined, True, True, found.verdicts, join=join, broken=broken, notes=(note,)
+            )
+    note = "the same match may be found in several ways: duplicates are dropped one by one"
+    return Correlated(pcea, True, False, found.verdicts, join=join, broken=broken, notes=(note,))
+
+
+def uses_order(verdicts: tuple[Verdict, ...]) -> bool:
+    return any(verdict.how is How.ORDERED for verdict in verdicts)

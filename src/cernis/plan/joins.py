@@ -1,0 +1,169 @@
+"""Recognizes joins: single events in any order, tied by equal attributes.
+
+`(A AS x ALL B AS y ALL C) FILTER x[a] = y[a] AND …`, which is also what a conjunctive
+query lowers to. Equalities are closed transitively: each class of attributes that must
+be equal is a variable of the join, in the sense of conjunctive queries.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cernis.automata.between import How, Verdict
+from cernis.automata.cea import Is, Test, both
+from cernis.automata.construct import predicate_test
+from cernis.automata.hierarchical import JoinAtom
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.atom import TypeIs
+from cernis.pattern.write import write_condition
+
+
+@dataclass(frozen=True)
+class JoinOfEvents:
+    """The atoms of a join, in the order of the text."""
+
+    atoms: tuple[JoinAtom, ...]
+    texts: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+    own: tuple[frozenset[str], ...]
+    """Per atom, the names that no other atom has."""
+
+    @property
+    def variables(self) -> tuple[tuple[str, ...], ...]:
+        """The variables of each atom."""
+        return tuple(tuple(atom.columns) for atom in self.atoms)
+
+    def told_apart_by(self, selected: frozenset[str]) -> bool:
+        """Whether each atom has a selected variable that no other atom has."""
+        return all(names & selected for names in self.own)
+
+
+@dataclass
+class _Atom:
+    event: cel.Event
+    names: tuple[str, ...]
+
+
+def join_of_events(formula: cel.Formula) -> JoinOfEvents | None:
+    """The join that a formula is, if it is one."""
+    body, conditions = _unfiltered(formula)
+    if not isinstance(body, cel.All) or any(not _simple(c) for c in conditions):
+        return None
+    found = [_single(part) for part in body.parts]
+    atoms = [atom for atom in found if atom is not None]
+    if len(atoms) < len(found):
+        return None
+    every = Counter(name for atom in atoms for name in set(atom.names))
+    own = tuple(frozenset(n for n in atom.names if every[n] == 1) for atom in atoms)
+    owner = {name: i for i, names in enumerate(own) for name in names}
+    if any(name not in owner for c in conditions for name in _names(c)):
+        return None
+    columns, tests = _variables(atoms, conditions, owner)
+    joined = []
+    for i, atom in enumerate(atoms):
+        test: Test = Is(TypeIs(atom.event.type, atom.event.stream))
+        for predicate in tests[i]:
+            test = both(test, predicate_test(predicate))
+        sort = frozenset({(atom.event.stream, atom.event.type)})
+        joined.append(JoinAtom(test, frozenset(atom.names), sort, columns[i]))
+    return JoinOfEvents(
+        tuple(joined),
+        tuple(_text(atom) for atom in atoms),
+        tuple(_verdict(c) for c in conditions),
+        own,
+    )
+
+
+def _unfiltered(formula: cel.Formula) -> tuple[cel.Formula, list[pred.Condition]]:
+    conditions: list[pred.Condition] = []
+    while isinstance(formula, cel.Filter):
+        conditions += _conjuncts(formula.condition)
+        formula = formula.body
+    return formula, conditions
+
+
+def _conjuncts(condition: pred.Condition) -> Iterator[pred.Condition]:
+    if isinstance(condition, pred.AllOf):
+        for part in condition.parts:
+            yield from _conjuncts(part)
+    else:
+        yield condition
+
+
+def _simple(condition: pred.Condition) -> bool:
+    """x[P], or an equality of attributes as they are."""
+    match condition:
+        case pred.Holds():
+            return True
+        case pred.Compare(op="=", adjacent=False, shift=None):
+            return True
+        case _:
+            return False
+
+
+def _names(condition: pred.Condition) -> tuple[str, ...]:
+    match condition:
+        case pred.Holds(variable=variable):
+            return (variable,)
+        case pred.Compare(left=left, right=right):
+            return left.variable, right.variable
+        case _:
+            return ()
+
+
+def _single(part: cel.Formula) -> _Atom | None:
+    names: list[str] = []
+    while isinstance(part, cel.As):
+        names.append(part.variable)
+        part = part.body
+    return _Atom(part, (part.type, *names)) if isinstance(part, cel.Event) else None
+
+
+def _variables(
+    atoms: list[_Atom], conditions: list[pred.Condition], owner: dict[str, int]
+) -> tuple[list[dict[str, str]], list[list[pred.Predicate]]]:
+    """Per atom: which attribute each variable of the join stands in, and its own predicates."""
+    own: list[list[pred.Predicate]] = [[] for _ in atoms]
+    groups: list[set[tuple[int, str]]] = []
+    for condition in conditions:
+        match condition:
+            case pred.Holds(variable=variable, predicate=predicate):
+                own[owner[variable]].append(predicate)
+            case pred.Compare(left=left, right=right):
+                pair = {(owner[side.variable], side.attribute.name) for side in (left, right)}
+                touching = [group for group in groups if group & pair]
+                groups = [group for group in groups if not group & pair]
+                groups.append(pair.union(*touching))
+    columns: list[dict[str, str]] = [{} for _ in atoms]
+    for number, group in enumerate(sorted(groups, key=sorted)):
+        ordered = sorted(group)
+        name = _variable_name(ordered, number)
+        for atom, attribute in ordered:
+            if name in columns[atom]:
+                first = pred.Attribute(tuple(columns[atom][name].split(".")))
+                again = pred.Attribute(tuple(attribute.split(".")))
+                own[atom].append(pred.Comparison("=", first, again))
+            else:
+                columns[atom][name] = attribute
+    return columns, own
+
+
+def _variable_name(group: list[tuple[int, str]], number: int) -> str:
+    """The attributes that are equal, as one would call them."""
+    names = [*dict.fromkeys(attribute for _, attribute in group)]
+    return "=".join(names) + ("" if len(group) > 1 else f"#{number}")
+
+
+def _text(atom: _Atom) -> str:
+    variable = atom.names[-1]
+    return atom.event.type if variable == atom.event.type else f"{atom.event.type} AS {variable}"
+
+
+def _verdict(condition: pred.Condition) -> Verdict:
+    text = write_condition(condition)
+    if isinstance(condition, pred.Holds):
+        return Verdict(text, How.UNARY, "looks at one event")
+    return Verdict(text, How.EQUAL, "joins events of a hierarchical query")

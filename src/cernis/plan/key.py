@@ -1,0 +1,64 @@
+"""The key that a query implies: an attribute for each type that all events of a match share.
+
+With such a key, matches never mix events of different keys, so the stream can be split
+by it over machines without a PARTITION BY in the query (the root of the q-tree, the
+attributes of a PARTITION BY around the whole formula).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from cernis.automata.cea import Both, Is, Test
+from cernis.automata.pcea import PCEA
+from cernis.pattern.atom import TypeIs
+
+
+def shared_key(pcea: PCEA) -> Mapping[str, str] | None:
+    """Type to attribute, if there is one choice that every link compares by =.
+
+    Contiguity counts the events between, whatever their key: then there is none.
+    """
+    links = [(t, s) for t in pcea.transitions for s in t.sources]
+    if not links or any(s.link.contiguous for _, s in links):
+        return None
+    first, source = links[0]
+    for pair in source.link.equal:
+        key = _spread(pcea, {source.state: pair[0], first.target: pair[1]})
+        if key is not None:
+            return key
+    return None
+
+
+def _spread(pcea: PCEA, chosen: dict[int, str]) -> dict[str, str] | None:
+    """Follows one choice of attributes through all links."""
+    waiting = True
+    while waiting:
+        waiting = False
+        for t in pcea.transitions:
+            for s in t.sources:
+                here, there = chosen.get(s.state), chosen.get(t.target)
+                fitting = [
+                    (a, b) for a, b in s.link.equal if here in (None, a) and there in (None, b)
+                ]
+                if not fitting:
+                    return None
+                if here is None or there is None:
+                    if here is None and there is None:
+                        continue
+                    chosen[s.state], chosen[t.target] = fitting[0]
+                    waiting = True
+    key: dict[str, str] = {}
+    for t in pcea.transitions:
+        attribute = chosen.get(t.target)
+        for name in _types(t.test):
+            if attribute is None or key.setdefault(name, attribute) != attribute:
+                return None
+    return key
+
+
+def _types(test: Test) -> Iterator[str]:
+    parts = test.parts if isinstance(test, Both) else (test,)
+    for part in parts:
+        if isinstance(part, Is) and isinstance(part.atom, TypeIs):
+            yield part.atom.type

@@ -1,0 +1,204 @@
+"""From a batch of events to what an engine reads, one class for each runtime.
+
+A *feed* owns an engine and the tables that number what it sees: predicates as symbols,
+and, where events are compared with each other, values as codes and words.
+
+Cost contract: a fixed number of Arrow and NumPy passes per batch; the engine's kernels
+per event. What is remembered of values is given back with the keys that leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.alphabet import Alphabet
+from cernis.engine.correlated import records
+from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
+from cernis.engine.correlated.network import Network
+from cernis.engine.correlated.runtime import CorrelatedEngine
+from cernis.engine.freeze import freeze_engine, thaw_engine
+from cernis.engine.runtime import Engine
+from cernis.errors import DataError
+from cernis.events.batch import EventBatch
+from cernis.events.clock import Clock
+from cernis.events.compare import Equality, OrderValues, kinds
+from cernis.events.encode import AtomEncoder
+from cernis.plan.plan import Plan
+from cernis.results.compact import CompactMatches
+from cernis.results.correlated import CorrelatedMatches
+from cernis.results.matchset import MatchSet
+
+Arrays = dict[str, NDArray[Any]]
+Keys = NDArray[np.int64]
+
+_FORGET_CODES = 1 << 16
+
+
+class Feed(Protocol):
+    """What a session needs of a runtime."""
+
+    @property
+    def encoder(self) -> AtomEncoder: ...
+    @property
+    def engine(self) -> Engine | CorrelatedEngine: ...
+    def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
+        """Reads a batch; what comes back is for `found`."""
+
+    def found(self, variables: Sequence[str], taken: Sequence[Any], most: int | None) -> MatchSet:
+        """The matches in what was taken."""
+
+    def forget(self) -> None:
+        """Give back what is remembered of values that nothing alive refers to."""
+
+    def keep_keys(self, keys: Keys) -> None:
+        """Renumber partitions: keys[i] becomes i."""
+
+    def freeze(self) -> tuple[dict[str, Any], Arrays]: ...
+    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None: ...
+
+
+def feed_of(plan: Plan, type_column: str) -> Feed:
+    """The feed of the runtime that the plan has chosen."""
+    if plan.network is not None:
+        return CorrelatedFeed(plan, plan.network, type_column)
+    return UnaryFeed(plan, type_column)
+
+
+class _Symbols:
+    """The symbol of each event, as the alphabet numbers them."""
+
+    def __init__(self, alphabet: Alphabet, encoder: AtomEncoder) -> None:
+        self.alphabet = alphabet
+        self.encoder = encoder
+        self._numbers = np.empty(0, np.int32)
+
+    def of(self, batch: EventBatch) -> NDArray[np.int32]:
+        codes = self.encoder.encode(batch)
+        vectors = self.encoder.vectors
+        if len(self._numbers) < len(vectors):
+            new = [self.alphabet.symbol(vector) for vector in vectors[len(self._numbers) :]]
+            self._numbers = np.concatenate([self._numbers, np.array(new, np.int32)])
+        return self._numbers[codes]
+
+
+class UnaryFeed:
+    """Symbols alone: every condition looks at one event."""
+
+    def __init__(self, plan: Plan, type_column: str) -> None:
+        self.tables = plan.tables
+        self.engine = Engine(plan.tables, plan.settings)
+        self.encoder = AtomEncoder(plan.automaton.alphabet.atoms, type_column)
+        self._symbols = _Symbols(plan.automaton.alphabet, self.encoder)
+
+    def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
+        symbols = self._symbols.of(batch)
+        self.tables.add_symbols(len(self._symbols.alphabet.passed))
+        self.engine.fit_tables()
+        return [*self.engine.push(symbols, keys=keys, **_clock(clock))]
+
+    def found(self, variables: Sequence[str], taken: Sequence[Any], most: int | None) -> MatchSet:
+        return CompactMatches(variables, taken, self.tables.labels, most)
+
+    def forget(self) -> None:
+        return
+
+    def keep_keys(self, keys: Keys) -> None:
+        self.engine.keep_keys(keys)
+
+    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+        return freeze_engine(self.engine)
+
+    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
+        thaw_engine(self.engine, meta, arrays)
+
+
+class CorrelatedFeed:
+    """Symbols, and the values that events are compared by."""
+
+    def __init__(self, plan: Plan, network: Network, type_column: str) -> None:
+        self.network = network
+        self.engine = CorrelatedEngine(network, plan.settings)
+        self.encoder = AtomEncoder(network.alphabet.atoms, type_column)
+        self._symbols = _Symbols(network.alphabet, self.encoder)
+        self.equality = Equality(network.domains, plan.settings.partitioned)
+        self.order = OrderValues(network.ordered, network.ordered_pairs)
+        self._kinds: dict[tuple[str, str], int] = {}
+
+    def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
+        symbols = self._symbols.of(batch)
+        self.network.add_symbols()
+        codes = self.equality.encode(batch, keys)
+        self._mark_present(batch, codes)
+        self.engine.reserve_codes(self.equality.sizes())
+        high, low = self.order.encode(batch)
+        return [*self.engine.push(symbols, codes, high, low, keys=keys, **_clock(clock))]
+
+    def _mark_present(self, batch: EventBatch, codes: NDArray[np.int64]) -> None:
+        """Tells NaN from NULL where values are compared by !=, and refuses mixed kinds."""
+        names = [*dict.fromkeys(name for pair in self.network.different for name in pair)]
+        if not names:
+            return
+        found = dict(zip(names, kinds(batch, names), strict=True))
+        for name, kind in found.items():
+            row = codes[self.network.columns[(name,)]]
+            row[(row < 0) & (kind > 0)] = records.EQUALS_NOTHING
+        for pair in self.network.different:
+            seen = {int(k) for name in pair for k in np.unique(found[name]) if k}
+            known = self._kinds.setdefault(pair, min(seen)) if seen else 0
+            if seen - {known}:
+                raise DataError(
+                    f"{pair[0]} and {pair[1]} are compared by !=, but hold values of different "
+                    "kinds; give them one type, or declare it with CREATE STREAM"
+                )
+
+    def found(self, variables: Sequence[str], taken: Sequence[Any], most: int | None) -> MatchSet:
+        return CorrelatedMatches(variables, taken, self.network.labels, most)
+
+    def forget(self) -> None:
+        held = self.equality.held()
+        if max(held, default=0) < _FORGET_CODES:
+            return
+        live = self.engine.live_codes()
+        kept: list[NDArray[np.int64] | None] = [None] * len(live)
+        for domain, codes in enumerate(live):
+            if self.network.domains[domain][0] and held[domain] > 4 * len(codes) + _FORGET_CODES:
+                kept[domain] = codes
+        if any(codes is not None for codes in kept):
+            self.engine.keep_codes(kept)
+            for domain, kept_codes in enumerate(kept):
+                if kept_codes is not None:
+                    self.equality.keep_only(domain, kept_codes)
+
+    def keep_keys(self, keys: Keys) -> None:
+        self.engine.keep_keys(keys)
+        self.equality.keep_partitions(keys)
+        # where a domain has no attributes, the partitions' codes are its own
+        bare = [not columns[0] for columns in self.network.domains]
+        self.engine.keep_codes([keys if without else None for without in bare])
+
+    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+        meta, arrays = freeze_correlated(self.engine)
+        arrays |= {f"equality.{name}": array for name, array in self.equality.freeze().items()}
+        arrays |= {f"order.{name}": array for name, array in self.order.freeze().items()}
+        meta["kinds"] = [[*pair, kind] for pair, kind in self._kinds.items()]
+        return meta, arrays
+
+    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
+        thaw_correlated(self.engine, meta, arrays)
+        self.equality.thaw(_under("equality.", arrays))
+        self.order.thaw(_under("order.", arrays))
+        self._kinds = {(a, b): kind for a, b, kind in meta["kinds"]}
+
+
+def _clock(clock: Clock | None) -> dict[str, Any]:
+    if clock is None:
+        return {}
+    return {"clocks": clock.clock, "bounds": clock.bound, "usable": clock.usable}
+
+
+def _under(prefix: str, arrays: Arrays) -> Arrays:
+    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

@@ -1,0 +1,213 @@
+"""Random conjunctive queries with streams on which they often match.
+
+The same two drivers as `cernis.testing.grammar`: everything random comes from a chooser
+for which 0 is the simplest answer. A query is a text: by position (with declarations) or
+by name, with self joins, constants, variables that stand twice, comparisons, timestamps
+and windows. `Joins` switches what it may contain; `hierarchical` keeps to joins whose
+variables form a tree.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cernis.testing.grammar import Chooser, Events
+
+T = TypeVar("T")
+JoinCase = tuple[str, Events]
+
+RELATIONS = {"T": "a", "S": "ab", "R": "ab", "U": "abg"}
+"""The relations and their attributes, in order."""
+
+DECLARATION = (
+    "CREATE STREAM J { "
+    + ", ".join(
+        f"EVENT {name} {{ {', '.join(f'{a}:int' for a in attributes)} }}"
+        for name, attributes in RELATIONS.items()
+    )
+    + " }"
+)
+VALUES = (1, 2, 1, 1, 2, 1, 1, 2, 3, 1, 2, None)
+_OPERATORS = ("<", "!=", "<=", "=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joins:
+    """What a random conjunctive query may contain."""
+
+    atoms: int = 4
+    events: int = 8
+    variables: str = "xyzuv"
+    hierarchical: bool = False
+    constants: bool = True
+    comparisons: bool = True
+    between: bool = True
+    """Comparisons of variables that no atom has together."""
+    timestamps: bool = True
+    windows: bool = True
+    projections: bool = True
+
+
+def random_join(choose: Chooser, features: Joins | None = None) -> JoinCase:
+    """A text and a stream for it.
+
+    >>> random_join(random.Random(1).randrange) == random_join(random.Random(1).randrange)
+    True
+    """
+    switched = features or Joins()
+    timed = switched.timestamps and choose(2) == 1
+    text = _text(choose, switched, timed)
+    body = text.rpartition("<-")[2]
+    used = [name for name in RELATIONS for _ in range(body.count(f"{name}("))]
+    return text, _events(choose, switched, timed, used)
+
+
+def _pick(choose: Chooser, items: Sequence[T]) -> T:
+    return items[choose(len(items))]
+
+
+def _chance(choose: Chooser, one_in: int) -> bool:
+    return choose(one_in) == one_in - 1
+
+
+# ----------------------------------------------------------------- queries
+
+
+def _text(choose: Chooser, features: Joins, timed: bool) -> str:
+    number = 1 + choose(features.atoms)
+    paths = _tree(choose, features) if features.hierarchical else None
+    positional = choose(2) == 1
+    clock = features.timestamps and choose(3) > 0
+    atoms: list[str] = []
+    own: list[list[str]] = []
+    times: list[str] = []
+    for index in range(number):
+        relation, terms = _arguments(choose, features, paths)
+        own.append([term for term in dict.fromkeys(terms) if term[0] in features.variables])
+        atom = _atom(choose, relation, terms, positional)
+        if clock and not _chance(choose, 6):
+            again = bool(times) and _chance(choose, 10)
+            times.append(_pick(choose, times) if again else f"t{index}")
+            atom += f"@{times[-1]}"
+        atoms.append(atom)
+    body = atoms + _comparisons(choose, features, own) + _ordering(choose, times, timed)
+    names = list(dict.fromkeys([name for names in own for name in names] + times))
+    if features.projections and _chance(choose, 4):
+        names = [name for name in names if choose(2) == 0]
+    text = f"Q({', '.join(names)}) <- {', '.join(body)}"
+    if features.windows and _chance(choose, 3):
+        text += f" WITHIN {1 + choose(5)} {'MILLISECONDS' if timed and choose(2) else 'EVENTS'}"
+    return f"{DECLARATION}\n{text}" if positional else text
+
+
+def _tree(choose: Chooser, features: Joins) -> list[list[str]]:
+    """Paths from the root of a random forest of variables to each of them, and an empty one."""
+    paths: list[list[str]] = [[]]
+    for name in features.variables:
+        above = [path for path in paths if len(path) < 3]
+        paths.append([*_pick(choose, above), name])
+    return paths
+
+
+def _arguments(
+    choose: Chooser, features: Joins, paths: list[list[str]] | None
+) -> tuple[str, list[str]]:
+    """A relation and a term for each of its attributes."""
+    if paths is None:
+        relation = _pick(choose, tuple(RELATIONS))
+        terms = [_term(choose, features) for _ in RELATIONS[relation]]
+        return relation, terms
+    path = paths[-1 - choose(len(paths))]
+    wide = [name for name, attributes in RELATIONS.items() if len(attributes) >= len(path)]
+    relation = _pick(choose, wide)
+    spare = len(RELATIONS[relation]) - len(path)
+    terms = path + [_filler(choose, features, path) for _ in range(spare)]
+    if _chance(choose, 3):
+        terms = terms[::-1]
+    return relation, terms
+
+
+def _term(choose: Chooser, features: Joins) -> str:
+    if features.constants and _chance(choose, 8):
+        return str(1 + choose(2))
+    return "_" if _chance(choose, 10) else _pick(choose, features.variables[:3])
+
+
+def _filler(choose: Chooser, features: Joins, path: list[str]) -> str:
+    """What stands beside the variables of a path."""
+    kind = choose(6)
+    if kind == 1 and path:
+        return _pick(choose, path)
+    if kind == 2 and features.constants:
+        return str(1 + choose(2))
+    return "_"
+
+
+def _atom(choose: Chooser, relation: str, terms: list[str], positional: bool) -> str:
+    if positional:
+        return f"{relation}({', '.join(terms)})"
+    named = [
+        f"{attribute}: {term}"
+        for attribute, term in zip(RELATIONS[relation], terms, strict=True)
+        if term != "_"
+    ]
+    return f"{relation}({', '.join(named[::-1] if _chance(choose, 4) else named)})"
+
+
+def _comparisons(choose: Chooser, features: Joins, own: list[list[str]]) -> list[str]:
+    names = list(dict.fromkeys(name for each in own for name in each))
+    found: list[str] = []
+    if not features.comparisons or not names:
+        return found
+    if _chance(choose, 4):
+        found.append(f"{_pick(choose, names)} {_pick(choose, _OPERATORS)} {1 + choose(3)}")
+    if _chance(choose, 5):
+        together = names if features.between else _pick(choose, own)
+        if together:
+            one, other = _pick(choose, together), _pick(choose, together)
+            found.append(f"{one} {_pick(choose, _OPERATORS)} {other}")
+    return found
+
+
+def _ordering(choose: Chooser, times: list[str], timed: bool) -> list[str]:
+    """What the timestamps must be to each other."""
+    names = list(dict.fromkeys(times))
+    if len(names) < 2:
+        return []
+    found: list[str] = []
+    if choose(3) < 2:
+        order = names[::-1] if choose(2) else names
+        found.append(" < ".join(order[: 2 + choose(len(order) - 1)]))
+    if choose(2):
+        limit = f"{1 + choose(4)}{' MILLISECONDS' if timed and choose(2) else ''}"
+        found.append(f"{names[-1]} - {names[0]} {_pick(choose, ('<', '<=', '>', '='))} {limit}")
+    return found
+
+
+# ----------------------------------------------------------------- streams
+
+
+def _events(choose: Chooser, features: Joins, timed: bool, used: list[str]) -> Events:
+    """Mostly events that some atom can take."""
+    events: Events = []
+    now = 0
+    for _ in range(max(choose(features.events + 1), choose(features.events + 1))):
+        relation = _pick(choose, tuple(RELATIONS) if _chance(choose, 8) else used)
+        event = {"type": relation} | {
+            name: value
+            for name in RELATIONS[relation]
+            if (value := _pick(choose, VALUES)) is not None
+        }
+        if timed:
+            now += choose(3)
+            event["ts"] = now
+        events.append(event)
+    return events
+
+
+def seeded(seed: int, features: Joins | None = None) -> JoinCase:
+    """A case without Hypothesis; the same for the same seed."""
+    return random_join(random.Random(seed).randrange, features)

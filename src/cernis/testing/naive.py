@@ -1,0 +1,154 @@
+"""Parallelized automata as the definition has them: every run, in a list.
+
+`NaiveRuns` keeps each run of a PCEA with all that it has marked, and tries each of them
+on each event. The number of runs is the number of partial matches, so cost per event
+grows with the stream (for a join of n atoms like its length to the power n-1), and only
+a window bounds it. That is what tests compare with, and what benchmarks measure the
+engine against.
+
+>>> from cernis.automata.cea import Is
+>>> from cernis.automata.pcea import PCEA, Link, Source, Transition
+>>> from cernis.pattern.atom import TypeIs
+>>> same = Source(0, Link(equal=(("x", "x"),)))
+>>> pairs = PCEA(
+...     ("A", "B"),
+...     (
+...         Transition((), Is(TypeIs("A")), frozenset({"a"}), 0),
+...         Transition((same,), Is(TypeIs("B")), frozenset({"b"}), 1),
+...     ),
+...     frozenset({1}),
+... )
+>>> runs = NaiveRuns(pairs)
+>>> stream = [{"type": "A", "x": 1}, {"type": "A", "x": 2}, {"type": "B", "x": 1}]
+>>> [match for event in stream for match in runs.push(event)]
+[NaiveMatch(start=0, end=2, labels={'a': (0,), 'b': (2,)})]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+from cernis.automata.cea import Both, Either, Is, Isnt, Test
+from cernis.automata.pcea import PCEA, Link, Source, Transition
+from cernis.pattern.atom import TypeIs
+from cernis.pattern.predicate import Attribute
+from cernis.testing.predicates import Event, attribute, compare, holds
+
+STREAM = "_stream"
+
+
+class NaiveMatch(NamedTuple):
+    """A match by positions: its interval and what each label holds."""
+
+    start: int
+    end: int
+    labels: dict[str, tuple[int, ...]]
+
+
+class _Run(NamedTuple):
+    start: int
+    last: int
+    event: Event
+    labels: frozenset[tuple[str, int]]
+
+
+class NaiveRuns:
+    """All runs of a PCEA over a stream that is pushed event by event."""
+
+    def __init__(self, pcea: PCEA, window_events: int | None = None, *, type: str = "type") -> None:
+        self.pcea = pcea
+        self.window_events = window_events
+        self.position = -1
+        self._type = type
+        self._runs: list[list[_Run]] = [[] for _ in pcea.names]
+
+    @property
+    def size(self) -> int:
+        """How many runs are kept."""
+        return sum(map(len, self._runs))
+
+    def push(self, event: Event) -> list[NaiveMatch]:
+        """Reads one event and gives the matches that end with it, one for each run."""
+        self.position += 1
+        self._forget()
+        made = [
+            (transition.target, run)
+            for transition in self.pcea.transitions
+            if passes(transition.test, event, type=self._type)
+            for run in self._extend(transition, event)
+        ]
+        for state, run in made:
+            self._runs[state].append(run)
+        return [_match(run) for state, run in made if state in self.pcea.finals]
+
+    def run(self, events: Iterable[Event]) -> list[NaiveMatch]:
+        """The matches of a whole stream, by their ends."""
+        return [match for event in events for match in self.push(event)]
+
+    def _extend(self, transition: Transition, event: Event) -> Iterator[_Run]:
+        waiting = [self._waiting(source, event) for source in transition.sources]
+        own = frozenset((label, self.position) for label in transition.labels)
+        for runs in product(*waiting):
+            yield _Run(
+                min((run.start for run in runs), default=self.position),
+                self.position,
+                event,
+                own.union(*(run.labels for run in runs)),
+            )
+
+    def _waiting(self, source: Source, event: Event) -> list[_Run]:
+        return [
+            run
+            for run in self._runs[source.state]
+            if linked(source.link, run.event, event)
+            and (not source.link.contiguous or run.last == self.position - 1)
+        ]
+
+    def _forget(self) -> None:
+        if self.window_events is None:
+            return
+        oldest = self.position - self.window_events
+        for runs in self._runs:
+            runs[:] = [run for run in runs if run.start >= oldest]
+
+
+def _match(run: _Run) -> NaiveMatch:
+    labels: dict[str, tuple[int, ...]] = {}
+    for label, position in sorted(run.labels):
+        labels[label] = (*labels.get(label, ()), position)
+    return NaiveMatch(run.start, run.last, labels)
+
+
+def passes(test: Test, event: Event, *, type: str = "type") -> bool:
+    """Whether an event passes the test of a transition."""
+    match test:
+        case Is(atom=atom):
+            if isinstance(atom, TypeIs):
+                return event.get(type) == atom.type and atom.stream in (None, event.get(STREAM))
+            return holds(atom, event)
+        case Isnt(body=body):
+            return not passes(body, event, type=type)
+        case Both(parts=parts):
+            return all(passes(part, event, type=type) for part in parts)
+        case Either(parts=parts):
+            return any(passes(part, event, type=type) for part in parts)
+
+
+def linked(link: Link, earlier: Event, later: Event) -> bool:
+    """Whether two events satisfy a link, contiguity aside."""
+
+    def values(pair: tuple[str, str]) -> tuple[Any, Any]:
+        return _named(pair[0], earlier), _named(pair[1], later)
+
+    return (
+        all(compare("=", *values(pair)) is True for pair in link.equal)
+        and all(compare("!=", *values(pair)) is True for pair in link.different)
+        and all(compare("=", *values(pair)) is not True for pair in link.unlike)
+        and all(compare(o.op, *values((o.earlier, o.later))) is True for o in link.ordered)
+    )
+
+
+def _named(name: str, event: Event) -> Any:
+    return attribute(Attribute(tuple(name.split("."))), event)
