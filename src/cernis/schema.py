@@ -52,3 +52,18 @@ class Schema:
 
     def stream(self, name: str) -> Stream | None:
         return next((s for s in self.streams if s.name == name), None)
+
+
+def texts(schema: Schema) -> frozenset[str]:
+    """The attributes that are text in some stream.
+
+    >>> sorted(texts(Schema((Stream("S", {"name": Kind.STRING, "n": Kind.INT}),))))
+    ['name']
+    """
+    return frozenset(
+        name
+        for stream in schema.streams
+        for attributes in (stream.attributes, *stream.events.values())
+        for name, kind in attributes.items()
+        if kind is Kind.STRING
+    )

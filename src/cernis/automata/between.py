@@ -126,6 +126,7 @@ class Conditions:
         path: Path,
         leaves: tuple[Leaf, ...],
         always: frozenset[str],
+        unordered: frozenset[str] = frozenset(),
     ) -> None:
         self.body = body
         self.states = states
@@ -134,6 +135,7 @@ class Conditions:
         self.path = path
         self.leaves = leaves
         self.always = always
+        self.unordered = unordered
 
     def applied(self, chosen: tuple[int, ...]) -> Fragment:
         """Equalities first, then the order, then what must differ: links have room for few."""
@@ -279,6 +281,9 @@ class Conditions:
             for source in step.sources:
                 link = source.link
                 for earlier_name, op, later_name in _wishes(leaf, labels[source.state], later):
+                    if op not in _KIND and {earlier_name, later_name} & self.unordered:
+                        full = "text has no order that an index could keep"
+                        continue
                     added = _added(link, earlier_name, op, later_name)
                     if isinstance(added, str):
                         full = added

@@ -93,8 +93,12 @@ class Refusal:
     span: Span | None = None
 
 
-def correlate(formula: cel.Formula, *, name_atoms: bool = False) -> Correlation | Refusal:
+def correlate(
+    formula: cel.Formula, *, name_atoms: bool = False, unordered: frozenset[str] = frozenset()
+) -> Correlation | Refusal:
     """The automaton of a formula; with `name_atoms` every atom writes its own label as well.
+
+    `unordered` attributes hold text: their order is left to be checked on candidates.
 
     >>> a = pred.Attribute(("a",))
     >>> same = pred.Compare("=", pred.Reference("A", a), pred.Reference("B", a))
@@ -105,7 +109,7 @@ def correlate(formula: cel.Formula, *, name_atoms: bool = False) -> Correlation 
     >>> found.exact, found.verdicts[0].how
     (True, <How.EQUAL: 'equal'>)
     """
-    building = _Building(name_atoms)
+    building = _Building(name_atoms, unordered)
     try:
         whole = building.build(formula, (), preceded=False)
         pcea = automaton(whole, building.states)
@@ -128,8 +132,9 @@ class _RefusedError(Exception):
 class _Building:
     """The automaton while it grows."""
 
-    def __init__(self, name_atoms: bool) -> None:
+    def __init__(self, name_atoms: bool, unordered: frozenset[str]) -> None:
         self.name_atoms = name_atoms
+        self.unordered = unordered
         self.states = States()
         self.verdicts = Verdicts()
         self.decided: dict[Path, int] = {}
@@ -393,7 +398,7 @@ class _Building:
         """The body under the decisions taken, and its conditions to be put on it."""
         body = self.build(node.body, (*path, 0), preceded)
         there = always(node.body, (*path, 0), names, self.decided)
-        return Conditions(body, self.states, self.verdicts, path, leaves, there)
+        return Conditions(body, self.states, self.verdicts, path, leaves, there, self.unordered)
 
     def partitioned(self, node: cel.PartitionBy, path: Path, preceded: bool) -> Fragment:
         body = self.build(node.body, (*path, 0), preceded)

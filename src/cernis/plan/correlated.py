@@ -47,8 +47,13 @@ class Correlated:
     notes: tuple[str, ...] = field(default=())
 
 
-def correlated_plan(pattern: Pattern, selected: frozenset[str]) -> Correlated:
-    """The automaton for a formula that compares events; `selected` variables are kept."""
+def correlated_plan(
+    pattern: Pattern, selected: frozenset[str], unordered: frozenset[str] = frozenset()
+) -> Correlated:
+    """The automaton for a formula that compares events; `selected` variables are kept.
+
+    `unordered` attributes hold text, whose order no index keeps.
+    """
     join = join_of_events(pattern.formula)
     broken = ""
     if join is not None:
@@ -64,11 +69,11 @@ def correlated_plan(pattern: Pattern, selected: frozenset[str]) -> Correlated:
                 )
         else:
             broken = clash.explain(join.texts)
-    found = correlate(pattern.formula)
+    found = correlate(pattern.formula, unordered=unordered)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, join=join, broken=broken, refused=found.reason)
     if not found.exact:
-        named = correlate(pattern.formula, name_atoms=True)
+        named = correlate(pattern.formula, name_atoms=True, unordered=unordered)
         if isinstance(named, Refusal):
             return Correlated(None, False, False, join=join, broken=broken, refused=named.reason)
         return Correlated(named.pcea, False, False, found.verdicts, join=join, broken=broken)

@@ -138,9 +138,13 @@ def _variables(
                 groups = [group for group in groups if not group & pair]
                 groups.append(pair.union(*touching))
     columns: list[dict[str, str]] = [{} for _ in atoms]
+    taken: set[str] = set()
     for number, group in enumerate(sorted(groups, key=sorted)):
         ordered = sorted(group)
-        name = _variable_name(ordered, number)
+        name = _variable_name(ordered)
+        if name in taken:
+            name = f"{name}#{number}"
+        taken.add(name)
         for atom, attribute in ordered:
             if name in columns[atom]:
                 first = pred.Attribute(tuple(columns[atom][name].split(".")))
@@ -151,10 +155,9 @@ def _variables(
     return columns, own
 
 
-def _variable_name(group: list[tuple[int, str]], number: int) -> str:
+def _variable_name(group: list[tuple[int, str]]) -> str:
     """The attributes that are equal, as one would call them."""
-    names = [*dict.fromkeys(attribute for _, attribute in group)]
-    return "=".join(names) + ("" if len(group) > 1 else f"#{number}")
+    return "=".join(dict.fromkeys(attribute for _, attribute in group))
 
 
 def _text(atom: _Atom) -> str:

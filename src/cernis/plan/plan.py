@@ -87,6 +87,8 @@ class Plan:
     """For queries that compare events: how, and why."""
     network: Network | None = None
     """The automaton that compares events, where there is one; it runs instead of `automaton`."""
+    unordered: frozenset[str] = frozenset()
+    """Attributes that are known to hold text, whose order no index keeps."""
     key: Mapping[str, str] | None = None
     """For each type, an attribute that all events of a match share."""
 
@@ -100,10 +102,10 @@ class Plan:
         return tuple(sorted(self.automaton.selected))
 
 
-def make_plan(pattern: Pattern) -> Plan:
-    """The plan of a checked pattern."""
+def make_plan(pattern: Pattern, unordered: frozenset[str] = frozenset()) -> Plan:
+    """The plan of a checked pattern; `unordered` attributes are known to hold text."""
     if correlated(pattern.formula):
-        return _correlated(pattern)
+        return _correlated(pattern, unordered)
     strategy = pattern.strategy
     cea = construct(pattern.formula)
     variables = selected_variables(pattern)
@@ -132,10 +134,10 @@ def _candidates(pattern: Pattern, cea: CEA) -> Deterministic:
     return Deterministic(cea, marked, Strategy.ALL, keep_marks=False)
 
 
-def _correlated(pattern: Pattern) -> Plan:
+def _correlated(pattern: Pattern, unordered: frozenset[str]) -> Plan:
     """The plan of a pattern that compares events with each other."""
     variables = selected_variables(pattern)
-    found = correlated_plan(pattern, frozenset(variables))
+    found = correlated_plan(pattern, frozenset(variables), unordered)
     pcea = found.pcea
     loose = pcea is not None and not pcea.chain and _attribute_window(pattern)
     listed = (
@@ -161,6 +163,7 @@ def _correlated(pattern: Pattern) -> Plan:
         settings=_settings(pattern, listed=True),
         correlated=found,
         network=Network(pcea) if pcea is not None else None,
+        unordered=unordered,
         key=key,
     )
 

@@ -50,6 +50,7 @@ def freeze(session: Session) -> bytes:
         ],
         "batches": batches,
         "kept_from": session.kept_from,
+        "unordered": sorted(session.plan.unordered),
     }
     if session.sieve:
         meta["sieve"] = session.sieve.freeze()

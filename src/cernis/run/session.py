@@ -28,12 +28,13 @@ from cernis.events.store import EventStore
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Unit
-from cernis.plan.plan import Plan
+from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
 from cernis.run import frozen
 from cernis.run.feed import feed_of
 from cernis.run.listed import CANDIDATE_BUDGET, Sieve
+from cernis.schema import Schema, texts
 
 _FORGET_EVERY = 1 << 20
 """Events kept beyond this are looked at for forgetting whenever their number has doubled."""
@@ -57,20 +58,23 @@ class Session:
     """The state of one query over one stream."""
 
     def __init__(self, plan: Plan, reading: Reading | None = None) -> None:
-        self.plan = plan
         self.reading = reading or Reading()
         self.mistakes = Mistakes(self.reading.on_error)
-        self.feed = feed_of(plan, self.reading.type)
-        self.store = EventStore()
+        self.store = EventStore(self.reading.time_unit)
         self.progress = Progress()
         self.notes: list[str] = []
         self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
-        self.sieve = Sieve(plan, self.store, self.reading.budget) if plan.listed else None
+        self._run(plan)
         self.clock = _attribute_clock(plan)
         self.kept_from = 0
         """Events before this position have been let go of."""
         self._forget_at = _FORGET_EVERY
         self._failed = ""
+
+    def _run(self, plan: Plan) -> None:
+        self.plan = plan
+        self.feed = feed_of(plan, self.reading.type)
+        self.sieve = Sieve(plan, self.store, self.reading.budget) if plan.listed else None
 
     # ------------------------------------------------------------- reading
 
@@ -146,12 +150,21 @@ class Session:
             on_error=self.mistakes,
             declared=pattern.declared,
         )
+        schema = schema_of(sources)
         if pattern.declared is None:
-            resolve(pattern, schema_of(sources))
+            resolve(pattern, schema)
+        if not self.engine.position:
+            self._learn(schema)
         ordering = Ordering(sources, after=self.progress)
         if pattern.within is not None and pattern.within.unit is Unit.TIME:
             ordering.ticks(pattern.within.size)
         return ordering
+
+    def _learn(self, schema: Schema) -> None:
+        """Plans anew where the events show that an order is one of text."""
+        text = texts(schema) & frozenset(self.plan.network.ordered if self.plan.network else ())
+        if text:
+            self._run(make_plan(self.plan.pattern, text))
 
     def _take(self, batch: EventBatch, ordering: Ordering) -> list[Any]:
         keys = self.keys.encode(batch) if self.keys is not None else None
@@ -222,6 +235,8 @@ class Session:
         """The session that `freeze` turned into bytes; StateError if they are not its own."""
         meta, arrays = frozen.read(state, plan.pattern)
         time, type_, time_unit = meta["reading"]
+        if meta.get("unordered"):
+            plan = make_plan(plan.pattern, frozenset(meta["unordered"]))
         session = cls(plan, Reading(time=time, type=type_, time_unit=time_unit))
         frozen.thaw(session, meta, arrays)
         return session

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import kernel
 from cernis.engine.correlated import records as r
+from cernis.engine.correlated import unions
 from cernis.engine.correlated.collect import spine_up
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.errors import StateError
@@ -158,7 +159,7 @@ def _sound(engine: CorrelatedEngine, memory: r.Memory) -> bool:
         and _inside(memory.buckets["part"], 0, len(memory.part_events))
         and _codes_fit(engine, memory)
     )
-    return bool(fits) and _acyclic(memory, kinds)
+    return bool(fits) and _earlier(engine, memory)
 
 
 def _codes_fit(engine: CorrelatedEngine, memory: r.Memory) -> bool:
@@ -171,60 +172,80 @@ def _inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
     return bool(((numbers >= low) & (numbers < below)).all())
 
 
-def _acyclic(memory: r.Memory, kinds: NDArray[np.int32]) -> bool:
-    """Whether following records always ends; the four arrays are one graph."""
-    sizes = [len(memory.vertices), len(memory.nodes), len(memory.entries), len(memory.branches)]
-    base = np.cumsum([0, *sizes])
-    sources = memory.sources
-    owner = np.repeat(np.arange(sizes[0]), memory.vertices["count"])
-    which = np.repeat(
-        memory.vertices["first"] - np.cumsum(memory.vertices["count"]) + memory.vertices["count"],
-        memory.vertices["count"],
-    ) + np.arange(len(owner))
-    used = sources[which] if len(which) else sources[:0]
-    kind = kinds[used["link"]] if len(used) else np.empty(0, np.int64)
-    edges = [(owner, base[1 + kind] + used["at"])]
-    for records, at, sides in (
-        (memory.nodes, 1, ("left", "right", "later")),
-        (memory.entries, 2, ("before",)),
-        (memory.branches, 3, ("left", "right")),
+def _earlier(engine: CorrelatedEngine, memory: r.Memory) -> bool:
+    """Whether what a vertex gathers was read before it, so that following links ends.
+
+    Links inside one index always go down; the vertices they lead to are older than the
+    version that a source asked for.
+    """
+    position = memory.vertices["position"]
+    counts = memory.vertices["count"].astype(np.int64)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    begins = np.repeat(memory.vertices["first"] - (np.cumsum(counts) - counts), counts)
+    which = begins + np.arange(len(owner))
+    if (memory.sources["version"][which] != position[owner]).any():
+        return False
+    latest = []
+    for records, sides in (
+        (memory.nodes, ("left", "right", "later")),
+        (memory.entries, ("before",)),
+        (memory.branches, ("left", "right")),
     ):
-        here = base[at] + np.arange(len(records))
-        edges += [(here, base[at] + records[side]) for side in sides]
-        edges.append((here, base[0] + records["vertex"]))
-    sources_, targets = (np.concatenate([e[i] for e in edges]).astype(np.int64) for i in (0, 1))
-    nothing = np.isin(targets, base[:-1])  # record 0 of each array stands for nothing
-    return bool(_drains(sources_[~nothing], targets[~nothing], int(base[-1])))
+        children = np.stack([records[side] for side in sides], axis=1).astype(np.int64)
+        own = position[records["vertex"]]
+        own[0] = -1
+        if not _latest_below(children, own):
+            return False
+        latest.append(own)
+    net = engine.network.net
+    return bool(_gathers_earlier(net, memory, which.astype(np.int64), *latest))
 
 
 @kernel
-def _drains(sources, targets, size):
-    """Kahn's algorithm: every node can be taken away after those that point to it."""
-    first = np.zeros(size + 1, np.int64)
+def _gathers_earlier(net, memory, used, latest_n, latest_e, latest_b):
+    """Whether every source leads to older vertices only."""
+    for k in range(len(used)):
+        source = memory.sources[used[k]]
+        kind = net.store_kind[net.link_store[source["link"]]]
+        at, version = source["at"], source["version"]
+        if kind == r.UNLIKE and latest_e[at] >= version:
+            return False
+        if kind == r.SORTED and latest_b[at] >= version:
+            return False
+        while kind == r.UNION and at != 0:
+            vertex = memory.nodes[at]["vertex"]
+            if memory.vertices[vertex]["position"] >= version:
+                return False
+            if latest_n[memory.nodes[at]["left"]] >= version:
+                return False
+            at = unions.right_of(memory.nodes, at, version)
+    return True
+
+
+@kernel
+def _latest_below(children, latest):
+    """Makes `latest` that of a record and all below it; False if links go in a circle."""
+    size, width = children.shape
     degree = np.zeros(size, np.int64)
-    for e in range(len(sources)):
-        first[sources[e] + 1] += 1
-        degree[targets[e]] += 1
-    for n in range(size):
-        first[n + 1] += first[n]
-    fill = first[:-1].copy()
-    ordered = np.empty(len(targets), np.int64)
-    for e in range(len(sources)):
-        ordered[fill[sources[e]]] = targets[e]
-        fill[sources[e]] += 1
-    queue = np.empty(size, np.int64)
+    for n in range(1, size):
+        for w in range(width):
+            degree[children[n, w]] += 1
+    order = np.empty(size, np.int64)
     tail = 0
-    for n in range(size):
+    for n in range(1, size):
         if degree[n] == 0:
-            queue[tail] = n
+            order[tail] = n
             tail += 1
     head = 0
     while head < tail:
-        node = queue[head]
-        head += 1
-        for e in range(first[node], first[node + 1]):
-            degree[ordered[e]] -= 1
-            if degree[ordered[e]] == 0:
-                queue[tail] = ordered[e]
+        for w in range(width):
+            child = children[order[head], w]
+            degree[child] -= 1
+            if child != 0 and degree[child] == 0:
+                order[tail] = child
                 tail += 1
-    return head == size
+        head += 1
+    for k in range(tail - 1, -1, -1):
+        for w in range(width):
+            latest[order[k]] = max(latest[order[k]], latest[children[order[k], w]])
+    return tail == size - 1

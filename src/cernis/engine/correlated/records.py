@@ -36,7 +36,7 @@ EQUALS_NOTHING = -2
 LARGEST_NUMBER = np.int64(0x7FF0000000000000)
 KIND_BITS = 34
 """Order values: numbers are at most this; every other kind has its own bits from here on."""
-NO_CLOCK = np.int64(2**62)
+NO_CLOCK = np.int64(2**63 - 1)
 """The start of a run whose first event has no reading of the window's clock."""
 
 VERTEX = np.dtype(

@@ -49,7 +49,7 @@ def comparable(branch, high):
 @kernel
 def latest_start(branches, root, operator, high, low):
     """The latest start among the runs in range, or NOTHING; values of other kinds count, too."""
-    below = operator == LESS or operator == LESS_EQUAL
+    below = operator in (LESS, LESS_EQUAL)
     latest = NOTHING
     at = root
     while at != 0:

@@ -74,7 +74,7 @@ def _below(net, memory, source, bound, items, room):
 @kernel
 def _in_range(memory, operator, root, asked, bound, items, room):
     """The vertices of a search tree in range; the tail of `items` serves as a stack."""
-    below = operator == r.LESS or operator == r.LESS_EQUAL
+    below = operator in (r.LESS, r.LESS_EQUAL)
     found = 0
     top = room
     if room < 1:

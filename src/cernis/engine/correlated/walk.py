@@ -96,7 +96,7 @@ def _take(memory, scratch, cursor, vertex):
 
 @kernel
 def pick(net, memory, scratch, cursor, source, at, bound):
-    """The vertex to go on with at this place of an index, or 0; alternatives are left as choices."""
+    """The vertex to go on with at this place of an index, or 0; leaves the others as choices."""
     if at == 0:
         return 0
     link = memory.sources[source]["link"]
@@ -126,7 +126,7 @@ def pick(net, memory, scratch, cursor, source, at, bound):
             _choose(scratch, cursor, source, following)
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
     operator = net.link_operator[link]
-    below = operator == r.LESS or operator == r.LESS_EQUAL
+    below = operator in (r.LESS, r.LESS_EQUAL)
     branch = memory.branches[at]
     if by_order.stands(branch, operator, asked[0], asked[1]):
         left, right = branch["left"], branch["right"]
