@@ -16,6 +16,7 @@ from cernis.errors import BudgetError, CernisError, DataError, QueryError, State
 
 if TYPE_CHECKING:
     from cernis import pattern
+    from cernis.pattern.conjunctive import ConjunctiveQuery
     from cernis.pattern.query import Pattern
     from cernis.results.matches import Matches
     from cernis.run.query import Query
@@ -37,6 +38,7 @@ __all__ = [
     "StateError",
     "pattern",
     "query",
+    "schema_of",
 ]
 
 _LAZY = {
@@ -48,11 +50,23 @@ _LAZY = {
 }
 
 
-def query(text: str | Pattern, *, schema: Schema | None = None) -> Query:
-    """A query from CEQL text or a `Pattern`, checked (against a schema, where one is given)."""
+def query(
+    text: str | Pattern | ConjunctiveQuery, *, lang: str = "ceql", schema: Schema | None = None
+) -> Query:
+    """A query, checked (against a schema, where one is given).
+
+    From text in CEQL or, with `lang="cq"`, a conjunctive query; or from what these parse to.
+    """
     from cernis.run.query import Query
 
-    return Query(text, schema=schema)
+    return Query(text, lang=lang, schema=schema)
+
+
+def schema_of(events: Any, **reading: Any) -> Schema:
+    """The attributes that events have; conjunctive queries take arguments in this order."""
+    from cernis.run.query import schema_of_events
+
+    return schema_of_events(events, **reading)
 
 
 def __getattr__(name: str) -> Any:

@@ -12,20 +12,21 @@ from cernis.errors import CernisError
 LARGEST_QUERY = 1 << 20
 """In bytes. A query is written by a person; a larger file is a mistake, or hostile."""
 
-_OTHER_LANGUAGES = {".spaseq": "SPAseQ", ".cq": "conjunctive"}
+_OTHER_LANGUAGES = {".spaseq": "SPAseQ"}
+_LANGUAGES = {".cq": "cq", ".ceql": "ceql"}
 
 
-def read_query(argument: str) -> str:
-    """The text of a query, or of the file that holds it.
+def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:
+    """The text of a query, or of the file that holds it, and its language.
 
     >>> read_query("SELECT * FROM S WHERE A")
-    'SELECT * FROM S WHERE A'
+    ('SELECT * FROM S WHERE A', 'ceql')
     """
     path = Path(argument)
     if _exists(path):
-        return _read(path)
-    if any(letter.isspace() for letter in argument) and path.suffix != ".ceql":
-        return argument
+        return _read(path), _LANGUAGES.get(path.suffix, lang)
+    if any(letter.isspace() for letter in argument) and path.suffix not in _LANGUAGES:
+        return argument, lang
     raise CernisError(f"{argument}: no such file (a query as text contains spaces)")
 
 
@@ -41,7 +42,9 @@ def _read(path: Path) -> str:
         raise CernisError(f"{path}: is a directory, not a query")
     if path.suffix in _OTHER_LANGUAGES:
         language = _OTHER_LANGUAGES[path.suffix]
-        raise CernisError(f"{path}: {language} queries are not in this version yet; CEQL is")
+        raise CernisError(
+            f"{path}: {language} queries are not in this version yet; CEQL and .cq are"
+        )
     with path.open("rb") as file:
         text = file.read(LARGEST_QUERY + 1)
     if len(text) > LARGEST_QUERY:

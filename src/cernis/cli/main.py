@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from cernis import __version__
 from cernis.cli.arguments import check_output, named_files, read_query
 from cernis.cli.failure import reported
 from cernis.errors import CernisError
+
+if TYPE_CHECKING:
+    from cernis.run.query import Query
 
 _SHOWN = 10
 
@@ -27,6 +30,7 @@ app = typer.Typer(
 
 class Language(StrEnum):
     ceql = "ceql"
+    cq = "cq"
 
 
 class Format(StrEnum):
@@ -50,7 +54,7 @@ class TimeUnit(StrEnum):
 
 
 QueryArgument = Annotated[
-    str, typer.Argument(metavar="QUERY", help="A file (.ceql), or the query itself.")
+    str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq), or the query itself.")
 ]
 Lang = Annotated[Language, typer.Option(help="The language of a query given as text.")]
 TimeColumn = Annotated[
@@ -109,7 +113,7 @@ def run(
 ) -> None:
     """Find the matches of QUERY in files of events."""
     with reported():
-        text = read_query(query)
+        text, language = read_query(query, lang.value)
         files = named_files([*(events or ()), *(more or ())])
         if not files:
             raise typer.BadParameter("name a file of events", param_hint="--events")
@@ -119,11 +123,11 @@ def run(
             )
         check_output(output)
 
-        import cernis
         from cernis.cli import deliver, show
 
-        recognizer = cernis.query(text)
-        reading = {**_reading(time, type, time_unit, format), "on_error": on_error}
+        form = _reading(time, type, time_unit, format)
+        recognizer = _query(text, language, files, form)
+        reading = {**form, "on_error": on_error}
         session = recognizer.session(**reading)
         runs = deliver.watched(session, files, output)
         if count:
@@ -138,6 +142,18 @@ def run(
             deliver.write_lines(runs, limit, output)
         for note in session.notes:
             show.errors().print(f"note: {note}", soft_wrap=True)
+
+
+def _query(text: str, language: str, files: Any, reading: dict[str, Any]) -> Query:
+    """The query; one with arguments by position may learn their names from the events."""
+    import cernis
+
+    try:
+        return cernis.query(text, lang=language)
+    except cernis.QueryError:
+        if language != "cq" or not files:
+            raise
+    return cernis.query(text, lang=language, schema=cernis.schema_of(files, **reading))
 
 
 def _reading(
@@ -162,13 +178,11 @@ def explain(
 ) -> None:
     """Show how QUERY is run, and what that costs."""
     with reported():
-        text = read_query(query)
+        text, language = read_query(query, lang.value)
         files = named_files(events or ())
 
-        import cernis
-
         reading = _reading(time, type, time_unit, format)
-        explanation = cernis.query(text).explain(files or None, **reading)
+        explanation = _query(text, language, files, reading).explain(files or None, **reading)
         typer.echo(explanation.mermaid() if mermaid else str(explanation))
 
 
@@ -176,11 +190,9 @@ def explain(
 def check(query: QueryArgument, lang: Lang = Language.ceql) -> None:
     """Parse and type-check QUERY; say every mistake in it."""
     with reported():
-        text = read_query(query)
+        text, language = read_query(query, lang.value)
 
-        import cernis
-
-        cernis.query(text)
+        _query(text, language, None, {})
         typer.echo("OK")
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cernis.automata.between import How, Verdict
+from cernis.automata.between import Verdict
 from cernis.automata.correlate import Correlation, Refusal, correlate
 from cernis.automata.disambiguate import ambiguous, determinize_chain
 from cernis.automata.hierarchical import hierarchical
@@ -97,6 +97,3 @@ def _told_apart(
     note = "the same match may be found in several ways: duplicates are dropped one by one"
     return Correlated(pcea, True, False, found.verdicts, join=join, broken=broken, notes=(note,))
 
-
-def uses_order(verdicts: tuple[Verdict, ...]) -> bool:
-    return any(verdict.how is How.ORDERED for verdict in verdicts)

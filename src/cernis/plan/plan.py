@@ -148,11 +148,12 @@ def _correlated(pattern: Pattern, unordered: frozenset[str]) -> Plan:
         or loose
     )
     key = shared_key(pcea) if pcea is not None else None
+    network = Network(pcea) if pcea is not None else None
     cea = construct(pattern.formula, name_atoms=True)
     automaton = _candidates(pattern, cea)
     return Plan(
         pattern=pattern,
-        guarantee=_guarantee(found),
+        guarantee=_guarantee(found, network),
         distribution=_distribution(pattern, key is not None),
         variables=variables,
         listed=listed,
@@ -162,18 +163,18 @@ def _correlated(pattern: Pattern, unordered: frozenset[str]) -> Plan:
         tables=Tables(automaton),
         settings=_settings(pattern, listed=True),
         correlated=found,
-        network=Network(pcea) if pcea is not None else None,
+        network=network,
         unordered=unordered,
         key=key,
     )
 
 
-def _guarantee(found: Correlated) -> Guarantee:
-    if found.pcea is None or not found.exact:
+def _guarantee(found: Correlated, network: Network | None) -> Guarantee:
+    if network is None or not found.exact:
         return Guarantee.RESIDUAL
-    if any(s.link.ordered for t in found.pcea.transitions for s in t.sources):
+    if network.ordered:
         return Guarantee.ORDERED
-    return Guarantee.CHAIN if found.pcea.chain else Guarantee.HIERARCHICAL
+    return Guarantee.CHAIN if network.pcea.chain else Guarantee.HIERARCHICAL
 
 
 def _attribute_window(pattern: Pattern) -> bool:

@@ -25,7 +25,7 @@ from cernis.engine.runtime import Engine
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 from cernis.events.clock import Clock
-from cernis.events.compare import Equality, OrderValues, kinds
+from cernis.events.compare import TIME, Equality, OrderValues, kinds
 from cernis.events.encode import AtomEncoder
 from cernis.plan.plan import Plan
 from cernis.results.compact import CompactMatches
@@ -126,6 +126,8 @@ class CorrelatedFeed:
         self._symbols = _Symbols(network.alphabet, self.encoder)
         self.equality = Equality(network.domains, plan.settings.partitioned)
         self.order = OrderValues(network.ordered, network.ordered_pairs)
+        self._time = OrderValues([TIME])
+        self._moment = (0, 0, -1)
         self._kinds: dict[tuple[str, str], int] = {}
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
@@ -135,7 +137,25 @@ class CorrelatedFeed:
         self._mark_present(batch, codes)
         self.engine.reserve_codes(self.equality.sizes())
         high, low = self.order.encode(batch)
-        return [*self.engine.push(symbols, codes, high, low, keys=keys, **_clock(clock))]
+        moments = self._moments(batch) if self.network.strict else None
+        return [
+            *self.engine.push(
+                symbols, codes, high, low, keys=keys, moments=moments, **_clock(clock)
+            )
+        ]
+
+    def _moments(self, batch: EventBatch) -> NDArray[np.int64]:
+        """For each event, the position of the first event with its timestamp."""
+        words = self._time.encode(batch)[:, 0]
+        if not len(batch):
+            return np.empty(0, np.int64)
+        changed = np.ones(len(batch), np.bool_)
+        changed[1:] = (words[:, 1:] != words[:, :-1]).any(axis=0)
+        changed[0] = tuple(words[:, 0].tolist()) != tuple(self._moment[:2])
+        first = np.where(changed, batch.base + np.arange(len(batch)), self._moment[2])
+        moments = np.maximum.accumulate(first)
+        self._moment = (*words[:, -1].tolist(), int(moments[-1]))
+        return moments
 
     def _mark_present(self, batch: EventBatch, codes: NDArray[np.int64]) -> None:
         """Tells NaN from NULL where values are compared by !=, and refuses mixed kinds."""
@@ -184,6 +204,7 @@ class CorrelatedFeed:
         meta, arrays = freeze_correlated(self.engine)
         arrays |= {f"equality.{name}": array for name, array in self.equality.freeze().items()}
         arrays |= {f"order.{name}": array for name, array in self.order.freeze().items()}
+        meta["moment"] = list(self._moment)
         meta["kinds"] = [[*pair, kind] for pair, kind in self._kinds.items()]
         return meta, arrays
 
@@ -191,6 +212,8 @@ class CorrelatedFeed:
         thaw_correlated(self.engine, meta, arrays)
         self.equality.thaw(_under("equality.", arrays))
         self.order.thaw(_under("order.", arrays))
+        high, low, first = meta["moment"]
+        self._moment = (high, low, first)
         self._kinds = {(a, b): kind for a, b, kind in meta["kinds"]}
 
 

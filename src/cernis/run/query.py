@@ -7,16 +7,19 @@ from functools import cached_property
 from typing import Any
 
 from cernis.errors import Diagnostic, QueryError
-from cernis.events.source import OnError
-from cernis.languages.ceql.parse import parse
+from cernis.events.source import OnError, open_events, schema_of
+from cernis.languages.ceql.parse import parse as parse_ceql
+from cernis.languages.conjunctive.lower import lower
+from cernis.languages.conjunctive.parse import parse as parse_conjunctive
 from cernis.pattern.check import resolve
+from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
 from cernis.run.listed import CANDIDATE_BUDGET
 from cernis.run.session import Reading, Session
-from cernis.schema import Schema
+from cernis.schema import Schema, Stream
 
 
 class Query:
@@ -27,10 +30,19 @@ class Query:
     2
     """
 
-    def __init__(self, pattern: str | Pattern, *, schema: Schema | None = None) -> None:
-        parsed = parse(pattern) if isinstance(pattern, str) else pattern
+    def __init__(
+        self,
+        pattern: str | Pattern | ConjunctiveQuery,
+        *,
+        lang: str = "ceql",
+        schema: Schema | None = None,
+    ) -> None:
+        parsed = _parse(pattern, lang, schema) if isinstance(pattern, str) else pattern
+        self.conjunctive = parsed if isinstance(parsed, ConjunctiveQuery) else None
+        if isinstance(parsed, ConjunctiveQuery):
+            parsed = lower(parsed)
         if not isinstance(parsed, Pattern):
-            raise QueryError([Diagnostic("a query is CEQL text or a Pattern")])
+            raise QueryError([Diagnostic("a query is text, a Pattern or a ConjunctiveQuery")])
         self.pattern = resolve(parsed, schema or parsed.declared)
 
     @cached_property
@@ -84,7 +96,38 @@ class Query:
         return Session.thaw(self.plan, frozen)
 
     def __str__(self) -> str:
-        return str(self.pattern)
+        return str(self.conjunctive or self.pattern)
 
     def __repr__(self) -> str:
-        return f"cernis.query({str(self.pattern)!r})"
+        lang = ', lang="cq"' if self.conjunctive else ""
+        return f"cernis.query({str(self)!r}{lang})"
+
+
+def _parse(text: str, lang: str, schema: Schema | None) -> Pattern | ConjunctiveQuery:
+    match lang:
+        case "ceql":
+            return parse_ceql(text)
+        case "cq":
+            return parse_conjunctive(text, schema=schema)
+        case _:
+            raise QueryError([Diagnostic(f"no language {lang!r}; there are 'ceql' and 'cq'")])
+
+
+def schema_of_events(
+    events: Any,
+    *,
+    time: str | None = None,
+    type: str = "type",
+    time_unit: str = "ms",
+    format: str | None = None,
+) -> Schema:
+    """The attributes that events have, in their order, the type and time columns aside."""
+    sources = open_events(
+        events, names=(), time=time, type=type, time_unit=time_unit, format=format
+    )
+    streams = []
+    for source, stream in zip(sources, schema_of(sources).streams, strict=True):
+        aside = {type, source.time_column}
+        kept = {name: kind for name, kind in stream.attributes.items() if name not in aside}
+        streams.append(Stream(stream.name, kept))
+    return Schema(tuple(streams))

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import unlike
+from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.network import Net
 
 _V, _N, _E, _B = range(4)
@@ -26,14 +26,18 @@ _V, _N, _E, _B = range(4)
 def _mark(net, memory, store_of_bucket, bounds, marks_v, marks_n, marks_e, seen_e, marks_b, stack):
     """Marks what is alive; returns the bucket it could not finish for want of stack, or -1."""
     for b in range(len(memory.buckets)):
-        at = memory.buckets[b]["root"]
+        at, before = memory.buckets[b]["root"], memory.buckets[b]["before"]
         if at == 0:
             continue
         part = memory.buckets[b]["part"]
         bound = bounds[part if part < len(bounds) else 0]
         kind = net.store_kind[store_of_bucket[b]]
+        what = _N if kind == r.UNION else _E if kind == r.UNLIKE else _B
         depth = 1
-        stack[0] = 4 * at + (_N if kind == r.UNION else _E if kind == r.UNLIKE else _B)
+        stack[0] = 4 * at + what
+        if before != 0:
+            stack[depth] = 4 * before + what
+            depth += 1
         while depth > 0:
             depth -= 1
             item = stack[depth]
@@ -114,9 +118,11 @@ def _live_entry(net, memory, source, bound):
 
 
 @kernel
-def _link_entries(net, memory, entries, values, back, marks, moved, asked):
-    """Rebuilds the lists of the entries that are kept, in the order they were made."""
-    live_before = np.zeros(len(marks), np.int32)
+def _link_entries(net, memory, entries, values, back, marks, moved, asked, live_before):
+    """Rebuilds the lists of the entries that are kept, in the order they were made.
+
+    `asked` and `live_before`, which is zero, are scratch.
+    """
     for old in range(1, len(marks)):
         before = memory.entries[old]["before"]
         live_before[old] = before if before != 0 and marks[before] else live_before[before]
@@ -139,14 +145,10 @@ def _link_entries(net, memory, entries, values, back, marks, moved, asked):
 def _fix_buckets(net, buckets, store_of_bucket, moved_n, heads_e, moved_b):
     """Points the buckets at the copies."""
     for b in range(len(buckets)):
-        root = buckets[b]["root"]
         kind = net.store_kind[store_of_bucket[b]]
-        if kind == r.UNION:
-            buckets[b]["root"] = moved_n[root]
-        elif kind == r.UNLIKE:
-            buckets[b]["root"] = heads_e[root]
-        else:
-            buckets[b]["root"] = moved_b[root]
+        moved = moved_n if kind == r.UNION else heads_e if kind == r.UNLIKE else moved_b
+        buckets[b]["root"] = moved[buckets[b]["root"]]
+        buckets[b]["before"] = moved[buckets[b]["before"]]
 
 
 @kernel
@@ -222,7 +224,8 @@ def collect(
     values = np.zeros((live, memory.values.shape[1]), np.int64)
     back = np.zeros((live, memory.back.shape[1]), np.int32)
     scratch = np.empty(memory.values.shape[1], np.int64)
-    _link_entries(net, memory, entries, values, back, marks[2], moved_e, scratch)
+    live_before = np.zeros(used[2], np.int32)
+    _link_entries(net, memory, entries, values, back, marks[2], moved_e, scratch, live_before)
     entries["vertex"] = moved_v[entries["vertex"]]
     heads = np.zeros(used[2], np.int32)
     _heads(memory, marks[2], moved_e, heads)

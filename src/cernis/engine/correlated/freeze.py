@@ -156,6 +156,7 @@ def _sound(engine: CorrelatedEngine, memory: r.Memory) -> bool:
         and _inside(entries["before"], 0, np.maximum(np.arange(size["entries"]), 1))
         and _inside(memory.back, 0, np.maximum(np.arange(size["entries"]), 1)[:, None])
         and _inside(memory.buckets["root"], 0, goal[net.store_kind[stores]] if len(stores) else 1)
+        and _inside(memory.buckets["before"], 0, goal[net.store_kind[stores]] if len(stores) else 1)
         and _inside(memory.buckets["part"], 0, len(memory.part_events))
         and _codes_fit(engine, memory)
     )
@@ -183,7 +184,7 @@ def _earlier(engine: CorrelatedEngine, memory: r.Memory) -> bool:
     owner = np.repeat(np.arange(len(counts)), counts)
     begins = np.repeat(memory.vertices["first"] - (np.cumsum(counts) - counts), counts)
     which = begins + np.arange(len(owner))
-    if (memory.sources["version"][which] != position[owner]).any():
+    if (memory.sources["version"][which] > position[owner]).any():
         return False
     latest = []
     for records, sides in (

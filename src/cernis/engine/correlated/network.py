@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.alphabet import Alphabet
-from cernis.automata.pcea import PCEA, Link
+from cernis.automata.pcea import PCEA, Link, Ordered
 from cernis.engine.correlated.records import OPERATORS, SORTED, UNION, UNLIKE
 from cernis.engine.correlated.unlike import MOST_VALUES, sequences
 
@@ -38,6 +38,10 @@ class StoreKey(NamedTuple):
     values: tuple[tuple[str, bool], ...]
     """Attributes compared by ≠; whether they must be present."""
     ordered: str | None
+    strict: bool
+    """Only runs whose last event has an earlier timestamp are asked for."""
+    collapsed: bool
+    """Only the latest start counts: the runs themselves are not kept."""
 
 
 class Net(NamedTuple):
@@ -57,6 +61,8 @@ class Net(NamedTuple):
     store_kind: NDArray[np.int32]
     store_column: NDArray[np.int32]
     store_contiguous: NDArray[np.uint8]
+    store_strict: NDArray[np.uint8]
+    store_collapsed: NDArray[np.uint8]
     store_ordered: NDArray[np.int32]
     store_width: NDArray[np.int32]
     store_values: NDArray[np.int32]
@@ -69,49 +75,65 @@ class Net(NamedTuple):
     symbol_transitions: NDArray[np.int32]
 
 
-def store_of(state: int, link: Link) -> StoreKey:
+AFTER = Ordered("@time", "<", "@time")
+"""What is in an index was read earlier, so this leaves out what has the same time."""
+
+
+def _strict(link: Link) -> bool:
+    return link.ordered == (AFTER,) and not link.contiguous
+
+
+def _ordered(link: Link) -> Ordered | None:
+    return link.ordered[0] if link.ordered and not _strict(link) else None
+
+
+def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     """The store that a link into a state asks."""
+    order = _ordered(link)
     pairs = sorted(link.equal)
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
     return StoreKey(
         state=state,
-        kind=SORTED if link.ordered else UNLIKE if differing else UNION,
+        kind=SORTED if order else UNLIKE if differing else UNION,
         column=tuple(a for a, _ in pairs),
         contiguous=link.contiguous,
         values=tuple(differing),
-        ordered=link.ordered[0].earlier if link.ordered else None,
+        ordered=order.earlier if order else None,
+        strict=_strict(link),
+        collapsed=collapsed,
     )
 
 
 class Network:
-    """The automaton for the kernels; `net` is replaced when symbols are added."""
+    """The automaton for the kernels; `net` is replaced when symbols are added.
 
-    def __init__(self, pcea: PCEA) -> None:
+    Of runs in `collapsed` states only the latest start is kept, and no match lists them.
+    """
+
+    def __init__(self, pcea: PCEA, collapsed: frozenset[int] = frozenset()) -> None:
         self.pcea = pcea
+        self.collapsed = collapsed
         self.alphabet = Alphabet(pcea)
         self.labels: list[frozenset[str]] = []
         self.domains = _domains(pcea)
         self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
         self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
-        self.ordered = tuple(
-            dict.fromkeys(
-                name for link in _links(pcea) for o in link.ordered for name in (o.earlier, o.later)
-            )
-        )
-        self.ordered_pairs = tuple(
-            dict.fromkeys((o.earlier, o.later) for link in _links(pcea) for o in link.ordered)
-        )
+        orders = [order for link in _links(pcea) if (order := _ordered(link))]
+        self.ordered_pairs = tuple(dict.fromkeys((o.earlier, o.later) for o in orders))
+        self.ordered = tuple(dict.fromkeys(name for pair in self.ordered_pairs for name in pair))
         self.different = tuple(
             dict.fromkeys(pair for link in _links(pcea) for pair in link.different)
         )
         sources = [source for t in pcea.transitions for source in t.sources]
         self.stores = sorted(
-            {store_of(s.state, s.link) for s in sources},
+            {store_of(s.state, s.link, s.state in collapsed) for s in sources},
             key=lambda k: (k.state, repr(k)),
         )
         self.store_domain = [self.domain_of[self.columns[s.column]] for s in self.stores]
         self.width = max([len(s.values) for s in self.stores], default=0)
         assert self.width <= MOST_VALUES
+        assert all(store.kind == UNION for store in self.stores if store.collapsed)
+        self.strict = any(store.strict for store in self.stores)
         self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
         self._passing: list[list[int]] = []
         self.net = self._arrays()
@@ -141,7 +163,8 @@ class Network:
         numbers = {store: i for i, store in enumerate(self.stores)}
         width = max(self.width, 1)
         order = {name: i for i, name in enumerate(self.ordered)}
-        stores = [numbers[store_of(s.state, s.link)] for s in sources]
+        stores = [numbers[store_of(s.state, s.link, s.state in self.collapsed)] for s in sources]
+        orders = [_ordered(s.link) for s in sources]
         counts = [len(t.sources) for t in transitions]
         return Net(
             transition_target=_ints([t.target for t in transitions]),
@@ -155,18 +178,16 @@ class Network:
             link_column=_ints(
                 [self.columns[tuple(b for _, b in sorted(s.link.equal))] for s in sources]
             ),
-            link_operator=_ints(
-                [OPERATORS[s.link.ordered[0].op] if s.link.ordered else -1 for s in sources]
-            ),
-            link_ordered=_ints(
-                [order[s.link.ordered[0].later] if s.link.ordered else -1 for s in sources]
-            ),
+            link_operator=_ints([-1 if asked is None else OPERATORS[asked.op] for asked in orders]),
+            link_ordered=_ints([-1 if asked is None else order[asked.later] for asked in orders]),
             link_values=self._padded(
                 [[b for _, b in (*s.link.different, *s.link.unlike)] for s in sources], width
             ),
             store_kind=_ints([s.kind for s in self.stores]),
             store_column=_ints([self.columns[s.column] for s in self.stores]),
             store_contiguous=np.array([s.contiguous for s in self.stores], np.uint8),
+            store_strict=np.array([s.strict for s in self.stores], np.uint8),
+            store_collapsed=np.array([s.collapsed for s in self.stores], np.uint8),
             store_ordered=_ints(
                 [-1 if s.ordered is None else order[s.ordered] for s in self.stores]
             ),

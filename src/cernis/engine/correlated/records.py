@@ -6,7 +6,8 @@ source does not name the runs: it names an index, a version of it, and what was 
 
 Runs that wait are filed in *stores*, one for each state and way of being asked; a store
 has a *bucket* for each key (the values compared by =). What a bucket points to depends
-on the store's kind:
+on the store's kind (`ordinal` is when something was filed last: the rank of the event, or
+for strict stores its moment, and `before` what was there before that moment):
 
 * `UNION`: a persistent heap-ordered tree (`unions`), for keys alone;
 * `UNLIKE`: a list with back pointers (`unlike`), for keys and values compared by ≠;
@@ -98,7 +99,7 @@ BUCKET = np.dtype(
         ("root", np.int32),
         ("last", np.int32),
         ("part", np.int32),
-        ("spare", np.int32),
+        ("before", np.int32),
     ]
 )
 ROOT = np.dtype(

@@ -55,6 +55,7 @@ class CorrelatedEngine:
         low: NDArray[np.int64],
         *,
         keys: NDArray[np.int64] | None = None,
+        moments: NDArray[np.int64] | None = None,
         clocks: NDArray[np.int64] | None = None,
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
@@ -66,6 +67,7 @@ class CorrelatedEngine:
             high,
             low,
             _NO_NUMBERS if keys is None else keys,
+            _NO_NUMBERS if moments is None else moments,
             _NO_NUMBERS if clocks is None else clocks,
             _NO_NUMBERS if bounds is None else bounds,
             _NO_MASK if usable is None else usable,
@@ -73,6 +75,7 @@ class CorrelatedEngine:
         if keys is not None and len(keys):
             self._reserve_parts(int(keys.max()) + 1)
         snapshots: list[Snapshot] = []
+        scratch = np.empty(self.memory.values.shape[1], np.int64)
         at = 0
         while True:
             status, at, array, room = kernel.step(
@@ -83,6 +86,7 @@ class CorrelatedEngine:
                 at,
                 self.settings.window,
                 self.settings.size,
+                scratch,
             )
             if status == kernel.DONE:
                 break
@@ -217,12 +221,16 @@ class CorrelatedEngine:
         if self.settings.window == update.NO_WINDOW:
             return
         assert self.memory.counters[r.PENDING] == 0
+        before = self.memory.counters
         self.memory = collect(
             self.network.net, self.memory, self.store_of_bucket, self._part_bounds()
         )
-        # the kernel's arrays must not be exactly full: leave room to go on
+        # Room for some times what is alive in all, whatever an array has of it: one whose
+        # records die young would otherwise have everything marked again and again.
+        live = int(self.memory.counters[r.VERTICES : r.ROOTS].max())
+        room = max(1, min(3 * live, live + (1 << 22)) // 2)
         for array in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
-            self.grow(array, 1)
+            self.grow(array, room if before[array] > 1 else 1)
 
     def live_codes(self) -> list[NDArray[np.int64]]:
         """Per domain, the codes that something alive refers to, ascending."""

@@ -14,7 +14,7 @@ degenerates to a list where the value rises with time, as prices do.
 
 from __future__ import annotations
 
-from cernis.compiled import kernel
+from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.records import (
     BRANCHES,
     GREATER,

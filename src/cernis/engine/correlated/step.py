@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import sorted as by_order
 from cernis.engine.correlated import unions, unlike
+from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.update import CLOCK_WINDOW, EVENT_WINDOW
 
 DONE, NO_ROOM, NO_ROOM_TO_FILE = range(3)
@@ -38,6 +38,8 @@ class Events(NamedTuple):
     low: NDArray[np.int64]
     keys: NDArray[np.int64]
     """The partition of each event, -1: in none; empty: there are no partitions."""
+    moments: NDArray[np.int64]
+    """The position of the first event with the same timestamp; empty: nobody asks."""
     clocks: NDArray[np.int64]
     bounds: NDArray[np.int64]
     usable: NDArray[np.uint8]
@@ -50,6 +52,7 @@ class Now(NamedTuple):
     position: int
     ordinal: int
     """Its rank in its partition."""
+    moment: int
     key: int
     clock: int
     """When a match that begins here starts; NO_CLOCK if nothing can begin or end here."""
@@ -57,10 +60,12 @@ class Now(NamedTuple):
 
 
 @kernel
-def step(net, memory, events, base, begin, window, size):
-    """Reads events from `begin` on; returns (status, event to go on with, array, room)."""
+def step(net, memory, events, base, begin, window, size, asked):
+    """Reads events from `begin` on; returns (status, event to go on with, array, room).
+
+    `asked` is scratch for the values of one event.
+    """
     counters = memory.counters
-    asked = np.empty(memory.values.shape[1], np.int64)
     partitioned = len(events.keys) > 0
     has_nulls = len(events.usable) > 0
     joins = False
@@ -89,7 +94,8 @@ def step(net, memory, events, base, begin, window, size):
             if has_nulls and events.usable[i] == 0:
                 clock, bound = r.NO_CLOCK, memory.part_bound[key]
             memory.part_bound[key] = bound
-        now = Now(i, position, ordinal, key, clock, bound)
+        moment = events.moments[i] if len(events.moments) > 0 else position
+        now = Now(i, position, ordinal, moment, key, clock, bound)
         if counters[r.PENDING] == 0:
             allowed = last - first
             links = 0
@@ -143,6 +149,8 @@ def _fire(net, memory, events, now, transition, asked):
             bucket = memory.buckets[memory.base[store] + code]
             if not net.store_contiguous[store] or bucket["ordinal"] == now.ordinal - 1:
                 found = bucket["root"]
+                if net.store_strict[store] and bucket["ordinal"] == now.moment:
+                    found = bucket["before"]
         if found == 0:
             counters[r.SOURCES] = first_source
             counters[r.ASKED] = asked_before
@@ -194,11 +202,13 @@ def _fire(net, memory, events, now, transition, asked):
             counters[r.ASKED] = asked_before
             return
         start = min(start, latest)
+        if net.store_collapsed[store]:
+            continue
         source = counters[r.SOURCES]
         counters[r.SOURCES] = source + 1
         memory.sources[source]["link"] = link
         memory.sources[source]["at"] = found
-        memory.sources[source]["version"] = position
+        memory.sources[source]["version"] = now.moment if net.store_strict[store] else position
         memory.sources[source]["asked"] = question
     vertex = counters[r.VERTICES]
     counters[r.VERTICES] = vertex + 1
@@ -206,7 +216,7 @@ def _fire(net, memory, events, now, transition, asked):
     memory.vertices[vertex]["start"] = start
     memory.vertices[vertex]["label"] = net.transition_label[transition]
     memory.vertices[vertex]["first"] = first_source
-    memory.vertices[vertex]["count"] = count
+    memory.vertices[vertex]["count"] = counters[r.SOURCES] - first_source
     target = net.transition_target[transition]
     for store in range(net.state_first[target], net.state_first[target + 1]):
         waiting = counters[r.PENDING]
@@ -231,12 +241,19 @@ def _file(net, memory, events, now, store, vertex, asked):
     if code < 0:
         return 0, 0
     at = memory.base[store] + code
-    ordinal = now.ordinal
+    ordinal = now.moment if net.store_strict[store] else now.ordinal
+    if net.store_strict[store] and memory.buckets[at]["ordinal"] != ordinal:
+        memory.buckets[at]["before"] = memory.buckets[at]["root"]
+        memory.buckets[at]["ordinal"] = ordinal
     fresh = net.store_contiguous[store] and memory.buckets[at]["ordinal"] != ordinal
     root = 0 if fresh else memory.buckets[at]["root"]
     last = 0 if fresh else memory.buckets[at]["last"]
     start = memory.vertices[vertex]["start"]
     kind = net.store_kind[store]
+    if net.store_collapsed[store]:
+        if root != 0 and memory.nodes[root]["start"] >= start:
+            return 0, 0
+        root, last = 0, 0
     if kind == r.UNION:
         room = unions.room_to_insert(memory.nodes, last, start, position)
         if counters[r.NODES] + room > len(memory.nodes):

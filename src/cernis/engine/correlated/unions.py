@@ -21,7 +21,7 @@ foot of the spine that have left the window are dropped on the way.
 
 from __future__ import annotations
 
-from cernis.compiled import kernel
+from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.records import NODES
 
 

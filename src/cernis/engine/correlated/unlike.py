@@ -20,7 +20,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import kernel
+from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.records import ENTRIES
 
 MOST_VALUES = 3
