@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cernis.bench.benchmark import Benchmark
+from cernis.bench.correlation import CORRELATION
 from cernis.bench.machine import describe_machine
 from cernis.bench.memory import MEMORY
 from cernis.bench.partitions import PARTITIONS
@@ -29,7 +30,8 @@ from cernis.errors import CernisError
 __all__ = ["BENCHMARKS", "run_benchmarks"]
 
 BENCHMARKS: dict[str, Benchmark] = {
-    benchmark.name: benchmark for benchmark in (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY)
+    benchmark.name: benchmark
+    for benchmark in (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY, CORRELATION)
 }
 _PAGES = Path("docs/benchmarks")
 

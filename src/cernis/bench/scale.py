@@ -32,6 +32,16 @@ class Scale:
     endless: tuple[str, ...] = ("sequence", "Kleene", "partitions")
     stream_lengths: tuple[int, ...] = (1_000_000, 10_000_000)
     batch: int = 100_000
+    correlated_windows: tuple[int, ...] = (1000, 5000, 20_000, 100_000)
+    correlated_rounds: int = 5
+    listed_windows: tuple[int, ...] = (20, 40, 80, 160)
+    listed_events: int = 200
+    correlated_keys: tuple[int, ...] = (1, 1000, 100_000)
+    correlated_key_window: int = 10_000
+    correlated_keyed_events: int = 900_000
+    candidates: int = 20_000
+    asking: int = 2000
+    counted: int = 1000
 
 
 FULL = Scale()
@@ -50,6 +60,16 @@ QUICK = Scale(
     endless=("Kleene",),
     stream_lengths=(4000, 8000),
     batch=1000,
+    correlated_windows=(50, 100, 200, 400),
+    correlated_rounds=1,
+    listed_windows=(5, 10),
+    listed_events=20,
+    correlated_keys=(1, 100),
+    correlated_key_window=100,
+    correlated_keyed_events=3000,
+    candidates=1000,
+    asking=100,
+    counted=20,
 )
 
 

@@ -23,8 +23,9 @@ from cernis.automata.correlate import Correlation, Refusal, correlate
 from cernis.automata.disambiguate import ambiguous, determinize_chain
 from cernis.automata.hierarchical import hierarchical
 from cernis.automata.pcea import PCEA
-from cernis.automata.qtree import conflict
+from cernis.automata.qtree import conflict, draw, q_trees
 from cernis.errors import BudgetError
+from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
 from cernis.plan.joins import JoinOfEvents, join_of_events
 
@@ -44,11 +45,16 @@ class Correlated:
     """Why a join is not hierarchical."""
     refused: str = ""
     """Why there is no automaton that compares neighbours."""
+    tree: tuple[str, ...] = ()
+    """The q-tree of a hierarchical join, line by line."""
     notes: tuple[str, ...] = field(default=())
 
 
 def correlated_plan(
-    pattern: Pattern, selected: frozenset[str], unordered: frozenset[str] = frozenset()
+    pattern: Pattern,
+    selected: frozenset[str],
+    unordered: frozenset[str] = frozenset(),
+    conjunctive: ConjunctiveQuery | None = None,
 ) -> Correlated:
     """The automaton for a formula that compares events; `selected` variables are kept.
 
@@ -64,11 +70,11 @@ def correlated_plan(
             except BudgetError as error:
                 broken = str(error)
             else:
-                return Correlated(
-                    pcea, True, join.told_apart_by(selected), join.verdicts, join=join
-                )
+                unique = join.told_apart_by(selected)
+                tree = _tree(join, conjunctive)
+                return Correlated(pcea, True, unique, join.verdicts, join=join, tree=tree)
         else:
-            broken = clash.explain(join.texts)
+            broken = _conflict(conjunctive) or clash.explain(join.texts)
     found = correlate(pattern.formula, unordered=unordered)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, join=join, broken=broken, refused=found.reason)
@@ -78,6 +84,25 @@ def correlated_plan(
             return Correlated(None, False, False, join=join, broken=broken, refused=named.reason)
         return Correlated(named.pcea, False, False, found.verdicts, join=join, broken=broken)
     return _told_apart(found, selected, join, broken)
+
+
+def _conflict(query: ConjunctiveQuery | None) -> str:
+    """What breaks the hierarchy, in the names of a conjunctive query."""
+    if query is None:
+        return ""
+    clash = conflict([tuple(columns) for columns in query.columns])
+    return "" if clash is None else clash.explain([atom.short for atom in query.atoms])
+
+
+def _tree(join: JoinOfEvents, query: ConjunctiveQuery | None) -> tuple[str, ...]:
+    """The q-tree, drawn in the names of the query."""
+    variables, texts = join.variables, join.texts
+    if query is not None:
+        variables = tuple(tuple(columns) for columns in query.columns)
+        texts = tuple(atom.short for atom in query.atoms)
+        if conflict(variables) is not None:  # x = y in the body joins what the names do not
+            variables, texts = join.variables, join.texts
+    return tuple(draw(q_trees(variables), texts).splitlines())
 
 
 def _told_apart(
@@ -96,4 +121,3 @@ def _told_apart(
             )
     note = "the same match may be found in several ways: duplicates are dropped one by one"
     return Correlated(pcea, True, False, found.verdicts, join=join, broken=broken, notes=(note,))
-

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from cernis.automata.between import How
 from cernis.automata.construct import compares
-from cernis.automata.render import as_mermaid, as_text
+from cernis.automata.render import as_mermaid, as_text, parallel_as_mermaid, parallel_as_text
+from cernis.engine.correlated.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Consume, Strategy, Unit
 from cernis.pattern.write import write_condition
@@ -20,20 +22,26 @@ class Explanation:
 
     plan: Plan
     notes: tuple[str, ...] = ()
+    query: str = ""
+    """The query as it was written, where it was not CEQL."""
 
     def mermaid(self) -> str:
-        return as_mermaid(self.plan.cea)
+        network = self.plan.network
+        return as_mermaid(self.plan.cea) if network is None else parallel_as_mermaid(network.pcea)
 
     def __str__(self) -> str:
-        lines = [f"query        {self.plan.pattern}"]
+        lines = _entry("query", (self.query or str(self.plan.pattern)).splitlines())
         lines += _entry("class", _guarantee(self.plan))
+        lines += _entry("conditions", _conditions(self.plan))
+        lines += _entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
+        lines += _entry("indexes", _indexes(self.plan))
         lines += _entry("window", [_window(self.plan)])
         lines += _entry("partition", _partition(self.plan))
         lines += _entry("strategy", [_strategy(self.plan)])
         lines += _entry("events", [_relevance(self.plan)])
         lines += _entry("distributed", [_distributed(self.plan)])
-        lines += _entry("note", list(self.notes))
-        lines += _entry("automaton", [_size(self.plan), *as_text(self.plan.cea).splitlines()])
+        lines += _entry("note", [*self.plan.notes, *self.notes])
+        lines += _entry("automaton", _automaton(self.plan))
         return "\n".join(lines)
 
 
@@ -41,27 +49,118 @@ def _entry(name: str, lines: Sequence[str]) -> list[str]:
     return [f"{name if i == 0 else '':<12} {line}" for i, line in enumerate(lines)]
 
 
-def _guarantee(plan: Plan) -> list[str]:
-    if plan.guarantee is Guarantee.UNARY and not plan.listed:
-        return [
-            "unary: every condition looks at one event at a time",
-            "per event: O(automaton), whatever the window and the partial matches",
-            "between two matches: linear in the match",
-            "counting and sampling: without enumerating",
-        ]
-    if plan.guarantee is Guarantee.UNARY:
-        return [
-            f"unary, but listed: {plan.pattern.strategy.value} where a match may begin with NOT",
-            "is decided match by match",
-            "per event: O(automaton)",
-        ]
-    return [
-        "residual: these conditions compare events with each other",
-        *(f"  {text}" for text in _residual(plan.pattern.formula)),
-        "which is checked on each candidate after enumeration; counting enumerates too",
-        "per event: O(automaton)",
+_CLASSES = {
+    Guarantee.UNARY: (
+        "unary: every condition looks at one event at a time",
+        "per event: O(automaton), whatever the window and the partial matches",
+        "between two matches: linear in the match",
+    ),
+    Guarantee.CHAIN: (
+        "chain: neighbours in a match are compared by = and !=",
+        "per event: O(automaton) amortized, whatever the window and the partial matches",
+        "between two matches: linear in the match",
+    ),
+    Guarantee.HIERARCHICAL: (
+        "hierarchical: events in any order, joined by equal values that nest",
+        "per event: O(automaton) amortized, whatever the window and the partial matches",
+        "between two matches: linear in the match",
+    ),
+    Guarantee.ORDERED: (
+        "ordered: neighbours in a match are compared by < <= > >=",
+        "per event: O(automaton · log(partial matches with the same key))",
+        "between two matches: linear in the match, times that logarithm",
+    ),
+    Guarantee.RESIDUAL: (
+        "residual: some conditions can only be checked on whole candidates",
+        "per event: that of the conditions that are indexed",
         "between two matches: no bound; a budget guards the number of candidates",
-    ]
+    ),
+}
+
+
+def _guarantee(plan: Plan) -> list[str]:
+    name, *costs = _CLASSES[plan.guarantee]
+    lines = [name, *_why_residual(plan), *costs]
+    if not plan.listed:
+        return [*lines, f"counting and sampling: {_counting(plan)}"]
+    if plan.exact:
+        lines.append(f"listed: {_why_listed(plan)}")
+    return [*lines, "counting and sampling: by listing"]
+
+
+def _why_residual(plan: Plan) -> list[str]:
+    found = plan.correlated
+    if found is None or plan.guarantee is not Guarantee.RESIDUAL:
+        return []
+    if found.pcea is None:
+        return [f"no index is kept: {found.refused}"]
+    return [f"not hierarchical: {found.broken}"] if found.broken else []
+
+
+def _why_listed(plan: Plan) -> str:
+    pattern, found = plan.pattern, plan.correlated
+    if pattern.strategy is not Strategy.ALL:
+        if found is None:
+            return (
+                f"{pattern.strategy.value} where a match may begin with NOT is decided one by one"
+            )
+        return f"{pattern.strategy.value} is decided match by match"
+    if pattern.consume is not Consume.NONE:
+        return f"CONSUME BY {pattern.consume.value} is decided match by match"
+    if found is not None and not found.unique:
+        return "the same match may be found in several ways, and is kept once"
+    return "where the window's attribute is NULL a match has no start"
+
+
+def _counting(plan: Plan) -> str:
+    network = plan.network
+    if network is not None and any(store.kind != UNION for store in network.stores):
+        return "without enumerating, in the number of neighbours that can be compared"
+    return "without enumerating"
+
+
+_HOW = {
+    How.EQUAL: "by an index on equal values",
+    How.DIFFERENT: "by an index on different values",
+    How.ORDERED: "by an ordered index",
+    How.UNARY: "by the event alone",
+    How.CANDIDATE: "on each candidate",
+}
+
+
+def _conditions(plan: Plan) -> list[str]:
+    """Each condition, how it is decided, and why so."""
+    found = plan.correlated
+    if found is None:
+        return []
+    if not found.verdicts:
+        return [f"{text}: on each candidate" for text in _residual(plan.pattern.formula)]
+    return [f"{v.text}: {_HOW[v.how]} ({v.why})" for v in found.verdicts]
+
+
+def _indexes(plan: Plan) -> list[str]:
+    """What is kept of the runs that wait."""
+    network = plan.network
+    if network is None:
+        return []
+    names = network.pcea.names
+    lines = []
+    for store in network.stores:
+        by = " and ".join(store.column) or "nothing"
+        kind = "set"
+        if store.kind == UNLIKE:
+            kind = f"list with back pointers over {', '.join(a for a, _ in store.values)}"
+        elif store.kind == SORTED:
+            kind = f"search tree over {store.ordered}"
+        facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
+        if store.contiguous:
+            facts.append("of the event right before")
+        if store.strict:
+            facts.append("with an earlier timestamp")
+        if store.collapsed:
+            facts = [f"the latest start for each {by}"]
+        lines.append(f"after {names[store.state]}: {', '.join(facts)}")
+    return [*dict.fromkeys(lines)]
 
 
 def _residual(formula: cel.Formula) -> Iterator[str]:
@@ -131,8 +230,12 @@ def _contiguous(plan: Plan) -> bool:
 def _distributed(plan: Plan) -> str:
     match plan.distribution:
         case Distribution.KEYED:
-            groups = ", ".join("|".join(group) for group in plan.pattern.partition)
-            return f"keyed: by {groups}"
+            if plan.pattern.partition:
+                groups = ", ".join("|".join(group) for group in plan.pattern.partition)
+                return f"keyed: by {groups}"
+            key = plan.key or {}
+            names = ", ".join(f"{type_}.{name}" for type_, name in sorted(key.items()))
+            return f"keyed: by {names}, which all events of a match share"
         case Distribution.SLICED:
             return "sliced: overlapping slices of time, each match where it ends"
         case Distribution.SINGLE:
@@ -141,6 +244,15 @@ def _distributed(plan: Plan) -> str:
             return "single: add PARTITION BY or WITHIN to make it parallel"
 
 
-def _size(plan: Plan) -> str:
-    reads = sum(len(reads) for reads in plan.cea.reads)
-    return f"{plan.cea.size} states, {reads} transitions, {len(plan.cea.atoms())} predicates"
+def _automaton(plan: Plan) -> list[str]:
+    if plan.network is None:
+        cea = plan.cea
+        reads = sum(len(reads) for reads in cea.reads)
+        size = f"{cea.size} states, {reads} transitions, {len(cea.atoms())} predicates"
+        return [size, *as_text(cea).splitlines()]
+    pcea = plan.network.pcea
+    size = (
+        f"{len(pcea.names)} states, {len(pcea.transitions)} transitions, "
+        f"{len(pcea.atoms())} predicates"
+    )
+    return [size, *parallel_as_text(pcea).splitlines()]

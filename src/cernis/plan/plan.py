@@ -22,6 +22,7 @@ from cernis.engine import resolve, update
 from cernis.engine.correlated.network import Network
 from cernis.engine.runtime import Settings
 from cernis.engine.tables import Tables
+from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.plan.correlated import Correlated, correlated_plan
@@ -87,6 +88,8 @@ class Plan:
     """For queries that compare events: how, and why."""
     network: Network | None = None
     """The automaton that compares events, where there is one; it runs instead of `automaton`."""
+    notes: tuple[str, ...] = ()
+    """What a user should know before the first match."""
     unordered: frozenset[str] = frozenset()
     """Attributes that are known to hold text, whose order no index keeps."""
     key: Mapping[str, str] | None = None
@@ -102,10 +105,17 @@ class Plan:
         return tuple(sorted(self.automaton.selected))
 
 
-def make_plan(pattern: Pattern, unordered: frozenset[str] = frozenset()) -> Plan:
-    """The plan of a checked pattern; `unordered` attributes are known to hold text."""
+def make_plan(
+    pattern: Pattern,
+    unordered: frozenset[str] = frozenset(),
+    conjunctive: ConjunctiveQuery | None = None,
+) -> Plan:
+    """The plan of a checked pattern; `unordered` attributes are known to hold text.
+
+    A conjunctive query that the pattern was lowered from gives its variables their names.
+    """
     if correlated(pattern.formula):
-        return _correlated(pattern, unordered)
+        return _correlated(pattern, unordered, conjunctive)
     strategy = pattern.strategy
     cea = construct(pattern.formula)
     variables = selected_variables(pattern)
@@ -134,10 +144,12 @@ def _candidates(pattern: Pattern, cea: CEA) -> Deterministic:
     return Deterministic(cea, marked, Strategy.ALL, keep_marks=False)
 
 
-def _correlated(pattern: Pattern, unordered: frozenset[str]) -> Plan:
+def _correlated(
+    pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
+) -> Plan:
     """The plan of a pattern that compares events with each other."""
     variables = selected_variables(pattern)
-    found = correlated_plan(pattern, frozenset(variables), unordered)
+    found = correlated_plan(pattern, frozenset(variables), unordered, conjunctive)
     pcea = found.pcea
     loose = pcea is not None and not pcea.chain and _attribute_window(pattern)
     listed = (
@@ -164,6 +176,7 @@ def _correlated(pattern: Pattern, unordered: frozenset[str]) -> Plan:
         settings=_settings(pattern, listed=True),
         correlated=found,
         network=network,
+        notes=_notes(found, conjunctive),
         unordered=unordered,
         key=key,
     )
@@ -175,6 +188,12 @@ def _guarantee(found: Correlated, network: Network | None) -> Guarantee:
     if network.ordered:
         return Guarantee.ORDERED
     return Guarantee.CHAIN if network.pcea.chain else Guarantee.HIERARCHICAL
+
+
+def _notes(found: Correlated, conjunctive: ConjunctiveQuery | None) -> tuple[str, ...]:
+    if conjunctive is None or not found.broken:
+        return ()
+    return (f"not hierarchical: {found.broken}; candidates are checked one by one",)
 
 
 def _attribute_window(pattern: Pattern) -> bool:

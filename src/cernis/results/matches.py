@@ -49,11 +49,19 @@ class Matches:
     """The matches of a run, lazily."""
 
     def __init__(
-        self, found: MatchSet, events: Events, pattern: Pattern, *, notes: Sequence[str] = ()
+        self,
+        found: MatchSet,
+        events: Events,
+        pattern: Pattern,
+        *,
+        notes: Sequence[str] = (),
+        partial: bool = False,
     ) -> None:
         self.pattern = pattern
         self.notes = tuple(notes)
         """What the run has to say, such as that the events had to be sorted."""
+        self.partial = partial
+        """Whether a budget ended the search before all matches were found."""
         self._found = found
         self._events = events
         self._shape = Shape.of(pattern, found.variables)

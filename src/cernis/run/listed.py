@@ -5,8 +5,11 @@ that begin with NOT). The engine's automaton yields a superset of the matches; e
 candidate is verified against the formula, then strategy, SELECT, CONSUME BY and LIMIT
 apply to what is left, in that order.
 
-Cost contract: linear in the candidates, which can be many more than the matches; a
-budget ends a run that meets more than `budget` of them with a clear error.
+Cost contract: linear in the candidates, which can be many more than the matches. A
+budget ends a run that meets more than `budget` of them: with a clear error, or, where the
+user chose so, with what has been found up to there, flagged as partial. A partial answer
+holds matches only: an end position where the strategy or CONSUME BY would have to look at
+candidates that were not checked is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +28,15 @@ from cernis.events.encode import AtomEncoder
 from cernis.events.store import EventStore
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Attribute
-from cernis.pattern.query import Consume
+from cernis.pattern.query import Consume, Strategy
 from cernis.plan.choose import Candidate, choose, project
 from cernis.plan.plan import Plan
 from cernis.plan.verify import Mark, Verifier, Window
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 
 CANDIDATE_BUDGET = 1_000_000
+
+OnBudget = Literal["fail", "partial"]
 
 
 class _Chunk(NamedTuple):
@@ -45,12 +50,21 @@ class _Chunk(NamedTuple):
 class Sieve:
     """Turns candidates into matches, batch after batch."""
 
-    def __init__(self, plan: Plan, store: EventStore, budget: int = CANDIDATE_BUDGET) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        store: EventStore,
+        budget: int = CANDIDATE_BUDGET,
+        on_budget: OnBudget = "fail",
+    ) -> None:
         self.plan = plan
         self.verifier = Verifier(plan.pattern.formula)
         self.encoder = AtomEncoder(self.verifier.atoms)
         self.store = store
         self.budget = budget
+        self.on_budget = on_budget
+        self.exhausted = False
+        """The budget is spent, and the answer is partial from here on."""
         self.candidates = 0
         self.consumed: dict[int, int] = {}
         self._chunks: list[_Chunk] = []
@@ -108,6 +122,8 @@ class Sieve:
         for end, candidates in groupby(
             (one for block in found.blocks() for one in _unpacked(block)), key=lambda c: c[1]
         ):
+            if self.exhausted:
+                break
             for match in self._at(end, candidates):
                 marks: dict[str, list[int]] = {}
                 for variable, position in match.labels:
@@ -124,14 +140,14 @@ class Sieve:
         for start, _, positions in candidates:
             self.candidates += 1
             if self.candidates > self.budget:
-                raise BudgetError(
-                    f"the query compares events with each other and has more than "
-                    f"{self.budget:,} candidates to check; narrow the window or the pattern, "
-                    "or allow more with budget=…"
-                )
+                self._spent()
+                break
             checked = self._checked(start, positions, key, last)
             if checked is not None:
                 valid.add(checked)
+        decided = pattern.strategy is Strategy.ALL and pattern.consume is Consume.NONE
+        if self.exhausted and not decided:
+            return []
         chosen = choose(pattern.strategy, last, valid)
         kept = [
             Candidate(
@@ -147,6 +163,22 @@ class Sieve:
                 self.consumed[scope] = end
         kept.sort(key=lambda c: (-c.start, sorted(c.labels)))
         return kept if pattern.limit is None else kept[: pattern.limit]
+
+    def _spent(self) -> None:
+        """The budget is spent: an error, or a partial answer."""
+        if self.on_budget == "fail":
+            raise BudgetError(
+                f"the query compares events with each other and has more than "
+                f"{self.budget:,} candidates to check; narrow the window or the pattern, "
+                'allow more with budget=…, or take what is found with on_budget="partial"'
+            )
+        self.exhausted = True
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self.exhausted:
+            return ()
+        return (f"partial: the budget of {self.budget:,} candidates is spent; matches are missing",)
 
     def _checked(
         self, start: int, positions: list[list[int]], key: int, last: int

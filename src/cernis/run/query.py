@@ -17,7 +17,7 @@ from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
-from cernis.run.listed import CANDIDATE_BUDGET
+from cernis.run.listed import CANDIDATE_BUDGET, OnBudget
 from cernis.run.session import Reading, Session
 from cernis.schema import Schema, Stream
 
@@ -47,13 +47,13 @@ class Query:
 
     @cached_property
     def plan(self) -> Plan:
-        return make_plan(self.pattern)
+        return make_plan(self.pattern, conjunctive=self.conjunctive)
 
     def explain(self, events: Any = None, **reading: Any) -> Explanation:
         """How the query will be run and what that costs; with events, checked against them."""
         if events is not None:
             Session(self.plan, Reading(**reading)).check(events)
-        return Explanation(self.plan)
+        return Explanation(self.plan, query=str(self.conjunctive or ""))
 
     def run(
         self,
@@ -65,13 +65,15 @@ class Query:
         format: str | None = None,
         on_error: OnError = "fail",
         budget: int = CANDIDATE_BUDGET,
+        on_budget: OnBudget = "fail",
     ) -> Matches:
         """All matches in the events: a frame, an Arrow table, dicts, a path, or several by name.
 
         `time` and `type` name the columns of the timestamp and of the event's type;
         integers count `time_unit`s. `on_error` is "fail", "skip", or a path or function
         that bad rows are given to. `budget` is the most candidates that a query which
-        compares events with each other may have to check.
+        compares events with each other may have to check; beyond it the run ends with an
+        error, or with `on_budget="partial"` gives the matches found so far (`partial`).
         """
         reading = Reading(
             time=time,
@@ -80,6 +82,7 @@ class Query:
             format=format,
             on_error=on_error,
             budget=budget,
+            on_budget=on_budget,
         )
         return Session(self.plan, reading).collect(events)
 

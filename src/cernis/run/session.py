@@ -33,7 +33,7 @@ from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
 from cernis.run import frozen
 from cernis.run.feed import feed_of
-from cernis.run.listed import CANDIDATE_BUDGET, Sieve
+from cernis.run.listed import CANDIDATE_BUDGET, OnBudget, Sieve
 from cernis.schema import Schema, texts
 
 _FORGET_EVERY = 1 << 20
@@ -51,7 +51,9 @@ class Reading:
     format: str | None = None
     on_error: OnError = "fail"
     budget: int = CANDIDATE_BUDGET
-    """The most candidates that a query which compares events may have to check."""
+    """The most candidates that a query may have to check one by one."""
+    on_budget: OnBudget = "fail"
+    """When they are more: an error, or the matches found so far, flagged as partial."""
 
 
 class Session:
@@ -74,7 +76,7 @@ class Session:
     def _run(self, plan: Plan) -> None:
         self.plan = plan
         self.feed = feed_of(plan, self.reading.type)
-        self.sieve = Sieve(plan, self.store, self.reading.budget) if plan.listed else None
+        self.sieve = _sieve(plan, self.store, self.reading)
 
     # ------------------------------------------------------------- reading
 
@@ -127,7 +129,12 @@ class Session:
                 self._failed = str(error) or type(error).__name__
             raise
         self.progress = ordering.progress
-        self.notes = [*ordering.notes, *_skipped(ordering.sources), *self._absent_types()]
+        self.notes = [
+            *ordering.notes,
+            *_skipped(ordering.sources),
+            *self._absent_types(),
+            *self.plan.notes,
+        ]
 
     def _absent_types(self) -> Iterator[str]:
         """Types that the query asks for and that no event has had."""
@@ -194,7 +201,11 @@ class Session:
             )
         else:
             found = self.feed.found(plan.variables, segments, plan.pattern.limit)
-        return Matches(found, copy.copy(self.store), self.plan.pattern, notes=self.notes)
+        spent = self.sieve.notes if self.sieve else ()
+        self.notes += [note for note in spent if note not in self.notes]
+        return Matches(
+            found, copy.copy(self.store), plan.pattern, notes=self.notes, partial=bool(spent)
+        )
 
     def _forget(self) -> None:
         """Now and then: when the events kept have doubled."""
@@ -240,6 +251,10 @@ class Session:
         session = cls(plan, Reading(time=time, type=type_, time_unit=time_unit))
         frozen.thaw(session, meta, arrays)
         return session
+
+
+def _sieve(plan: Plan, store: EventStore, reading: Reading) -> Sieve | None:
+    return Sieve(plan, store, reading.budget, reading.on_budget) if plan.listed else None
 
 
 def _skipped(sources: Iterable[Source]) -> Iterator[str]:

@@ -225,10 +225,11 @@ class CorrelatedEngine:
         self.memory = collect(
             self.network.net, self.memory, self.store_of_bucket, self._part_bounds()
         )
-        # Room for some times what is alive in all, whatever an array has of it: one whose
-        # records die young would otherwise have everything marked again and again.
+        # Room for some times what is alive in all, whatever an array has of it (one whose
+        # records die young would have everything marked again and again), and for as many
+        # records as there are buckets to look at.
         live = int(self.memory.counters[r.VERTICES : r.ROOTS].max())
-        room = max(1, min(3 * live, live + (1 << 22)) // 2)
+        room = max(1, min(max(3 * live, len(self.memory.buckets)), live + (1 << 22)) // 2)
         for array in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
             self.grow(array, room if before[array] > 1 else 1)
 

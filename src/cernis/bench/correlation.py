@@ -1,0 +1,501 @@
+"""`cernis bench correlation`: conditions between events cost what the event costs.
+
+Runs that wait are found by what they are compared with, so that reading an event takes
+the same time however many runs there are. Six questions, each a ratio within this run:
+
+* Does an event cost more in a wider window? The streams have few keys, so that a window
+  100 times as wide has 100 times as many runs for each key; no event is without partner.
+* What does a list of runs cost on a small stream?
+* Does an event cost more if there are more keys? Events come in triples of one key, so
+  that all of them find their partner however many keys there are.
+* Does a match cost more if 99 % of its candidates are disqualified by `!=`? Beside it the
+  same by enumerating all candidates and looking at each.
+* Does a count cost less than what it counts?
+
+The sessions of all windows are alive at once and take turns on the same stretch of the
+stream, once they have seen a window of the widest. A stretch is two of the widest windows
+long, so that it has its share of collecting what has left; what counts is the median of
+the turns. A window's cost is fitted as a power of its size, the growth exponent: 0 is
+"does not depend on the window", 1 is "in proportion to it".
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+
+import cernis
+from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.clock import Contestant, race, timed
+from cernis.bench.record import Record, Table, find, ratio, short
+from cernis.bench.scale import Scale
+from cernis.bench.watched import Watched
+from cernis.results.correlated import CorrelatedMatches
+from cernis.testing.naive import NaiveRuns
+
+NAME = "correlation"
+SEED = 13
+KEYS = 50
+AIM_RATIO = 1.5
+EXPONENT = "exponent"
+"""The unit of growth exponents, the only numbers here that may be negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A pattern and the stream for it."""
+
+    where: str
+    types: str = "ABC"
+    keys: int = KEYS
+    narrower: int = 1
+    """Windows and stretches are shorter by this factor."""
+    aim: str = f"≤ {AIM_RATIO}"
+
+    def query(self, window: int) -> str:
+        """The pattern in a window.
+
+        >>> Workload("A AS x").query(100)
+        'SELECT * FROM S WHERE A AS x WITHIN 100 EVENTS'
+        """
+        return f"SELECT * FROM S WHERE {self.where} WITHIN {window} EVENTS"
+
+
+WORKLOADS = {
+    "chain": Workload("(A AS x ; B AS y ; C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]"),
+    "chain with !=": Workload(
+        "(A AS x ; B AS y ; C AS z) FILTER x[id] = y[ref] AND x[u] != y[u] "
+        "AND y[id] = z[ref] AND y[u] != z[u]"
+    ),
+    "hierarchical": Workload(
+        "(T AS t ALL S AS s ALL R AS r) FILTER t[id] = s[id] AND t[id] = r[id] AND s[ref] = r[ref]",
+        types="TSR",
+        keys=7,
+    ),
+    "ordered": Workload(
+        "(A AS x ; B AS y ; C AS z) FILTER x[price] < y[price] AND y[price] < z[price]",
+        aim="logarithmic",
+    ),
+    "rising": Workload(
+        "A+ AS s FILTER PREV(s)[price] < s[price]", types="A", narrower=10, aim="logarithmic"
+    ),
+}
+LISTED = ("chain", "hierarchical")
+
+
+def keyed_stream(events: int, keys: int, types: str = "ABC", seed: int = SEED) -> pa.Table:
+    """Types, keys and prices at random: `id` and `ref` of so many keys, `u` of ten."""
+    random = np.random.default_rng(seed)
+    kinds = random.integers(0, len(types), events, dtype=np.int32)
+    return pa.table(
+        {
+            "type": pa.DictionaryArray.from_arrays(pa.array(kinds), list(types)),
+            "id": random.integers(0, keys, events),
+            "ref": random.integers(0, keys, events),
+            "u": random.integers(0, 10, events),
+            "price": random.random(events),
+        }
+    )
+
+
+def run_correlation(scale: Scale, step: Step) -> list[Record]:
+    """All questions, one after the other."""
+    parts: list[tuple[str, Callable[[], list[Record]]]] = [
+        *((name, partial(measure_windows, scale, name)) for name in WORKLOADS),
+        *((f"run list, {name}", partial(measure_run_list, scale, name)) for name in LISTED),
+        ("keys", partial(measure_keys, scale)),
+        ("disqualified", partial(measure_disqualified, scale)),
+        ("counting", partial(measure_counting, scale)),
+    ]
+    records: list[Record] = []
+    for done, (name, measure) in enumerate(parts):
+        step(name, done, len(parts))
+        records += measure()
+    return records
+
+
+def exponent(costs: Mapping[int, float]) -> float:
+    """The slope of log(cost) over log(window).
+
+    >>> round(exponent({10: 5.0, 100: 50.0, 1000: 500.0}), 3)
+    1.0
+    """
+    slope, _ = np.polyfit(np.log(list(costs)), np.log(list(costs.values())), 1)
+    return float(slope)
+
+
+# ----------------------------------------------------------------- windows
+
+
+def measure_windows(scale: Scale, name: str) -> list[Record]:
+    """The cost of an event in each window, and how it grows."""
+    workload = WORKLOADS[name]
+    windows = [window // workload.narrower for window in scale.correlated_windows]
+    length = 2 * windows[-1]
+    stream = keyed_stream(length * (scale.correlated_rounds + 1), workload.keys, workload.types)
+    sessions = {w: Watched(cernis.query(workload.query(w))) for w in windows}
+    for session in sessions.values():
+        session.push(stream.slice(0, length))
+    turns: dict[int, list[tuple[float, float]]] = {window: [] for window in windows}
+    for number in range(1, scale.correlated_rounds + 1):
+        stretch = stream.slice(number * length, length)
+        for window in windows if number % 2 else reversed(windows):
+            gc.collect()
+            turns[window].append(sessions[window].push(stretch))
+    records: list[Record] = []
+    for place, measure in enumerate(("session", "engine")):
+        costs = {
+            window: 1e9 * median(turn[place] for turn in taken) / length
+            for window, taken in turns.items()
+        }
+        records += _costs(measure, name, costs)
+    for window, session in sessions.items():
+        case = {"query": name, "window": window}
+        records.append(Record(NAME, "waiting", session.waiting(), "vertices", case))
+    return records
+
+
+def _costs(measure: str, name: str, costs: Mapping[int, float]) -> list[Record]:
+    """The cost of each window, the widest by the narrowest, and the exponent."""
+    windows = list(costs)
+    widest = ratio(costs[windows[-1]], costs[windows[0]])
+    case: Mapping[str, int | str] = {"query": name}
+    return [
+        *(Record(NAME, measure, costs[w], "ns/event", {**case, "window": w}) for w in windows),
+        Record(NAME, f"{measure}, widest to narrowest window", widest, "×", case),
+        Record(NAME, f"{measure}, growth", exponent(costs), EXPONENT, case),
+    ]
+
+
+# ---------------------------------------------------------------- run list
+
+
+def measure_run_list(scale: Scale, name: str) -> list[Record]:
+    """The same automaton with each run in a list, on a small stream; the engine beside it."""
+    workload = WORKLOADS[name]
+    costs, sizes, engine = {}, {}, {}
+    for window in scale.listed_windows:
+        query = cernis.query(workload.query(window))
+        assert query.plan.network is not None
+        runs = NaiveRuns(query.plan.network.pcea, window)
+        few = keyed_stream(window + scale.listed_events, 3, workload.types).to_pylist()
+        runs.run(few[:window])
+        begin, size = time.perf_counter(), 0
+        for event in few[window:]:
+            runs.push(event)
+            size += runs.size
+        costs[window] = 1e9 * (time.perf_counter() - begin) / scale.listed_events
+        sizes[window] = max(1.0, size / scale.listed_events)
+        many = keyed_stream(20 * scale.listed_events, 3, workload.types)
+        watched = Watched(query)
+        watched.push(many)
+        engine[window] = 1e9 * median(watched.push(many)[1] for _ in range(3)) / len(many)
+    return [
+        *_costs("run list", name, costs),
+        *_costs("engine beside the run list", name, engine),
+        *(
+            Record(NAME, "runs", sizes[w], "runs", {"query": name, "window": w})
+            for w in scale.listed_windows
+        ),
+        Record(NAME, "runs, growth", exponent(sizes), EXPONENT, {"query": name}),
+    ]
+
+
+# -------------------------------------------------------------------- keys
+
+
+def triple_stream(events: int, keys: int) -> pa.Table:
+    """A, B, C of one key each, the key at random."""
+    key = np.random.default_rng(SEED).integers(0, keys, (events + 2) // 3).repeat(3)[:events]
+    kinds = np.tile(np.arange(3, dtype=np.int32), (events + 2) // 3)[:events]
+    types = pa.DictionaryArray.from_arrays(pa.array(kinds), list("ABC"))
+    return pa.table({"type": types, "id": key, "ref": key})
+
+
+def measure_keys(scale: Scale) -> list[Record]:
+    """The chain with more and more keys."""
+    query = cernis.query(WORKLOADS["chain"].query(scale.correlated_key_window))
+    contestants = {
+        keys: timed(partial(query.run, triple_stream(scale.correlated_keyed_events, keys)))
+        for keys in scale.correlated_keys
+    }
+    best = race(contestants, scale.rounds)
+    rates = {keys: scale.correlated_keyed_events / seconds for keys, seconds in best.items()}
+    one = rates[scale.correlated_keys[0]]
+    return [
+        record
+        for keys, rate in rates.items()
+        for record in (
+            Record(NAME, "keyed", rate, "events/s", {"keys": keys}),
+            Record(NAME, "relative to fewest keys", ratio(rate, one), "×", {"keys": keys}),
+        )
+    ]
+
+
+# ------------------------------------------------------------ disqualified
+
+
+def candidate_stream(candidates: int, asking: int, disqualified: float) -> pa.Table:
+    """A's of ten keys, then B's; of the A's this share has the `u` that every B has."""
+    random = np.random.default_rng(SEED)
+    total = candidates + asking
+    kinds = np.repeat(np.arange(2, dtype=np.int32), [candidates, asking])
+    u = np.zeros(total, np.int64)
+    u[:candidates] = random.random(candidates) >= disqualified
+    return pa.table(
+        {
+            "type": pa.DictionaryArray.from_arrays(pa.array(kinds), ["A", "B"]),
+            "k": random.integers(0, 10, total),
+            "u": u,
+        }
+    )
+
+
+def candidates_query(window: int, *, different: bool) -> str:
+    """A and B of one key, with or without the `!=`.
+
+    >>> candidates_query(100, different=False)
+    'SELECT * FROM S WHERE (A AS x ; B AS y) FILTER x[k] = y[k] WITHIN 100 EVENTS'
+    """
+    condition = " AND x[u] != y[u]" if different else ""
+    pattern = f"(A AS x ; B AS y) FILTER x[k] = y[k]{condition}"
+    return f"SELECT * FROM S WHERE {pattern} WITHIN {window} EVENTS"
+
+
+def measure_disqualified(scale: Scale) -> list[Record]:
+    """Time per match, enumeration alone, with about as many matches to enumerate."""
+    few, many = scale.asking // 100 + 1, scale.asking
+    hard = candidate_stream(scale.candidates, many, 0.99)
+    easy = candidate_stream(scale.candidates, few, 0.0)
+    window = scale.candidates + scale.asking
+    u = hard["u"].to_numpy()
+    matches = {
+        "none disqualified": (_found(candidates_query(window, different=True), easy), None),
+        "99 % disqualified": (_found(candidates_query(window, different=True), hard), None),
+        "99 %, scan and filter": (_found(candidates_query(window, different=False), hard), u),
+    }
+    numbers = {way: enumerated(found, u) for way, (found, u) in matches.items()}
+    contestants: dict[str, Contestant] = {
+        way: timed(partial(enumerated, found, u)) for way, (found, u) in matches.items()
+    }
+    best = race(contestants, scale.rounds)
+    costs = {way: ratio(1e9 * best[way], numbers[way]) for way in matches}
+    records = []
+    for way, cost in costs.items():
+        case: Mapping[str, int | str] = {"candidates": way}
+        records.append(Record(NAME, "enumerated", numbers[way], "matches", case))
+        records.append(Record(NAME, "per match", cost, "ns", case))
+        relative = ratio(cost, costs["none disqualified"])
+        records.append(Record(NAME, "to none disqualified", relative, "×", case))
+    return records
+
+
+def _found(text: str, events: pa.Table) -> CorrelatedMatches:
+    watched = Watched(cernis.query(text), keeps=True)
+    watched.push(events)
+    return watched.found()
+
+
+def enumerated(found: CorrelatedMatches, u: np.ndarray | None = None) -> int:
+    """The number of matches, block by block; with `u`, of those that differ in it."""
+    total = 0
+    for block in found.blocks():
+        if u is None:
+            total += len(block.start)
+        else:
+            first, second = block.positions
+            total += int(np.count_nonzero(u[first] != u[second]))
+    return total
+
+
+# ---------------------------------------------------------------- counting
+
+
+def measure_counting(scale: Scale) -> list[Record]:
+    """One C after many A's and B's of its key: all pairs of them end there."""
+    m = scale.counted
+    kinds = np.repeat(np.arange(3, dtype=np.int32), [m, m, 1])
+    types = pa.DictionaryArray.from_arrays(pa.array(kinds), list("ABC"))
+    ones = np.ones(2 * m + 1, np.int64)
+    events = pa.table({"type": types, "id": ones, "ref": ones})
+    query = cernis.query(WORKLOADS["chain"].query(2 * m + 1))
+    watched = Watched(query, keeps=True)
+    watched.push(events)
+    count = watched.found().count()
+    best = race(
+        {
+            "count()": timed(lambda: watched.found().count()),
+            "enumerate": timed(lambda: enumerated(watched.found())),
+            "write to Arrow": timed(
+                lambda: sum(batch.num_rows for batch in query.run(events).batches())
+            ),
+        },
+        scale.rounds,
+    )
+    records = [Record(NAME, "matches at one position", count, "matches")]
+    for way, seconds in best.items():
+        case: Mapping[str, int | str] = {"answer": way}
+        records.append(Record(NAME, "answered in", 1e6 * seconds, "µs", case))
+        relative = ratio(seconds, best["count()"])
+        records.append(Record(NAME, "times a count", relative, "×", case))
+    return records
+
+
+# ------------------------------------------------------------------ tables
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """A table for each question, the growth first."""
+    return [
+        _growth(records),
+        _windows(records),
+        _run_list(records),
+        _rows(
+            records,
+            "Events per second by keys",
+            "keys",
+            {"keyed": "events/s", "relative to fewest keys": "to fewest keys"},
+        ),
+        _rows(
+            records,
+            "Time per match, enumeration alone",
+            "candidates",
+            {"enumerated": "matches", "per match": "ns/match", "to none disqualified": "ratio"},
+        ),
+        _rows(
+            records,
+            "Many matches at one position",
+            "answer",
+            {"answered in": "µs", "times a count": "times a count"},
+            f"{short(find(records, 'matches at one position'))} matches end there.",
+        ),
+    ]
+
+
+def _growth(records: Sequence[Record]) -> Table:
+    rows = tuple(
+        (
+            name,
+            *(
+                _fixed(find(records, f"{measure}, {what}", query=name))
+                for measure in ("engine", "session")
+                for what in ("widest to narrowest window", "growth")
+            ),
+            WORKLOADS[name].aim,
+        )
+        for name in _named(records, "engine", "query")
+    )
+    columns = (
+        "query",
+        "engine, widest to narrowest window",
+        "engine, growth exponent",
+        "session, widest to narrowest window",
+        "session, growth exponent",
+        "aim",
+    )
+    return Table("An event's cost in a window 100 times as wide", columns, rows)
+
+
+def _windows(records: Sequence[Record]) -> Table:
+    rows = tuple(
+        (
+            str(r.case["query"]),
+            f"{r.case['window']:,}",
+            short(find(records, "waiting", **r.case)),
+            short(r.value),
+            short(find(records, "session", **r.case)),
+        )
+        for r in records
+        if r.measure == "engine"
+    )
+    columns = ("query", "window", "waiting in the window", "engine, ns/event", "session, ns/event")
+    return Table("An event's cost by window", columns, rows)
+
+
+def _run_list(records: Sequence[Record]) -> Table:
+    rows = []
+    for r in records:
+        if r.measure == "run list":
+            beside = find(records, "engine beside the run list", **r.case)
+            rows.append(
+                (
+                    str(r.case["query"]),
+                    str(r.case["window"]),
+                    short(find(records, "runs", **r.case)),
+                    short(r.value),
+                    short(beside),
+                    short(ratio(r.value, beside)),
+                )
+            )
+    for name in _named(records, "run list", "query"):
+        growth = (
+            _fixed(find(records, f"{measure}, growth", query=name))
+            for measure in ("runs", "run list", "engine beside the run list")
+        )
+        rows.append((f"{name}, growth exponent", "", *growth, ""))
+    columns = ("query", "window", "runs", "run list, ns/event", "engine, ns/event", "ratio")
+    return Table("Beside a list of all runs, on a small stream", columns, tuple(rows))
+
+
+def _rows(
+    records: Sequence[Record], title: str, by: str, columns: Mapping[str, str], note: str = ""
+) -> Table:
+    """A row for each case, a column for each measure."""
+    rows = tuple(
+        (
+            f"{case:,}" if isinstance(case, int) else case,
+            *(short(find(records, measure, **{by: case})) for measure in columns),
+        )
+        for case in _named(records, next(iter(columns)), by)
+    )
+    return Table(title, (by, *columns.values()), rows, note)
+
+
+def _named(records: Iterable[Record], measure: str, by: str) -> list[int | str]:
+    """The cases of a measure, each once."""
+    return [*dict.fromkeys(r.case[by] for r in records if r.measure == measure)]
+
+
+def _fixed(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Cost of an event by window, for the engine and the list of runs."""
+    series = {"engine": "{}", "run list": "{}, list of runs"}
+    return [
+        {
+            "window": r.case["window"],
+            "query": series[r.measure].format(r.case["query"]),
+            "cost": r.value,
+        }
+        for r in records
+        if r.measure in series
+    ]
+
+
+CORRELATION = Benchmark(
+    name=NAME,
+    title="Correlation between events",
+    question=f"""
+Does an event cost more when there are more partial matches that it could go on with?
+
+`{WORKLOADS["chain"].query(1000)}`
+and the like (below), in windows up to 100 times as wide. Streams are at random, with {KEYS} keys,
+so that in a wider window each key has more runs that wait for it. *engine* is the reading
+of the events alone, *session* the whole way from an Arrow table. Nothing is enumerated. A *growth
+exponent* of 0 says that the cost does not depend on the window, 1 that it is in proportion.
+
+{chr(10).join(f"- *{name}*: `{workload.where}`" for name, workload in WORKLOADS.items())}
+""",
+    run=run_correlation,
+    tables=tables,
+    points=points,
+)
