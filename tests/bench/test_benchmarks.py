@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from functools import cache
+from math import isfinite
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,27 @@ from rich.console import Console
 import cernis
 from cernis.bench import BENCHMARKS, run_benchmarks
 from cernis.bench.benchmark import quiet
+from cernis.bench.correlation import (
+    EXPONENT,
+    LISTED,
+    WORKLOADS,
+    candidate_stream,
+    candidates_query,
+    enumerated,
+    keyed_stream,
+    triple_stream,
+)
 from cernis.bench.endless import feed
 from cernis.bench.peer import ABSENT, find_peer, start_peer
 from cernis.bench.record import Record, find
 from cernis.bench.scale import QUICK, VARIABLE, chosen_scale
 from cernis.bench.sequences import TYPES, sequence_query, symbol_codes
 from cernis.bench.strategies import halting_stream, kleene_query
+from cernis.bench.watched import Watched
 from cernis.errors import CernisError
 from cernis.generators.stock import stock_stream
+from cernis.plan.plan import Guarantee
+from cernis.testing.naive import NaiveRuns
 from cernis.testing.oracle import evaluate
 
 
@@ -39,6 +53,8 @@ def test_every_record_has_a_positive_value_or_says_why_not(name: str) -> None:
         if record.value is None:
             absent = record.note == ABSENT or record.measure in {"times CORE", "enumerated"}
             assert absent, record
+        elif record.unit == EXPONENT:
+            assert isfinite(record.value), record
         elif record.measure != "matches":
             assert record.value > 0, record
 
@@ -96,6 +112,85 @@ def test_the_kleene_query_finds_what_the_oracle_finds(strategy: str) -> None:
     assert query.run(events).count() == len(expected)
 
 
+GUARANTEES = {
+    "chain": Guarantee.CHAIN,
+    "chain with !=": Guarantee.CHAIN,
+    "hierarchical": Guarantee.HIERARCHICAL,
+    "ordered": Guarantee.ORDERED,
+    "rising": Guarantee.ORDERED,
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_correlated_workload_runs_on_indexes_and_finds_what_the_oracle_finds(
+    name: str,
+) -> None:
+    workload = WORKLOADS[name]
+    query = cernis.query(workload.query(8))
+    assert query.plan.guarantee is GUARANTEES[name]
+    assert not query.plan.listed
+    events = keyed_stream(40, 2, workload.types)
+    expected = evaluate(query.pattern, events.to_pylist())
+    assert expected
+    assert query.run(events).count() == len(expected)
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_run_list_finds_as_many_matches_as_the_engine(name: str) -> None:
+    query = cernis.query(WORKLOADS[name].query(20))
+    assert query.plan.network is not None
+    events = keyed_stream(100, 3, WORKLOADS[name].types)
+    runs = NaiveRuns(query.plan.network.pcea, 20)
+    assert len(runs.run(events.to_pylist())) == query.run(events).count() > 0
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_says_how_its_cost_grows(name: str) -> None:
+    records = measured("correlation")
+    narrower = WORKLOADS[name].narrower
+    for measure in ("engine", "session"):
+        for window in QUICK.correlated_windows:
+            case = {"query": name, "window": window // narrower}
+            assert find(records, measure, **case) is not None
+        assert find(records, f"{measure}, growth", query=name) is not None
+        assert find(records, f"{measure}, widest to narrowest window", query=name) is not None
+
+
+def test_more_runs_wait_in_a_wider_window() -> None:
+    for name in WORKLOADS:
+        waiting = [
+            r.value
+            for r in measured("correlation")
+            if r.measure == "waiting" and r.case["query"] == name
+        ]
+        assert waiting == sorted(waiting), name
+        assert len(set(waiting)) == len(QUICK.correlated_windows), name
+
+
+@pytest.mark.parametrize("keys", [1, 7, 1000])
+def test_every_event_of_a_triple_finds_its_partner(keys: int) -> None:
+    watched = Watched(cernis.query(WORKLOADS["chain"].query(10)))
+    watched.push(triple_stream(300, keys))
+    assert watched.engine.relevant == 300
+
+
+def test_what_is_enumerated_is_what_is_left_by_scan_and_filter() -> None:
+    events = candidate_stream(200, 20, 0.9)
+    found = {}
+    for different in (True, False):
+        watched = Watched(cernis.query(candidates_query(220, different=different)), keeps=True)
+        watched.push(events)
+        found[different] = watched.found()
+    different, every = enumerated(found[True]), enumerated(found[False])
+    assert 0 < different < every
+    assert enumerated(found[False], events["u"].to_numpy()) == different
+
+
+def test_only_a_query_on_indexes_is_watched() -> None:
+    with pytest.raises(ValueError, match="no index to watch"):
+        Watched(cernis.query("SELECT * FROM S WHERE A AS x ; B AS y WITHIN 5 EVENTS"))
+
+
 def test_memory_is_never_more_than_its_peak() -> None:
     text = "SELECT * FROM S WHERE (SELL AS a; BUY AS b; SELL AS c) WITHIN 10 EVENTS"
     used = feed(text, 1000, 100)
@@ -124,7 +219,8 @@ def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(CernisError) as caught:
         run_benchmarks(["sequence"], None, Console(file=io.StringIO()))
     assert str(caught.value) == (
-        "unknown benchmark 'sequence'; there are sequences, partitions, strategies, memory"
+        "unknown benchmark 'sequence'; there are sequences, partitions, strategies, memory, "
+        "correlation"
     )
 
 

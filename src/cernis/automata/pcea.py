@@ -26,6 +26,7 @@ from typing import Literal
 
 from cernis.automata.cea import Test, atoms_of
 from cernis.pattern.atom import Atom
+from cernis.pattern.predicate import Operator
 
 Order = Literal["<", "<=", ">", ">="]
 
@@ -63,6 +64,17 @@ class Link:
 
 
 ANY_LINK = Link()
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """`x[a] op y[b]` of every pair in a match, neighbours or not: no link can say it."""
+
+    variable: str
+    attribute: str
+    op: Operator
+    other: str
+    other_attribute: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ the same time however many runs there are. Six questions, each a ratio within th
   same by enumerating all candidates and looking at each.
 * Does a count cost less than what it counts?
 
-The sessions of all windows are alive at once and take turns on the same stretch of the
-stream, once they have seen a window of the widest. A stretch is two of the widest windows
-long, so that it has its share of collecting what has left; what counts is the median of
-the turns. A window's cost is fitted as a power of its size, the growth exponent: 0 is
-"does not depend on the window", 1 is "in proportion to it".
+The sessions of all windows are alive at once and take turns on the same stretches of the
+stream, once they have seen twice the widest window. What counts is the median turn, to
+which collecting what has left the window (seldom, and then all at once) adds the median
+of its times, as often as it happened, and the session what it did beside the engine.
+The cost is fitted as a power of the window, the growth exponent: 0 is "does not depend
+on the window", 1 is "in proportion to it".
 """
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from cernis.bench.benchmark import Benchmark, Step
 from cernis.bench.clock import Contestant, race, timed
 from cernis.bench.record import Record, Table, find, ratio, short
 from cernis.bench.scale import Scale
-from cernis.bench.watched import Watched
+from cernis.bench.watched import Turn, Watched
 from cernis.results.correlated import CorrelatedMatches
 from cernis.testing.naive import NaiveRuns
 
@@ -138,28 +138,36 @@ def measure_windows(scale: Scale, name: str) -> list[Record]:
     """The cost of an event in each window, and how it grows."""
     workload = WORKLOADS[name]
     windows = [window // workload.narrower for window in scale.correlated_windows]
-    length = 2 * windows[-1]
-    stream = keyed_stream(length * (scale.correlated_rounds + 1), workload.keys, workload.types)
+    length = windows[-1] // 2
+    turns = scale.correlated_turns
+    stream = keyed_stream(length * (turns + 4), workload.keys, workload.types)
     sessions = {w: Watched(cernis.query(workload.query(w))) for w in windows}
     for session in sessions.values():
-        session.push(stream.slice(0, length))
-    turns: dict[int, list[tuple[float, float]]] = {window: [] for window in windows}
-    for number in range(1, scale.correlated_rounds + 1):
-        stretch = stream.slice(number * length, length)
+        session.push(stream.slice(0, 4 * length))
+        session.engine.collections.clear()
+    taken: dict[int, list[Turn]] = {window: [] for window in windows}
+    for number in range(turns):
+        stretch = stream.slice((number + 4) * length, length)
         for window in windows if number % 2 else reversed(windows):
-            gc.collect()
-            turns[window].append(sessions[window].push(stretch))
-    records: list[Record] = []
-    for place, measure in enumerate(("session", "engine")):
-        costs = {
-            window: 1e9 * median(turn[place] for turn in taken) / length
-            for window, taken in turns.items()
-        }
-        records += _costs(measure, name, costs)
+            taken[window].append(sessions[window].push(stretch))
+    engine, whole = {}, {}
     for window, session in sessions.items():
-        case = {"query": name, "window": window}
-        records.append(Record(NAME, "waiting", session.waiting(), "vertices", case))
-    return records
+        collecting = session.engine.collections
+        engine[window] = 1e9 * (
+            median(turn.reading for turn in taken[window]) / length
+            + (median(collecting) * len(collecting) if collecting else 0.0) / (turns * length)
+        )
+        beside = sum(turn.session for turn in taken[window])
+        whole[window] = engine[window] + 1e9 * beside / (turns * length)
+    waiting = {window: session.waiting() for window, session in sessions.items()}
+    return [
+        *_costs("engine", name, engine),
+        *_costs("session", name, whole),
+        *(
+            Record(NAME, "waiting", number, "vertices", {"query": name, "window": window})
+            for window, number in waiting.items()
+        ),
+    ]
 
 
 def _costs(measure: str, name: str, costs: Mapping[int, float]) -> list[Record]:
@@ -196,7 +204,7 @@ def measure_run_list(scale: Scale, name: str) -> list[Record]:
         many = keyed_stream(20 * scale.listed_events, 3, workload.types)
         watched = Watched(query)
         watched.push(many)
-        engine[window] = 1e9 * median(watched.push(many)[1] for _ in range(3)) / len(many)
+        engine[window] = 1e9 * median(watched.push(many).reading for _ in range(3)) / len(many)
     return [
         *_costs("run list", name, costs),
         *_costs("engine beside the run list", name, engine),
@@ -390,7 +398,7 @@ def _growth(records: Sequence[Record]) -> Table:
             ),
             WORKLOADS[name].aim,
         )
-        for name in _named(records, "engine", "query")
+        for name in map(str, _named(records, "engine", "query"))
     )
     columns = (
         "query",
@@ -420,7 +428,7 @@ def _windows(records: Sequence[Record]) -> Table:
 
 
 def _run_list(records: Sequence[Record]) -> Table:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for r in records:
         if r.measure == "run list":
             beside = find(records, "engine beside the run list", **r.case)

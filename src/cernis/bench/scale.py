@@ -33,7 +33,7 @@ class Scale:
     stream_lengths: tuple[int, ...] = (1_000_000, 10_000_000)
     batch: int = 100_000
     correlated_windows: tuple[int, ...] = (1000, 5000, 20_000, 100_000)
-    correlated_rounds: int = 5
+    correlated_turns: int = 20
     listed_windows: tuple[int, ...] = (20, 40, 80, 160)
     listed_events: int = 200
     correlated_keys: tuple[int, ...] = (1, 1000, 100_000)
@@ -61,7 +61,7 @@ QUICK = Scale(
     stream_lengths=(4000, 8000),
     batch=1000,
     correlated_windows=(50, 100, 200, 400),
-    correlated_rounds=1,
+    correlated_turns=2,
     listed_windows=(5, 10),
     listed_events=20,
     correlated_keys=(1, 100),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from cernis.engine.correlated import records
+from cernis.engine.correlated.network import Network
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.walk import Snapshot
+from cernis.engine.runtime import Settings
 from cernis.results.correlated import CorrelatedMatches
 from cernis.run.feed import CorrelatedFeed
 from cernis.run.query import Query
@@ -18,26 +20,48 @@ from cernis.run.query import Query
 class WatchedEngine(CorrelatedEngine):
     """The same engine with a stopwatch; where `keeps`, with all that it has found."""
 
-    seconds = 0.0
-    keeps = False
-    snapshots: tuple[Snapshot, ...] = ()
+    def __init__(self, network: Network, settings: Settings, *, keeps: bool = False) -> None:
+        super().__init__(network, settings)
+        self.seconds = 0.0
+        self.collections: list[float] = []
+        """The seconds of each time that a push gave back what has left the window."""
+        self._pushing = False
+        self.keeps = keeps
+        self.snapshots: list[Snapshot] = []
 
     def push(self, *arrays: Any, **clock: Any) -> list[Snapshot]:
+        self._pushing = True
         begin = time.perf_counter()
         found = super().push(*arrays, **clock)
         self.seconds += time.perf_counter() - begin
+        self._pushing = False
         if self.keeps:
-            self.snapshots += tuple(found)
+            self.snapshots += found
         return found
+
+    def collect(self) -> None:
+        begin = time.perf_counter()
+        super().collect()
+        if self._pushing:
+            self.collections.append(time.perf_counter() - begin)
+
+
+class Turn(NamedTuple):
+    """The seconds that a batch took."""
+
+    session: float
+    """In all, except for the engine's."""
+    reading: float
+    """The engine's, except for collecting."""
 
 
 class Watched:
-    """A query on a stream: the seconds of each push, in all and in the engine alone.
+    """A query on a stream, and where the time of each push goes.
 
     >>> q = Query("SELECT * FROM S WHERE (A AS x ; B AS y) FILTER x[k] = y[k] WITHIN 9 EVENTS")
     >>> watched = Watched(q, keeps=True)
-    >>> whole, engine = watched.push(pa.table({"type": ["A", "B"], "k": [1, 1]}))
-    >>> whole > engine > 0, watched.waiting(), watched.found().count()
+    >>> turn = watched.push(pa.table({"type": ["A", "B"], "k": [1, 1]}))
+    >>> turn.session > 0 < turn.reading, watched.waiting(), watched.found().count()
     (True, 1, 1)
     """
 
@@ -48,15 +72,15 @@ class Watched:
         if plan.listed or not isinstance(feed, CorrelatedFeed):
             raise ValueError(f"{query} has no index to watch")
         self.variables, self.network = plan.variables, feed.network
-        self.engine = feed.engine = WatchedEngine(feed.network, plan.settings)
-        self.engine.keeps = keeps
+        self.engine = feed.engine = WatchedEngine(feed.network, plan.settings, keeps=keeps)
 
-    def push(self, events: pa.Table) -> tuple[float, float]:
-        """(seconds of the session, seconds of the engine alone) for these events."""
-        before = self.engine.seconds
+    def push(self, events: pa.Table) -> Turn:
+        """Reads a batch; what it finds is dropped at once, unless it is kept."""
+        engine, done = self.engine.seconds, len(self.engine.collections)
         begin = time.perf_counter()
         self.session.push(events)
-        return time.perf_counter() - begin, self.engine.seconds - before
+        whole, engine = time.perf_counter() - begin, self.engine.seconds - engine
+        return Turn(whole - engine, engine - sum(self.engine.collections[done:]))
 
     def waiting(self) -> int:
         """The vertices in the window that runs can go on from, each the end of one or more."""

@@ -109,6 +109,18 @@ def run(
         typer.Option(min=0, help="At most so many matches."),
     ] = None,
     on_error: OnError = "fail",
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="At most so many candidates are checked one by one; otherwise a million.",
+        ),
+    ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="When the budget is spent: keep the matches found so far."),
+    ] = False,
     lang: Lang = Language.ceql,
 ) -> None:
     """Find the matches of QUERY in files of events."""
@@ -127,7 +139,7 @@ def run(
 
         form = _reading(time, type, time_unit, format)
         recognizer = _query(text, language, files, form)
-        reading = {**form, "on_error": on_error}
+        reading = {**form, "on_error": on_error, **_allowance(budget, partial)}
         session = recognizer.session(**reading)
         runs = deliver.watched(session, files, output)
         if count:
@@ -154,6 +166,12 @@ def _query(text: str, language: str, files: Any, reading: dict[str, Any]) -> Que
         if language != "cq" or not files:
             raise
     return cernis.query(text, lang=language, schema=cernis.schema_of(files, **reading))
+
+
+def _allowance(budget: int | None, partial: bool) -> dict[str, Any]:
+    """How many candidates may be checked, and what happens beyond."""
+    given = {} if budget is None else {"budget": budget}
+    return {**given, "on_budget": "partial" if partial else "fail"}
 
 
 def _reading(

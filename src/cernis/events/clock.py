@@ -52,6 +52,14 @@ def time_clock(batch: EventBatch, ticks: int) -> Clock:
     return Clock(batch.time, _lowered(batch.time, ticks))
 
 
+def plain_clock(batch: EventBatch, ticks: int) -> Clock:
+    """The same, or of so many positions where there is no time column."""
+    if batch.time is not None:
+        return time_clock(batch, ticks)
+    positions = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
+    return Clock(positions, _lowered(positions, ticks))
+
+
 class AttributeClock:
     """The clock of `WITHIN n [a]`; remembers how far the attribute has come.
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor
+from math import ceil, floor
 
 import numpy as np
 import pyarrow as pa
@@ -83,6 +83,16 @@ class Ordering:
                 "a time window needs a time column: no input has a column 'ts', and none was named"
             )
         return floor(window_ns / self.unit_ns)
+
+    def plain_ticks(self, size: Fraction, strict: bool = False) -> int:
+        """The most ticks in a difference of times that is bounded in their column's own unit.
+
+        Without a time column positions are what is counted.
+        """
+        exact = size
+        if self.unit_ns is not None:
+            exact *= Fraction(min(s.unit for s in self.sources), self.unit_ns)
+        return ceil(exact) - 1 if strict else floor(exact)
 
     def __iter__(self) -> Iterator[EventBatch]:
         self.progress = self.after

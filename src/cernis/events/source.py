@@ -21,7 +21,7 @@ from cernis.events.files import open_file, stem_of
 from cernis.events.mistakes import Mistakes, OnError, did_you_mean
 from cernis.events.reader import BatchReader, Piece, Reader, TableReader, as_table
 from cernis.events.text import TextReader, table_of
-from cernis.events.times import check_unit, is_text, plain, tick_of, to_ticks, why_bad
+from cernis.events.times import UNITS, check_unit, is_text, plain, tick_of, to_ticks, why_bad
 from cernis.schema import Kind, Schema, Stream
 
 __all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of"]
@@ -65,6 +65,16 @@ class Source:
         self.schema = self._checked(reader.schema)
         self.time_column = self._time_column(time)
         self.tick = None if self.time_column is None else self._tick(self.time_column)
+
+    @property
+    def unit(self) -> int:
+        """Nanoseconds in what a plain number counts in the time column."""
+        if self.time_column is None:
+            return 1
+        type_ = plain(self.schema.field(self.time_column).type)
+        if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+            return UNITS[self.time_unit]
+        return tick_of(type_, self.time_unit) or 1
 
     @property
     def reopens(self) -> bool:

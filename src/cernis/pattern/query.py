@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from cernis.errors import Span
 from cernis.pattern.formula import Formula
-from cernis.pattern.predicate import Attribute, Reference, _span
+from cernis.pattern.predicate import TIME, Attribute, Reference, _span
 from cernis.schema import Schema
 
 
@@ -48,6 +48,13 @@ class Window:
     size: Fraction
     attribute: Attribute | None = None
     span: Span | None = _span()
+    strict: bool = False
+    """Less than the size, not at most; `t3 - t1 < 5` of a conjunctive query, in its TIME."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it counts what the time column counts, or positions where there is none."""
+        return self.attribute == TIME
 
 
 @dataclass(frozen=True, slots=True)

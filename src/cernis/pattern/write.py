@@ -430,7 +430,8 @@ def write_window(window: Window) -> str:
             return _write_duration(window.size)
         case Unit.ATTRIBUTE:
             attribute = "" if window.attribute is None else write_value(window.attribute)
-            return f"{_write_decimal(window.size)} [{attribute}]"
+            least = "LESS THAN " if window.strict else ""
+            return f"{least}{_write_decimal(window.size)} [{attribute}]"
 
 
 def _write_item(item: Variable | Aggregate) -> str:

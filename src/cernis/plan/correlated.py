@@ -5,8 +5,9 @@ Tried in this order:
 1. A join of single events by equalities alone (a conjunctive query, or `A ALL B ALL C`
    with equal attributes) that is hierarchical: the automaton of its q-tree.
 2. The formula as an automaton that compares neighbours (`cernis.automata.correlate`).
-   Where that says all, matches come straight from it; where some condition is left, or
-   where two runs may write the same match, candidates are checked or told apart one by one.
+   Where that says all, matches come straight from it. Conditions between events that are
+   not neighbours are checked while matches are listed, as soon as both events are chosen
+   (`apart`); what is left then is verified on whole candidates.
 3. Neither: the automaton of the formula without its comparisons, and every candidate
    is checked (the caller's business).
 
@@ -16,17 +17,18 @@ it is a chain; otherwise its matches are listed and duplicates dropped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cernis.automata.between import Verdict
 from cernis.automata.correlate import Correlation, Refusal, correlate
 from cernis.automata.disambiguate import ambiguous, determinize_chain
 from cernis.automata.hierarchical import hierarchical
-from cernis.automata.pcea import PCEA
+from cernis.automata.pcea import PCEA, Apart
 from cernis.automata.qtree import conflict, draw, q_trees
 from cernis.errors import BudgetError
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
+from cernis.plan.apart import conditions_apart
 from cernis.plan.joins import JoinOfEvents, join_of_events
 
 
@@ -36,10 +38,12 @@ class Correlated:
 
     pcea: PCEA | None
     exact: bool
-    """The automaton accepts the formula's valuations and nothing else."""
+    """The automaton accepts the formula's valuations and nothing else, but for `apart`."""
     unique: bool
     """No match is written twice."""
     verdicts: tuple[Verdict, ...] = ()
+    apart: tuple[Apart, ...] = ()
+    """Conditions that are checked while matches are listed."""
     join: JoinOfEvents | None = None
     broken: str = ""
     """Why a join is not hierarchical."""
@@ -78,11 +82,17 @@ def correlated_plan(
     found = correlate(pattern.formula, unordered=unordered)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, join=join, broken=broken, refused=found.reason)
+    apart: tuple[Apart, ...] = ()
     if not found.exact:
+        apart, complete = conditions_apart(pattern.formula, found.verdicts, unordered)
+        if complete:
+            return replace(_told_apart(found, selected, join, broken), apart=apart)
         named = correlate(pattern.formula, name_atoms=True, unordered=unordered)
         if isinstance(named, Refusal):
             return Correlated(None, False, False, join=join, broken=broken, refused=named.reason)
-        return Correlated(named.pcea, False, False, found.verdicts, join=join, broken=broken)
+        return Correlated(
+            named.pcea, False, False, found.verdicts, join=join, broken=broken, apart=apart
+        )
     return _told_apart(found, selected, join, broken)
 
 

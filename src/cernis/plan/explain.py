@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cernis.automata.between import How
+from cernis.automata.between import How, Verdict
 from cernis.automata.construct import compares
+from cernis.automata.pcea import Apart
 from cernis.automata.render import as_mermaid, as_text, parallel_as_mermaid, parallel_as_text
 from cernis.engine.correlated.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Strategy, Unit
-from cernis.pattern.write import write_condition
+from cernis.pattern.write import write_condition, write_name
 from cernis.plan.plan import Distribution, Guarantee, Plan
 
 
@@ -35,12 +37,13 @@ class Explanation:
         lines += _entry("conditions", _conditions(self.plan))
         lines += _entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
         lines += _entry("indexes", _indexes(self.plan))
+        lines += _entry("answers", [self.plan.answers] if self.plan.answers else [])
         lines += _entry("window", [_window(self.plan)])
         lines += _entry("partition", _partition(self.plan))
         lines += _entry("strategy", [_strategy(self.plan)])
         lines += _entry("events", [_relevance(self.plan)])
         lines += _entry("distributed", [_distributed(self.plan)])
-        lines += _entry("note", [*self.plan.notes, *self.notes])
+        lines += _entry("note", [*_determinized(self.plan), *self.plan.notes, *self.notes])
         lines += _entry("automaton", _automaton(self.plan))
         return "\n".join(lines)
 
@@ -71,7 +74,7 @@ _CLASSES = {
         "between two matches: linear in the match, times that logarithm",
     ),
     Guarantee.RESIDUAL: (
-        "residual: some conditions can only be checked on whole candidates",
+        "residual: some conditions can only be checked on candidates",
         "per event: that of the conditions that are indexed",
         "between two matches: no bound; a budget guards the number of candidates",
     ),
@@ -112,8 +115,15 @@ def _why_listed(plan: Plan) -> str:
     return "where the window's attribute is NULL a match has no start"
 
 
+def _determinized(plan: Plan) -> tuple[str, ...]:
+    found = plan.correlated
+    return found.notes if found is not None and found.unique else ()
+
+
 def _counting(plan: Plan) -> str:
     network = plan.network
+    if network is not None and network.apart:
+        return "by listing"
     if network is not None and any(store.kind != UNION for store in network.stores):
         return "without enumerating, in the number of neighbours that can be compared"
     return "without enumerating"
@@ -126,6 +136,7 @@ _HOW = {
     How.UNARY: "by the event alone",
     How.CANDIDATE: "on each candidate",
 }
+_WHILE_LISTING = "while listing, once both events are chosen"
 
 
 def _conditions(plan: Plan) -> list[str]:
@@ -135,7 +146,26 @@ def _conditions(plan: Plan) -> list[str]:
         return []
     if not found.verdicts:
         return [f"{text}: on each candidate" for text in _residual(plan.pattern.formula)]
-    return [f"{v.text}: {_HOW[v.how]} ({v.why})" for v in found.verdicts]
+    early = {_written(condition) for condition in found.apart}
+    return [
+        f"{v.text}: {_WHILE_LISTING if v.text in early else _how(v)} ({v.why})"
+        for v in found.verdicts
+    ]
+
+
+def _how(verdict: Verdict) -> str:
+    if verdict.how is How.ORDERED and write_name(pred.TIME.name) in verdict.text:
+        return "by the order of time"
+    return _HOW[verdict.how]
+
+
+def _written(apart: Apart) -> str:
+    def side(variable: str, name: str) -> pred.Reference:
+        return pred.Reference(variable, pred.Attribute(tuple(name.split("."))))
+
+    left = side(apart.variable, apart.attribute)
+    right = side(apart.other, apart.other_attribute)
+    return write_condition(pred.Compare(apart.op, left, right))
 
 
 def _indexes(plan: Plan) -> list[str]:
@@ -184,6 +214,9 @@ def _window(plan: Plan) -> str:
         return f"{_number(within.size)} events"
     if within.unit is Unit.TIME:
         return f"{_number(within.size / 10**9)} seconds"
+    if within.plain:
+        least = "less than " if within.strict else ""
+        return f"{least}{_number(within.size)} in the unit of the time column"
     name = within.attribute.name if within.attribute else ""
     return f"{_number(within.size)} units of {name}, which must never decrease"
 

@@ -22,10 +22,12 @@ from cernis.engine import resolve, update
 from cernis.engine.correlated.network import Network
 from cernis.engine.runtime import Settings
 from cernis.engine.tables import Tables
+from cernis.pattern import formula as cel
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.plan.correlated import Correlated, correlated_plan
+from cernis.plan.heads import Head, collapsible, cost_note, head_of
 from cernis.plan.key import shared_key
 
 
@@ -92,6 +94,12 @@ class Plan:
     """What a user should know before the first match."""
     unordered: frozenset[str] = frozenset()
     """Attributes that are known to hold text, whose order no index keeps."""
+    conjunctive: ConjunctiveQuery | None = None
+    """The conjunctive query that the pattern was lowered from."""
+    head: Head | None = None
+    """How answers are read off matches, where they are not the matches."""
+    answers: str = ""
+    """And what that costs."""
     key: Mapping[str, str] | None = None
     """For each type, an attribute that all events of a match share."""
 
@@ -123,6 +131,7 @@ def make_plan(
     listed = strategy in (Strategy.NEXT, Strategy.MAX) and automaton.begins_unmarked()
     if listed:
         automaton = _candidates(pattern, cea)
+    head = _head(pattern, conjunctive)
     return Plan(
         pattern=pattern,
         guarantee=Guarantee.UNARY,
@@ -134,6 +143,9 @@ def make_plan(
         automaton=automaton,
         tables=Tables(automaton),
         settings=_settings(pattern, listed),
+        answers=cost_note(head) if head is not None else "",
+        conjunctive=conjunctive,
+        head=head,
     )
 
 
@@ -160,7 +172,11 @@ def _correlated(
         or loose
     )
     key = shared_key(pcea) if pcea is not None else None
-    network = Network(pcea) if pcea is not None else None
+    head = _head(pattern, conjunctive)
+    collapsed: frozenset[int] = frozenset()
+    if head is not None and pcea is not None and not listed and not found.apart:
+        collapsed = collapsible(head, pcea)
+    network = Network(pcea, collapsed, found.apart) if pcea is not None else None
     cea = construct(pattern.formula, name_atoms=True)
     automaton = _candidates(pattern, cea)
     return Plan(
@@ -177,13 +193,26 @@ def _correlated(
         correlated=found,
         network=network,
         notes=_notes(found, conjunctive),
+        answers=cost_note(head, collapsed) if head is not None else "",
+        conjunctive=conjunctive,
+        head=head,
         unordered=unordered,
         key=key,
     )
 
 
+def _head(pattern: Pattern, conjunctive: ConjunctiveQuery | None) -> Head | None:
+    """How answers are read off matches, if a query says so."""
+    if conjunctive is None:
+        return None
+    body = pattern.formula.body if isinstance(pattern.formula, cel.Filter) else pattern.formula
+    parts = body.parts if isinstance(body, cel.Sequence) else ()
+    order = [int(part.variable) for part in parts if isinstance(part, cel.As)]
+    return head_of(conjunctive, order or None)
+
+
 def _guarantee(found: Correlated, network: Network | None) -> Guarantee:
-    if network is None or not found.exact:
+    if network is None or network.apart or not found.exact:
         return Guarantee.RESIDUAL
     if network.ordered:
         return Guarantee.ORDERED
@@ -197,7 +226,8 @@ def _notes(found: Correlated, conjunctive: ConjunctiveQuery | None) -> tuple[str
 
 
 def _attribute_window(pattern: Pattern) -> bool:
-    return pattern.within is not None and pattern.within.unit is Unit.ATTRIBUTE
+    within = pattern.within
+    return within is not None and within.unit is Unit.ATTRIBUTE and not within.plain
 
 
 def _settings(pattern: Pattern, listed: bool) -> Settings:
@@ -206,7 +236,7 @@ def _settings(pattern: Pattern, listed: bool) -> Settings:
         window=_WINDOW[within.unit if within else None],
         size=floor(within.size) if within and within.unit is Unit.EVENTS else 0,
         partitioned=bool(pattern.partition),
-        shared_clock=within is None or within.unit is not Unit.ATTRIBUTE,
+        shared_clock=not _attribute_window(pattern),
         consume=update.CONSUME_NOTHING if listed else _CONSUME[pattern.consume],
         resolve=0 if listed else _RESOLVE.get(pattern.strategy, 0),
     )

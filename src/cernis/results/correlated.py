@@ -60,14 +60,16 @@ class CorrelatedMatches:
         kept = {end: number for end, number in totals.items() if number}
         return np.array(list(kept), np.int64), list(kept.values())
 
-    def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
+    def blocks(
+        self, limit: int | None = None, steps: NDArray[np.int64] | None = None
+    ) -> Iterator[MatchBlock]:
         left = limit
         for snapshot in self._snapshots:
             most = self._most
             if left is not None:
                 most = left if most is None else min(most, left)
             size = 65_536 if left is None else max(16, min(left, 65_536))
-            for listing in listings(snapshot, most, size):
+            for listing in listings(snapshot, most, size, steps):
                 block = _latest_first(self._block(listing, snapshot))
                 if left is None:
                     yield block

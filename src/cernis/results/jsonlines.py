@@ -2,6 +2,10 @@
 
     {"start":3,"end":9,"start_ts":…,"end_ts":…,"vars":{"b":[3],"s":[5,9]},"partition":{}}
 
+and the answers of a conjunctive query that drops variables as
+
+    {"end":9,"end_ts":…,"values":{"y":3}}
+
 The text is put together column by column in Arrow: numbers are cast, lists are joined,
 and the pieces of all lines are concatenated in one pass. Rejected: `json.dumps` for
 each match, which costs a Python object for each event and is some twenty times slower.
@@ -62,6 +66,28 @@ def count_lines(ends: Positions, counts: Sequence[int], shape: Shape, events: Ev
             *_object(shape.keys, map(json_texts, partition_columns(ends, shape, events))),
             ',"count":',
             pa.array([str(count) for count in counts], pa.string()),
+            "}\n",
+        ]
+    )
+
+
+def answer_lines(
+    names: Sequence[str], values: Sequence[pa.Array], ends: pa.Array, times: pa.Array
+) -> memoryview:
+    """One line for each answer of a query that keeps the values of some variables.
+
+    >>> columns = [pa.array(["a"]), pa.array([None], pa.int64())]
+    >>> bytes(answer_lines(("x", "y"), columns, pa.array([5]), pa.array([50])))
+    b'{"end":5,"end_ts":50,"values":{"x":"a","y":null}}\\n'
+    """
+    return _lines(
+        [
+            '{"end":',
+            ends.cast(pa.string()),
+            ',"end_ts":',
+            json_texts(times),
+            ',"values":',
+            *_object(names, map(json_texts, values)),
             "}\n",
         ]
     )

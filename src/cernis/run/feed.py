@@ -30,7 +30,8 @@ from cernis.events.encode import AtomEncoder
 from cernis.plan.plan import Plan
 from cernis.results.compact import CompactMatches
 from cernis.results.correlated import CorrelatedMatches
-from cernis.results.matchset import MatchSet
+from cernis.results.matchset import ListedMatches, MatchSet
+from cernis.run.budget import Budget
 
 Arrays = dict[str, NDArray[Any]]
 Keys = NDArray[np.int64]
@@ -48,8 +49,10 @@ class Feed(Protocol):
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         """Reads a batch; what comes back is for `found`."""
 
-    def found(self, variables: Sequence[str], taken: Sequence[Any], most: int | None) -> MatchSet:
-        """The matches in what was taken."""
+    def found(
+        self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
+    ) -> MatchSet:
+        """The matches in what was taken; what must be searched for spends the budget."""
 
     def forget(self) -> None:
         """Give back what is remembered of values that nothing alive refers to."""
@@ -100,7 +103,9 @@ class UnaryFeed:
         self.engine.fit_tables()
         return [*self.engine.push(symbols, keys=keys, **_clock(clock))]
 
-    def found(self, variables: Sequence[str], taken: Sequence[Any], most: int | None) -> MatchSet:
+    def found(
+        self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
+    ) -> MatchSet:
         return CompactMatches(variables, taken, self.tables.labels, most)
 
     def forget(self) -> None:
@@ -175,8 +180,17 @@ class CorrelatedFeed:
                     "kinds; give them one type, or declare it with CREATE STREAM"
                 )
 
-    def found(self, variables: Sequence[str], taken: Sequence[Any], most: int | None) -> MatchSet:
-        return CorrelatedMatches(variables, taken, self.network.labels, most)
+    def found(
+        self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
+    ) -> MatchSet:
+        found = CorrelatedMatches(variables, taken, self.network.labels, most)
+        if not self.network.apart:
+            return found
+        left = budget.left
+        steps = np.array([0, left], np.int64)
+        listed = ListedMatches(variables, found.blocks(steps=steps))
+        budget.spend(int(steps[0]))
+        return listed
 
     def forget(self) -> None:
         held = self.equality.held()

@@ -50,6 +50,7 @@ def freeze(session: Session) -> bytes:
         ],
         "batches": batches,
         "kept_from": session.kept_from,
+        "candidates": session.budget.used,
         "unordered": sorted(session.plan.unordered),
     }
     if session.sieve:
@@ -70,6 +71,7 @@ def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
         session.clock.thaw(_under("clock.", arrays))
     session.progress = Progress(*meta["progress"])
     session.kept_from = meta["kept_from"]
+    session.budget.used = meta.get("candidates", meta.get("sieve", {}).get("candidates", 0))
     if session.sieve:
         session.sieve.thaw(meta["sieve"])
     for batch in _thaw_batches(meta["batches"], arrays):

@@ -5,11 +5,10 @@ that begin with NOT). The engine's automaton yields a superset of the matches; e
 candidate is verified against the formula, then strategy, SELECT, CONSUME BY and LIMIT
 apply to what is left, in that order.
 
-Cost contract: linear in the candidates, which can be many more than the matches. A
-budget ends a run that meets more than `budget` of them: with a clear error, or, where the
-user chose so, with what has been found up to there, flagged as partial. A partial answer
-holds matches only: an end position where the strategy or CONSUME BY would have to look at
-candidates that were not checked is left out.
+Cost contract: linear in the candidates, which can be many more than the matches; a
+budget (`run.budget`) guards their number. A partial answer holds matches only: an end
+position where the strategy or CONSUME BY would have to look at candidates that were not
+checked is left out.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.errors import BudgetError
 from cernis.events.batch import EventBatch
 from cernis.events.encode import AtomEncoder
 from cernis.events.store import EventStore
@@ -33,10 +31,7 @@ from cernis.plan.choose import Candidate, choose, project
 from cernis.plan.plan import Plan
 from cernis.plan.verify import Mark, Verifier, Window
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
-
-CANDIDATE_BUDGET = 1_000_000
-
-OnBudget = Literal["fail", "partial"]
+from cernis.run.budget import Budget
 
 
 class _Chunk(NamedTuple):
@@ -54,18 +49,13 @@ class Sieve:
         self,
         plan: Plan,
         store: EventStore,
-        budget: int = CANDIDATE_BUDGET,
-        on_budget: OnBudget = "fail",
+        budget: Budget,
     ) -> None:
         self.plan = plan
         self.verifier = Verifier(plan.pattern.formula)
         self.encoder = AtomEncoder(self.verifier.atoms)
         self.store = store
         self.budget = budget
-        self.on_budget = on_budget
-        self.exhausted = False
-        """The budget is spent, and the answer is partial from here on."""
-        self.candidates = 0
         self.consumed: dict[int, int] = {}
         self._chunks: list[_Chunk] = []
         self._members: dict[int, list[int]] = {}
@@ -105,14 +95,12 @@ class Sieve:
     def freeze(self) -> dict[str, Any]:
         """What cannot be worked out again from the events that are kept."""
         return {
-            "candidates": self.candidates,
             "consumed": list(self.consumed.items()),
             "gone": list(self._gone.items()),
         }
 
     def thaw(self, frozen: dict[str, Any]) -> None:
         """Before the kept events are noted again."""
-        self.candidates = frozen["candidates"]
         self.consumed = dict(map(tuple, frozen["consumed"]))
         self._gone = dict(map(tuple, frozen["gone"]))
 
@@ -122,7 +110,7 @@ class Sieve:
         for end, candidates in groupby(
             (one for block in found.blocks() for one in _unpacked(block)), key=lambda c: c[1]
         ):
-            if self.exhausted:
+            if self.budget.spent:
                 break
             for match in self._at(end, candidates):
                 marks: dict[str, list[int]] = {}
@@ -138,15 +126,14 @@ class Sieve:
         key, last = self._local(end)
         valid: set[Candidate] = set()
         for start, _, positions in candidates:
-            self.candidates += 1
-            if self.candidates > self.budget:
-                self._spent()
+            self.budget.spend(1)
+            if self.budget.spent:
                 break
             checked = self._checked(start, positions, key, last)
             if checked is not None:
                 valid.add(checked)
         decided = pattern.strategy is Strategy.ALL and pattern.consume is Consume.NONE
-        if self.exhausted and not decided:
+        if self.budget.spent and not decided:
             return []
         chosen = choose(pattern.strategy, last, valid)
         kept = [
@@ -163,22 +150,6 @@ class Sieve:
                 self.consumed[scope] = end
         kept.sort(key=lambda c: (-c.start, sorted(c.labels)))
         return kept if pattern.limit is None else kept[: pattern.limit]
-
-    def _spent(self) -> None:
-        """The budget is spent: an error, or a partial answer."""
-        if self.on_budget == "fail":
-            raise BudgetError(
-                f"the query compares events with each other and has more than "
-                f"{self.budget:,} candidates to check; narrow the window or the pattern, "
-                'allow more with budget=…, or take what is found with on_budget="partial"'
-            )
-        self.exhausted = True
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        if not self.exhausted:
-            return ()
-        return (f"partial: the budget of {self.budget:,} candidates is spent; matches are missing",)
 
     def _checked(
         self, start: int, positions: list[list[int]], key: int, last: int

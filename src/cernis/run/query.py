@@ -17,7 +17,7 @@ from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
-from cernis.run.listed import CANDIDATE_BUDGET, OnBudget
+from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.session import Reading, Session
 from cernis.schema import Schema, Stream
 

@@ -19,7 +19,7 @@ from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.runtime import Engine
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
-from cernis.events.clock import AttributeClock, Clock, time_clock
+from cernis.events.clock import AttributeClock, Clock, plain_clock, time_clock
 from cernis.events.keys import KeyCoder
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Progress
@@ -32,8 +32,9 @@ from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
 from cernis.run import frozen
+from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.feed import feed_of
-from cernis.run.listed import CANDIDATE_BUDGET, OnBudget, Sieve
+from cernis.run.listed import Sieve
 from cernis.schema import Schema, texts
 
 _FORGET_EVERY = 1 << 20
@@ -61,6 +62,7 @@ class Session:
 
     def __init__(self, plan: Plan, reading: Reading | None = None) -> None:
         self.reading = reading or Reading()
+        self.budget = Budget(self.reading.budget, self.reading.on_budget)
         self.mistakes = Mistakes(self.reading.on_error)
         self.store = EventStore(self.reading.time_unit)
         self.progress = Progress()
@@ -76,7 +78,7 @@ class Session:
     def _run(self, plan: Plan) -> None:
         self.plan = plan
         self.feed = feed_of(plan, self.reading.type)
-        self.sieve = _sieve(plan, self.store, self.reading)
+        self.sieve = Sieve(plan, self.store, self.budget) if plan.listed else None
 
     # ------------------------------------------------------------- reading
 
@@ -171,7 +173,7 @@ class Session:
         """Plans anew where the events show that an order is one of text."""
         text = texts(schema) & frozenset(self.plan.network.ordered if self.plan.network else ())
         if text:
-            self._run(make_plan(self.plan.pattern, text))
+            self._run(make_plan(self.plan.pattern, text, self.plan.conjunctive))
 
     def _take(self, batch: EventBatch, ordering: Ordering) -> list[Any]:
         keys = self.keys.encode(batch) if self.keys is not None else None
@@ -187,6 +189,8 @@ class Session:
         within = self.plan.pattern.within
         if self.clock is not None:
             return self.clock.read(batch, keys)
+        if within is not None and within.plain:
+            return plain_clock(batch, ordering.plain_ticks(within.size, within.strict))
         if within is not None and within.unit is Unit.TIME:
             return time_clock(batch, ordering.ticks(within.size))
         return None
@@ -197,11 +201,11 @@ class Session:
         plan = self.plan
         if self.sieve:
             found: MatchSet = self.sieve.matches(
-                self.feed.found(plan.candidate_variables, segments, None)
+                self.feed.found(plan.candidate_variables, segments, None, self.budget)
             )
         else:
-            found = self.feed.found(plan.variables, segments, plan.pattern.limit)
-        spent = self.sieve.notes if self.sieve else ()
+            found = self.feed.found(plan.variables, segments, plan.pattern.limit, self.budget)
+        spent = self.budget.notes
         self.notes += [note for note in spent if note not in self.notes]
         return Matches(
             found, copy.copy(self.store), plan.pattern, notes=self.notes, partial=bool(spent)
@@ -247,14 +251,10 @@ class Session:
         meta, arrays = frozen.read(state, plan.pattern)
         time, type_, time_unit = meta["reading"]
         if meta.get("unordered"):
-            plan = make_plan(plan.pattern, frozenset(meta["unordered"]))
+            plan = make_plan(plan.pattern, frozenset(meta["unordered"]), plan.conjunctive)
         session = cls(plan, Reading(time=time, type=type_, time_unit=time_unit))
         frozen.thaw(session, meta, arrays)
         return session
-
-
-def _sieve(plan: Plan, store: EventStore, reading: Reading) -> Sieve | None:
-    return Sieve(plan, store, reading.budget, reading.on_budget) if plan.listed else None
 
 
 def _skipped(sources: Iterable[Source]) -> Iterator[str]:
@@ -266,6 +266,6 @@ def _skipped(sources: Iterable[Source]) -> Iterator[str]:
 
 def _attribute_clock(plan: Plan) -> AttributeClock | None:
     within = plan.pattern.within
-    if within is None or within.attribute is None:
+    if within is None or within.attribute is None or within.plain:
         return None
     return AttributeClock(within.attribute.name, within.size)

@@ -381,6 +381,8 @@ def _within(
                 return False
             # a column of floats is measured in floats: 0.3 - 0.2 is within 0.1 or not as they say
             span = high - low
+            if window.strict:
+                return bool(span < window.size)
             return bool(span <= (float(window.size) if isinstance(span, float) else window.size))
 
 

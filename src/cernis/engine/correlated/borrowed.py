@@ -14,6 +14,7 @@ counting at each use inside its loops.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -23,9 +24,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 def kernel(function: Function) -> Function:
     """Compile a function that makes no arrays, as `cernis.compiled.kernel` does otherwise."""
-    compiled: Any
+    borrowing: Any = partial(njit, nogil=True, _nrt=False)
     try:
-        compiled = njit(cache=True, nogil=True, _nrt=False)(function)
+        compiled = borrowing(cache=True)(function)
     except RuntimeError:  # no place to keep it
-        compiled = njit(nogil=True, _nrt=False)(function)
+        compiled = borrowing()(function)
     return cast(Function, compiled)

@@ -211,6 +211,7 @@ def collect(
         size *= 4
     moved_v, moved_n, moved_e, moved_b = (_moved(mark) for mark in marks)
     vertices, sources, asked = _copy_vertices(memory, marks[0], moved_n, moved_e, moved_b, net)
+    facts = memory.facts[np.concatenate(([0], np.flatnonzero(marks[0])))]
     nodes = _kept(memory.nodes, marks[1])
     nodes["vertex"] = moved_v[nodes["vertex"]]
     for side in ("left", "right", "later", "up"):
@@ -246,6 +247,7 @@ def collect(
     return memory._replace(
         counters=fresh,
         vertices=vertices,
+        facts=facts,
         sources=sources,
         nodes=nodes,
         entries=entries,

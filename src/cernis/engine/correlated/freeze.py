@@ -30,7 +30,7 @@ _RECORDS = {
     "entries": (r.ENTRY, r.ENTRIES),
     "branches": (r.BRANCH, r.BRANCHES),
 }
-_NUMBERS = {"values": np.int64, "back": np.int32, "asked": np.int64}
+_NUMBERS = {"values": np.int64, "back": np.int32, "asked": np.int64, "facts": np.int64}
 
 
 def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -41,6 +41,7 @@ def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[st
         name: memory_bytes(getattr(memory, name)[: counters[place]])
         for name, (_, place) in _RECORDS.items()
     }
+    arrays["facts"] = memory.facts[: counters[r.VERTICES]]
     arrays["values"] = memory.values[: counters[r.ENTRIES]]
     arrays["back"] = memory.back[: counters[r.ENTRIES]]
     arrays["asked"] = memory.asked[: counters[r.ASKED]]
@@ -135,6 +136,7 @@ def _sound(engine: CorrelatedEngine, memory: r.Memory) -> bool:
     fits = (
         memory.values.shape == (size["entries"], engine.memory.values.shape[1])
         and memory.back.shape == (size["entries"], engine.memory.back.shape[1])
+        and memory.facts.shape == (size["vertices"], len(engine.network.facts))
         and memory.asked.ndim == 2
         and memory.asked.shape[1] == engine.memory.asked.shape[1]
         and min(size["vertices"], size["entries"], size["branches"], len(memory.asked)) > 0

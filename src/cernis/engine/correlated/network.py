@@ -14,14 +14,14 @@ turn up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.alphabet import Alphabet
-from cernis.automata.pcea import PCEA, Link, Ordered
+from cernis.automata.pcea import PCEA, Apart, Link, Ordered
 from cernis.engine.correlated.records import OPERATORS, SORTED, UNION, UNLIKE
 from cernis.engine.correlated.unlike import MOST_VALUES, sequences
 
@@ -70,6 +70,15 @@ class Net(NamedTuple):
     """Per store and value: it must be present on both sides."""
     state_first: NDArray[np.int32]
     """Stores state_first[q] … state_first[q+1]-1 file the runs of state q."""
+    fact_kind: NDArray[np.int32]
+    fact_column: NDArray[np.int32]
+    """What a vertex keeps of its event: a code, or the high or low word of an order value."""
+    apart_operator: NDArray[np.int32]
+    apart_left: NDArray[np.int32]
+    apart_right: NDArray[np.int32]
+    label_left: NDArray[np.uint8]
+    label_right: NDArray[np.uint8]
+    """Per label and condition between far events: whether the event is on that side of it."""
     steps: NDArray[np.int32]
     symbol_first: NDArray[np.int32]
     symbol_transitions: NDArray[np.int32]
@@ -108,21 +117,30 @@ class Network:
     """The automaton for the kernels; `net` is replaced when symbols are added.
 
     Of runs in `collapsed` states only the latest start is kept, and no match lists them.
+    Conditions `apart` are checked when matches are listed.
     """
 
-    def __init__(self, pcea: PCEA, collapsed: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        pcea: PCEA,
+        collapsed: frozenset[int] = frozenset(),
+        apart: tuple[Apart, ...] = (),
+    ) -> None:
         self.pcea = pcea
         self.collapsed = collapsed
+        self.apart = apart
         self.alphabet = Alphabet(pcea)
         self.labels: list[frozenset[str]] = []
-        self.domains = _domains(pcea)
+        self.domains = _domains(pcea, apart)
         self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
         self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
         orders = [order for link in _links(pcea) if (order := _ordered(link))]
-        self.ordered_pairs = tuple(dict.fromkeys((o.earlier, o.later) for o in orders))
+        far = [(a.attribute, a.other_attribute) for a in apart if a.op in _ORDERS]
+        self.ordered_pairs = tuple(dict.fromkeys([*((o.earlier, o.later) for o in orders), *far]))
         self.ordered = tuple(dict.fromkeys(name for pair in self.ordered_pairs for name in pair))
+        unequal = [(a.attribute, a.other_attribute) for a in apart if a.op == "!="]
         self.different = tuple(
-            dict.fromkeys(pair for link in _links(pcea) for pair in link.different)
+            dict.fromkeys([*(p for link in _links(pcea) for p in link.different), *unequal])
         )
         sources = [source for t in pcea.transitions for source in t.sources]
         self.stores = sorted(
@@ -135,6 +153,7 @@ class Network:
         assert all(store.kind == UNION for store in self.stores if store.collapsed)
         self.strict = any(store.strict for store in self.stores)
         self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
+        self.facts = _facts(apart, self.columns, self.ordered)
         self._passing: list[list[int]] = []
         self.net = self._arrays()
 
@@ -200,10 +219,32 @@ class Network:
             state_first=_ints(
                 np.searchsorted([s.state for s in self.stores], np.arange(len(self.pcea.names) + 1))
             ),
+            **self._far(),
             steps=sequences(width),
             symbol_first=np.zeros(1, np.int32),
             symbol_transitions=np.zeros(0, np.int32),
         )
+
+    def _far(self) -> dict[str, NDArray[Any]]:
+        """The arrays for conditions between far events."""
+        number = {fact: i for i, fact in enumerate(self.facts)}
+        left = [number[_fact(a.op, a.attribute, self.columns, self.ordered)] for a in self.apart]
+        right = [
+            number[_fact(a.op, a.other_attribute, self.columns, self.ordered)] for a in self.apart
+        ]
+        return {
+            "fact_kind": _ints([kind for kind, _ in self.facts]),
+            "fact_column": _ints([column for _, column in self.facts]),
+            "apart_operator": _ints([OPERATORS[a.op] for a in self.apart]),
+            "apart_left": _ints(left),
+            "apart_right": _ints(right),
+            "label_left": self._marks([a.variable for a in self.apart]),
+            "label_right": self._marks([a.other for a in self.apart]),
+        }
+
+    def _marks(self, variables: list[str]) -> NDArray[np.uint8]:
+        marks = [[name in labels for name in variables] for labels in self.labels]
+        return np.array(marks, np.uint8).reshape(len(self.labels), len(variables))
 
     def _padded(self, attributes: list[list[str]], width: int) -> NDArray[np.int32]:
         padded = np.full((len(attributes), width), -1, np.int32)
@@ -220,7 +261,33 @@ def _links(pcea: PCEA) -> list[Link]:
     return [source.link for t in pcea.transitions for source in t.sources]
 
 
-def _domains(pcea: PCEA) -> tuple[tuple[Column, ...], ...]:
+CODE, HIGH, LOW = range(3)
+_ORDERS = frozenset({"<", "<=", ">", ">="})
+
+Fact = tuple[int, int]
+
+
+def _fact(op: str, name: str, columns: Mapping[Column, int], ordered: Sequence[str]) -> Fact:
+    """The (first) fact that a side of a condition looks at."""
+    return (HIGH, ordered.index(name)) if op in _ORDERS else (CODE, columns[(name,)])
+
+
+def _facts(
+    apart: Iterable[Apart], columns: Mapping[Column, int], ordered: Sequence[str]
+) -> tuple[Fact, ...]:
+    """What vertices keep; the low word of an order value comes right after the high one."""
+    found: dict[Fact, None] = {}
+    for condition in apart:
+        for name in (condition.attribute, condition.other_attribute):
+            fact = _fact(condition.op, name, columns, ordered)
+            if fact not in found:
+                found[fact] = None
+                if fact[0] == HIGH:
+                    found[LOW, fact[1]] = None
+    return tuple(found)
+
+
+def _domains(pcea: PCEA, apart: Iterable[Apart] = ()) -> tuple[tuple[Column, ...], ...]:
     """The columns, those compared with each other together.
 
     >>> from cernis.automata.cea import ANYTHING
@@ -230,17 +297,19 @@ def _domains(pcea: PCEA) -> tuple[tuple[Column, ...], ...]:
     >>> _domains(PCEA(("a",), (loop,), frozenset({0})))
     ((('id',), ('reply',)),)
     """
-    together: dict[Column, list[Column]] = {}
+    compared: list[tuple[Column, Column]] = []
     for link in _links(pcea):
         pairs = sorted(link.equal)
-        compared = [(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))]
+        compared.append((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
         compared += [((a,), (b,)) for a, b in (*link.different, *link.unlike)]
-        for left, right in compared:
-            ours = together.setdefault(left, [left])
-            theirs = together.setdefault(right, [right])
-            if ours is not theirs:
-                ours += theirs
-                for column in theirs:
-                    together[column] = ours
+    compared += [((a.attribute,), (a.other_attribute,)) for a in apart if a.op not in _ORDERS]
+    together: dict[Column, list[Column]] = {}
+    for left, right in compared:
+        ours = together.setdefault(left, [left])
+        theirs = together.setdefault(right, [right])
+        if ours is not theirs:
+            ours += theirs
+            for column in theirs:
+                together[column] = ours
     distinct = {id(columns): columns for columns in together.values()}
     return tuple(tuple(columns) for columns in distinct.values())

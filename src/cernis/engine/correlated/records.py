@@ -27,7 +27,15 @@ from numpy.typing import NDArray
 UNION, UNLIKE, SORTED = range(3)
 
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(4)
-OPERATORS = {"<": LESS, "<=": LESS_EQUAL, ">": GREATER, ">=": GREATER_EQUAL}
+EQUAL, DIFFERENT = 4, 5
+OPERATORS = {
+    "<": LESS,
+    "<=": LESS_EQUAL,
+    ">": GREATER,
+    ">=": GREATER_EQUAL,
+    "=": EQUAL,
+    "!=": DIFFERENT,
+}
 
 NOTHING = np.int64(-(2**63))
 """The order value of what cannot be compared; also the window bound nothing falls behind."""
@@ -124,6 +132,8 @@ class Memory(NamedTuple):
 
     counters: NDArray[np.int64]
     vertices: NDArray[np.void]
+    facts: NDArray[np.int64]
+    """Per vertex, the values that are compared with events far away in the match."""
     sources: NDArray[np.void]
     nodes: NDArray[np.void]
     entries: NDArray[np.void]
@@ -147,4 +157,5 @@ class Memory(NamedTuple):
 
 
 GROWING = ("vertices", "sources", "nodes", "entries", "branches", "asked", "roots")
-"""The arrays that grow, in the order of their counters; `values` and `back` follow `entries`."""
+"""The arrays that grow, in the order of their counters; `values` and `back`
+follow `entries`, `facts` follows `vertices`."""

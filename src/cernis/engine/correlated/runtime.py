@@ -21,7 +21,7 @@ from cernis.engine import update
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import step as kernel
 from cernis.engine.correlated.collect import collect
-from cernis.engine.correlated.network import Network
+from cernis.engine.correlated.network import CODE, Network
 from cernis.engine.correlated.walk import Snapshot
 from cernis.engine.runtime import Settings
 from cernis.errors import BudgetError
@@ -184,6 +184,8 @@ class CorrelatedEngine:
         if wanted > MOST_RECORDS:
             raise BudgetError("more than 2^30 partial matches are alive; set a smaller window")
         grown = {name: _longer(current, used, wanted)}
+        if array == r.VERTICES:
+            grown["facts"] = _longer(self.memory.facts, used, wanted)
         if array == r.ENTRIES:
             grown["values"] = _longer(self.memory.values, used, wanted)
             grown["back"] = _longer(self.memory.back, used, wanted)
@@ -251,7 +253,19 @@ class CorrelatedEngine:
                 asking = net.link_store[sources["link"]] == store if len(sources) else []
                 codes = memory.asked[sources["asked"][asking], v]
                 used[domain][codes[codes >= 0]] = True
+        for f, domain in self._fact_domains():
+            codes = memory.facts[: memory.counters[r.VERTICES], f]
+            used[domain][codes[codes >= 0]] = True
         return [np.flatnonzero(u) for u in used]
+
+    def _fact_domains(self) -> list[tuple[int, int]]:
+        """(fact, domain) of the facts that are codes."""
+        net = self.network.net
+        return [
+            (f, self.network.domain_of[column])
+            for f, (kind, column) in enumerate(zip(net.fact_kind, net.fact_column, strict=True))
+            if kind == CODE
+        ]
 
     def _value_domains(self, v: int) -> list[tuple[int, int]]:
         """(store, domain of its value v) for the stores that have one."""
@@ -278,7 +292,12 @@ class CorrelatedEngine:
                 asking = self.network.net.link_store[sources["link"]] == store
                 rows = sources["asked"][asking] if len(sources) else np.empty(0, np.int32)
                 asked[rows, v] = _renumbered(asked[rows, v], codes)
-        self.memory = memory._replace(values=values, asked=asked)
+        facts = memory.facts.copy()
+        for f, domain in self._fact_domains():
+            codes = kept[domain]
+            if codes is not None:
+                facts[:, f] = _renumbered(facts[:, f], codes)
+        self.memory = memory._replace(values=values, asked=asked, facts=facts)
         capacity = [
             have if codes is None else max(16, 2 * len(codes))
             for codes, have in zip(kept, self.capacity, strict=True)
@@ -320,6 +339,7 @@ class CorrelatedEngine:
         return r.Memory(
             counters=counters,
             vertices=np.zeros(size, r.VERTEX),
+            facts=np.zeros((size, len(self.network.facts)), np.int64),
             sources=np.zeros(size, r.SOURCE),
             nodes=np.zeros(size, r.NODE),
             entries=np.zeros(size if self.network.width else 1, r.ENTRY),

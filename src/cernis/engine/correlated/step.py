@@ -22,6 +22,7 @@ from cernis.engine.correlated import records as r
 from cernis.engine.correlated import sorted as by_order
 from cernis.engine.correlated import unions, unlike
 from cernis.engine.correlated.borrowed import kernel
+from cernis.engine.correlated.network import CODE, HIGH
 from cernis.engine.update import CLOCK_WINDOW, EVENT_WINDOW
 
 DONE, NO_ROOM, NO_ROOM_TO_FILE = range(3)
@@ -217,6 +218,14 @@ def _fire(net, memory, events, now, transition, asked):
     memory.vertices[vertex]["label"] = net.transition_label[transition]
     memory.vertices[vertex]["first"] = first_source
     memory.vertices[vertex]["count"] = counters[r.SOURCES] - first_source
+    for f in range(len(net.fact_kind)):
+        column = net.fact_column[f]
+        if net.fact_kind[f] == CODE:
+            memory.facts[vertex, f] = events.codes[column, i]
+        elif net.fact_kind[f] == HIGH:
+            memory.facts[vertex, f] = events.high[column, i]
+        else:
+            memory.facts[vertex, f] = events.low[column, i]
     target = net.transition_target[transition]
     for store in range(net.state_first[target], net.state_first[target + 1]):
         waiting = counters[r.PENDING]

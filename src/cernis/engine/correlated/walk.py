@@ -26,9 +26,11 @@ from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.network import Net
 from cernis.engine.enumerate import Listing
 
-ALL_DONE, BUFFERS_FULL, NO_ROOM = range(3)
+ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
 ROOT_INDEX, CHOICES, TRAIL, CELLS, TODO, WALKING, FOUND, MATCHES, MARKS = range(9)
 NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0)
+ALIVE, DEAD = 1, 2
+"""Whether the trail may still become a match."""
 
 CHOICE = np.dtype(
     [
@@ -144,8 +146,12 @@ def pick(net, memory, scratch, cursor, source, at, bound):
 
 
 @kernel
-def list_matches(net, memory, roots, limit, cursor, scratch, listing):
-    """Fills the listing from where the cursor stands; at most `limit` matches per end."""
+def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
+    """Fills the listing from where the cursor stands; at most `limit` matches per end.
+
+    `steps` are the vertices looked at so far, and how many may be (-1: any number).
+    """
+    apart = len(net.apart_operator) > 0
     matches, marks = 0, 0
     listing.offset[0] = 0
     room = len(scratch.choices)
@@ -163,10 +169,15 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing):
             if memory.vertices[roots[root]["vertex"]]["count"] + 2 > room:
                 status = NO_ROOM
                 break
-            cursor[WALKING] = 1
-            _take(memory, scratch, cursor, roots[root]["vertex"])
-        dead = False
+            vertex = roots[root]["vertex"]
+            agrees = not apart or _agrees(net, memory, scratch, 0, vertex)
+            cursor[WALKING] = ALIVE if agrees else DEAD
+            _take(memory, scratch, cursor, vertex)
+        dead = cursor[WALKING] == DEAD
         while True:
+            if steps[0] > steps[1] >= 0:
+                status = SPENT
+                break
             most = cursor[TRAIL]
             # a step chooses at most twice, takes one vertex and lists its sources
             if (
@@ -183,7 +194,10 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing):
                 vertex = pick(
                     net, memory, scratch, cursor, source, memory.sources[source]["at"], bound
                 )
+                steps[0] += 1
                 dead = vertex == 0
+                if apart and not dead:
+                    dead = not _agrees(net, memory, scratch, cursor[TRAIL], vertex)
                 if not dead:
                     _take(memory, scratch, cursor, vertex)
                 continue
@@ -209,14 +223,57 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing):
             cursor[CELLS] = choice["cells"]
             cursor[TODO] = choice["todo"]
             vertex = pick(net, memory, scratch, cursor, choice["source"], choice["at"], bound)
+            steps[0] += 1
             dead = vertex == 0
+            if apart and not dead:
+                dead = not _agrees(net, memory, scratch, cursor[TRAIL], vertex)
             if not dead:
                 _take(memory, scratch, cursor, vertex)
         if status != ALL_DONE:
+            if cursor[WALKING] != 0:
+                cursor[WALKING] = DEAD if dead else ALIVE
             break
         cursor[ROOT_INDEX] += 1
     cursor[MATCHES], cursor[MARKS] = matches, marks
     return status
+
+
+@kernel
+def _agrees(net, memory, scratch, length, vertex):
+    """Whether a vertex agrees with the trail in every condition between far events."""
+    label = memory.vertices[vertex]["label"]
+    for c in range(len(net.apart_operator)):
+        for k in range(-1, length):
+            other = vertex if k < 0 else scratch.trail[k]
+            there = memory.vertices[other]["label"]
+            forth = net.label_left[label, c] and net.label_right[there, c]
+            if forth and not _holds(net, memory.facts, c, vertex, other):
+                return False
+            back = k >= 0 and net.label_right[label, c] and net.label_left[there, c]
+            if back and not _holds(net, memory.facts, c, other, vertex):
+                return False
+    return True
+
+
+@kernel
+def _holds(net, facts, condition, left, right):
+    """A condition between two events."""
+    operator = net.apart_operator[condition]
+    one, other = net.apart_left[condition], net.apart_right[condition]
+    a, b = facts[left, one], facts[right, other]
+    if operator == r.EQUAL:
+        return a == b and a >= 0
+    if operator == r.DIFFERENT:
+        return a != r.MISSING and b != r.MISSING and (a != b or a < 0)
+    if r.NOTHING in (a, b):
+        return False
+    if max(a, b) > r.LARGEST_NUMBER and a >> r.KIND_BITS != b >> r.KIND_BITS:
+        return False
+    if a == b:
+        a, b = facts[left, one + 1], facts[right, other + 1]
+        if a == b:
+            return operator in (r.LESS_EQUAL, r.GREATER_EQUAL)
+    return a < b if operator in (r.LESS, r.LESS_EQUAL) else a > b
 
 
 @kernel
@@ -246,14 +303,21 @@ def _write(memory, scratch, length, bound, listing, match, marks):
 
 
 def listings(
-    snapshot: Snapshot, limit: int | None = None, block: int = 65_536
+    snapshot: Snapshot,
+    limit: int | None = None,
+    block: int = 65_536,
+    steps: NDArray[np.int64] | None = None,
 ) -> Iterator[Listing]:
-    """All matches of the roots, `limit` of each end position at most, block by block."""
+    """All matches of the roots, `limit` of each end position at most, block by block.
+
+    `steps` counts what is looked at, up to a limit: steps[0] > steps[1] means that it ended.
+    """
+    steps = np.array([0, -1], np.int64) if steps is None else steps
     cursor = np.array(NEW_CURSOR, np.int64)
     scratch = _scratch(256)
     marks = 4 * block
     status = BUFFERS_FULL
-    while status != ALL_DONE:
+    while status not in (ALL_DONE, SPENT):
         listing = Listing(
             np.empty(block, np.int64),
             np.empty(block, np.int64),
@@ -269,6 +333,7 @@ def listings(
             cursor,
             scratch,
             listing,
+            steps,
         )
         found, used = int(cursor[MATCHES]), int(cursor[MARKS])
         if found:

@@ -7,9 +7,10 @@ a single event. The match keeps every atom whatever the head says: a head that d
 variables is a projection of the matches.
 
 Where the timestamps put all atoms in one strict order, the pattern is a sequence. The
-comparisons stay: events may have the same time. In such an order `tn - t1 < 5 SECONDS`
-is the window; any other difference, and one of plain numbers, which count the unit of
-the time column, is a comparison with a shift.
+comparisons of neighbours stay, for events may have the same time; the others follow from
+them. In such an order `tn - t1 < 5 SECONDS` is the window, and so is `tn - t1 < 5`, which
+counts the unit of the time column. Any other difference is a comparison with a shift, and
+so is one in another unit than the window's.
 
 Linear in the query, but for a variable in n atoms, which is n-1 equalities.
 """
@@ -44,6 +45,7 @@ def lower(query: ConjunctiveQuery) -> Pattern:
     """The pattern whose matches give each atom, by its index, the event that it takes."""
     order = time_order(query)
     window, spent = _window(query, order)
+    spent |= _implied(query, order)
     tests_of_atoms, rest = single_event_tests(query)
     conditions: list[pred.Condition] = [
         pred.Holds(str(index), test, span=test.span)
@@ -178,34 +180,60 @@ def _only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
     return tuple(order) if len(order) == len(after) else None
 
 
+def _implied(
+    query: ConjunctiveQuery, order: tuple[int, ...] | None
+) -> frozenset[Comparison]:
+    """Comparisons of timestamps that follow from those of neighbours in the order."""
+    if order is None:
+        return frozenset()
+    place = {query.atoms[index].time: rank for rank, index in enumerate(order)}
+    found = []
+    for node in query.comparisons:
+        match node:
+            case Comparison(op=op, left=Variable(name=one), right=Variable(name=other)) if (
+                one in place and other in place and op != "="
+            ):
+                ahead = place[other] - place[one]
+                later = {"!=": abs(ahead), "<": ahead, "<=": ahead}.get(op, -ahead)
+                if later > 1 or (later == 1 and op not in ("<", ">")):
+                    found.append(node)
+    return frozenset(found)
+
+
 def _window(
     query: ConjunctiveQuery, order: tuple[int, ...] | None
 ) -> tuple[Window | None, frozenset[Comparison]]:
     """The window, and the comparisons that it takes over."""
     if order is None or (query.within is not None and query.within.unit is not Unit.TIME):
         return query.within, frozenset()
-    window = query.within
-    spent: set[Comparison] = set()
     ends = query.atoms[order[-1]].time, query.atoms[order[0]].time
-    for node in query.comparisons:
-        size = _whole_span(node, ends)
-        if size is not None:
-            spent.add(node)
-            if window is None or size < window.size:
-                window = Window(Unit.TIME, size, span=node.span)
-    return window, frozenset(spent)
+    spans = {node: size for node in query.comparisons if (size := _whole_span(node, ends))}
+    lasting = {node: size for node, size in spans.items() if size.unit is Unit.TIME}
+    if query.within is not None or lasting:
+        windows = [*lasting.values(), *([query.within] if query.within is not None else [])]
+        return min(windows, key=_reach), frozenset(lasting)
+    return min(spans.values(), key=_reach, default=None), frozenset(spans)
 
 
-def _whole_span(node: Comparison, ends: tuple[str | None, str | None]) -> Fraction | None:
-    """The most nanoseconds that `last - first < duration` allows; None for any other."""
+def _reach(window: Window) -> tuple[Fraction, bool]:
+    return window.size, not window.strict
+
+
+def _whole_span(node: Comparison, ends: tuple[str | None, str | None]) -> Window | None:
+    """The window that `last - first < limit` is; None for any other comparison."""
     match node:
-        case Comparison(op=op, left=Difference() as difference, right=Duration() as limit):
+        case Comparison(op=op, left=Difference() as difference, right=limit):
             pass
-        case Comparison(op=op, left=Duration() as limit, right=Difference() as difference):
+        case Comparison(op=op, left=limit, right=Difference() as difference):
             op = MIRRORED[op]
         case _:
             return None
     if (difference.left.name, difference.right.name) != ends or op not in ("<", "<="):
         return None
-    size = limit.nanoseconds if op == "<=" else Fraction(ceil(limit.nanoseconds) - 1)
-    return size if size >= 0 else None
+    if isinstance(limit, Duration):
+        size = limit.nanoseconds if op == "<=" else Fraction(ceil(limit.nanoseconds) - 1)
+        return Window(Unit.TIME, size, span=node.span) if size >= 0 else None
+    size, strict = Fraction(repr(_number(limit))), op == "<"
+    if size < 0 or (strict and size == 0):
+        return None
+    return Window(Unit.ATTRIBUTE, size, TIME, strict=strict, span=node.span)

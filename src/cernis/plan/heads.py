@@ -1,0 +1,124 @@
+"""The head of a conjunctive query that drops variables: its answers, and what they need.
+
+An answer is a tuple of values, and each value is read off the event of one atom. Of the
+atoms that have a variable the last one in time is taken, so that as little as possible
+of a match is needed.
+
+Where the atoms stand in one order of time, those before the first that is needed only
+matter by when they began: of all partial matches with one key the one that started last
+stays in the window longest. So their states are *collapsed*: an index keeps the latest
+start for each key, and the runs are not kept at all. For
+`Q(y, t3) <- r(x)@t1, s(x, y)@t2, t(y)@t3, t1 < t2 < t3, t3 - t1 < 5` everything before
+the last atom collapses: these are the tables H_R and H_S of Algorithm 1 of seed 001, with
+its line 6 corrected (the maximum of the old and the new start is kept), for chains of any
+length, and every event takes constant time. An index by order or by ≠ has no such single
+best entry; states whose runs are found through one are not collapsed.
+
+Everything else is enumerated, projected and told apart: `run.project`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cernis.automata.pcea import PCEA
+from cernis.engine.correlated.network import store_of
+from cernis.engine.correlated.records import UNION
+from cernis.pattern.conjunctive import ConjunctiveQuery
+
+
+@dataclass(frozen=True, slots=True)
+class HeadColumn:
+    """A variable of the head, the atom that it is read off, and the attribute there."""
+
+    name: str
+    atom: int
+    attribute: str | None
+    """None: the event's timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How an answer is read off a match."""
+
+    columns: tuple[HeadColumn, ...]
+    order: tuple[int, ...] | None
+    """The atoms by time, if that is one order."""
+
+    @property
+    def first_needed(self) -> int:
+        """How many atoms come before the first that is needed; 0 where there is no order."""
+        if self.order is None:
+            return 0
+        places = [self.order.index(column.atom) for column in self.columns]
+        return min(places, default=len(self.order) - 1)
+
+    @property
+    def dated(self) -> str | None:
+        """The variable that says when a match ends, if there is one.
+
+        An answer with it can only be found again at the same time.
+        """
+        if self.order is None:
+            return None
+        last = self.order[-1]
+        dates = [c.name for c in self.columns if c.attribute is None and c.atom == last]
+        return dates[0] if dates else None
+
+
+def head_of(query: ConjunctiveQuery, order: Sequence[int] | None) -> Head | None:
+    """How the answers of a query are read off its matches; None where they are the matches.
+
+    `order` is that of the atoms in time, if there is but one.
+    """
+    if query.full:
+        return None
+    rank = range(len(query.atoms)) if order is None else order
+    columns = []
+    for name in dict.fromkeys(query.head):
+        moment = name in query.moments
+        holders = query.moments[name] if moment else query.holders[name]
+        atom = max(holders, key=rank.index)
+        attribute = None if moment else query.columns[atom][name].name
+        columns.append(HeadColumn(name, atom, attribute))
+    return Head(tuple(columns), None if order is None else tuple(order))
+
+
+def collapsible(head: Head, pcea: PCEA) -> frozenset[int]:
+    """The states of which only the latest start matters to the answers."""
+    depth = _depths(pcea)
+    if depth is None:
+        return frozenset()
+    links = [source for t in pcea.transitions for source in t.sources]
+    unsuited = {s.state for s in links if store_of(s.state, s.link).kind != UNION}
+    return frozenset(q for q, d in depth.items() if d < head.first_needed) - unsuited
+
+
+def _depths(pcea: PCEA) -> dict[int, int] | None:
+    """How many events each state of a chain has read before its last; None if that varies."""
+    if not pcea.chain:
+        return None
+    found: dict[int, int] = {}
+    for _ in pcea.names:
+        for t in pcea.transitions:
+            before = [found.get(source.state) for source in t.sources]
+            if None in before:
+                continue
+            depth = 1 + max((d for d in before if d is not None), default=-1)
+            if found.setdefault(t.target, depth) != depth:
+                return None
+    return found
+
+
+def cost_note(head: Head, collapsed: frozenset[int] = frozenset()) -> str:
+    """What finding the answers costs."""
+    shown = ", ".join(column.name for column in head.columns)
+    if head.order is not None and len(collapsed) == len(head.order) - 1:
+        return f"the distinct ({shown}): found at once, without enumerating matches"
+    if collapsed:
+        return (
+            f"the distinct ({shown}): matches are enumerated and projected, but for "
+            f"{len(collapsed)} of {len(head.order or ())} atoms only the latest start is kept"
+        )
+    return f"the distinct ({shown}): all matches are enumerated and projected"

@@ -1,0 +1,161 @@
+"""From the matches of a conjunctive query to its answers: the distinct tuples of the head.
+
+Matches are enumerated, in blocks, and each block is cut down to its distinct tuples in
+Arrow and NumPy; those are looked up among the answers given so far. An answer is given
+once, when it first appears, whatever becomes of it in a window: so what was given must
+be remembered, sixteen bytes (a digest) and a place in a set for each. Where the head says
+when a match ends, an answer can only come again at the same time, and what is remembered
+is what ended then.
+
+NULL is a value here, and so is NaN: an answer has each of them once. Numbers are the same
+when they are equal, whatever their type.
+
+Cost contract: linear in the matches that are enumerated, which may be many more than the
+answers, unless the plan keeps only the latest starts of what the head does not need
+(`plan.heads`). A budget guards those that were enumerated in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from hashlib import blake2b
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cernis.errors import StateError
+from cernis.events.store import EventStore
+from cernis.plan.heads import Head, HeadColumn
+from cernis.results.matchset import MatchBlock, MatchSet
+from cernis.results.values import python_values
+from cernis.run.budget import Budget
+
+_DIGEST = 16
+
+
+class Projector:
+    """Turns matches into the answers that have not been given before."""
+
+    def __init__(self, head: Head, variables: Sequence[str], budget: Budget) -> None:
+        self.head = head
+        self.names = tuple(column.name for column in head.columns)
+        self.budget = budget
+        self.given: set[bytes] = set()
+        self._places = [list(variables).index(str(column.atom)) for column in head.columns]
+        self._dated = None if head.dated is None else self.names.index(head.dated)
+        self._moment = ""
+
+    def answers(self, found: MatchSet, store: EventStore) -> pa.Table:
+        """The new answers, with the row and the time at which each appears."""
+        tables = [self._new(_nothing(len(found.variables)), store)]
+        for block in found.blocks():
+            if self.budget.spent:
+                break
+            tables.append(self._new(block, store))
+            new = tables[-1].num_rows
+            fair = len(np.unique(block.end))  # one look at each end is not in vain
+            self.budget.spend(max(0, len(block.start) - max(new, fair)))
+        return pa.concat_tables(tables)
+
+    def _new(self, block: MatchBlock, store: EventStore) -> pa.Table:
+        columns = [
+            _values(column, block, place, store)
+            for column, place in zip(self.head.columns, self._places, strict=True)
+        ]
+        first = _first_of_each(columns, len(block.end))
+        columns = [column.take(pa.array(first)) for column in columns]
+        kept = self._unknown(columns, len(first))
+        ends = block.end[first][kept]
+        values = [column.take(pa.array(kept)) for column in columns]
+        every = [*values, pa.array(store.rows(ends), pa.int64()), _whole(store.times(ends))]
+        return pa.table(every, [f"{i}" for i in range(len(every))])
+
+    def _unknown(self, columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
+        """Which of the distinct tuples have not been given; they are now."""
+        texts = [[value_text(value) for value in python_values(column)] for column in columns]
+        kept = []
+        for row in range(length):
+            held = tuple(text[row] for text in texts)
+            if self._dated is not None and held[self._dated] != self._moment:
+                self._moment = held[self._dated]
+                self.given.clear()
+            key = blake2b(
+                repr(held).encode("utf-8", "surrogatepass"), digest_size=_DIGEST
+            ).digest()
+            if key not in self.given:
+                self.given.add(key)
+                kept.append(row)
+        return np.array(kept, np.int64)
+
+    # -------------------------------------------------------------- frozen
+
+    def freeze(self) -> tuple[str, NDArray[np.uint8]]:
+        """What is remembered: the time of it, and the digests."""
+        digests = np.frombuffer(b"".join(sorted(self.given)), np.uint8)
+        return self._moment, digests.reshape(-1, _DIGEST)
+
+    def thaw(self, moment: str, digests: NDArray[np.uint8]) -> None:
+        if digests.dtype != np.uint8 or digests.ndim != 2 or digests.shape[1] != _DIGEST:
+            raise StateError("the frozen state is damaged: the answers given cannot be read")
+        self._moment = moment
+        self.given = {row.tobytes() for row in digests}
+
+
+def _nothing(width: int) -> MatchBlock:
+    """No matches; what the types of the answers are read off."""
+    none = np.zeros(0, np.int64)
+    return MatchBlock(none, none, (np.zeros(1, np.int64),) * width, (none,) * width)
+
+
+def _values(column: HeadColumn, block: MatchBlock, place: int, store: EventStore) -> pa.Array:
+    positions = block.positions[place]
+    assert len(positions) == len(block.end)  # a match has one event for each atom that is needed
+    if column.attribute is None:
+        return _whole(store.times(positions))
+    return _whole(store.column(positions, column.attribute))
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _first_of_each(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
+    """Where each distinct row stands first, ascending.
+
+    >>> _first_of_each([pa.array([1, 1, None, None]), pa.array(["a", "a", "b", "c"])], 4)
+    array([0, 2, 3])
+    """
+    codes = np.zeros(length, np.int64)
+    for column in columns:
+        own = _codes(column)
+        _, codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)
+    return np.sort(np.unique(codes, return_index=True)[1])
+
+
+def _codes(column: pa.Array) -> NDArray[np.int64]:
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    if pa.types.is_nested(column.type):
+        column = pa.array([value_text(value) for value in python_values(column)], pa.string())
+    indices = column.dictionary_encode(null_encoding="encode").indices
+    return np.asarray(indices, np.int64)
+
+
+def value_text(value: Any) -> str:
+    """A text that two values share exactly when they are the same in an answer.
+
+    >>> [value_text(v) for v in (1, 1.0, True, "1", None)]
+    ['1/1', '1/1', 'True', "'1'", 'None']
+    """
+    if isinstance(value, float | Decimal):
+        if not isfinite(value):
+            return str(float(value))
+        top, bottom = value.as_integer_ratio()
+        return f"{top}/{bottom}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value}/1"
+    return repr(value)

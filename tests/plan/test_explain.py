@@ -1,0 +1,288 @@
+"""What EXPLAIN says of one query of each class, word for word, and the key a query implies."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+import cernis
+
+CONSTANT = "per event: O(automaton) amortized, whatever the window and the partial matches"
+LINEAR = "between two matches: linear in the match"
+UNCOUNTED = "counting and sampling: without enumerating"
+RESIDUAL = [
+    "residual: some conditions can only be checked on candidates",
+    "per event: that of the conditions that are indexed",
+    "between two matches: no bound; a budget guards the number of candidates",
+    "counting and sampling: by listing",
+]
+CHAIN = ["chain: neighbours in a match are compared by = and !=", CONSTANT, LINEAR, UNCOUNTED]
+HIERARCHICAL = [
+    "hierarchical: events in any order, joined by equal values that nest",
+    CONSTANT,
+    LINEAR,
+    UNCOUNTED,
+]
+SLICED = ["sliced: overlapping slices of time, each match where it ends"]
+
+PAIR = "SELECT * FROM S WHERE A AS x ; B AS y FILTER"
+
+
+def entries(text: str, lang: str = "ceql") -> dict[str, list[str]]:
+    """The report, entry by entry."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in str(cernis.query(text, lang=lang).explain()).splitlines():
+        name = line[:12].strip() or name
+        found.setdefault(name, []).append(line[13:])
+    return found
+
+
+def test_a_whole_report() -> None:
+    report = """\
+        query        SELECT * FROM S WHERE (A AS x ; B AS y) FILTER x[k] = y[k] WITHIN 10 EVENTS
+        class        chain: neighbours in a match are compared by = and !=
+                     per event: O(automaton) amortized, whatever the window and the partial matches
+                     between two matches: linear in the match
+                     counting and sampling: without enumerating
+        conditions   x[k] = y[k]: by an index on equal values (each event agrees with the next)
+        indexes      after x: a set for each k
+        window       10 events
+        strategy     ALL: every match
+        events       one that no transition can see costs a look-up
+        distributed  keyed: by A.k, B.k, which all events of a match share
+        automaton    2 states, 2 transitions, 2 predicates
+                       0 x  A / A,x
+                     ^ 1 y  after 0 where k = k: B / B,y"""
+    query = cernis.query(f"{PAIR} x[k] = y[k] WITHIN 10 EVENTS")
+    assert str(query.explain()) == dedent(report)
+
+
+def test_a_query_that_compares_nothing_is_unary() -> None:
+    said = entries(f"{PAIR} x[v > 1] WITHIN 10 EVENTS")
+    assert said["class"] == [
+        "unary: every condition looks at one event at a time",
+        "per event: O(automaton), whatever the window and the partial matches",
+        LINEAR,
+        UNCOUNTED,
+    ]
+    assert said.keys().isdisjoint({"conditions", "indexes", "q-tree", "note"})
+    assert said["distributed"] == SLICED
+
+
+def test_neighbours_that_differ_are_a_chain_with_back_pointers() -> None:
+    said = entries(f"{PAIR} x[k] != y[k] AND x[l] != y[l] WITHIN 10 EVENTS")
+    assert said["class"] == [
+        *CHAIN[:3],
+        UNCOUNTED + ", in the number of neighbours that can be compared",
+    ]
+    assert said["conditions"] == [
+        "x[k] != y[k]: by an index on different values (all its pairs are neighbours)",
+        "x[l] != y[l]: by an index on different values (all its pairs are neighbours)",
+    ]
+    assert said["indexes"] == ["after x: one list with back pointers over k, l"]
+    assert said["distributed"] == SLICED
+
+
+def test_a_partition_inside_the_formula_is_a_chain() -> None:
+    said = entries(
+        "SELECT * FROM S WHERE ((A AS x ; B AS y) PARTITION BY [x[k], y[l]]) ; C WITHIN 10 EVENTS"
+    )
+    assert said["class"] == CHAIN
+    assert said["conditions"] == [
+        "PARTITION BY [x[k], y[l]]: by an index on equal values (each event agrees with the next)"
+    ]
+    assert said["indexes"] == ["after x: a set for each k", "after y: one set"]
+
+
+def test_a_conjunctive_query_is_hierarchical_and_its_q_tree_is_drawn() -> None:
+    said = entries("Q(x, y) <- T(a: x), S(a: x, b: y), R(a: x, b: y) WITHIN 10 EVENTS", "cq")
+    assert said["query"] == ["Q(x, y) <- T(a: x), S(a: x, b: y), R(a: x, b: y) WITHIN 10 EVENTS"]
+    assert said["class"] == HIERARCHICAL
+    assert said["conditions"] == [
+        f"{condition}: by an index on equal values (joins events of a hierarchical query)"
+        for condition in ("`0`[a] = `1`[a]", "`1`[a] = `2`[a]", "`1`[b] = `2`[b]")
+    ]
+    assert said["q-tree"] == ["x", "├─ T(x)", "└─ y", "   ├─ S(x, y)", "   └─ R(x, y)"]
+    assert said["indexes"] == [
+        "after 2 R: a set for each a and b",
+        "after 1 S: a set for each a and b",
+        "after a, b: a set for each a",
+        "after 0 T: a set for each a",
+    ]
+    assert said["distributed"] == ["keyed: by R.a, S.a, T.a, which all events of a match share"]
+
+
+def test_events_joined_by_all_are_hierarchical_too() -> None:
+    said = entries(
+        "SELECT * FROM S WHERE (A AS x ALL B AS y ALL C AS z) "
+        "FILTER x[k] = y[k] AND y[k] = z[k] AND y[l] = z[l]"
+    )
+    assert said["class"] == HIERARCHICAL
+    assert said["q-tree"] == ["k", "├─ A AS x", "└─ l", "   ├─ B AS y", "   └─ C AS z"]
+    assert said["distributed"] == ["keyed: by A.k, B.k, C.k, which all events of a match share"]
+
+
+def test_neighbours_in_order_cost_a_logarithm() -> None:
+    said = entries(f"{PAIR} x[v] < y[v] WITHIN 10 EVENTS")
+    assert said["class"] == [
+        "ordered: neighbours in a match are compared by < <= > >=",
+        "per event: O(automaton · log(partial matches with the same key))",
+        "between two matches: linear in the match, times that logarithm",
+        UNCOUNTED + ", in the number of neighbours that can be compared",
+    ]
+    assert said["conditions"] == ["x[v] < y[v]: by an ordered index (all its pairs are neighbours)"]
+    assert said["indexes"] == ["after x: one search tree over v"]
+
+
+def test_the_order_of_a_run_with_prev_is_that_of_neighbours() -> None:
+    said = entries("SELECT * FROM S WHERE A+ AS x FILTER PREV(x)[v] < x[v] WITHIN 10 EVENTS")
+    assert said["class"][0] == "ordered: neighbours in a match are compared by < <= > >="
+    assert said["conditions"] == [
+        "PREV(x)[v] < x[v]: by an ordered index (all its pairs are neighbours)"
+    ]
+
+
+def test_timestamps_in_one_order_need_no_search_tree() -> None:
+    said = entries("Q(x, y, t, u, v) <- T(a: x)@t, S(a: x, b: y)@u, R(b: y)@v, t < u < v", "cq")
+    assert said["class"] == CHAIN
+    assert said["conditions"][2:] == [
+        "`0`[`@time`] < `1`[`@time`]: by the order of time (all its pairs are neighbours)",
+        "`1`[`@time`] < `2`[`@time`]: by the order of time (all its pairs are neighbours)",
+    ]
+    assert said["indexes"] == [
+        "after 0: a set for each a, with an earlier timestamp",
+        "after 1: a set for each b, with an earlier timestamp",
+    ]
+
+
+def test_events_that_are_not_neighbours_are_compared_while_listing() -> None:
+    said = entries(
+        "SELECT * FROM S WHERE A AS x ; B AS y ; C AS z FILTER x[k] = z[k] WITHIN 10 EVENTS"
+    )
+    assert said["class"] == RESIDUAL
+    assert said["conditions"] == [
+        "x[k] = z[k]: while listing, once both events are chosen "
+        "(y can stand between the events it compares)"
+    ]
+    assert said["indexes"] == ["after x: one set", "after y: one set"]
+
+
+def test_a_condition_on_a_part_of_the_match_is_checked_on_each_candidate() -> None:
+    said = entries(
+        "SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z FILTER x[k] = z[k]) ; D WITHIN 10 EVENTS"
+    )
+    assert said["class"] == RESIDUAL
+    assert said["conditions"] == [
+        "x[k] = z[k]: on each candidate (y can stand between the events it compares)"
+    ]
+
+
+def test_a_conjunctive_query_that_is_not_hierarchical_says_which_two_variables_cross() -> None:
+    said = entries("Q(x, y) <- T(a: x), S(a: x, b: y), R(b: y) WITHIN 10 EVENTS", "cq")
+    crossing = (
+        "not hierarchical: 'x' and 'y' meet in S(x, y), but T(x) has only 'x' and R(y) only 'y'"
+    )
+    assert said["class"] == [RESIDUAL[0], crossing, *RESIDUAL[1:]]
+    assert said["note"] == [f"{crossing}; candidates are checked one by one"]
+    assert said["conditions"] == [
+        "`0`[a] = `1`[a]: by an index on equal values (each event agrees with the next)",
+        "`1`[b] = `2`[b]: while listing, once both events are chosen "
+        "(0 can stand between the events it compares)",
+    ]
+
+
+def test_unless_keeps_no_index() -> None:
+    said = entries(
+        "SELECT * FROM S WHERE (A AS x ; B AS y FILTER x[k] = y[k]) UNLESS C WITHIN 10 EVENTS"
+    )
+    assert said["class"] == [
+        RESIDUAL[0],
+        "no index is kept: UNLESS looks at events that are not in the match",
+        *RESIDUAL[1:],
+    ]
+    assert said["conditions"] == ["FILTER x[k] = y[k]: on each candidate"]
+    assert "indexes" not in said
+
+
+def test_a_partitioned_query_is_distributed_by_its_partition() -> None:
+    said = entries(f"{PAIR} x[v] = y[v] PARTITION BY [k] WITHIN 10 EVENTS")
+    assert said["class"] == CHAIN
+    assert said["partition"] == ["by k; idle keys leave with the window"]
+    assert said["distributed"] == ["keyed: by k"]
+
+
+@pytest.mark.parametrize("strategy", ["MAX", "NEXT", "LAST", "ANY", "STRICT"])
+def test_a_strategy_lists_what_compares_events(strategy: str) -> None:
+    said = entries(f"{PAIR} x[k] = y[k] WITHIN 10 EVENTS".replace("*", f"{strategy} *", 1))
+    assert said["class"] == [
+        *CHAIN[:3],
+        f"listed: {strategy} is decided match by match",
+        "counting and sampling: by listing",
+    ]
+    assert said["strategy"] == [f"{strategy}: decided match by match"]
+
+
+def test_consumption_lists_what_compares_events_and_stays_in_one_place() -> None:
+    said = entries(f"{PAIR} x[k] = y[k] WITHIN 10 EVENTS CONSUME BY ANY")
+    assert said["class"][3] == "listed: CONSUME BY ANY is decided match by match"
+    assert said["distributed"] == ["single: CONSUME BY looks at all matches before"]
+
+
+def test_a_projection_that_makes_matches_alike_is_listed() -> None:
+    said = entries("SELECT y FROM S WHERE A AS x ; B AS y FILTER x[k] = y[k] WITHIN 10 EVENTS")
+    assert (
+        said["class"][3] == "listed: the same match may be found in several ways, and is kept once"
+    )
+
+
+def test_a_formula_that_can_be_read_in_two_ways_is_determinized() -> None:
+    said = entries(
+        "SELECT * FROM S WHERE (A ; B FILTER A[k] = B[k]) OR (A ; B FILTER A[l] = B[l])"
+        " WITHIN 10 EVENTS"
+    )
+    assert said["class"][0] == CHAIN[0]
+    assert "counting and sampling: without enumerating" in said["class"][-1]
+    assert said["note"] == ["determinized: two ways to read the formula wrote the same match"]
+
+
+def test_a_window_counts_the_unit_of_the_time_column_where_none_is_named() -> None:
+    said = entries("Q(x, t, u) <- T(a: x)@t, S(a: x)@u, t < u, u - t < 5", "cq")
+    assert said["window"] == ["less than 5 in the unit of the time column"]
+
+
+def test_without_a_window_nothing_is_forgotten() -> None:
+    said = entries(f"{PAIR} x[k] != y[k]")
+    assert said["window"] == ["none: partial matches are kept for ever (WITHIN bounds memory)"]
+    assert said["distributed"] == ["single: add PARTITION BY or WITHIN to make it parallel"]
+
+
+# ------------------------------------------------------------------- the key
+
+KEYS = {
+    "(A AS x ; B AS y) FILTER x[k] = y[k]": {"A": "k", "B": "k"},
+    "(A AS x ; B AS y) FILTER x[k] = y[l]": {"A": "k", "B": "l"},
+    "(A AS x ; B AS y ; C AS z) FILTER x[k] = y[l] AND y[l] = z[m]": {
+        "A": "k",
+        "B": "l",
+        "C": "m",
+    },
+    "((A ; B+ ; C) PARTITION BY [k]) AS m": {"A": "k", "B": "k", "C": "k"},
+    "(A AS x ALL B AS y) FILTER x[k] = y[k]": {"A": "k", "B": "k"},
+    # two links that share nothing
+    "(A AS x ; B AS y ; C AS z) FILTER x[k] = y[k] AND y[l] = z[l]": None,
+    # one type under two attributes
+    "(A AS x ; A AS y) FILTER x[k] = y[l]": None,
+    # one event is not compared
+    "((A ; B) PARTITION BY [k]) ; C": None,
+    "(A AS x ; B AS y) FILTER x[k] != y[k]": None,
+    "(A AS x ; B AS y) FILTER x[k] < y[k]": None,
+    # contiguity counts the events of other keys
+    "(A AS x : B AS y) FILTER x[k] = y[k]": None,
+}
+
+
+@pytest.mark.parametrize("formula", KEYS)
+def test_the_key_of_a_query_is_what_all_its_events_share(formula: str) -> None:
+    assert cernis.query(f"SELECT * FROM S WHERE {formula}").plan.key == KEYS[formula]
