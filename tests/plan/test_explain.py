@@ -163,8 +163,10 @@ def test_events_that_are_not_neighbours_are_compared_while_listing() -> None:
     )
     assert said["class"] == RESIDUAL
     assert said["conditions"] == [
-        "x[k] = z[k]: while listing, once both events are chosen "
-        "(y can stand between the events it compares)"
+        (
+            "x[k] = z[k]: while listing, once both events are chosen "
+            "(y can stand between the events it compares)"
+        )
     ]
     assert said["indexes"] == ["after x: one set", "after y: one set"]
 
@@ -188,8 +190,10 @@ def test_a_conjunctive_query_that_is_not_hierarchical_says_which_two_variables_c
     assert said["note"] == [f"{crossing}; candidates are checked one by one"]
     assert said["conditions"] == [
         "`0`[a] = `1`[a]: by an index on equal values (each event agrees with the next)",
-        "`1`[b] = `2`[b]: while listing, once both events are chosen "
-        "(0 can stand between the events it compares)",
+        (
+            "`1`[b] = `2`[b]: while listing, once both events are chosen "
+            "(0 can stand between the events it compares)"
+        ),
     ]
 
 

@@ -152,7 +152,7 @@ def run(
             )
         else:
             deliver.write_lines(runs, limit, output)
-        for note in session.notes:
+        for note in dict.fromkeys((*session.notes, *session.budget.notes)):
             show.errors().print(f"note: {note}", soft_wrap=True)
 
 

@@ -28,8 +28,10 @@ class Explanation:
     """The query as it was written, where it was not CEQL."""
 
     def mermaid(self) -> str:
-        network = self.plan.network
-        return as_mermaid(self.plan.cea) if network is None else parallel_as_mermaid(network.pcea)
+        unary, network = self.plan.unary, self.plan.network
+        if network is not None:
+            return parallel_as_mermaid(network.pcea)
+        return as_mermaid(unary.cea) if unary is not None else ""
 
     def __str__(self) -> str:
         lines = _entry("query", (self.query or str(self.plan.pattern)).splitlines())
@@ -278,11 +280,13 @@ def _distributed(plan: Plan) -> str:
 
 
 def _automaton(plan: Plan) -> list[str]:
-    if plan.network is None:
-        cea = plan.cea
+    if plan.unary is not None:
+        cea = plan.unary.cea
         reads = sum(len(reads) for reads in cea.reads)
         size = f"{cea.size} states, {reads} transitions, {len(cea.atoms())} predicates"
         return [size, *as_text(cea).splitlines()]
+    if plan.network is None:
+        return []
     pcea = plan.network.pcea
     size = (
         f"{len(pcea.names)} states, {len(pcea.transitions)} transitions, "

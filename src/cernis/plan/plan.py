@@ -69,6 +69,19 @@ _WINDOW = {
 
 
 @dataclass(frozen=True)
+class Unary:
+    """An automaton that looks at one event at a time, in its three forms."""
+
+    cea: CEA
+    automaton: Deterministic
+    tables: Tables
+
+    @classmethod
+    def of(cls, cea: CEA, automaton: Deterministic) -> Unary:
+        return cls(cea, automaton, Tables(automaton))
+
+
+@dataclass(frozen=True)
 class Plan:
     """A query, its automaton, and how it will be run."""
 
@@ -82,14 +95,13 @@ class Plan:
     a clause after WITHIN to decide."""
     exact: bool
     """What the automaton finds are matches; otherwise candidates, to be verified."""
-    cea: CEA
-    automaton: Deterministic
-    tables: Tables
     settings: Settings
+    unary: Unary | None = None
+    """The automaton that reads symbols; None where `network` runs instead."""
     correlated: Correlated | None = None
     """For queries that compare events: how, and why."""
     network: Network | None = None
-    """The automaton that compares events, where there is one; it runs instead of `automaton`."""
+    """The automaton that compares events; None where `unary` runs instead."""
     notes: tuple[str, ...] = ()
     """What a user should know before the first match."""
     unordered: frozenset[str] = frozenset()
@@ -110,7 +122,7 @@ class Plan:
             return self.variables
         if self.network is not None:
             return tuple(sorted(frozenset().union(*self.network.labels)))
-        return tuple(sorted(self.automaton.selected))
+        return tuple(sorted(self.unary.automaton.selected)) if self.unary else ()
 
 
 def make_plan(
@@ -139,10 +151,8 @@ def make_plan(
         variables=variables,
         listed=listed,
         exact=True,
-        cea=cea,
-        automaton=automaton,
-        tables=Tables(automaton),
         settings=_settings(pattern, listed),
+        unary=Unary.of(cea, automaton),
         answers=cost_note(head) if head is not None else "",
         conjunctive=conjunctive,
         head=head,
@@ -177,8 +187,10 @@ def _correlated(
     if head is not None and pcea is not None and not listed and not found.apart:
         collapsed = collapsible(head, pcea)
     network = Network(pcea, collapsed, found.apart) if pcea is not None else None
-    cea = construct(pattern.formula, name_atoms=True)
-    automaton = _candidates(pattern, cea)
+    unary = None
+    if network is None:
+        cea = construct(pattern.formula, name_atoms=True)
+        unary = Unary.of(cea, _candidates(pattern, cea))
     return Plan(
         pattern=pattern,
         guarantee=_guarantee(found, network),
@@ -186,10 +198,8 @@ def _correlated(
         variables=variables,
         listed=listed,
         exact=found.exact,
-        cea=cea,
-        automaton=automaton,
-        tables=Tables(automaton),
         settings=_settings(pattern, listed=True),
+        unary=unary,
         correlated=found,
         network=network,
         notes=_notes(found, conjunctive),

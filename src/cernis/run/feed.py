@@ -21,13 +21,13 @@ from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
 from cernis.engine.correlated.network import Network
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.freeze import freeze_engine, thaw_engine
-from cernis.engine.runtime import Engine
+from cernis.engine.runtime import Engine, Settings
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 from cernis.events.clock import Clock
 from cernis.events.compare import TIME, Equality, OrderValues, kinds
 from cernis.events.encode import AtomEncoder
-from cernis.plan.plan import Plan
+from cernis.plan.plan import Plan, Unary
 from cernis.results.compact import CompactMatches
 from cernis.results.correlated import CorrelatedMatches
 from cernis.results.matchset import ListedMatches, MatchSet
@@ -68,7 +68,8 @@ def feed_of(plan: Plan, type_column: str) -> Feed:
     """The feed of the runtime that the plan has chosen."""
     if plan.network is not None:
         return CorrelatedFeed(plan, plan.network, type_column)
-    return UnaryFeed(plan, type_column)
+    assert plan.unary is not None
+    return UnaryFeed(plan.unary, plan.settings, type_column)
 
 
 class _Symbols:
@@ -91,11 +92,11 @@ class _Symbols:
 class UnaryFeed:
     """Symbols alone: every condition looks at one event."""
 
-    def __init__(self, plan: Plan, type_column: str) -> None:
-        self.tables = plan.tables
-        self.engine = Engine(plan.tables, plan.settings)
-        self.encoder = AtomEncoder(plan.automaton.alphabet.atoms, type_column)
-        self._symbols = _Symbols(plan.automaton.alphabet, self.encoder)
+    def __init__(self, unary: Unary, settings: Settings, type_column: str) -> None:
+        self.tables = unary.tables
+        self.engine = Engine(unary.tables, settings)
+        self.encoder = AtomEncoder(unary.automaton.alphabet.atoms, type_column)
+        self._symbols = _Symbols(unary.automaton.alphabet, self.encoder)
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         symbols = self._symbols.of(batch)

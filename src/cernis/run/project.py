@@ -83,9 +83,7 @@ class Projector:
             if self._dated is not None and held[self._dated] != self._moment:
                 self._moment = held[self._dated]
                 self.given.clear()
-            key = blake2b(
-                repr(held).encode("utf-8", "surrogatepass"), digest_size=_DIGEST
-            ).digest()
+            key = blake2b(repr(held).encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
             if key not in self.given:
                 self.given.add(key)
                 kept.append(row)
