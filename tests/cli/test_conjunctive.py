@@ -163,8 +163,10 @@ def test_a_query_that_is_not_hierarchical_runs_with_a_note(capfd: Capture) -> No
     assert run(text, "--lang", "cq", "--count") == 0
     assert capfd.readouterr() == (
         "2\n",
-        "note: not hierarchical: 'u' and 'i' meet in CART(u, i), but VIEW(u) has only 'u' and "
-        "PAY(i) only 'i'; candidates are checked one by one\n",
+        (
+            "note: not hierarchical: 'u' and 'i' meet in CART(u, i), but VIEW(u) has only 'u' and "
+            "PAY(i) only 'i'; candidates are checked one by one\n"
+        ),
     )
 
 
@@ -177,22 +179,24 @@ def test_a_budget_that_is_spent_ends_the_run(capfd: Capture) -> None:
     assert run(FAR, "--budget", "1") == 1
     assert capfd.readouterr() == (
         "",
-        "error: the query compares events with each other and has more than 1 candidates to "
-        "check; narrow the window or the pattern, allow more with budget=…, or take what is "
-        'found with on_budget="partial"\n',
+        (
+            "error: the query compares events with each other and has more than 1 candidates to "
+            "check; narrow the window or the pattern, allow more with budget=…, or take what is "
+            'found with on_budget="partial"\n'
+        ),
     )
 
 
 def test_a_partial_answer_is_noted(capfd: Capture) -> None:
     assert run(FAR, "--budget", "1", "--partial", "--count") == 0
     found, said = capfd.readouterr()
-    assert found in ("0\n", "1\n", "2\n")
+    assert int(found) < 2
     assert said == "note: partial: the budget of 1 candidates is spent; matches are missing\n"
 
 
 def test_a_budget_that_is_enough_is_not_mentioned(capfd: Capture) -> None:
     assert run(FAR, "--budget", "100", "--partial", "--count") == 0
-    assert capfd.readouterr() == ("3\n", "")
+    assert capfd.readouterr() == ("2\n", "")
 
 
 def test_a_budget_is_a_number(capfd: Capture) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,3 +92,43 @@ def test_links_that_lead_nowhere_are_refused() -> None:
     arrays["arena"]["left"] = 1_000_000
     with pytest.raises(cernis.StateError, match="do not fit together"):
         cernis.query(QUERY).thaw(pack(meta, arrays))
+
+
+# ------------------------------------------------------------- correlation
+
+CORRELATED = [
+    "(A AS x ; B AS y ; C AS z) FILTER x[id] = y[id] AND y[id] = z[id]",
+    "(A AS x ; B AS y) FILTER x[id] = y[id] AND x[u] != y[u]",
+    "(A AS x ; B AS y) FILTER x[id] = y[id] AND x[u] < y[u]",
+    "(A AS x ALL B AS y ALL C AS z) FILTER x[id] = y[id] AND y[id] = z[id]",
+    "(A AS x ; B AS y ; C AS z) FILTER x[id] = z[id]",
+]
+
+
+def correlated_events(number: int) -> list[dict[str, Any]]:
+    draw = random.Random(1)
+    return [
+        {"type": draw.choice("ABC"), "id": draw.randrange(4), "u": draw.randrange(4)}
+        for _ in range(number)
+    ]
+
+
+@pytest.mark.parametrize("formula", CORRELATED)
+def test_a_damaged_state_of_correlation_is_refused_or_does_no_harm(formula: str) -> None:
+    query = cernis.query(f"SELECT * FROM S WHERE {formula} WITHIN 30 EVENTS")
+    session = query.session()
+    session.push(correlated_events(80))
+    frozen = session.freeze()
+    draw = random.Random(formula)
+    refused = 0
+    for _ in range(60):
+        meta, arrays = unpack(frozen)
+        name = draw.choice([n for n, a in arrays.items() if a.size and not n.startswith("table")])
+        flat = arrays[name].view(np.uint8).reshape(-1)
+        flat[draw.randrange(flat.size)] = draw.choice([0, 1, 2, 3, 7, 255])
+        try:
+            matches = query.thaw(pack(meta, arrays)).push(correlated_events(30))
+            assert matches.count() >= len(list(matches.head(5)))
+        except cernis.CernisError:
+            refused += 1
+    assert refused

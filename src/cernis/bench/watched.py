@@ -82,6 +82,12 @@ class Watched:
         whole, engine = time.perf_counter() - begin, self.engine.seconds - engine
         return Turn(whole - engine, engine - sum(self.engine.collections[done:]))
 
+    def reading(self, events: pa.Table) -> float:
+        """The seconds of the engine for a batch, collecting included."""
+        before = self.engine.seconds
+        self.push(events)
+        return self.engine.seconds - before
+
     def waiting(self) -> int:
         """The vertices in the window that runs can go on from, each the end of one or more."""
         self.engine.collect()

@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from cernis.results.columns import distinct_names
@@ -84,12 +85,25 @@ class Answers:
     def __len__(self) -> int:
         return self.count()
 
+    def counts(self) -> pa.Table:
+        """The number of answers that appear at each end: columns `end`, `end_ts`, `count`."""
+        ends, times = self._table.columns[-2:]
+        first = pa.table([ends, times], _FIRST)
+        grouped = first.group_by(list(_FIRST), use_threads=False).aggregate([([], "count_all")])
+        return grouped.rename_columns([*_FIRST, "count"])
+
     def __iter__(self) -> Iterator[Answer]:
         return chain.from_iterable(map(self._objects, self.batches()))
 
     def head(self, n: int = 10) -> list[Answer]:
         """The first n answers."""
         return list(chain.from_iterable(map(self._objects, self.batches(_number(n)))))
+
+    def sample(self, k: int = 10, seed: int | None = None) -> list[Answer]:
+        """k distinct answers, each set of k equally likely; all when there are fewer."""
+        chosen = np.random.default_rng(seed).permutation(self.count())[: _number(k)]
+        taken = self._table.take(pa.array(np.sort(chosen))).combine_chunks()
+        return list(chain.from_iterable(map(self._objects, taken.to_batches())))
 
     def _objects(self, batch: pa.RecordBatch) -> Iterator[Answer]:
         *values, ends, times = map(python_values, batch.columns)

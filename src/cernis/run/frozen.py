@@ -21,7 +21,7 @@ from cernis.engine.freeze import pack, unpack
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 from cernis.events.order import Progress
-from cernis.pattern.query import Pattern
+from cernis.plan.plan import Plan
 
 if TYPE_CHECKING:
     from cernis.run.session import Session
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 Arrays = dict[str, NDArray[Any]]
 
 
-def fingerprint(pattern: Pattern) -> str:
+def fingerprint(plan: Plan) -> str:
     """A short name of the query's meaning as written."""
-    return hashlib.sha256(str(pattern).encode()).hexdigest()[:16]
+    text = str(plan.pattern if plan.head is None else plan.conjunctive)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def freeze(session: Session) -> bytes:
@@ -40,7 +41,7 @@ def freeze(session: Session) -> bytes:
     engine, arrays = session.feed.freeze()
     batches, tables = _freeze_batches(session.store.kept_batches())
     meta: dict[str, Any] = {
-        "query": fingerprint(session.plan.pattern),
+        "query": fingerprint(session.plan),
         "engine": engine,
         "progress": list(astuple(session.progress)),
         "reading": [
@@ -55,6 +56,8 @@ def freeze(session: Session) -> bytes:
     }
     if session.sieve:
         meta["sieve"] = session.sieve.freeze()
+    if session.projector is not None:
+        meta["moment"], arrays["answers"] = session.projector.freeze()
     if session.keys is not None:
         arrays |= {f"keys.{name}": array for name, array in session.keys.freeze().items()}
     if session.clock is not None:
@@ -71,9 +74,13 @@ def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
         session.clock.thaw(_under("clock.", arrays))
     session.progress = Progress(*meta["progress"])
     session.kept_from = meta["kept_from"]
+    if session.engine.earliest() < session.kept_from:
+        raise StateError("the frozen state is damaged: it needs events that it does not hold")
     session.budget.used = meta.get("candidates", meta.get("sieve", {}).get("candidates", 0))
     if session.sieve:
         session.sieve.thaw(meta["sieve"])
+    if session.projector is not None:
+        session.projector.thaw(meta["moment"], arrays["answers"])
     for batch in _thaw_batches(meta["batches"], arrays):
         session.store.append(batch)
         if session.sieve:
@@ -81,10 +88,10 @@ def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
             session.sieve.note(batch, keys, session.kept_from)
 
 
-def read(frozen: bytes, pattern: Pattern) -> tuple[dict[str, Any], Arrays]:
+def read(frozen: bytes, plan: Plan) -> tuple[dict[str, Any], Arrays]:
     """The parts of frozen bytes, if they belong to this query."""
     meta, arrays = unpack(frozen)
-    if meta.get("query") != fingerprint(pattern):
+    if meta.get("query") != fingerprint(plan):
         raise StateError(
             "the state was frozen by another query; run the new query on the stream from its "
             "beginning, or thaw with the query that froze it"
@@ -144,6 +151,8 @@ def _table_out(table: pa.Table) -> NDArray[np.uint8]:
 
 def _table_in(written: NDArray[np.uint8]) -> pa.Table:
     try:
-        return pa.ipc.open_stream(pa.py_buffer(written.tobytes())).read_all()
-    except pa.ArrowInvalid as error:
+        table = pa.ipc.open_stream(pa.py_buffer(written.tobytes())).read_all()
+        table.validate(full=True)
+        return table
+    except (pa.ArrowException, OSError) as error:
         raise StateError(f"the frozen state is damaged: {error}") from error

@@ -16,6 +16,7 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.plan import Plan, make_plan
+from cernis.results.answers import Answers
 from cernis.results.matches import Matches
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.session import Reading, Session
@@ -66,7 +67,7 @@ class Query:
         on_error: OnError = "fail",
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
-    ) -> Matches:
+    ) -> Matches | Answers:
         """All matches in the events: a frame, an Arrow table, dicts, a path, or several by name.
 
         `time` and `type` name the columns of the timestamp and of the event's type;
@@ -86,13 +87,13 @@ class Query:
         )
         return Session(self.plan, reading).collect(events)
 
-    def stream(self, events: Any, **reading: Any) -> Iterator[Matches]:
+    def stream(self, events: Any, **reading: Any) -> Iterator[Matches | Answers]:
         """The matches batch by batch, in memory that does not grow with the input."""
         return Session(self.plan, Reading(**reading)).stream(events)
 
-    def session(self, **reading: Any) -> Session:
-        """A stream that goes on: push events as they come."""
-        return Session(self.plan, Reading(**reading))
+    def session(self, *, keep: bool = False, **reading: Any) -> Session:
+        """A stream that goes on: push events as they come; `keep` what is found, to pull it."""
+        return Session(self.plan, Reading(**reading), keep=keep)
 
     def thaw(self, frozen: bytes) -> Session:
         """The session that `Session.freeze` turned into bytes."""

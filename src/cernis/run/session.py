@@ -1,5 +1,8 @@
 """A query on a stream that goes on: push events, get the matches that end in them.
 
+Or pull: ask at any moment for all there are. A conjunctive query whose head drops
+variables has answers in place of matches, each pushed once.
+
 Cost contract: per batch, predicates and keys in Arrow, the kernel per relevant event,
 nothing in Python per event. What is kept is what a match can still reach back to:
 partial matches, and the events of batches that they reach into.
@@ -8,11 +11,12 @@ partial matches, and the events of batches that they reach into.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.engine.correlated.runtime import CorrelatedEngine
@@ -29,12 +33,15 @@ from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Unit
 from cernis.plan.plan import Plan, make_plan
+from cernis.results.answers import Answers
 from cernis.results.matches import Matches
-from cernis.results.matchset import MatchSet
+from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.run import frozen
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.feed import feed_of
+from cernis.run.kept import Kept
 from cernis.run.listed import Sieve
+from cernis.run.project import Projector
 from cernis.schema import Schema, texts
 
 _FORGET_EVERY = 1 << 20
@@ -60,7 +67,8 @@ class Reading:
 class Session:
     """The state of one query over one stream."""
 
-    def __init__(self, plan: Plan, reading: Reading | None = None) -> None:
+    def __init__(self, plan: Plan, reading: Reading | None = None, *, keep: bool = False) -> None:
+        """`keep` the matches found, for `pull`."""
         self.reading = reading or Reading()
         self.budget = Budget(self.reading.budget, self.reading.on_budget)
         self.mistakes = Mistakes(self.reading.on_error)
@@ -68,6 +76,7 @@ class Session:
         self.progress = Progress()
         self.notes: list[str] = []
         self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
+        self.keep = keep
         self._run(plan)
         self.clock = _attribute_clock(plan)
         self.kept_from = 0
@@ -79,26 +88,65 @@ class Session:
         self.plan = plan
         self.feed = feed_of(plan, self.reading.type)
         self.sieve = Sieve(plan, self.store, self.budget) if plan.listed else None
+        self.projector = self._projector(self.budget)
+        self.kept = Kept(plan) if self.keep and not self._keeps_answers else None
+        self.given: list[pa.Table] = []
+
+    def _projector(self, budget: Budget) -> Projector | None:
+        plan = self.plan
+        return None if plan.head is None else Projector(plan.head, plan.variables, budget)
+
+    @property
+    def _keeps_answers(self) -> bool:
+        """Without a window, an answer stays one."""
+        return self.plan.head is not None and self.plan.pattern.within is None
 
     # ------------------------------------------------------------- reading
 
-    def push(self, events: Any) -> Matches:
-        """The matches that end in these events, which follow all events pushed before."""
-        matches = self.collect(events)
-        self._forget()
-        return matches
+    def push(self, events: Any) -> Matches | Answers:
+        """The matches that end in these events, which follow all events pushed before.
 
-    def collect(self, events: Any) -> Matches:
+        Of a query whose head drops variables: the answers that are new.
+        """
+        found = self.collect(events)
+        self._forget()
+        return found
+
+    def collect(self, events: Any) -> Matches | Answers:
         """The same for the last events of a stream: nothing is let go of."""
         found = [segment for segments in self._batches(events) for segment in segments]
-        return self._matches(found)
+        return self._result(found)
 
-    def stream(self, events: Any) -> Iterator[Matches]:
+    def stream(self, events: Any) -> Iterator[Matches | Answers]:
         """The matches batch by batch; what is handed out stays valid."""
         for segments in self._batches(events):
             if segments:
-                yield self._matches(segments)
+                yield self._result(segments)
             self._forget()
+
+    def pull(self) -> Matches | Answers:
+        """All matches (or answers) so far; with a window, those inside the one that ends now.
+
+        A match is inside when it starts inside, an answer when a match of it does. Only for
+        sessions that were opened with `keep=True`.
+        """
+        if not self.keep:
+            raise StateError("nothing is kept to pull: open the session with keep=True")
+        self._check_whole()
+        if self._keeps_answers:
+            return self._answers(self.given, self.budget)
+        assert self.kept is not None
+        plan, budget = self.plan, Budget(self.reading.budget, self.reading.on_budget)
+        found: MatchSet
+        if self.kept.lists:
+            found = self.kept.listed(plan.variables)
+        else:
+            roots, limit = self.kept.roots(), plan.pattern.limit
+            found = self.feed.found(plan.variables, roots, limit, budget)
+        projector = self._projector(budget)
+        if projector is None:
+            return self._matches(found)
+        return self._answers([projector.answers(found, self.store)], budget)
 
     def check(self, events: Any) -> None:
         """Raises what is wrong with the query for these events, without running it."""
@@ -114,11 +162,7 @@ class Session:
         return self.engine.position
 
     def _batches(self, events: Any) -> Iterator[list[Any]]:
-        if self._failed:
-            raise StateError(
-                f"this session has failed before ({self._failed}); begin a new one, or thaw a "
-                "state that was frozen before"
-            )
+        self._check_whole()
         ordering = self._ordering(events)
         before = self.engine.position
         try:
@@ -137,6 +181,13 @@ class Session:
             *self._absent_types(),
             *self.plan.notes,
         ]
+
+    def _check_whole(self) -> None:
+        if self._failed:
+            raise StateError(
+                f"this session has failed before ({self._failed}); begin a new one, or thaw a "
+                "state that was frozen before"
+            )
 
     def _absent_types(self) -> Iterator[str]:
         """Types that the query asks for and that no event has had."""
@@ -181,6 +232,8 @@ class Session:
         self.store.append(batch)
         if self.sieve:
             self.sieve.note(batch, keys)
+        if self.kept:
+            self.kept.note(batch, keys, clock)
         return self.feed.take(batch, keys, clock)
 
     def _clock(
@@ -197,19 +250,50 @@ class Session:
 
     # ------------------------------------------------------------- results
 
-    def _matches(self, segments: list[Any]) -> Matches:
+    def _result(self, segments: list[Any]) -> Matches | Answers:
+        found = self._found(segments)
+        if self.kept:
+            self.kept.add(segments, found)
+        if self.projector is None:
+            return self._matches(found)
+        table = self.projector.answers(found, self.store)
+        if self.keep and self._keeps_answers and table.num_rows:
+            self.given.append(table)
+        return self._answers([table], self.budget)
+
+    def _found(self, segments: list[Any]) -> MatchSet:
         plan = self.plan
         if self.sieve:
-            found: MatchSet = self.sieve.matches(
+            return self.sieve.matches(
                 self.feed.found(plan.candidate_variables, segments, None, self.budget)
             )
-        else:
-            found = self.feed.found(plan.variables, segments, plan.pattern.limit, self.budget)
-        spent = self.budget.notes
+        return self.feed.found(plan.variables, segments, plan.pattern.limit, self.budget)
+
+    def _matches(self, found: MatchSet) -> Matches:
+        notes, partial = self._told(self.budget)
+        store = copy.copy(self.store)
+        return Matches(found, store, self.plan.pattern, notes=notes, partial=partial)
+
+    def _answers(self, tables: Sequence[pa.Table], budget: Budget) -> Answers:
+        head = self.plan.head
+        assert head is not None
+        notes, partial = self._told(budget)
+        names = [column.name for column in head.columns]
+        every = [self._projected_nothing(), *tables]
+        table = pa.concat_tables(every, promote_options="permissive")
+        return Answers(names, table, notes=notes, partial=partial)
+
+    def _projected_nothing(self) -> pa.Table:
+        """No answers, with the types that they have."""
+        projector = self._projector(self.budget)
+        assert projector is not None
+        return projector.answers(ListedMatches(self.plan.variables, ()), self.store)
+
+    def _told(self, budget: Budget) -> tuple[list[str], bool]:
+        """What the run has to say, and whether a budget was spent."""
+        spent = budget.notes
         self.notes += [note for note in spent if note not in self.notes]
-        return Matches(
-            found, copy.copy(self.store), plan.pattern, notes=self.notes, partial=bool(spent)
-        )
+        return self.notes, bool(spent)
 
     def _forget(self) -> None:
         """Now and then: when the events kept have doubled."""
@@ -220,6 +304,9 @@ class Session:
     def forget(self) -> None:
         """Let go of the events that no partial match reaches back to."""
         self.kept_from = self.engine.earliest()
+        if self.kept:
+            self.kept_from = self.kept.earliest(self.kept_from)
+            self.kept.forget_before(self.kept_from)
         self.store.forget_before(self.kept_from)
         if self.sieve:
             self.sieve.forget_before(self.kept_from)
@@ -231,6 +318,8 @@ class Session:
         if self.keys is None:
             return
         live = self.engine.live_keys()
+        if self.kept:
+            live = np.union1d(live, self.kept.keys())
         if len(self.keys) > 4 * len(live) + _FORGET_KEYS:
             self.keys.keep_only(live)
             self.feed.keep_keys(live)
@@ -238,17 +327,24 @@ class Session:
                 self.clock.keep_only(live)
             if self.sieve:
                 self.sieve.keep_keys(live)
+            if self.kept:
+                self.kept.keep_keys(live)
 
     # -------------------------------------------------------------- frozen
 
     def freeze(self) -> bytes:
         """The state as versioned bytes; `Query.thaw` goes on from there."""
+        if self.keep:
+            raise StateError(
+                "a session that keeps its matches (keep=True) cannot be frozen; freeze one "
+                "that only pushes"
+            )
         return frozen.freeze(self)
 
     @classmethod
     def thaw(cls, plan: Plan, state: bytes) -> Session:
         """The session that `freeze` turned into bytes; StateError if they are not its own."""
-        meta, arrays = frozen.read(state, plan.pattern)
+        meta, arrays = frozen.read(state, plan)
         time, type_, time_unit = meta["reading"]
         if meta.get("unordered"):
             plan = make_plan(plan.pattern, frozenset(meta["unordered"]), plan.conjunctive)

@@ -154,6 +154,7 @@ def _fix_buckets(net, buckets, store_of_bucket, moved_n, heads_e, moved_b):
 @kernel
 def spine_up(net, nodes, buckets, store_of_bucket):
     """Works out the way back up the newest right spine of every union tree."""
+    nodes["up"][:] = 0
     for b in range(len(buckets)):
         last = 0
         if net.store_kind[store_of_bucket[b]] == r.UNION:
@@ -214,7 +215,7 @@ def collect(
     facts = memory.facts[np.concatenate(([0], np.flatnonzero(marks[0])))]
     nodes = _kept(memory.nodes, marks[1])
     nodes["vertex"] = moved_v[nodes["vertex"]]
-    for side in ("left", "right", "later", "up"):
+    for side in ("left", "right", "later"):
         nodes[side] = moved_n[nodes[side]]
     branches = _kept(memory.branches, marks[3])
     branches["vertex"] = moved_v[branches["vertex"]]

@@ -86,7 +86,7 @@ def thaw_correlated(
             )
         engine.reserve_codes([int(n) for n in meta["capacity"]])
         memory = _memory(engine, meta, arrays)
-        if not _sound(engine, memory):
+        if not _sound(engine, memory, int(meta["position"])):
             raise ValueError("its parts do not fit together")
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise StateError(f"the frozen state is damaged: {error}") from error
@@ -123,7 +123,7 @@ def _memory(
     )
 
 
-def _sound(engine: CorrelatedEngine, memory: r.Memory) -> bool:
+def _sound(engine: CorrelatedEngine, memory: r.Memory, read: int) -> bool:
     """Every link leads somewhere, and none in a circle."""
     net = engine.network.net
     size = {name: len(getattr(memory, name)) for name in _RECORDS}
@@ -142,6 +142,7 @@ def _sound(engine: CorrelatedEngine, memory: r.Memory) -> bool:
         and min(size["vertices"], size["entries"], size["branches"], len(memory.asked)) > 0
         and len(memory.buckets) == len(stores)
         and len(memory.part_events) == len(memory.part_bound) > 0
+        and _inside(memory.vertices["position"], 0, max(read, 1))
         and _inside(memory.vertices["first"], 0, size["sources"] + 1)
         and _inside(memory.vertices["count"], 0, engine.network.most_links + 1)
         and _inside(memory.vertices["first"] + memory.vertices["count"], 0, size["sources"] + 1)

@@ -180,9 +180,7 @@ def _only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
     return tuple(order) if len(order) == len(after) else None
 
 
-def _implied(
-    query: ConjunctiveQuery, order: tuple[int, ...] | None
-) -> frozenset[Comparison]:
+def _implied(query: ConjunctiveQuery, order: tuple[int, ...] | None) -> frozenset[Comparison]:
     """Comparisons of timestamps that follow from those of neighbours in the order."""
     if order is None:
         return frozenset()
