@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cernis import pattern
     from cernis.pattern.conjunctive import ConjunctiveQuery
     from cernis.pattern.query import Pattern
+    from cernis.results.answers import Answers
     from cernis.results.matches import Matches
     from cernis.run.query import Query
     from cernis.run.session import Session
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answers",
     "BudgetError",
     "CernisError",
     "DataError",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Answers": "cernis.results.answers",
     "Matches": "cernis.results.matches",
     "Pattern": "cernis.pattern.query",
     "Query": "cernis.run.query",

@@ -15,7 +15,7 @@ from cernis.automata.pcea import PCEA, Link, Ordered, Source, Transition
 from cernis.engine import update
 from cernis.engine.correlated import runtime
 from cernis.engine.correlated.network import Network
-from cernis.engine.correlated.records import NOTHING
+from cernis.engine.correlated.records import NOTHING, VERTICES
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tally import Exact, count_roots
 from cernis.engine.correlated.walk import Snapshot, listings
@@ -138,10 +138,21 @@ def matches_of(network: Network, snapshot: Snapshot) -> Counter[Match]:
     return found
 
 
+def moments(events: list[Event]) -> np.ndarray[Any, Any]:
+    """For each event, the position of the first one with its time."""
+    first: dict[Any, int] = {}
+    return np.array([first.setdefault(e["@time"], i) for i, e in enumerate(events)], np.int64)
+
+
 def run_engine(
-    pcea: PCEA, events: list[Event], window: int | None, partitioned: bool, cuts: list[int]
+    pcea: PCEA,
+    events: list[Event],
+    window: int | None,
+    partitioned: bool,
+    cuts: list[int],
+    collapsed: frozenset[int] = frozenset(),
 ) -> tuple[Counter[Match], CorrelatedEngine]:
-    network = Network(pcea)
+    network = Network(pcea, collapsed)
     settings = Settings(
         window=update.NO_WINDOW if window is None else update.EVENT_WINDOW,
         size=window or 0,
@@ -170,7 +181,12 @@ def run_engine(
         )
         values = order_values(network, batch)
         pushed = engine.push(
-            symbols, codes, values, np.zeros_like(values), keys=parts if partitioned else None
+            symbols,
+            codes,
+            values,
+            np.zeros_like(values),
+            keys=parts if partitioned else None,
+            moments=moments(events)[low:high] if network.strict else None,
         )
         snapshots += pushed
     for snapshot in snapshots:
@@ -254,3 +270,67 @@ def test_matches_are_those_of_a_list_of_all_runs(seed: int, monkeypatch: Any) ->
     cuts = sorted(draw.sample(range(len(events)), draw.randint(0, min(3, len(events)))))
     found, _ = run_engine(pcea, events, window, partitioned, cuts)
     assert found == expected
+
+
+# ------------------------------------------------------- time, latest starts
+
+AFTER = Ordered("@time", "<", "@time")
+
+
+def random_chain(draw: random.Random) -> PCEA:
+    """Events one after the other, some of them at a later time than the one before."""
+    length = draw.randint(2, 4)
+    transitions = []
+    for state in range(length):
+        equal = draw.choice([(), (("x", "x"),), (("x", "y"),), (("x", "x"), ("y", "y"))])
+        link = Link(equal=equal, ordered=(AFTER,) if draw.random() < 0.7 else ())
+        sources = (Source(state - 1, link),) if state else ()
+        test = Is(TypeIs(draw.choice(TYPES)))
+        transitions.append(Transition(sources, test, frozenset({f"v{state}"}), state))
+    names = tuple(f"q{state}" for state in range(length))
+    return PCEA(names, tuple(transitions), frozenset({length - 1}))
+
+
+def timed(draw: random.Random, events: list[Event]) -> list[Event]:
+    now = 0
+    found = []
+    for event in events:
+        now += draw.choice([0, 0, 1])
+        found.append(event | {"@time": now})
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_has_the_same_time_is_not_earlier(seed: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(runtime, "FIRST_RECORDS", 8 if seed % 2 else 1 << 12)
+    draw = random.Random(seed)
+    pcea = random_chain(draw)
+    events = timed(draw, random_events(draw, draw.randint(8, 30), seed % 3 == 0))
+    window = draw.choice([None, 3, 8])
+    cuts = sorted(draw.sample(range(len(events)), 2))
+    found, _ = run_engine(pcea, events, window, seed % 3 == 0, cuts)
+    assert found == all_runs(pcea, events, window)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_of_collapsed_states_only_the_latest_start_counts(seed: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(runtime, "FIRST_RECORDS", 8 if seed % 2 else 1 << 12)
+    draw = random.Random(seed)
+    pcea = random_chain(draw)
+    partitioned = seed % 3 == 0
+    events = timed(draw, random_events(draw, draw.randint(8, 40), partitioned))
+    window = draw.choice([None, 3, 8, 20])
+    collapsed = frozenset(range(draw.randint(1, len(pcea.names) - 1)))
+    cuts = sorted(draw.sample(range(len(events)), 2))
+    kept = {f"v{state}" for state in range(len(pcea.names)) if state not in collapsed}
+    expected = {
+        (end, tuple(mark for mark in marks if mark[1] in kept))
+        for end, marks in all_runs(pcea, events, window)
+    }
+    found, engine = run_engine(pcea, events, window, partitioned, cuts, collapsed)
+    assert found == Counter(expected)
+    if len(collapsed) == len(pcea.names) - 1:
+        engine.collect()
+        buckets = engine.memory.buckets
+        held = np.count_nonzero(buckets["root"]) + np.count_nonzero(buckets["before"])
+        assert engine.memory.counters[VERTICES] - 1 <= held

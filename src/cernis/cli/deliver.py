@@ -1,4 +1,4 @@
-"""Where the matches of `cernis run` go: a table, a number, JSON lines, Parquet.
+"""Where the matches (or answers) of `cernis run` go: a table, a number, JSON lines, Parquet.
 
 Matches come in runs, one for each batch of events that had some, and each run is
 delivered before the next batch is read: the input may be larger than memory.
@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
 from rich.text import Text
 
-from cernis.cli.show import errors, matches_table
+from cernis.cli.show import answers_table, errors, matches_table
 from cernis.errors import DataError
+from cernis.results.answers import Answer, Answers
 from cernis.results.matches import Matches
 
 if TYPE_CHECKING:
@@ -28,21 +29,30 @@ if TYPE_CHECKING:
     from cernis.results.match import Match
     from cernis.run.session import Session
 
-Runs = Generator[Matches, None, None]
+Runs = Generator[Matches | Answers, None, None]
+
+MATCH, ANSWER = ("match", "matches"), ("answer", "answers")
+Noun = tuple[str, str]
 
 
-def show(runs: Runs, limit: int, console: Console) -> None:
+def show(runs: Runs, limit: int, console: Console, noun: Noun = MATCH) -> None:
     """A table of the first matches, and how many there are."""
     first: list[Match] = []
+    answers: list[Answer] = []
     count, counting = 0, False
-    for matches in runs:
-        count += matches.count()
-        counting = matches.counting
-        first += matches.head(limit - len(first))
+    for found in runs:
+        count += found.count()
+        if isinstance(found, Answers):
+            answers += found.head(limit - len(answers))
+        else:
+            counting = found.counting
+            first += found.head(limit - len(first))
     if first:
         console.print(matches_table(first, counting=counting))
-    more = 0 if counting else count - len(first)
-    console.print(f"{_number(count)}{f'; {more:,} more' if more else ''}")
+    if answers:
+        console.print(answers_table(answers))
+    more = 0 if counting else count - len(first) - len(answers)
+    console.print(f"{_number(count, noun)}{f'; {more:,} more' if more else ''}")
 
 
 def write_count(runs: Runs, limit: int | None, output: str | None) -> None:
@@ -55,14 +65,14 @@ def write_count(runs: Runs, limit: int | None, output: str | None) -> None:
         Path(output).write_text(f"{number}\n")
 
 
-def write_lines(runs: Runs, limit: int | None, output: str) -> None:
+def write_lines(runs: Runs, limit: int | None, output: str, noun: Noun = MATCH) -> None:
     """JSON lines, to standard output or a file."""
     if output == "-":
         _lines(runs, limit, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     with open(output, "wb") as file:
-        _say_written(_lines(runs, limit, file), output)
+        _say_written(_lines(runs, limit, file), output, noun)
 
 
 def _lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
@@ -77,7 +87,11 @@ def _lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
 
 
 def write_parquet(
-    runs: Runs, limit: int | None, output: str, schema: Callable[[], pa.Schema]
+    runs: Runs,
+    limit: int | None,
+    output: str,
+    schema: Callable[[], pa.Schema],
+    noun: Noun = MATCH,
 ) -> None:
     """A Parquet file; `schema` is asked for the columns if there is no match."""
     import pyarrow.parquet as pq
@@ -96,7 +110,7 @@ def write_parquet(
                 break
         if writer is None:
             stack.enter_context(pq.ParquetWriter(output, schema()))
-    _say_written(written, output)
+    _say_written(written, output, noun)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBatch:
@@ -111,12 +125,12 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBat
         ) from error
 
 
-def _say_written(number: int, output: str) -> None:
-    errors().print(f"wrote {_number(number)} to {output}", soft_wrap=True)
+def _say_written(number: int, output: str, noun: Noun) -> None:
+    errors().print(f"wrote {_number(number, noun)} to {output}", soft_wrap=True)
 
 
-def _number(count: int) -> str:
-    return f"{count:,} {'match' if count == 1 else 'matches'}"
+def _number(count: int, noun: Noun) -> str:
+    return f"{count:,} {noun[count != 1]}"
 
 
 def watched(session: Session, files: object, output: str | None) -> Runs:

@@ -142,16 +142,17 @@ def run(
         reading = {**form, "on_error": on_error, **_allowance(budget, partial)}
         session = recognizer.session(**reading)
         runs = deliver.watched(session, files, output)
+        noun = deliver.MATCH if recognizer.plan.head is None else deliver.ANSWER
         if count:
             deliver.write_count(runs, limit, output)
         elif output is None:
-            deliver.show(runs, _SHOWN if limit is None else limit, show.output())
+            deliver.show(runs, _SHOWN if limit is None else limit, show.output(), noun)
         elif output.endswith(".parquet"):
             deliver.write_parquet(
-                runs, limit, output, lambda: recognizer.run(files, **reading).schema
+                runs, limit, output, lambda: recognizer.run(files, **reading).schema, noun
             )
         else:
-            deliver.write_lines(runs, limit, output)
+            deliver.write_lines(runs, limit, output, noun)
         for note in dict.fromkeys((*session.notes, *session.budget.notes)):
             show.errors().print(f"note: {note}", soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Matches on a terminal."""
+"""Matches and answers on a terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cernis.results.answers import Answer
 from cernis.results.match import Match
 
 _MOST_ROWS = 6
@@ -44,6 +45,20 @@ def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
         values += [*match.partition.values(), *match.aggregates.values()]
         cells = [value_text(value) for value in values]
         table.add_row(*cells, *(_rows_text(rows) for rows in match.vars.values()))
+    return table
+
+
+def answers_table(answers: Sequence[Answer]) -> Table:
+    """A row for each answer: the values of the head, and where it first appears."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in answers[0].values:
+        table.add_column(Text(name))
+    table.add_column("end", justify="right")
+    table.add_column("end_ts")
+    for answer in answers:
+        table.add_row(
+            *map(value_text, (*answer.values.values(), answer.end, answer.end_ts)),
+        )
     return table
 
 

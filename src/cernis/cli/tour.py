@@ -100,6 +100,7 @@ def _show(stop: Stop, events: pa.Table, console: Console) -> None:
         began = perf_counter()
         matches = query.run(events)
         seconds = perf_counter() - began
+    assert isinstance(matches, Matches)
     _show_matches(matches, console)
     rate = events.num_rows / seconds
     console.print(

@@ -141,6 +141,11 @@ def _variables(
     taken: set[str] = set()
     for number, group in enumerate(sorted(groups, key=sorted)):
         ordered = sorted(group)
+        if len(ordered) == 1:  # x[a] = x[a]: the value is there, and is not NaN
+            ((atom, attribute),) = ordered
+            alone = pred.Attribute(tuple(attribute.split(".")))
+            own[atom].append(pred.Comparison("=", alone, alone))
+            continue
         name = _variable_name(ordered)
         if name in taken:
             name = f"{name}#{number}"

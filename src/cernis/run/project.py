@@ -75,19 +75,34 @@ class Projector:
         return pa.table(every, [f"{i}" for i in range(len(every))])
 
     def _unknown(self, columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
-        """Which of the distinct tuples have not been given; they are now."""
-        texts = [[value_text(value) for value in python_values(column)] for column in columns]
-        kept = []
-        for row in range(length):
-            held = tuple(text[row] for text in texts)
-            if self._dated is not None and held[self._dated] != self._moment:
-                self._moment = held[self._dated]
+        """Which of the distinct tuples, in order of their ends, are not given yet; now they are."""
+        if not length:
+            return np.zeros(0, np.int64)
+        if self._dated is None:
+            return np.flatnonzero(self._ask(columns))
+        moments = _codes(columns[self._dated])
+        new = np.ones(length, np.bool_)
+        # what ends in between can neither be given already nor be found again
+        for edge in dict.fromkeys((int(moments[0]), int(moments[-1]))):
+            rows = np.flatnonzero(moments == edge)
+            taken = [column.take(pa.array(rows)) for column in columns]
+            moment = value_text(python_values(taken[self._dated].slice(0, 1))[0])
+            if moment != self._moment:
+                self._moment = moment
                 self.given.clear()
-            key = blake2b(repr(held).encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
-            if key not in self.given:
-                self.given.add(key)
-                kept.append(row)
-        return np.array(kept, np.int64)
+            new[rows] = self._ask(taken)
+        return np.flatnonzero(new)
+
+    def _ask(self, columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
+        """Which tuples are not given yet."""
+        texts = [map(value_text, python_values(column)) for column in columns]
+        new = []
+        for held in zip(*texts, strict=True) if columns else [()]:
+            text = repr(held).encode("utf-8", "surrogatepass")
+            key = blake2b(text, digest_size=_DIGEST).digest()
+            new.append(key not in self.given)
+            self.given.add(key)
+        return np.array(new, np.bool_)
 
     # -------------------------------------------------------------- frozen
 

@@ -220,7 +220,7 @@ class CorrelatedEngine:
 
     def collect(self) -> None:
         """Leave behind what no event to come can use."""
-        if self.settings.window == update.NO_WINDOW:
+        if self.settings.window == update.NO_WINDOW and not self.network.collapsed:
             return
         assert self.memory.counters[r.PENDING] == 0
         before = self.memory.counters
