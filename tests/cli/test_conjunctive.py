@@ -180,9 +180,9 @@ def test_a_budget_that_is_spent_ends_the_run(capfd: Capture) -> None:
     assert capfd.readouterr() == (
         "",
         (
-            "error: the query compares events with each other and has more than 1 candidates to "
-            "check; narrow the window or the pattern, allow more with budget=…, or take what is "
-            'found with on_budget="partial"\n'
+            "error: the query compares events with each other and has more candidates to check "
+            "than its budget of 1; narrow the window or the pattern, allow a larger budget, or "
+            "ask for a partial answer\n"
         ),
     )
 

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from cernis.testing import oracle
+from cernis.languages import conjunctive
+from cernis.testing import heads, oracle
 from cernis.testing.corpus import Case, cases
 from cernis.testing.differential import answer
 from cernis.testing.oracle import OracleMatch
@@ -28,6 +29,11 @@ def test_the_oracle_gives_the_answer_worked_out_by_hand(case: Case) -> None:
         given = [matches[answer(m)] for m in case.matches or ()]
         values = [tuple(oracle.aggregates(pattern, m, case.events)) for m in given]
         assert values == list(case.aggregates)
+    if case.answers is not None:
+        query = conjunctive.parse(case.query)
+        projected = heads.answers(query, case.events)
+        rows = [(row, dict(zip(query.head, held, strict=True))) for held, row in projected.items()]
+        assert rows == list(case.answers)
 
 
 def test_no_two_cases_of_a_topic_share_a_name() -> None:

@@ -21,8 +21,8 @@ outside iterations are then told apart, one case each (`cernis.automata.presence
 Cost contract: size of the formula with `{m,n}` unrolled and OR written out, times the
 pairs of atoms that may be neighbours; never more than `MOST_TRANSITIONS` transitions.
 
-Names in the seeds: chain-CEA of 000, whose Proposition 7 compiles CEL with equality
-like this; PCEA of 003 for ALL. The Thompson construction of `construct` was not taken:
+Names in the papers: chain-CEA, whose Proposition 7 compiles CEL with equality
+like this; PCEA for ALL. The Thompson construction of `construct` was not taken:
 its gap states forget which event was read last.
 """
 
@@ -109,7 +109,23 @@ def correlate(
     >>> found.exact, found.verdicts[0].how
     (True, <How.EQUAL: 'equal'>)
     """
-    building = _Building(name_atoms, unordered)
+    found = _attempt(formula, name_atoms, unordered, gather=False)
+    if isinstance(found, Correlation) and not found.exact:
+        gathered = _attempt(formula, name_atoms, unordered, gather=True)
+        if isinstance(gathered, Correlation) and _left(gathered) < _left(found):
+            return gathered
+    return found
+
+
+def _left(found: Correlation) -> int:
+    """How many conditions links do not decide."""
+    return sum(verdict.how is How.CANDIDATE for verdict in found.verdicts)
+
+
+def _attempt(
+    formula: cel.Formula, name_atoms: bool, unordered: frozenset[str], gather: bool
+) -> Correlation | Refusal:
+    building = _Building(name_atoms, unordered, gather)
     try:
         whole = building.build(formula, (), preceded=False)
         pcea = automaton(whole, building.states)
@@ -132,7 +148,8 @@ class _RefusedError(Exception):
 class _Building:
     """The automaton while it grows."""
 
-    def __init__(self, name_atoms: bool, unordered: frozenset[str]) -> None:
+    def __init__(self, name_atoms: bool, unordered: frozenset[str], gather: bool) -> None:
+        self.gather = gather
         self.name_atoms = name_atoms
         self.unordered = unordered
         self.states = States()
@@ -194,11 +211,39 @@ class _Building:
     def sequence(
         self, parts: tuple[cel.Formula, ...], path: Path, preceded: bool, contiguous: bool
     ) -> Fragment:
-        built = NOTHING
-        for i, part in enumerate(parts):
+        built, begin = NOTHING, 0
+        if self.gather and not preceded and not contiguous:
+            gathered = self.gathered(parts[0], parts[1], path)
+            if gathered is not None:
+                built, begin = gathered, 2
+        for i, part in enumerate(parts[begin:], start=begin):
             more = self.build(part, (*path, i), preceded or bool(built.steps))
             built = concatenate(built, more, contiguous)
         return built
+
+    def gathered(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
+        """`(α ALL β) ; γ` without closing the ALL: what begins γ gathers the ends of all parts.
+
+        Then each part is next to γ, and none to another part; closed, one part is next to
+        both. Which is better depends on what is compared.
+        """
+        body, names, here = first, [], (*path, 0)
+        while isinstance(body, cel.As):
+            names.append(body.variable)
+            body, here = body.body, (*here, 0)
+        if not isinstance(body, cel.All):
+            return None
+        built = [self.build(part, (*here, i), False) for i, part in enumerate(body.parts)]
+        then = self.build(second, (*path, 1), True)
+        if then.nullable or any(part.nullable for part in built):
+            return None
+        steps = list(chain.from_iterable(part.steps for part in built))
+        for name in names:
+            self.states.mark((step.target for step in steps), name)
+        for step in then.starts:
+            for done in product(*(part.last for part in built)):
+                steps.append(replace(step, sources=tuple(Source(state) for state in done)))
+        return Fragment((*steps, *then.onward), then.last)
 
     def iteration(self, node: cel.Iterate, path: Path, preceded: bool) -> Fragment:
         """Rounds from the last to the first, so that each number of rounds has one way."""

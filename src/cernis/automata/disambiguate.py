@@ -11,9 +11,9 @@ whose; where they do not, the answer is yes. The answer "no" is always right; "y
 too careful, since nothing is known of the values that tests and links look at, except
 that a test and its opposite exclude each other.
 
-`determinize_chain` is Theorem 8 of seed 000, for automata without joins: a state is the
-set of all states that runs with the same marks so far are in. What one event or one pair
-of neighbours may satisfy is cut into regions that exclude each other, tests into
+`determinize_chain` is Theorem 8 of the chain automata paper, for automata without joins: a
+state is the set of all states that runs with the same marks so far are in. What one event
+or one pair of neighbours may satisfy is cut into regions that exclude each other, tests into
 conjunctions of tests and their opposites, equalities into `equal` and `unlike`.
 
 Cost contract: `ambiguous` looks at pairs of states that write the same labels, at most

@@ -1,4 +1,4 @@
-"""Hierarchical joins as parallelized automata: Theorem 4.1 of seed 003.
+"""Hierarchical joins as parallelized automata: Theorem 4.1 of the PCEA paper.
 
 `hierarchical` takes joined atoms (each asks a test of one event and gives each of its
 variables an attribute) and makes the PCEA whose runs are the joins: one run for each

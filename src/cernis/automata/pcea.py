@@ -12,8 +12,8 @@ A state stands for one way of having read its last event, so that what a link ca
 for ever (until its window ends): skipping events is not a transition. Contiguity is
 a property of a link.
 
-Names of the seeds: chain-CEA of 000 (its B= and B≠ are `equal` and `unlike`), PCEA of
-003 (its Ω are the labels). `different` is SQL's `!=` (both values present and not
+Names of the papers: chain-CEA (its B= and B≠ are `equal` and `unlike`), PCEA (its Ω
+are the labels). `different` is SQL's `!=` (both values present and not
 equal); `unlike` is the complement of `=`, which a missing value satisfies; only
 determinization needs it.
 """

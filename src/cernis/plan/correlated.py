@@ -11,7 +11,8 @@ Tried in this order:
 3. Neither: the automaton of the formula without its comparisons, and every candidate
    is checked (the caller's business).
 
-An automaton that could write a match twice is determinized (Theorem 8 of seed 000) where
+An automaton that could write a match twice is determinized (Theorem 8 of the chain automata
+paper) where
 it is a chain; otherwise its matches are listed and duplicates dropped.
 """
 

@@ -283,13 +283,14 @@ def _automaton(plan: Plan) -> list[str]:
     if plan.unary is not None:
         cea = plan.unary.cea
         reads = sum(len(reads) for reads in cea.reads)
-        size = f"{cea.size} states, {reads} transitions, {len(cea.atoms())} predicates"
-        return [size, *as_text(cea).splitlines()]
+        return [_sizes(cea.size, reads, len(cea.atoms())), *as_text(cea).splitlines()]
     if plan.network is None:
         return []
     pcea = plan.network.pcea
-    size = (
-        f"{len(pcea.names)} states, {len(pcea.transitions)} transitions, "
-        f"{len(pcea.atoms())} predicates"
-    )
+    size = _sizes(len(pcea.names), len(pcea.transitions), len(pcea.atoms()))
     return [size, *parallel_as_text(pcea).splitlines()]
+
+
+def _sizes(states: int, transitions: int, predicates: int) -> str:
+    named = ((states, "state"), (transitions, "transition"), (predicates, "predicate"))
+    return ", ".join(f"{n} {name}" if n == 1 else f"{n} {name}s" for n, name in named)

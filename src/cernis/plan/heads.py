@@ -9,10 +9,11 @@ matter by when they began: of all partial matches with one key the one that star
 stays in the window longest. So their states are *collapsed*: an index keeps the latest
 start for each key, and the runs are not kept at all. For
 `Q(y, t3) <- r(x)@t1, s(x, y)@t2, t(y)@t3, t1 < t2 < t3, t3 - t1 < 5` everything before
-the last atom collapses: these are the tables H_R and H_S of Algorithm 1 of seed 001, with
-its line 6 corrected (the maximum of the old and the new start is kept), for chains of any
-length, and every event takes constant time. An index by order or by ≠ has no such single
-best entry; states whose runs are found through one are not collapsed.
+the last atom collapses: these are the tables H_R and H_S of Algorithm 1 of the dynamic
+evaluation paper, with its line 6 corrected (the maximum of the old and the new start is
+kept), for chains of any length, and every event takes constant time. An index by order or
+by ≠ has no such single best entry; states whose runs are found through one are not
+collapsed.
 
 Everything else is enumerated, projected and told apart: `run.project`.
 """

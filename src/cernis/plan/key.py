@@ -52,9 +52,11 @@ def _spread(pcea: PCEA, chosen: dict[int, str]) -> dict[str, str] | None:
     for t in pcea.transitions:
         attribute = chosen.get(t.target)
         for name in _types(t.test):
-            if attribute is None or key.setdefault(name, attribute) != attribute:
+            if attribute is not None and key.setdefault(name, attribute) != attribute:
                 return None
-    return key
+    # a match of one event that plays all roles has no links: any key of its type will do
+    whole = all(name in key for t in pcea.transitions for name in _types(t.test))
+    return key if whole else None
 
 
 def _types(test: Test) -> Iterator[str]:

@@ -43,9 +43,9 @@ class Budget:
         self.used += candidates
         if self.spent and self.on_budget == "fail":
             raise BudgetError(
-                f"the query compares events with each other and has more than "
-                f"{self.most:,} candidates to check; narrow the window or the pattern, "
-                'allow more with budget=…, or take what is found with on_budget="partial"'
+                f"the query compares events with each other and has more candidates to check "
+                f"than its budget of {self.most:,}; narrow the window or the pattern, allow a "
+                "larger budget, or ask for a partial answer"
             )
 
     @property

@@ -80,7 +80,7 @@ def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
     if session.sieve:
         session.sieve.thaw(meta["sieve"])
     if session.projector is not None:
-        session.projector.thaw(meta["moment"], arrays["answers"])
+        session.projector.thaw(meta.get("moment"), arrays.get("answers"))
     for batch in _thaw_batches(meta["batches"], arrays):
         session.store.append(batch)
         if session.sieve:

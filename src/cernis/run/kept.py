@@ -1,8 +1,9 @@
 """What a session keeps to be asked again: the matches so far, inside the window that ends now.
 
-Pull mode of seed 001: the answer is not written down but kept as it was found: roots of
-compact sets wherever there are such, matches one by one where they had to be listed. What
-has left the window is let go of, so that it grows with the answer and not with the stream.
+Pull mode of the dynamic evaluation paper: the answer is not written down but kept as it
+was found: roots of compact sets wherever there are such, matches one by one where they
+were listed, or chosen by a strategy inside a window. What has left the window is let go
+of, so that it grows with the answer and not with the stream.
 
 "Now" is the last event read. A window of events is counted inside a partition, so there
 it is the last event of that partition; so it is for a window over an attribute. A match
@@ -78,12 +79,12 @@ class Kept:
         self.size = plan.settings.size
         self.partitioned = plan.settings.partitioned
         self.shared = plan.settings.shared_clock
-        ranked = self.partitioned and self.window == update.EVENT_WINDOW
         apart = plan.network is not None and bool(plan.network.apart)
-        self.lists = plan.listed or apart or (ranked and bool(plan.settings.resolve))
-        """Whether matches are kept one by one: they are checked so, or their roots have lost
-        count of the partition's events."""
-        self.moves = ranked
+        resolved = bool(plan.settings.resolve) and self.window != update.NO_WINDOW
+        self.lists = plan.listed or apart or resolved
+        """Whether matches are kept one by one: they are checked so, or a strategy has chosen
+        them, whose roots do not know the window any more."""
+        self.moves = self.partitioned and self.window == update.EVENT_WINDOW
         self._readings: list[_Readings] = []
         self._counts = np.zeros(1, np.int64)
         self._bounds = np.full(1, FOREVER, np.int64)

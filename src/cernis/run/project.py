@@ -111,11 +111,13 @@ class Projector:
         digests = np.frombuffer(b"".join(sorted(self.given)), np.uint8)
         return self._moment, digests.reshape(-1, _DIGEST)
 
-    def thaw(self, moment: str, digests: NDArray[np.uint8]) -> None:
-        if digests.dtype != np.uint8 or digests.ndim != 2 or digests.shape[1] != _DIGEST:
+    def thaw(self, moment: object, digests: NDArray[np.uint8] | None) -> None:
+        """Go on from what `freeze` gave."""
+        shaped = digests is not None and digests.ndim == 2 and digests.shape[1] == _DIGEST
+        if not isinstance(moment, str) or digests is None or not shaped:
             raise StateError("the frozen state is damaged: the answers given cannot be read")
         self._moment = moment
-        self.given = {row.tobytes() for row in digests}
+        self.given = {row.astype(np.uint8).tobytes() for row in digests}
 
 
 def _nothing(width: int) -> MatchBlock:

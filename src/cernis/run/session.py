@@ -180,6 +180,7 @@ class Session:
             *_skipped(ordering.sources),
             *self._absent_types(),
             *self.plan.notes,
+            *self.budget.notes,
         ]
 
     def _check_whole(self) -> None:

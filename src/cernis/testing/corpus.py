@@ -12,6 +12,8 @@ topic, and name nothing of the engine, so that any implementation can read them:
   `per_end = n` (LIMIT and ANY) these are the ones to choose from, n for every end.
 * `counts`: [row of the end, number of matches], in time order.
 * `aggregates`: the values for each of the matches.
+* `answers`: for a conjunctive query whose head drops variables, `row variable=value …`
+  for each distinct tuple, with the row at which it first appears, in that order.
 
 `Case.check` compares an answer with these; `cernis.testing.differential` compares with
 the oracle.
@@ -38,7 +40,18 @@ __all__ = ["Case", "cases"]
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _MATCH = re.compile(r"(\d+)\.\.(\d+)((?:\s+[^\s@]+=[\d,]+)*)(?:\s+@(.*))?")
 _CELL = re.compile(r"'[^']*'|\S+")
-_KEYS = {"name", "query", "events", "matches", "per_end", "counts", "aggregates", "note", "lang"}
+_KEYS = {
+    "name",
+    "query",
+    "events",
+    "matches",
+    "per_end",
+    "counts",
+    "aggregates",
+    "answers",
+    "note",
+    "lang",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,7 @@ class Case:
     aggregates: tuple[tuple[Any, ...], ...] | None = None
     note: str = ""
     lang: str = "ceql"
+    answers: tuple[tuple[int, Mapping[str, Any]], ...] | None = None
 
     def pattern(self) -> Pattern:
         """The query, read in its language."""
@@ -124,6 +138,7 @@ def _case(topic: str, entry: Mapping[str, Any]) -> Case:
         else None,
         note=entry.get("note", ""),
         lang=entry.get("lang", "ceql"),
+        answers=tuple(map(_answer, entry["answers"])) if "answers" in entry else None,
     )
 
 
@@ -157,6 +172,16 @@ def _value(cell: str) -> Any:
         except ValueError:
             continue
     return cell
+
+
+def _answer(text: str) -> tuple[int, Mapping[str, Any]]:
+    """The row and the values of an answer.
+
+    >>> _answer("4 y=9 z=null")
+    (4, {'y': 9, 'z': None})
+    """
+    row, *values = text.split()
+    return int(row), {name: _value(cell) for name, cell in (word.split("=") for word in values)}
 
 
 def _match(text: str) -> OracleMatch:

@@ -4,7 +4,7 @@ The same two drivers as `cernis.testing.grammar`: everything random comes from a
 for which 0 is the simplest answer. A query is a text: by position (with declarations) or
 by name, with self joins, constants, variables that stand twice, comparisons, timestamps
 and windows. `Joins` switches what it may contain; `hierarchical` keeps to joins whose
-variables form a tree.
+variables form a tree, `chain` to atoms in one order of time, with heads that drop variables.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Joins:
     events: int = 8
     variables: str = "xyzuv"
     hierarchical: bool = False
+    chain: bool = False
     constants: bool = True
     comparisons: bool = True
     between: bool = True
@@ -59,7 +60,7 @@ def random_join(choose: Chooser, features: Joins | None = None) -> JoinCase:
     """
     switched = features or Joins()
     timed = switched.timestamps and choose(2) == 1
-    text = _text(choose, switched, timed)
+    text = (_chain if switched.chain else _text)(choose, switched, timed)
     body = text.rpartition("<-")[2]
     used = [name for name in RELATIONS for _ in range(body.count(f"{name}("))]
     return text, _events(choose, switched, timed, used)
@@ -101,6 +102,31 @@ def _text(choose: Chooser, features: Joins, timed: bool) -> str:
     if features.windows and _chance(choose, 3):
         text += f" WITHIN {1 + choose(5)} {'MILLISECONDS' if timed and choose(2) else 'EVENTS'}"
     return f"{DECLARATION}\n{text}" if positional else text
+
+
+def _chain(choose: Chooser, features: Joins, timed: bool) -> str:
+    """Atoms one after the other in time, mostly sharing a variable with the one before."""
+    number = 2 + choose(max(1, features.atoms - 1))
+    names, atoms, last = list[str](), list[str](), ""
+    for index in range(number):
+        relation = _pick(choose, tuple(RELATIONS))
+        terms = [_term(choose, features) for _ in RELATIONS[relation]]
+        if last and not _chance(choose, 4):
+            terms[choose(len(terms))] = last
+        names += [term for term in terms if term in features.variables]
+        last = _pick(choose, names) if names else ""
+        atoms.append(f"{_atom(choose, relation, terms, positional=False)}@t{index}")
+    times = [f"t{index}" for index in range(number)]
+    body = [*atoms, " < ".join(times)]
+    if features.comparisons and names and _chance(choose, 6):
+        body.append(f"{_pick(choose, names)} {_pick(choose, _OPERATORS)} {_pick(choose, names)}")
+    if features.windows and choose(3):
+        limit = f"{1 + choose(6)}{' MILLISECONDS' if timed and choose(2) else ''}"
+        body.append(f"{times[-1]} - {times[0]} {_pick(choose, ('<', '<='))} {limit}")
+    head = [name for name in dict.fromkeys([*names, *times]) if not _chance(choose, 3)]
+    few = head if choose(2) else [name for name in head if name in (times[-1], last)]
+    text = f"Q({', '.join(few)}) <- {', '.join(body)}"
+    return text + (" WITHIN 4 EVENTS" if features.windows and _chance(choose, 8) else "")
 
 
 def _tree(choose: Chooser, features: Joins) -> list[list[str]]:

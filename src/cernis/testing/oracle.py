@@ -338,7 +338,7 @@ def _moment(rank: int, time: Any, tick: int) -> dict[str, Any]:
     """What an event answers when it is asked for its time."""
     if time is None:
         return {TIME.name: rank}
-    return {TIME.name: time, TIME_NS.name: time * tick}
+    return {TIME.name: time, TIME_NS.name: time * tick if isinstance(time, int) else time}
 
 
 def _stream(pattern: Pattern, stream: str | None) -> str | None:

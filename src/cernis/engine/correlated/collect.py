@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import unlike
-from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.network import Net
 
 _V, _N, _E, _B = range(4)

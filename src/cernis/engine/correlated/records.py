@@ -1,8 +1,9 @@
 """The records that the kernels of correlation share: plain arrays with integer links.
 
-A *vertex* is an event as a transition read it (seed 000's vertex of the run DAG, seed
-003's node): its position, its labels, and one *source* for each run it gathered. A
-source does not name the runs: it names an index, a version of it, and what was asked.
+A *vertex* is an event as a transition read it (a vertex of the run DAG of the chain
+automata paper, a node of the PCEA paper): its position, its labels, and one *source* for
+each run it gathered. A source does not name the runs: it names an index, a version of it,
+and what was asked.
 
 Runs that wait are filed in *stores*, one for each state and way of being asked; a store
 has a *bucket* for each key (the values compared by =). What a bucket points to depends
@@ -14,7 +15,7 @@ for strict stores its moment, and `before` what was there before that moment):
 * `SORTED`: a persistent search tree (`sorted`), for keys and a value compared by order.
 
 `start` is always the latest start of the runs below, in units of the window (the
-seeds' max-start). Index 0 of every array is "nothing".
+papers' max-start). Index 0 of every array is "nothing".
 """
 
 from __future__ import annotations

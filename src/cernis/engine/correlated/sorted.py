@@ -7,14 +7,14 @@ left behind when a path is copied.
 
 Cost contract: insertion O(log n) expected, n the runs of one key inside the window; the
 latest start among the runs in a range O(log n); enumeration O(log n) per run at worst.
-Neither seed has order predicates; the index is the obvious one. A tree ordered by
+Neither paper has order predicates; the index is the obvious one. A tree ordered by
 value and heaped by start (a priority search tree) would give output-linear delay, but
 degenerates to a list where the value rises with time, as prices do.
 """
 
 from __future__ import annotations
 
-from cernis.engine.correlated.borrowed import kernel
+from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated.records import (
     BRANCHES,
     GREATER,

@@ -1,6 +1,7 @@
 """Reading events: fire the transitions an event allows, then file the new vertices.
 
-Algorithm 1 of seeds 000 and 003 in one. An event is read in two phases: first every
+Algorithm 1 of the chain automata paper and of the PCEA paper in one. An event is read in
+two phases: first every
 transition that its symbol allows looks up its sources, and makes a vertex if each has a
 run inside the window; then the vertices are filed in the stores of their states. So
 what an event makes is never seen by the event itself. Filing may run out of room in the
@@ -18,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import sorted as by_order
 from cernis.engine.correlated import unions, unlike
-from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.network import CODE, HIGH
 from cernis.engine.update import CLOCK_WINDOW, EVENT_WINDOW
 

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import sorted as by_order
 from cernis.engine.correlated import unions, unlike
-from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.walk import Snapshot
 
 _EXACT = float(2**53)

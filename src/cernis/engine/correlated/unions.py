@@ -13,7 +13,7 @@ change, so persistence costs O(1) amortized by node copying (Driscoll, Sarnak, S
 Tarjan): a node has room for one change (`later`, since position `since`); a second
 change copies the node, which changes its parent.
 
-Seed 003 keeps a binary heap with direction bits and path copying: O(log(|P|·w)) per
+The PCEA paper keeps a binary heap with direction bits and path copying: O(log(|P|·w)) per
 insertion, fully persistent. An index only ever extends its newest version, so partial
 persistence is enough, and the update is amortized O(1) with the same delay. Runs at the
 foot of the spine that have left the window are dropped on the way.
@@ -21,7 +21,7 @@ foot of the spine that have left the window are dropped on the way.
 
 from __future__ import annotations
 
-from cernis.engine.correlated.borrowed import kernel
+from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated.records import NODES
 
 

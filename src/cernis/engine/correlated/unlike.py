@@ -1,4 +1,4 @@
-"""The ED-index of seed 000 (Section 6): runs whose values all differ from those asked.
+"""The ED-index of the ICDT 2020 paper (Section 6): runs whose values all differ from those asked.
 
 A bucket is a list of entries, latest first; each carries d values. Asked for a tuple r,
 the entries that are *totally different* from r must be found without looking at the
@@ -9,7 +9,7 @@ if that agrees in a₂, s[a₁a₂] is; after at most d steps there is an answer
 uses the same search, so both are O(d · d!) with at most 15 pointers for d = 3.
 
 A missing value (code -1) differs from everything. Lists only grow at the head, so an
-entry is its own version. With a window (the seed has none) `best` is the latest start
+entry is its own version. With a window (the paper has none) `best` is the latest start
 among an entry and all before it: a search ends where nothing before can be inside.
 """
 
@@ -20,7 +20,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.correlated.borrowed import kernel
+from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated.records import ENTRIES
 
 MOST_VALUES = 3

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import sorted as by_order
 from cernis.engine.correlated import unions, unlike
-from cernis.engine.correlated.borrowed import kernel
 from cernis.engine.correlated.network import Net
 from cernis.engine.enumerate import Listing
 
