@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from cernis.cli.main import main
@@ -202,3 +203,36 @@ def test_a_budget_that_is_enough_is_not_mentioned(capfd: Capture) -> None:
 def test_a_budget_is_a_number(capfd: Capture) -> None:
     assert run(FAR, "--budget", "-1") == 2
     assert "--budget" in capfd.readouterr().err
+
+
+# ------------------------------------------------------------------ answers
+
+WHO = "who(u) <- VIEW(user: u, item: i)@t1, PAY(user: u, item: i)@t2, t1 < t2"
+ANSWERS = '{"end":3,"end_ts":5,"values":{"u":"ann"}}\n{"end":5,"end_ts":7,"values":{"u":"bob"}}\n'
+
+
+def test_a_head_that_drops_variables_is_written_as_its_values(capfd: Capture) -> None:
+    assert run(WHO, "--lang", "cq") == 0
+    assert capfd.readouterr() == (ANSWERS, "")
+
+
+def test_answers_are_counted_and_limited(capfd: Capture) -> None:
+    assert run(WHO, "--lang", "cq", "--count") == 0
+    assert run(WHO, "--lang", "cq", "--limit", "1") == 0
+    assert capfd.readouterr() == ("2\n" + ANSWERS.splitlines(keepends=True)[0], "")
+
+
+def test_answers_are_shown_as_a_table(capfd: Capture) -> None:
+    assert main(["run", WHO, "--lang", "cq", "--events", "shop.csv", "--limit", "1"]) == 0
+    shown = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert shown == [["u", "end", "end_ts"], ["ann", "3", "5"], ["2", "answers;", "1", "more"]]
+
+
+@pytest.mark.parametrize(("name", "rows"), [("PAY", 2), ("NOTHING", 0)])
+def test_answers_are_written_to_a_parquet_file(name: str, rows: int, capfd: Capture) -> None:
+    options = ["--lang", "cq", "--events", "shop.csv", "--output", "who.parquet"]
+    assert main(["run", WHO.replace("PAY", name), *options]) == 0
+    assert f"wrote {rows} answers to who.parquet\n" in capfd.readouterr().err
+    table = pq.read_table("who.parquet")
+    assert table.column_names == ["u", "end", "end_ts"]
+    assert table.num_rows == rows

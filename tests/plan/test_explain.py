@@ -290,3 +290,17 @@ KEYS = {
 @pytest.mark.parametrize("formula", KEYS)
 def test_the_key_of_a_query_is_what_all_its_events_share(formula: str) -> None:
     assert cernis.query(f"SELECT * FROM S WHERE {formula}").plan.key == KEYS[formula]
+
+
+def test_what_follows_an_all_gathers_its_parts_where_that_decides_more() -> None:
+    query = cernis.query(
+        "SELECT * WHERE ((T AS t ALL S AS s) ; R AS r) "
+        "FILTER t[a] = r[a] AND s[a] = r[a] AND s[b] = r[b]"
+    )
+    assert str(query.explain()).splitlines()[1].startswith("class        hierarchical: ")
+    assert query.plan.network is not None
+    assert str(query.plan.network.pcea) == (
+        "  0 t  T / T,t\n"
+        "  1 s  S / S,s\n"
+        "^ 2 r  after 0 where a = a and 1 where a = a and b = b: R / R,r"
+    )

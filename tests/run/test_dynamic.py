@@ -205,6 +205,15 @@ def test_numbers_that_are_equal_are_one_answer() -> None:
     assert session.push([{"type": "T", "a": 1, "b": 1.5}]).count() == 1
 
 
+def test_values_that_change_their_type_are_pulled_as_one_column() -> None:
+    session = query("Q(y) <- T(a: x, b: y)").session(keep=True)
+    for value in (1, 2.5, None, "text"):
+        session.push([{"type": "T", "a": 1, "b": value}])
+    pulled = session.pull()
+    assert isinstance(pulled, Answers)
+    assert pulled.to_arrow().column("y").to_pylist() == ["1", "2.5", None, "text"]
+
+
 def test_a_head_without_variables_asks_whether_there_is_a_match() -> None:
     asked = query("Q() <- T(a: x), S(a: x)")
     events = [{"type": "T", "a": 1}, {"type": "S", "a": 2}, {"type": "S", "a": 1}] * 2

@@ -91,7 +91,8 @@ class Ordering:
         """
         exact = size
         if self.unit_ns is not None:
-            exact *= Fraction(min(s.unit for s in self.sources), self.unit_ns)
+            own = min((s.unit for s in self.sources), default=self.unit_ns)
+            exact *= Fraction(own, self.unit_ns)
         return ceil(exact) - 1 if strict else floor(exact)
 
     def __iter__(self) -> Iterator[EventBatch]:

@@ -272,6 +272,15 @@ def cast_to(values: pa.Array, type_: pa.DataType) -> pa.Array:
         return pa.array([None if v is None else str(v) for v in values.to_pylist()]).cast(type_)
 
 
+def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same for each column of a table."""
+    columns = [
+        cast_to(_contiguous(column), field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.table(columns, schema=schema)
+
+
 def _cast_struct(values: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
     children, fields = [], [type_.field(i) for i in range(type_.num_fields)]
     for field in fields:

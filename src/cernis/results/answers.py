@@ -71,7 +71,7 @@ class Answers:
         """What the run has to say, such as that the events had to be sorted."""
         self.partial = partial
         """Whether a budget ended the search before all answers were found."""
-        self._table = table.rename_columns(distinct_names([*self.names, *_FIRST]))
+        self._table = table.rename_columns(distinct_names([*self.names, *_FIRST])).combine_chunks()
 
     @property
     def schema(self) -> pa.Schema:

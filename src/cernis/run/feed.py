@@ -187,10 +187,9 @@ class CorrelatedFeed:
         found = CorrelatedMatches(variables, taken, self.network.labels, most)
         if not self.network.apart:
             return found
-        left = budget.left
-        steps = np.array([0, left], np.int64)
-        listed = ListedMatches(variables, found.blocks(steps=steps))
-        budget.spend(int(steps[0]))
+        found.steps = np.array([0, budget.left], np.int64)
+        listed = ListedMatches(variables, found.blocks())
+        budget.spend(int(found.steps[0]))
         return listed
 
     def forget(self) -> None:

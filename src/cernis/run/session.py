@@ -28,7 +28,7 @@ from cernis.events.keys import KeyCoder
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Progress
 from cernis.events.source import OnError, Source, open_events, schema_of
-from cernis.events.store import EventStore
+from cernis.events.store import EventStore, cast_table
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Unit
@@ -280,15 +280,15 @@ class Session:
         assert head is not None
         notes, partial = self._told(budget)
         names = [column.name for column in head.columns]
-        every = [self._projected_nothing(), *tables]
-        table = pa.concat_tables(every, promote_options="permissive")
+        table = tables[0] if len(tables) == 1 else self._united(tables)
         return Answers(names, table, notes=notes, partial=partial)
 
-    def _projected_nothing(self) -> pa.Table:
-        """No answers, with the types that they have."""
+    def _united(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """The tables as one, in types that hold the values of all events so far."""
         projector = self._projector(self.budget)
         assert projector is not None
-        return projector.answers(ListedMatches(self.plan.variables, ()), self.store)
+        nothing = projector.answers(ListedMatches(self.plan.variables, ()), self.store)
+        return pa.concat_tables([nothing, *(cast_table(table, nothing.schema) for table in tables)])
 
     def _told(self, budget: Budget) -> tuple[list[str], bool]:
         """What the run has to say, and whether a budget was spent."""

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from itertools import islice
 from typing import cast
 
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedToken
 
-from cernis.errors import BudgetError, Diagnostic, QueryError
-from cernis.languages.ceql.mistakes import MOST_MISTAKES, bracket_mistakes, mend, misspelt
-from cernis.languages.ceql.parse import MAX_DEPTH, MAX_TEXT, MAX_TOKENS
+from cernis.errors import QueryError
 from cernis.languages.ceql.words import NANOSECONDS, TERMINALS
 from cernis.languages.conjunctive.mistakes import lexical_mistakes, unexpected
 from cernis.languages.conjunctive.names import resolve
 from cernis.languages.conjunctive.tree import Writing, WrittenQuery
+from cernis.languages.reading import Language, in_order, read_tokens, read_tree
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.schema import Schema
 
@@ -89,62 +86,14 @@ def _mended(tokens: list[Token]) -> Iterator[Token]:
         yield token
 
 
-def _tokens(text: str) -> list[Token]:
-    if len(text) > MAX_TEXT:
-        raise BudgetError(
-            f"the query has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
-        )
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    if clean != text:
-        raise QueryError([Diagnostic("the query holds characters that are not Unicode")], clean)
-    tokens = list(islice(_grammar().lex(text), MAX_TOKENS + 1))
-    if len(tokens) > MAX_TOKENS:
-        raise BudgetError(f"the query has more than {MAX_TOKENS:,} words and symbols")
-    mistakes = lexical_mistakes(tokens, text)
-    if not any(token.type.startswith("UNCLOSED") for token in tokens[-1:]):
-        mistakes += bracket_mistakes(tokens, text, MAX_DEPTH)
-    if mistakes:
-        raise QueryError(_in_order(mistakes), text)
-    if tokens and tokens[-1].type in ("SEMICOLON", "DOT"):
-        tokens.pop()  # the habits of SQL and of Datalog
-    return list(_mended(tokens))
-
-
-def _in_order(mistakes: list[Diagnostic]) -> list[Diagnostic]:
-    return sorted(mistakes, key=lambda mistake: mistake.span or (0, 0))
-
-
-def _accepted(tokens: list[Token]) -> set[str]:
-    """What may follow the tokens: replayed, as a failed feed leaves some rules reduced."""
-    parser = _grammar().parse_interactive(start="conjunctive")
-    for token in tokens:
-        parser.feed_token(token)
-    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
-    return accepted
+_CONJUNCTIVE = Language(_grammar, lexical_mistakes, unexpected)
 
 
 def _tree(text: str) -> Tree[Token]:
-    tokens = _tokens(text)
-    parser = _grammar().parse_interactive(start="conjunctive")
-    mistakes: list[Diagnostic] = []
-    tree: Tree[Token] | None = None
-    end = tokens[-1] if tokens else Token("$END", "", 0, 1, 1, 1, 1, 0)
-    for number, token in enumerate([*tokens, Token.new_borrow_pos("$END", "", end)]):
-        try:
-            tree = parser.feed_token(token)
-        except UnexpectedToken:
-            before = tokens[:number]
-            accepted = _accepted(before)
-            meant = mend(token, accepted)
-            if meant is None or len(mistakes) == MOST_MISTAKES:
-                mistakes.append(unexpected(token, accepted, before, len(text.rstrip())))
-                break
-            mistakes.append(misspelt(token, meant))
-            token.type, token.value = TERMINALS[meant], meant
-            parser.feed_token(token)
-    if mistakes:
-        raise QueryError(mistakes, text)
-    return cast("Tree[Token]", tree)
+    tokens = read_tokens(_CONJUNCTIVE, text)
+    if tokens and tokens[-1].type in ("SEMICOLON", "DOT"):
+        tokens.pop()  # the habits of SQL and of Datalog
+    return read_tree(_CONJUNCTIVE, "conjunctive", list(_mended(tokens)), text)
 
 
 def parse(text: str, *, schema: Schema | None = None) -> ConjunctiveQuery:
@@ -161,5 +110,5 @@ def parse(text: str, *, schema: Schema | None = None) -> ConjunctiveQuery:
     query, mistakes = resolve(written, schema, text)
     mistakes = [*writing.mistakes, *mistakes]
     if mistakes:
-        raise QueryError(_in_order(mistakes), text)
+        raise QueryError(in_order(mistakes), text)
     return query

@@ -1,0 +1,138 @@
+"""Match sets of an engine: segments of compact sets, each with roots that have an end.
+
+What the engines share: matches in blocks up to a limit, LIMIT per end position, and samples
+by rank. How a root is counted, listed and unranked is each engine's own.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine.enumerate import Listing, by_variable
+from cernis.results.matchset import MatchBlock, Positions, join, part
+
+_BLOCK = 65_536
+
+
+class RootedMatches(ABC):
+    """The matches of some segments; `most` is the query's LIMIT per end position."""
+
+    def __init__(
+        self,
+        variables: Sequence[str],
+        segments: Sequence[Any],
+        labels: Sequence[frozenset[str]],
+        most: int | None = None,
+    ) -> None:
+        self.variables = tuple(variables)
+        self._segments = tuple(segments)
+        self._labels = list(labels)
+        self._most = most
+
+    @abstractmethod
+    def _counted(self, segment: Any) -> list[int]:
+        """How many matches each root of a segment has."""
+
+    @abstractmethod
+    def _listed(self, segment: Any, most: int | None, size: int) -> Iterator[MatchBlock]:
+        """The matches of a segment, at most so many per end, in blocks of about this size."""
+
+    @abstractmethod
+    def _ranked(self, segment: Any, root: int, ranks: list[int]) -> MatchBlock:
+        """The matches of one root with these ranks."""
+
+    def _block(self, listing: Listing, segment: Any) -> MatchBlock:
+        offsets, positions = by_variable(listing, self._labels, self.variables)
+        return MatchBlock(listing.start, segment.roots["end"][listing.root], offsets, positions)
+
+    @cached_property
+    def _numbers(self) -> tuple[list[int], ...]:
+        found = [self._counted(segment) for segment in self._segments]
+        if self._most is None:
+            return tuple(found)
+        return tuple(
+            _limited(segment.roots["end"], numbers, self._most)
+            for segment, numbers in zip(self._segments, found, strict=True)
+        )
+
+    def count(self) -> int:
+        return sum(sum(numbers) for numbers in self._numbers)
+
+    def counts(self) -> tuple[Positions, list[int]]:
+        ends = np.concatenate([np.empty(0, np.int64), *(s.roots["end"] for s in self._segments)])
+        numbers = [number for numbers in self._numbers for number in numbers]
+        if (np.diff(ends) > 0).all():
+            return ends, numbers
+        totals: dict[int, int] = {}
+        for end, number in zip(ends.tolist(), numbers, strict=True):
+            totals[end] = totals.get(end, 0) + number
+        kept = {end: number for end, number in totals.items() if number}
+        return np.array(list(kept), np.int64), list(kept.values())
+
+    def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
+        left = limit
+        for segment in self._segments:
+            most = self._most
+            if left is not None:
+                most = left if most is None else min(most, left)
+            size = _BLOCK if left is None else max(16, min(left, _BLOCK))
+            for block in self._listed(segment, most, size):
+                if left is None:
+                    yield block
+                    continue
+                if len(block.start) > left:
+                    block = part(block, 0, left)
+                left -= len(block.start)
+                if len(block.start):
+                    yield block
+                if not left:
+                    return
+
+    def sample(self, k: int, seed: int | None) -> MatchBlock:
+        total = self.count()
+        if k >= total:
+            return join(list(self.blocks()), len(self.variables))
+        roots = [
+            (segment, index)
+            for segment, numbers in zip(self._segments, self._numbers, strict=True)
+            for index in range(len(numbers))
+        ]
+        upto = list(accumulate(number for numbers in self._numbers for number in numbers))
+        chosen: dict[int, list[int]] = {}
+        for rank in sorted(_distinct_ranks(total, k, seed)):
+            root = bisect_right(upto, rank)
+            chosen.setdefault(root, []).append(rank - (upto[root - 1] if root else 0))
+        return join(
+            [self._ranked(*roots[root], ranks) for root, ranks in chosen.items()],
+            len(self.variables),
+        )
+
+
+def _limited(ends: NDArray[np.int64], numbers: list[int], most: int) -> list[int]:
+    """The same, with at most so many for one end."""
+    left: dict[int, int] = {}
+    limited = []
+    for end, number in zip(ends.tolist(), numbers, strict=True):
+        taken = min(number, left.get(end, most))
+        left[end] = left.get(end, most) - taken
+        limited.append(taken)
+    return limited
+
+
+def _distinct_ranks(total: int, k: int, seed: int | None) -> set[int]:
+    """k distinct numbers below total, each set equally likely (Floyd's method)."""
+    draw = random.Random(seed)
+    ranks: set[int] = set()
+    for upper in range(total - k, total):
+        rank = draw.randrange(upper + 1)
+        ranks.add(upper if rank in ranks else rank)
+    return ranks
