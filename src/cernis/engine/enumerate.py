@@ -48,6 +48,28 @@ class Listing(NamedTuple):
     label: NDArray[np.int32]
 
 
+def empty_listing(matches: int, marks: int) -> Listing:
+    """Buffers for so many matches and marks."""
+    return Listing(
+        np.empty(matches, np.int64),
+        np.empty(matches, np.int64),
+        np.empty(matches + 1, np.int64),
+        np.empty(marks, np.int64),
+        np.empty(marks, np.int32),
+    )
+
+
+def filled(listing: Listing, matches: int, marks: int) -> Listing:
+    """The part of the buffers that is in use."""
+    return Listing(
+        listing.root[:matches],
+        listing.start[:matches],
+        listing.offset[: matches + 1],
+        listing.position[:marks],
+        listing.label[:marks],
+    )
+
+
 class Walk(NamedTuple):
     """What waits (start, node, path so far) and the paths (position, label, before, length)."""
 
@@ -245,23 +267,11 @@ def listings(
     marks = 4 * block
     status = BUFFERS_FULL
     while status != ALL_DONE:
-        listing = Listing(
-            np.empty(block, np.int64),
-            np.empty(block, np.int64),
-            np.empty(block + 1, np.int64),
-            np.empty(marks, np.int64),
-            np.empty(marks, np.int32),
-        )
+        listing = empty_listing(block, marks)
         status = list_matches(arena, roots, -1 if limit is None else limit, cursor, *walk, *listing)
         found, used = int(cursor[MATCHES]), int(cursor[MARKS])
         if found:
-            yield Listing(
-                listing.root[:found],
-                listing.start[:found],
-                listing.offset[: found + 1],
-                listing.position[:used],
-                listing.label[:used],
-            )
+            yield filled(listing, found, used)
         if status == BUFFERS_FULL and not found:
             marks *= 2
         elif status in (WAITING_FULL, PATH_FULL):

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from cernis.events.batch import Bools, Int64s
 from cernis.events.times import DAY, UNITS, is_text, parse_timestamps
 from cernis.pattern.predicate import (
+    MIRRORED,
     And,
     Arithmetic,
     Attribute,
@@ -77,14 +78,6 @@ _PYTHON: dict[Operator, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-}
-_FLIPPED: dict[Operator, Operator] = {
-    "=": "=",
-    "!=": "!=",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
 }
 
 
@@ -207,7 +200,7 @@ def compare(op: Operator, left: Operand, right: Operand, length: int) -> pa.Bool
     if isinstance(left, Constant):
         if isinstance(right, Constant):
             return _compare_constants(op, left.value, right.value, length)
-        return compare(_FLIPPED[op], right, left, length)
+        return compare(MIRRORED[op], right, left, length)
     found = (
         _with_constant(op, left, right.value)
         if isinstance(right, Constant)
@@ -394,7 +387,7 @@ def _compare_numbers(op: Operator, left: pa.Array, right: pa.Array) -> pa.Boolea
     if types.is_floating(a) and types.is_floating(b):
         return _ARROW[op](left.cast(pa.float64()), right.cast(pa.float64()))
     if types.is_floating(a):
-        return _compare_numbers(_FLIPPED[op], right, left)
+        return _compare_numbers(MIRRORED[op], right, left)
     return _integers_with_floats(op, left, right.cast(pa.float64()))
 
 
@@ -424,7 +417,7 @@ def _compare_ticks(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanA
     assert a is not None
     assert b is not None
     if a < b:
-        return _compare_ticks(_FLIPPED[op], right, left)
+        return _compare_ticks(MIRRORED[op], right, left)
     coarse, fine = _ticks(left), _ticks(right)
     if a == b:
         return _ARROW[op](coarse, fine)

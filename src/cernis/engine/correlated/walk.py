@@ -24,7 +24,7 @@ from cernis.engine.correlated import records as r
 from cernis.engine.correlated import sorted as by_order
 from cernis.engine.correlated import unions, unlike
 from cernis.engine.correlated.network import Net
-from cernis.engine.enumerate import Listing
+from cernis.engine.enumerate import Listing, empty_listing, filled
 
 ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
 ROOT_INDEX, CHOICES, TRAIL, CELLS, TODO, WALKING, FOUND, MATCHES, MARKS = range(9)
@@ -318,13 +318,7 @@ def listings(
     marks = 4 * block
     status = BUFFERS_FULL
     while status not in (ALL_DONE, SPENT):
-        listing = Listing(
-            np.empty(block, np.int64),
-            np.empty(block, np.int64),
-            np.empty(block + 1, np.int64),
-            np.empty(marks, np.int64),
-            np.empty(marks, np.int32),
-        )
+        listing = empty_listing(block, marks)
         status = list_matches(
             snapshot.net,
             snapshot.memory,
@@ -337,13 +331,7 @@ def listings(
         )
         found, used = int(cursor[MATCHES]), int(cursor[MARKS])
         if found:
-            yield Listing(
-                listing.root[:found],
-                listing.start[:found],
-                listing.offset[: found + 1],
-                listing.position[:used],
-                listing.label[:used],
-            )
+            yield filled(listing, found, used)
         if status == BUFFERS_FULL and not found:
             marks *= 2
         elif status == NO_ROOM:
