@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.languages.conjunctive import lower, parse
+from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answer, Answers
@@ -175,13 +177,39 @@ def test_pulled_are_the_answers_inside_the_window(
         read += piece.num_rows
         seen = events[:read]
         pulled = tuples(session.pull())
-        matches = oracle.evaluate(lower(parsed), seen)
-        if read:
-            matches = heads.inside(lower(parsed), matches, seen)
-        assert pulled == heads.projected(parsed, matches, seen)
+        assert pulled == heads.projected(parsed, matches_inside(parsed, seen), seen)
         assert pulled.keys() <= pushed
-        if lower(parsed).within is None:
+        if parsed.within is None:
             assert pulled.keys() == pushed
+
+
+def matches_inside(parsed: ConjunctiveQuery, events: Events) -> list[oracle.OracleMatch]:
+    """The matches that start inside the window that WITHIN sets, ending now."""
+    pattern = lower(parsed)
+    matches = oracle.evaluate(pattern, events)
+    return heads.inside(replace(pattern, within=parsed.within), matches, events)
+
+
+def test_a_condition_on_times_is_no_window_to_pull_from() -> None:
+    session = query(THEOREM_1).session(keep=True)
+    session.push(HIDDEN)
+    session.push([{"type": "r", "ts": 100, "a": 1, "b": None}])
+    session.forget()
+    assert tuples(session.pull()) == {(9, 7): 4}
+    within = query(THEOREM_1 + " WITHIN 10 MILLISECONDS").session(keep=True)
+    within.push(HIDDEN)
+    within.push([{"type": "r", "ts": 14, "a": 1, "b": None}])
+    assert tuples(within.pull()) == {(9, 7): 4}
+    within.push([{"type": "r", "ts": 15, "a": 1, "b": None}])
+    assert tuples(within.pull()) == {}
+    smaller = query(THEOREM_1.replace("< 5", "< 5 MILLISECONDS") + " WITHIN 10 MILLISECONDS")
+    session = smaller.session(keep=True)
+    session.push(HIDDEN)
+    session.push([{"type": "r", "ts": 14, "a": 1, "b": None}])
+    session.forget()
+    assert tuples(session.pull()) == {(9, 7): 4}
+    session.push([{"type": "r", "ts": 15, "a": 1, "b": None}])
+    assert tuples(session.pull()) == {}
 
 
 def test_missing_values_may_be_in_an_answer_once() -> None:
@@ -328,16 +356,13 @@ def test_pulled_are_the_matches_of_a_full_conjunctive_query(
     case: tuple[str, Events], data: st.DataObject
 ) -> None:
     text, events = case
-    pattern = lower(parse(text))
-    timed = True if "MILLISECONDS" in text or any("ts" in event for event in events) else None
-    session = cernis.query(pattern).session(keep=True)
+    session = query(text).session(keep=True)
     read = 0
-    for piece in pieces(events, data.draw(cuts(len(events))), timed):
+    for piece in pieces(events, data.draw(cuts(len(events))), needs_time(text)):
         session.push(piece)
+        session.forget()
         read += piece.num_rows
-        expected = oracle.evaluate(pattern, events[:read])
-        if read:
-            expected = heads.inside(pattern, expected, events[:read])
+        expected = matches_inside(parse(text), events[:read])
         assert sorted(map(answer, session.pull())) == sorted(map(answer, expected))
 
 

@@ -24,7 +24,7 @@ from cernis.engine.runtime import Settings
 from cernis.engine.tables import Tables
 from cernis.pattern import formula as cel
 from cernis.pattern.conjunctive import ConjunctiveQuery
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.plan.correlated import Correlated, correlated_plan
 from cernis.plan.heads import Head, collapsible, cost_note, head_of
@@ -114,6 +114,11 @@ class Plan:
     """And what that costs."""
     key: Mapping[str, str] | None = None
     """For each type, an attribute that all events of a match share."""
+
+    @property
+    def within(self) -> Window | None:
+        """What the query says with WITHIN; its pattern may have a smaller window."""
+        return self.pattern.within if self.conjunctive is None else self.conjunctive.within
 
     @property
     def candidate_variables(self) -> tuple[str, ...]:

@@ -12,6 +12,9 @@ already, the start of the window at their own end: pulling raises it. Engines co
 events from where a partition came to life, so for windows of events the bound is moved
 by as many events as the partition has had since.
 
+The window is what a query says with WITHIN. A condition such as `t3 - t1 < 5` is true of a
+match for ever, though an engine may use it as a window.
+
 Cost contract: per batch, some NumPy passes over its events (none without a window); per
 pull, one pass over the roots kept. Whether they have left is looked at whenever their
 number has doubled.
@@ -75,7 +78,7 @@ class Kept:
     """The matches found so far that are inside the window."""
 
     def __init__(self, plan: Plan) -> None:
-        self.window = plan.settings.window
+        self.window = plan.settings.window if plan.within is not None else update.NO_WINDOW
         self.size = plan.settings.size
         self.partitioned = plan.settings.partitioned
         self.shared = plan.settings.shared_clock

@@ -99,7 +99,7 @@ class Session:
     @property
     def _keeps_answers(self) -> bool:
         """Without a window, an answer stays one."""
-        return self.plan.head is not None and self.plan.pattern.within is None
+        return self.plan.head is not None and self.plan.within is None
 
     # ------------------------------------------------------------- reading
 
@@ -234,8 +234,17 @@ class Session:
         if self.sieve:
             self.sieve.note(batch, keys)
         if self.kept:
-            self.kept.note(batch, keys, clock)
+            self.kept.note(batch, keys, self._window_of_pull(batch, clock, ordering))
         return self.feed.take(batch, keys, clock)
+
+    def _window_of_pull(
+        self, batch: EventBatch, clock: Clock | None, ordering: Ordering
+    ) -> Clock | None:
+        """The clock of WITHIN, where a condition has made the engine's window smaller."""
+        within = self.plan.within
+        if within is None or within == self.plan.pattern.within:
+            return clock
+        return time_clock(batch, ordering.ticks(within.size))
 
     def _clock(
         self, batch: EventBatch, keys: NDArray[np.int64] | None, ordering: Ordering

@@ -46,7 +46,7 @@ def _value(query: ConjunctiveQuery, name: str, match: OracleMatch, events: Seque
 def inside(
     pattern: Pattern, matches: Sequence[OracleMatch], events: Sequence[Event]
 ) -> list[OracleMatch]:
-    """The matches that start inside the window which ends at the last of the events.
+    """The matches that start inside the pattern's window which ends at the last of the events.
 
     Events come in order of time. Where a window is counted inside a partition, its last
     event is that of the partition.
@@ -61,9 +61,6 @@ def _begins_inside(pattern: Pattern, match: OracleMatch, events: Sequence[Event]
     if window.unit is Unit.TIME:
         span = events[-1]["ts"] - events[match.start]["ts"]
         return bool(span * oracle.NANOSECONDS <= window.size)
-    if window.plain:
-        now, then = (events[row].get("ts", row) for row in (len(events) - 1, match.start))
-        return bool(now - then < window.size or (now - then == window.size and not window.strict))
     own = [row for row in range(len(events)) if _key(pattern, events[row]) == match.partition]
     if window.unit is Unit.EVENTS:
         return len(own) - 1 - own.index(match.start) <= window.size
