@@ -95,9 +95,19 @@ class Query:
         """A stream that goes on: push events as they come; `keep` what is found, to pull it."""
         return Session(self.plan, Reading(**reading), keep=keep)
 
-    def thaw(self, frozen: bytes) -> Session:
-        """The session that `Session.freeze` turned into bytes."""
-        return Session.thaw(self.plan, frozen)
+    def thaw(
+        self,
+        frozen: bytes,
+        *,
+        format: str | None = None,
+        on_error: OnError = "fail",
+        budget: int = CANDIDATE_BUDGET,
+        on_budget: OnBudget = "fail",
+    ) -> Session:
+        """The session that `Session.freeze` turned into bytes; what to do with bad rows and
+        with too many candidates is not in them."""
+        reading = Reading(format=format, on_error=on_error, budget=budget, on_budget=on_budget)
+        return Session.thaw(self.plan, frozen, reading)
 
     def __str__(self) -> str:
         return str(self.conjunctive or self.pattern)

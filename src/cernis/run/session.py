@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -352,13 +352,17 @@ class Session:
         return frozen.freeze(self)
 
     @classmethod
-    def thaw(cls, plan: Plan, state: bytes) -> Session:
-        """The session that `freeze` turned into bytes; StateError if they are not its own."""
+    def thaw(cls, plan: Plan, state: bytes, reading: Reading | None = None) -> Session:
+        """The session that `freeze` turned into bytes; StateError if they are not its own.
+
+        The columns that events are read by are those of the bytes, all else is `reading`'s.
+        """
         meta, arrays = frozen.read(state, plan)
         time, type_, time_unit = meta["reading"]
         if meta.get("unordered"):
             plan = make_plan(plan.pattern, frozenset(meta["unordered"]), plan.conjunctive)
-        session = cls(plan, Reading(time=time, type=type_, time_unit=time_unit))
+        columns = {"time": time, "type": type_, "time_unit": time_unit}
+        session = cls(plan, replace(reading or Reading(), **columns))
         frozen.thaw(session, meta, arrays)
         return session
 
