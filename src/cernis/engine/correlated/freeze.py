@@ -79,7 +79,7 @@ def thaw_correlated(
 ) -> None:
     """Puts a fresh engine of the same query into a frozen state."""
     try:
-        if meta["network"] != description(engine):
+        if meta.get("network") != description(engine):
             raise StateError(
                 "the state was frozen by a version that plans this query differently; "
                 "run the query on the stream from its beginning"
