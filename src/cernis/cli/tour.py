@@ -1,4 +1,4 @@
-"""`cernis demo`: three queries on a generated stock market stream, explained as they run."""
+"""`cernis demo`: a few queries on a generated stock market stream, explained as they run."""
 
 from __future__ import annotations
 
@@ -65,6 +65,17 @@ STOPS = (
         WHERE (BUY AS large : SELL:{5,} AS sold)
         FILTER large[volume > 900]
         PARTITION BY [name] WITHIN 1 MINUTE
+        """,
+    ),
+    Stop(
+        "Events compared with each other",
+        "Four purchases of one stock, each dearer than the one before it: `PREV` is the event "
+        "before in the match. An index keeps what waits, by stock and by price.",
+        """
+        SELECT * FROM Stock
+        WHERE BUY{4} AS rising
+        FILTER PREV(rising)[name] = rising[name] AND PREV(rising)[price] < rising[price]
+        WITHIN 100 EVENTS
         """,
     ),
 )
