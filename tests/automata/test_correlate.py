@@ -229,7 +229,6 @@ CANDIDATES = [
 
 REFUSED = {
     "A ; NOT B ; C": "NOT passes over an event without marking it",
-    "(A ; B) UNLESS C": "UNLESS looks at events that are not in the match",
     "A ; (B ALL (C ; D))": "something comes before an ALL whose parts are not single events",
     "((A ; B) ALL C)+": "something comes before an ALL whose parts are not single events",
     "A ; (A ALL B ALL C ALL D)": "something comes before an ALL of more than 3 parts",

@@ -228,13 +228,13 @@ def test_explaining_says_what_a_query_costs(capfd: Capture) -> None:
     assert capfd.readouterr().out.startswith(("flowchart", "stateDiagram", "graph"))
 
 
-def test_the_tour_shows_three_queries_with_matches_and_speed(capfd: Capture) -> None:
+def test_the_tour_shows_its_queries_with_matches_and_speed(capfd: Capture) -> None:
     assert cernis("demo", "--events", "20000") == 0
     out, err = capfd.readouterr()
     assert err == ""
-    assert out.count("SELECT") == 3
-    assert out.count("million events per second") == 3
-    assert out.count("●") >= 6
+    assert out.count("SELECT") == 4
+    assert out.count("million events per second") == 4
+    assert out.count("●") >= 8
     assert "\n0 matches" not in out
 
 

@@ -197,17 +197,17 @@ def test_a_conjunctive_query_that_is_not_hierarchical_says_which_two_variables_c
     ]
 
 
-def test_unless_keeps_no_index() -> None:
+def test_unless_is_asked_of_the_candidates_that_the_indexes_leave() -> None:
     said = entries(
         "SELECT * FROM S WHERE (A AS x ; B AS y FILTER x[k] = y[k]) UNLESS C WITHIN 10 EVENTS"
     )
-    assert said["class"] == [
-        RESIDUAL[0],
-        "no index is kept: UNLESS looks at events that are not in the match",
-        *RESIDUAL[1:],
+    assert said["class"] == RESIDUAL
+    assert said["conditions"] == [
+        "x[k] = y[k]: by an index on equal values (each event agrees with the next)",
+        "UNLESS C: on each candidate (it looks at events that are not in the match)",
     ]
-    assert said["conditions"] == ["FILTER x[k] = y[k]: on each candidate"]
-    assert "indexes" not in said
+    assert said["indexes"] == ["after x: a set for each k"]
+    assert said["distributed"] == ["sliced: overlapping slices of time, each match where it ends"]
 
 
 def test_a_partitioned_query_is_distributed_by_its_partition() -> None:

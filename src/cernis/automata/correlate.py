@@ -173,7 +173,7 @@ class _Building:
             case cel.Not():
                 raise _RefusedError("NOT passes over an event without marking it", node.span)
             case cel.Unless():
-                raise _RefusedError("UNLESS looks at events that are not in the match", node.span)
+                return self.unless(node, path, preceded)
             case cel.As(body=body, variable=variable):
                 inner = self.build(body, (*path, 0), preceded)
                 self.states.mark(inner.states, variable)
@@ -207,6 +207,13 @@ class _Building:
         labels = {node.type, atom_name(path)} if self.name_atoms else {node.type}
         state = self.states.new(frozenset(labels), node.type)
         return Fragment((Step((), Is(TypeIs(node.type, node.stream)), state),), (state,))
+
+    def unless(self, node: cel.Unless, path: Path, preceded: bool) -> Fragment:
+        """The body alone: whether something stands inside is asked of each candidate."""
+        text = f"UNLESS {write_formula(node.guard)}"
+        why = "it looks at events that are not in the match"
+        self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
+        return self.build(node.body, (*path, 0), preceded)
 
     def sequence(
         self, parts: tuple[cel.Formula, ...], path: Path, preceded: bool, contiguous: bool

@@ -61,7 +61,8 @@ def _fork(
         if (isinstance(node, cel.Choice | cel.Optional) or optional) and here not in decided:
             return here, ways
         if not isinstance(node, cel.Iterate):
-            below = enumerate(cel.children(node))
+            inside = (node.body,) if isinstance(node, cel.Unless) else cel.children(node)
+            below = enumerate(inside)  # a guard's events are in no valuation
             stack += reversed([(child, (*here, i)) for i, child in below])
     return None
 
@@ -81,7 +82,7 @@ def possible(node: cel.Formula, path: Path, names: frozenset[str], decided: Deci
     match node:
         case cel.Event(type=name):
             return frozenset({names & {name}})
-        case cel.Not() | cel.Unless():
+        case cel.Not():
             return frozenset({None})  # refused elsewhere
         case cel.As(body=body, variable=variable):
             inner = possible(body, (*path, 0), names, decided)
@@ -113,7 +114,7 @@ def possible(node: cel.Formula, path: Path, names: frozenset[str], decided: Deci
                     break
                 rounds = more
             return _left_out(rounds, decided.get(path), may_be=low == 0)
-        case cel.Filter(body=body) | cel.PartitionBy(body=body):
+        case cel.Filter(body=body) | cel.PartitionBy(body=body) | cel.Unless(body=body):
             return possible(body, (*path, 0), names, decided)
 
 

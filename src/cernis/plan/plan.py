@@ -186,7 +186,9 @@ def _correlated(
         or pattern.consume is not Consume.NONE
         or loose
     )
-    key = shared_key(pcea) if pcea is not None else None
+    key = None
+    if pcea is not None and not any(isinstance(n, cel.Unless) for n in cel.walk(pattern.formula)):
+        key = shared_key(pcea)  # a guard's events may have any key
     head = _head(pattern, conjunctive)
     collapsed: frozenset[int] = frozenset()
     if head is not None and pcea is not None and not listed and not found.apart:
