@@ -11,7 +11,8 @@ JOBS   ?= 2
 # make fuzz: N random cases per property, once, or again and again for MINUTES
 N       ?= 5000
 MINUTES ?=
-FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m '' tests/run/test_differential.py
+FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_differential.py \
+	           tests/run/test_joins.py tests/run/test_dynamic.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types imports unit fuzz bench bench-peer docs-check format clean
