@@ -234,3 +234,14 @@ def test_a_stream_that_was_left_early_says_so() -> None:
     batches.close()
     with pytest.raises(cernis.StateError, match=r"failed before \(GeneratorExit\)"):
         session.push(pa.table({"type": ["A"]}))
+
+
+def test_counts_and_samples_of_correlated_matches_are_exact_beyond_any_listing() -> None:
+    """Every nonempty choice of n events with one value, by an index on equal values."""
+    events = pa.table({"type": ["A"] * 200, "id": [7] * 200})
+    query = cernis.query("SELECT * WHERE A+ AS a FILTER PREV(a)[id] = a[id]")
+    matches = query.run(events)
+    assert matches.count() == 2**200 - 1
+    drawn = matches.sample(20, seed=1)
+    assert len({tuple(match.vars["a"]) for match in drawn}) == 20
+    assert sum(len(match.vars["a"]) for match in drawn) > 20 * 60

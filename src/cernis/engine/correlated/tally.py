@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import records as r
@@ -166,41 +165,22 @@ def _tally(net, memory, root, bound, stamp, stamps, values, stack, items):
     return True
 
 
-class Tally:
-    """Counts of the vertices of one snapshot, root by root."""
+@kernel
+def _tally_roots(net, memory, roots, begin, clock, stamps, values, stack, items, out):
+    """Counts the roots from `begin` on; returns the one that a scratch array is too small for.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        memory = snapshot.memory
-        size = 2 * max(int(memory.counters[r.VERTICES]), int(memory.counters[r.NODES])) + 2
-        self._stamps = np.zeros(size, np.int64)
-        self._values = np.empty(size, np.float64)
-        self._stack = np.empty(1024, np.int64)
-        self._items = np.empty(1024, np.int64)
-        self._stamp = 0
-        self._bound: int | None = None
-
-    def of(self, vertex: int, bound: int) -> int:
-        """The number of matches of a vertex that start at or after `bound`."""
-        if self._bound != bound:
-            self._stamp += 1
-            self._bound = bound
-        snapshot = self.snapshot
-        while not _tally(
-            snapshot.net,
-            snapshot.memory,
-            vertex,
-            bound,
-            self._stamp,
-            self._stamps,
-            self._values,
-            self._stack,
-            self._items,
-        ):
-            self._stack = np.empty(2 * len(self._stack), np.int64)
-            self._items = np.empty(2 * len(self._items), np.int64)
-        estimate = float(self._values[2 * vertex])
-        return int(estimate) if estimate < _EXACT else Exact(snapshot, bound).of(2 * vertex)
+    Roots with the same bound share what is counted: `clock` is the stamp and the bound of it.
+    """
+    for i in range(begin, len(roots)):
+        bound = roots[i]["bound"]
+        if clock[0] == 0 or clock[1] != bound:
+            clock[0] += 1
+            clock[1] = bound
+        vertex = roots[i]["vertex"]
+        if not _tally(net, memory, vertex, bound, clock[0], stamps, values, stack, items):
+            return i
+        out[i] = values[2 * vertex]
+    return len(roots)
 
 
 class Exact:
@@ -266,6 +246,10 @@ class Exact:
             total *= sum(self._known[i] for i in group)
         return total
 
+    def root(self, root: np.void) -> int:
+        """Matches of a root."""
+        return self.of(2 * int(root["vertex"]))
+
     def match(self, vertex: int, rank: int) -> list[int]:
         """The vertices of the match with this rank."""
         chosen: list[int] = []
@@ -293,15 +277,23 @@ class Exact:
 
 def count_roots(snapshot: Snapshot) -> list[int]:
     """The number of matches of every root."""
-    tally = Tally(snapshot)
-    roots = snapshot.roots
-    return [
-        tally.of(vertex, bound)
-        for vertex, bound in zip(roots["vertex"].tolist(), roots["bound"].tolist(), strict=True)
-    ]
-
-
-def ends_of(roots: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct end positions, and which of them each root belongs to."""
-    ends, which = np.unique(roots["end"], return_inverse=True)
-    return ends, which.astype(np.int64)
+    counters, roots = snapshot.memory.counters, snapshot.roots
+    size = 2 * max(int(counters[r.VERTICES]), int(counters[r.NODES])) + 2
+    clock = np.zeros(2, np.int64)
+    stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
+    out = np.empty(len(roots), np.float64)
+    room, done = 1024, 0
+    while done < len(roots):
+        stack, items = np.empty(room, np.int64), np.empty(room, np.int64)
+        done = _tally_roots(
+            snapshot.net, snapshot.memory, roots, done, clock, stamps, values, stack, items, out
+        )
+        room *= 2
+    counts: list[int] = np.where(out < _EXACT, out, 0).astype(np.int64).tolist()
+    exact: Exact | None = None
+    for large in np.flatnonzero(out >= _EXACT).tolist():
+        bound = int(roots[large]["bound"])
+        if exact is None or exact.bound != bound:
+            exact = Exact(snapshot, bound)
+        counts[large] = exact.root(roots[large])
+    return counts
