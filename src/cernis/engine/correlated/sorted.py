@@ -14,6 +14,8 @@ degenerates to a list where the value rises with time, as prices do.
 
 from __future__ import annotations
 
+import numpy as np
+
 from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated.records import (
     BRANCHES,
@@ -78,14 +80,17 @@ def room_to_insert(branches, root, high, low):
     return made
 
 
+_WORD = np.uint64(0xFFFFFFFF)
+_SPREAD = np.uint64(2654435761)
+_STIR = np.uint64(0x45D9F3B)
+
+
 @kernel
 def _priority(number):
     """Scrambles a counter: the same stream makes the same tree."""
-    x = (number * 2654435761) & 0xFFFFFFFF
-    x ^= x >> 16
-    x = (x * 0x45D9F3B) & 0xFFFFFFFF
-    x ^= x >> 13
-    return x & 0x7FFFFFFF
+    x = (np.uint64(number) * _SPREAD) & _WORD
+    x = ((x ^ (x >> np.uint64(16))) * _STIR) & _WORD
+    return np.int64((x ^ (x >> np.uint64(13))) & np.uint64(0x7FFFFFFF))
 
 
 @kernel
