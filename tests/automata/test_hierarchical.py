@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from cernis.automata.cea import Is, Test, both
-from cernis.automata.hierarchical import MOST_TRANSITIONS, JoinAtom, hierarchical, join_of
+from cernis.automata.hierarchical import MOST_TRANSITIONS, JoinAtom, hierarchical
 from cernis.automata.pcea import PCEA, Link, Source, Transition
 from cernis.automata.qtree import conflict
 from cernis.errors import BudgetError
@@ -18,6 +18,7 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.testing import oracle
+from cernis.testing.joined import join_of
 from cernis.testing.naive import NaiveRuns
 from cernis.testing.oracle import Valuation
 from cernis.testing.strategies import joins

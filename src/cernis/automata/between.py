@@ -363,10 +363,7 @@ def _with(link: Link, earlier: str, later: str) -> Link:
 
 
 def _comparison(op: pred.Operator, left: str, right: str) -> pred.Comparison:
-    def attribute(name: str) -> pred.Attribute:
-        return pred.Attribute(tuple(name.split(".")))
-
-    return pred.Comparison(op, attribute(left), attribute(right))
+    return pred.Comparison(op, pred.Attribute.named(left), pred.Attribute.named(right))
 
 
 def _agreement(attributes: tuple[str, ...]) -> Iterator[Test]:

@@ -34,8 +34,6 @@ from cernis.automata.pcea import PCEA, Link, Source, Transition
 from cernis.automata.qtree import Node, forest
 from cernis.errors import BudgetError
 from cernis.pattern import predicate as pred
-from cernis.pattern.atom import TypeIs
-from cernis.pattern.conjunctive import Comparison, ConjunctiveQuery, single_event_tests
 from cernis.pattern.predicate import TIME, Attribute
 
 MOST_TRANSITIONS = 2_000
@@ -76,40 +74,6 @@ def hierarchical(atoms: Sequence[JoinAtom]) -> PCEA:
     if not atoms:
         raise ValueError("a join has at least one atom")
     return _Builder(atoms).build()
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A conjunctive query as joined atoms, and the comparisons that these leave out."""
-
-    atoms: tuple[JoinAtom, ...]
-    residual: tuple[Comparison, ...] = ()
-
-    @property
-    def variables(self) -> tuple[tuple[str, ...], ...]:
-        """The variables of each atom, as `cernis.automata.qtree` asks for them."""
-        return tuple(tuple(atom.columns) for atom in self.atoms)
-
-
-def join_of(query: ConjunctiveQuery) -> Join:
-    """The join of a conjunctive query; each atom's label is its index.
-
-    A timestamp that several atoms have is a variable like any other, of attribute @time.
-    """
-    tests, residual = single_event_tests(query)
-    atoms = []
-    for index, (atom, columns, own) in enumerate(
-        zip(query.atoms, query.columns, tests, strict=True)
-    ):
-        test: Test = Is(TypeIs(atom.relation, atom.stream))
-        for more in own:
-            test = both(test, Is(more))
-        named = {name: attribute.name for name, attribute in columns.items()}
-        if atom.time is not None and len(query.moments[atom.time]) > 1:
-            named[atom.time] = TIME.name
-        sort = frozenset({(atom.stream, atom.relation)})
-        atoms.append(JoinAtom(test, frozenset({str(index)}), sort, named))
-    return Join(tuple(atoms), residual)
 
 
 class _Spot:
@@ -224,7 +188,7 @@ class _Builder:
 
 
 def _attribute(name: str) -> Attribute:
-    return Attribute(tuple(name.split(".")))
+    return Attribute.named(name)
 
 
 def _name(node: Node, atoms: Sequence[JoinAtom], path: tuple[str, ...]) -> str:

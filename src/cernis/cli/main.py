@@ -153,7 +153,7 @@ def run(
             )
         else:
             deliver.write_lines(runs, limit, output, noun)
-        for note in dict.fromkeys((*session.notes, *session.budget.notes)):
+        for note in session.notes:
             show.errors().print(f"note: {note}", soft_wrap=True)
 
 

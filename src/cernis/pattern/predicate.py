@@ -51,6 +51,15 @@ class Attribute:
     def name(self) -> str:
         return ".".join(self.path)
 
+    @classmethod
+    def named(cls, name: str, *, span: Span | None = None) -> Attribute:
+        """The attribute of a dotted name.
+
+        >>> Attribute.named("user.id").path
+        ('user', 'id')
+        """
+        return cls(tuple(name.split(".")), span=span)
+
 
 TIME = Attribute(("@time",))
 """The time of an event in the unit of its time column, or its position where there is none."""
@@ -217,6 +226,15 @@ class AnyOf:
 
 
 Condition = Holds | Compare | AllOf | AnyOf
+
+
+def conjuncts(condition: Condition) -> Iterator[Condition]:
+    """The conditions that must all hold, AND taken apart."""
+    if isinstance(condition, AllOf):
+        for part in condition.parts:
+            yield from conjuncts(part)
+    else:
+        yield condition
 
 
 def attributes_of(node: Predicate | Value) -> Iterator[Attribute]:

@@ -37,17 +37,10 @@ def _outermost(formula: cel.Formula) -> Iterator[pred.Compare]:
     """The comparisons that hold of the whole match."""
     while isinstance(formula, cel.Filter | cel.PartitionBy | cel.As):
         if isinstance(formula, cel.Filter):
-            yield from _conjuncts(formula.condition)
+            for condition in pred.conjuncts(formula.condition):
+                if isinstance(condition, pred.Compare):
+                    yield condition
         formula = formula.body
-
-
-def _conjuncts(condition: pred.Condition) -> Iterator[pred.Compare]:
-    match condition:
-        case pred.AllOf(parts=parts):
-            for part in parts:
-                yield from _conjuncts(part)
-        case pred.Compare():
-            yield condition
 
 
 def _checkable(leaf: pred.Compare, unordered: frozenset[str]) -> bool:

@@ -45,7 +45,6 @@ class Correlated:
     verdicts: tuple[Verdict, ...] = ()
     apart: tuple[Apart, ...] = ()
     """Conditions that are checked while matches are listed."""
-    join: JoinOfEvents | None = None
     broken: str = ""
     """Why a join is not hierarchical."""
     refused: str = ""
@@ -77,24 +76,22 @@ def correlated_plan(
             else:
                 unique = join.told_apart_by(selected)
                 tree = _tree(join, conjunctive)
-                return Correlated(pcea, True, unique, join.verdicts, join=join, tree=tree)
+                return Correlated(pcea, True, unique, join.verdicts, tree=tree)
         else:
             broken = _conflict(conjunctive) or clash.explain(join.texts)
     found = correlate(pattern.formula, unordered=unordered)
     if isinstance(found, Refusal):
-        return Correlated(None, False, False, join=join, broken=broken, refused=found.reason)
+        return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
     if not found.exact:
         apart, complete = conditions_apart(pattern.formula, found.verdicts, unordered)
         if complete:
-            return replace(_told_apart(found, selected, join, broken), apart=apart)
+            return replace(_told_apart(found, selected, broken), apart=apart)
         named = correlate(pattern.formula, name_atoms=True, unordered=unordered)
         if isinstance(named, Refusal):
-            return Correlated(None, False, False, join=join, broken=broken, refused=named.reason)
-        return Correlated(
-            named.pcea, False, False, found.verdicts, join=join, broken=broken, apart=apart
-        )
-    return _told_apart(found, selected, join, broken)
+            return Correlated(None, False, False, broken=broken, refused=named.reason)
+        return Correlated(named.pcea, False, False, found.verdicts, broken=broken, apart=apart)
+    return _told_apart(found, selected, broken)
 
 
 def _conflict(query: ConjunctiveQuery | None) -> str:
@@ -116,19 +113,15 @@ def _tree(join: JoinOfEvents, query: ConjunctiveQuery | None) -> tuple[str, ...]
     return tuple(draw(q_trees(variables), texts).splitlines())
 
 
-def _told_apart(
-    found: Correlation, selected: frozenset[str], join: JoinOfEvents | None, broken: str
-) -> Correlated:
+def _told_apart(found: Correlation, selected: frozenset[str], broken: str) -> Correlated:
     """The automaton with one run for each match, where there is such a one."""
     pcea = found.pcea
     if not ambiguous(pcea, selected):
-        return Correlated(pcea, True, True, found.verdicts, join=join, broken=broken)
+        return Correlated(pcea, True, True, found.verdicts, broken=broken)
     if pcea.chain:
         determined = determinize_chain(pcea)
         if determined is not None and not ambiguous(determined, selected):
             note = "determinized: two ways to read the formula wrote the same match"
-            return Correlated(
-                determined, True, True, found.verdicts, join=join, broken=broken, notes=(note,)
-            )
+            return Correlated(determined, True, True, found.verdicts, broken=broken, notes=(note,))
     note = "the same match may be found in several ways: duplicates are dropped one by one"
-    return Correlated(pcea, True, False, found.verdicts, join=join, broken=broken, notes=(note,))
+    return Correlated(pcea, True, False, found.verdicts, broken=broken, notes=(note,))

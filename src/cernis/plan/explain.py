@@ -163,7 +163,7 @@ def _how(verdict: Verdict) -> str:
 
 def _written(apart: Apart) -> str:
     def side(variable: str, name: str) -> pred.Reference:
-        return pred.Reference(variable, pred.Attribute(tuple(name.split("."))))
+        return pred.Reference(variable, pred.Attribute.named(name))
 
     left = side(apart.variable, apart.attribute)
     right = side(apart.other, apart.other_attribute)

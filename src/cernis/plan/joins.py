@@ -8,11 +8,11 @@ be equal is a variable of the join, in the sense of conjunctive queries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cernis.automata.between import How, Verdict
 from cernis.automata.cea import Is, Test, both
+from cernis.automata.classes import Key, equality_classes
 from cernis.automata.construct import predicate_test
 from cernis.automata.hierarchical import JoinAtom
 from cernis.pattern import formula as cel
@@ -80,17 +80,9 @@ def join_of_events(formula: cel.Formula) -> JoinOfEvents | None:
 def _unfiltered(formula: cel.Formula) -> tuple[cel.Formula, list[pred.Condition]]:
     conditions: list[pred.Condition] = []
     while isinstance(formula, cel.Filter):
-        conditions += _conjuncts(formula.condition)
+        conditions += pred.conjuncts(formula.condition)
         formula = formula.body
     return formula, conditions
-
-
-def _conjuncts(condition: pred.Condition) -> Iterator[pred.Condition]:
-    if isinstance(condition, pred.AllOf):
-        for part in condition.parts:
-            yield from _conjuncts(part)
-    else:
-        yield condition
 
 
 def _simple(condition: pred.Condition) -> bool:
@@ -127,37 +119,38 @@ def _variables(
 ) -> tuple[list[dict[str, str]], list[list[pred.Predicate]]]:
     """Per atom: which attribute each variable of the join stands in, and its own predicates."""
     own: list[list[pred.Predicate]] = [[] for _ in atoms]
-    groups: list[set[tuple[int, str]]] = []
+    equal: list[tuple[Key, Key]] = []
     for condition in conditions:
         match condition:
             case pred.Holds(variable=variable, predicate=predicate):
                 own[owner[variable]].append(predicate)
             case pred.Compare(left=left, right=right):
-                pair = {(owner[side.variable], side.attribute.name) for side in (left, right)}
-                touching = [group for group in groups if group & pair]
-                groups = [group for group in groups if not group & pair]
-                groups.append(pair.union(*touching))
+                one, other = (
+                    (str(owner[side.variable]), side.attribute.name) for side in (left, right)
+                )
+                equal.append((one, other))
     columns: list[dict[str, str]] = [{} for _ in atoms]
     taken: set[str] = set()
-    for number, group in enumerate(sorted(groups, key=sorted)):
-        ordered = sorted(group)
-        if len(ordered) == 1:  # x[a] = x[a]: the value is there, and is not NaN
-            ((atom, attribute),) = ordered
-            alone = pred.Attribute(tuple(attribute.split(".")))
-            own[atom].append(pred.Comparison("=", alone, alone))
+    classes = [sorted((int(k or 0), a) for k, a in c.keys) for c in equality_classes(equal)]
+    for number, members in enumerate(sorted(classes)):
+        if len(members) == 1:  # x[a] = x[a]: the value is there, and is not NaN
+            ((atom, attribute),) = members
+            own[atom].append(_equal(attribute, attribute))
             continue
-        name = _variable_name(ordered)
+        name = _variable_name(members)
         if name in taken:
             name = f"{name}#{number}"
         taken.add(name)
-        for atom, attribute in ordered:
+        for atom, attribute in members:
             if name in columns[atom]:
-                first = pred.Attribute(tuple(columns[atom][name].split(".")))
-                again = pred.Attribute(tuple(attribute.split(".")))
-                own[atom].append(pred.Comparison("=", first, again))
+                own[atom].append(_equal(columns[atom][name], attribute))
             else:
                 columns[atom][name] = attribute
     return columns, own
+
+
+def _equal(left: str, right: str) -> pred.Comparison:
+    return pred.Comparison("=", pred.Attribute.named(left), pred.Attribute.named(right))
 
 
 def _variable_name(group: list[tuple[int, str]]) -> str:

@@ -27,6 +27,7 @@ from cernis.events.batch import EventBatch
 from cernis.events.clock import Clock
 from cernis.events.compare import TIME, Equality, OrderValues, kinds
 from cernis.events.encode import AtomEncoder
+from cernis.events.keys import under
 from cernis.plan.plan import Plan, Unary
 from cernis.results.compact import CompactMatches
 from cernis.results.correlated import CorrelatedMatches
@@ -224,8 +225,8 @@ class CorrelatedFeed:
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
         thaw_correlated(self.engine, meta, arrays)
-        self.equality.thaw(_under("equality.", arrays))
-        self.order.thaw(_under("order.", arrays))
+        self.equality.thaw(under("equality.", arrays))
+        self.order.thaw(under("order.", arrays))
         high, low, first = meta["moment"]
         self._moment = (high, low, first)
         self._kinds = {(a, b): kind for a, b, kind in meta["kinds"]}
@@ -235,7 +236,3 @@ def _clock(clock: Clock | None) -> dict[str, Any]:
     if clock is None:
         return {}
     return {"clocks": clock.clock, "bounds": clock.bound, "usable": clock.usable}
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

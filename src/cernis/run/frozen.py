@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cernis.engine.freeze import pack, unpack
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
+from cernis.events.keys import under
 from cernis.events.order import Progress
 from cernis.plan.plan import Plan
 
@@ -69,9 +70,9 @@ def thaw(session: Session, meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Puts a fresh session into the state that was frozen."""
     session.feed.thaw(meta["engine"], arrays)
     if session.keys is not None:
-        session.keys.thaw(_under("keys.", arrays))
+        session.keys.thaw(under("keys.", arrays))
     if session.clock is not None:
-        session.clock.thaw(_under("clock.", arrays))
+        session.clock.thaw(under("clock.", arrays))
     session.progress = Progress(*meta["progress"])
     session.kept_from = meta["kept_from"]
     if session.engine.earliest() < session.kept_from:
@@ -97,10 +98,6 @@ def read(frozen: bytes, plan: Plan) -> tuple[dict[str, Any], Arrays]:
             "beginning, or thaw with the query that froze it"
         )
     return meta, arrays
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
 
 
 def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:

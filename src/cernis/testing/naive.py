@@ -151,4 +151,4 @@ def linked(link: Link, earlier: Event, later: Event) -> bool:
 
 
 def _named(name: str, event: Event) -> Any:
-    return attribute(Attribute(tuple(name.split("."))), event)
+    return attribute(Attribute.named(name), event)

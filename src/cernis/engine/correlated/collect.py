@@ -91,7 +91,7 @@ def _mark(net, memory, store_of_bucket, bounds, marks_v, marks_n, marks_e, seen_
                     kind = net.store_kind[net.link_store[memory.sources[source]["link"]]]
                     root = memory.sources[source]["at"]
                     if kind == r.UNLIKE:
-                        root = _live_entry(net, memory, source, bound)
+                        root = unlike.live_from(net, memory, source, root, bound)
                         memory.sources[source]["at"] = root
                     if root != 0:
                         stack[depth] = 4 * root + (
@@ -99,22 +99,6 @@ def _mark(net, memory, store_of_bucket, bounds, marks_v, marks_n, marks_e, seen_
                         )
                         depth += 1
     return -1
-
-
-@kernel
-def _live_entry(net, memory, source, bound):
-    """The first entry that a source still leads to."""
-    link = memory.sources[source]["link"]
-    return unlike.next_live(
-        memory.entries,
-        memory.values,
-        memory.back,
-        net.steps,
-        memory.sources[source]["at"],
-        memory.asked[memory.sources[source]["asked"]],
-        net.store_width[net.link_store[link]],
-        bound,
-    )
 
 
 @kernel

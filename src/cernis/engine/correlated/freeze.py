@@ -161,15 +161,9 @@ def _sound(engine: CorrelatedEngine, memory: r.Memory, read: int) -> bool:
         and _inside(memory.buckets["root"], 0, goal[net.store_kind[stores]] if len(stores) else 1)
         and _inside(memory.buckets["before"], 0, goal[net.store_kind[stores]] if len(stores) else 1)
         and _inside(memory.buckets["part"], 0, len(memory.part_events))
-        and _codes_fit(engine, memory)
+        and _inside(memory.values, r.EQUALS_NOTHING, max([*engine.capacity, 1]))
     )
     return bool(fits) and _earlier(engine, memory)
-
-
-def _codes_fit(engine: CorrelatedEngine, memory: r.Memory) -> bool:
-    most = max(engine.capacity, default=0)
-    asked = memory.asked[memory.sources["asked"]]
-    return _inside(memory.values, r.EQUALS_NOTHING, max(most, 1)) and bool(asked.ndim == 2)
 
 
 def _inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:

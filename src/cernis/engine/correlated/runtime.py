@@ -166,15 +166,7 @@ class CorrelatedEngine:
 
     def grow(self, array: int, room: int) -> None:
         """Sees to it that an array has room for so many more."""
-        name = {
-            r.VERTICES: "vertices",
-            r.SOURCES: "sources",
-            r.NODES: "nodes",
-            r.ENTRIES: "entries",
-            r.BRANCHES: "branches",
-            r.ASKED: "asked",
-            r.ROOTS: "roots",
-        }[array]
+        name = r.GROWING[array]
         used = int(self.memory.counters[array])
         current = getattr(self.memory, name)
         # room for several times what is alive, so that a record is seldom copied

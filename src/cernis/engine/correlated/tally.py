@@ -49,23 +49,13 @@ def _below(net, memory, source, bound, items, room):
         return found
     asked = memory.asked[memory.sources[source]["asked"]]
     if kind == r.UNLIKE:
-        width = net.store_width[net.link_store[link]]
         while at != 0:
             if memory.entries[at]["start"] >= bound:
                 if found == room:
                     return -1
                 items[found] = 2 * memory.entries[at]["vertex"]
                 found += 1
-            at = unlike.next_live(
-                memory.entries,
-                memory.values,
-                memory.back,
-                net.steps,
-                memory.entries[at]["before"],
-                asked,
-                width,
-                bound,
-            )
+            at = unlike.live_from(net, memory, source, memory.entries[at]["before"], bound)
         return found
     return _in_range(memory, net.link_operator[link], at, asked, bound, items, room)
 

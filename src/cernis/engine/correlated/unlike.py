@@ -75,6 +75,22 @@ def next_live(entries, values, back, steps, entry, asked, width, bound):
 
 
 @kernel
+def live_from(net, memory, source, entry, bound):
+    """The same for what a source has asked, from `entry` on."""
+    store = net.link_store[memory.sources[source]["link"]]
+    return next_live(
+        memory.entries,
+        memory.values,
+        memory.back,
+        net.steps,
+        entry,
+        memory.asked[memory.sources[source]["asked"]],
+        net.store_width[store],
+        bound,
+    )
+
+
+@kernel
 def point_back(values, back, steps, entry, before, asked, width):
     """Fills the back pointers of a new entry; `asked` is scratch."""
     for sequence in range(1, steps.shape[0]):

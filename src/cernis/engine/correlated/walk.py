@@ -113,17 +113,7 @@ def pick(net, memory, scratch, cursor, source, at, bound):
         return memory.nodes[at]["vertex"]
     asked = memory.asked[memory.sources[source]["asked"]]
     if kind == r.UNLIKE:
-        width = net.store_width[net.link_store[link]]
-        following = unlike.next_live(
-            memory.entries,
-            memory.values,
-            memory.back,
-            net.steps,
-            memory.entries[at]["before"],
-            asked,
-            width,
-            bound,
-        )
+        following = unlike.live_from(net, memory, source, memory.entries[at]["before"], bound)
         if following != 0:
             _choose(scratch, cursor, source, following)
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
@@ -143,6 +133,16 @@ def pick(net, memory, scratch, cursor, source, at, bound):
     if side != 0 and memory.branches[side]["best"] >= bound:
         _choose(scratch, cursor, source, side)
     return 0
+
+
+@kernel
+def _advance(net, memory, scratch, cursor, source, at, bound, apart):
+    """Takes the vertex at this place of an index; False if it cannot be in the match."""
+    vertex = pick(net, memory, scratch, cursor, source, at, bound)
+    if vertex == 0 or (apart and not _agrees(net, memory, scratch, cursor[TRAIL], vertex)):
+        return False
+    _take(memory, scratch, cursor, vertex)
+    return True
 
 
 @kernel
@@ -191,15 +191,9 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
                 cell = cursor[TODO]
                 source = scratch.cell_source[cell]
                 cursor[TODO] = scratch.cell_next[cell]
-                vertex = pick(
-                    net, memory, scratch, cursor, source, memory.sources[source]["at"], bound
-                )
+                at = memory.sources[source]["at"]
+                dead = not _advance(net, memory, scratch, cursor, source, at, bound, apart)
                 steps[0] += 1
-                dead = vertex == 0
-                if apart and not dead:
-                    dead = not _agrees(net, memory, scratch, cursor[TRAIL], vertex)
-                if not dead:
-                    _take(memory, scratch, cursor, vertex)
                 continue
             if not dead:
                 length = cursor[TRAIL]
@@ -222,13 +216,9 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
             cursor[TRAIL] = choice["trail"]
             cursor[CELLS] = choice["cells"]
             cursor[TODO] = choice["todo"]
-            vertex = pick(net, memory, scratch, cursor, choice["source"], choice["at"], bound)
+            source, at = choice["source"], choice["at"]
+            dead = not _advance(net, memory, scratch, cursor, source, at, bound, apart)
             steps[0] += 1
-            dead = vertex == 0
-            if apart and not dead:
-                dead = not _agrees(net, memory, scratch, cursor[TRAIL], vertex)
-            if not dead:
-                _take(memory, scratch, cursor, vertex)
         if status != ALL_DONE:
             if cursor[WALKING] != 0:
                 cursor[WALKING] = DEAD if dead else ALIVE

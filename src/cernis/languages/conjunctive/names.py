@@ -195,7 +195,7 @@ class _Names:
                 if by_name:
                     self.note("an argument without a name stands after one with a name", term.span)
                 column = columns[place] if place < len(columns) else f"#{place}"
-                found.append((Attribute(tuple(column.split(".")), span=term.span), term))
+                found.append((Attribute.named(column, span=term.span), term))
         return found
 
     def _arity(self, atom: WrittenAtom, positional: int, declared: Attributes) -> None:

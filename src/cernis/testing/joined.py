@@ -1,0 +1,49 @@
+"""A conjunctive query as joined atoms, straight from the query.
+
+The planner finds the join in the pattern that a query lowers to (`plan.joins`); this is the
+other way, for tests of the construction by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cernis.automata.cea import Is, Test, both
+from cernis.automata.hierarchical import JoinAtom
+from cernis.pattern.atom import TypeIs
+from cernis.pattern.conjunctive import Comparison, ConjunctiveQuery, single_event_tests
+from cernis.pattern.predicate import TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A conjunctive query as joined atoms, and the comparisons that these leave out."""
+
+    atoms: tuple[JoinAtom, ...]
+    residual: tuple[Comparison, ...] = ()
+
+    @property
+    def variables(self) -> tuple[tuple[str, ...], ...]:
+        """The variables of each atom, as `cernis.automata.qtree` asks for them."""
+        return tuple(tuple(atom.columns) for atom in self.atoms)
+
+
+def join_of(query: ConjunctiveQuery) -> Join:
+    """The join of a conjunctive query; each atom's label is its index.
+
+    A timestamp that several atoms have is a variable like any other, of attribute @time.
+    """
+    tests, residual = single_event_tests(query)
+    atoms = []
+    for index, (atom, columns, own) in enumerate(
+        zip(query.atoms, query.columns, tests, strict=True)
+    ):
+        test: Test = Is(TypeIs(atom.relation, atom.stream))
+        for more in own:
+            test = both(test, Is(more))
+        named = {name: attribute.name for name, attribute in columns.items()}
+        if atom.time is not None and len(query.moments[atom.time]) > 1:
+            named[atom.time] = TIME.name
+        sort = frozenset({(atom.stream, atom.relation)})
+        atoms.append(JoinAtom(test, frozenset({str(index)}), sort, named))
+    return Join(tuple(atoms), residual)
