@@ -77,7 +77,7 @@ def test_without_a_time_column_the_order_is_that_of_the_rows() -> None:
     assert seen(events) == [(0, 0, None, "S", 7), (1, 1, None, "S", 8)]
     assert events.unit_ns is None
     with pytest.raises(DataError) as error:
-        events.ticks(Fraction(1))
+        events.scale.ticks(Fraction(1))
     assert str(error.value) == (
         "a time window needs a time column: no input has a column 'ts', and none was named"
     )
@@ -166,7 +166,7 @@ def test_the_finest_unit_among_streams_is_the_common_one() -> None:
     events = ordered(open_events({"s": seconds, "ms": millis}))
     assert events.unit_ns == 1_000_000
     assert seen(events) == [(0, 1, 1500, "ms", 1), (1, 0, 2000, "s", 0)]
-    assert events.ticks(Fraction(2_500_000)) == 2
+    assert events.scale.ticks(Fraction(2_500_000)) == 2
 
 
 def test_a_time_beyond_the_common_unit_is_named() -> None:

@@ -141,6 +141,16 @@ class CEA:
         """The distinct tests, in order of appearance."""
         return tuple(dict.fromkeys(read.test for reads in self.reads for read in reads))
 
+    def changing(self) -> tuple[Test, ...]:
+        """The tests of all transitions but those that pass over an event and stay."""
+        tests = {
+            read.test: None
+            for state, reads in enumerate(self.reads)
+            for read in reads
+            if read.labels or read.target != state or read.test != ANYTHING
+        }
+        return tuple(tests)
+
     def atoms(self) -> tuple[Atom, ...]:
         """The distinct atoms, in order of appearance."""
         return tuple(dict.fromkeys(atom for test in self.tests() for atom in atoms_of(test)))

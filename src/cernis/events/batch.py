@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.pattern.predicate import RANK
+
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -60,6 +62,19 @@ class EventBatch:
             raise ValueError("a batch of several parts needs the row of each event in its part")
         starts = np.cumsum([0, *(len(r) for r in results[:-1])])
         return np.concatenate(results)[starts[self.which] + self.index]
+
+
+MASK = "@mask"
+"""Columns of bits that say which predicates hold; see `masks`."""
+
+
+def computed(name: str) -> bool:
+    """Whether a column is no attribute of the events, but something that was found out of them.
+
+    >>> computed("@mask0"), computed("price")
+    (True, False)
+    """
+    return name == RANK.name or name.startswith(MASK)
 
 
 def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:

@@ -29,6 +29,7 @@ from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
 from cernis.events.evaluate import float_at_most
 from cernis.events.times import UNITS, plain, to_ticks
+from cernis.pattern.predicate import RANK
 
 _SMALLEST = -(2**63)
 _LARGEST = 2**63 - 1
@@ -58,6 +59,12 @@ def plain_clock(batch: EventBatch, ticks: int) -> Clock:
         return time_clock(batch, ticks)
     positions = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
     return Clock(positions, _lowered(positions, ticks))
+
+
+def rank_clock(batch: EventBatch, size: int) -> Clock:
+    """The clock of so many events, each of which knows its position among all there were."""
+    ranks = batch.interleave(lambda _, table: np.asarray(table.column(RANK.name), np.int64))
+    return Clock(ranks, _lowered(ranks, size))
 
 
 class AttributeClock:

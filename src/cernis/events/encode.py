@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,19 @@ _PACKED = 8
 _MANY = 0.5  # of a batch's texts being new: evaluating each of them once does not pay
 _DISTINCT = 1 << 16
 _SHORT = 1 << 14  # rows in a chunk
+
+
+class Encoder(Protocol):
+    """What says which atoms hold for an event."""
+
+    atoms: tuple[Atom, ...]
+    vectors: list[Vector]
+
+    def encode(self, batch: EventBatch) -> Int32s:
+        """One code per event; `vectors[code]` is the truth of every atom."""
+
+
+Encode = Callable[[Sequence[Atom]], Encoder]
 
 
 class AtomEncoder:

@@ -48,6 +48,34 @@ class Progress:
     unit_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Nanoseconds in a tick (None: there is no time), and in what the time column counts."""
+
+    unit_ns: int | None
+    own: int = 1
+
+    def ticks(self, window_ns: Fraction) -> int:
+        """The whole ticks in a time window.
+
+        Times are whole ticks, so a difference is at most the window exactly when it is
+        at most the window's floor.
+        """
+        if self.unit_ns is None:
+            raise DataError(
+                "a time window needs a time column: no input has a column 'ts', and none was named"
+            )
+        return floor(window_ns / self.unit_ns)
+
+    def plain_ticks(self, size: Fraction, strict: bool = False) -> int:
+        """The most ticks in a difference of times that is bounded in their column's own unit.
+
+        Without a time column positions are what is counted.
+        """
+        exact = size if self.unit_ns is None else size * Fraction(self.own, self.unit_ns)
+        return ceil(exact) - 1 if strict else floor(exact)
+
+
 class Ordering:
     """The events of the sources in final order, as an iterable of batches.
 
@@ -72,28 +100,11 @@ class Ordering:
         ticks = [s.tick for s in self.sources if s.tick is not None]
         self.unit_ns: int | None = self.after.unit_ns or (min(ticks) if ticks else None)
 
-    def ticks(self, window_ns: Fraction) -> int:
-        """The whole ticks in a time window.
-
-        Times are whole ticks, so a difference is at most the window exactly when it is
-        at most the window's floor.
-        """
-        if self.unit_ns is None:
-            raise DataError(
-                "a time window needs a time column: no input has a column 'ts', and none was named"
-            )
-        return floor(window_ns / self.unit_ns)
-
-    def plain_ticks(self, size: Fraction, strict: bool = False) -> int:
-        """The most ticks in a difference of times that is bounded in their column's own unit.
-
-        Without a time column positions are what is counted.
-        """
-        exact = size
-        if self.unit_ns is not None:
-            own = min((s.unit for s in self.sources), default=self.unit_ns)
-            exact *= Fraction(own, self.unit_ns)
-        return ceil(exact) - 1 if strict else floor(exact)
+    @property
+    def scale(self) -> Scale:
+        """How times are counted."""
+        own = min((s.unit for s in self.sources), default=self.unit_ns or 1)
+        return Scale(self.unit_ns, own)
 
     def __iter__(self) -> Iterator[EventBatch]:
         self.progress = self.after

@@ -21,10 +21,10 @@ from cernis.events.files import open_file, stem_of
 from cernis.events.mistakes import Mistakes, OnError, did_you_mean
 from cernis.events.reader import BatchReader, Piece, Reader, TableReader, as_table
 from cernis.events.text import TextReader, table_of
-from cernis.events.times import UNITS, check_unit, is_text, plain, tick_of, to_ticks, why_bad
+from cernis.events.times import check_unit, is_text, own_unit, plain, tick_of, to_ticks, why_bad
 from cernis.schema import Kind, Schema, Stream
 
-__all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of"]
+__all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of", "stream_of"]
 
 DEFAULT_TIME = "ts"
 DEFAULT_NAME = "S"
@@ -71,10 +71,7 @@ class Source:
         """Nanoseconds in what a plain number counts in the time column."""
         if self.time_column is None:
             return 1
-        type_ = plain(self.schema.field(self.time_column).type)
-        if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-            return UNITS[self.time_unit]
-        return tick_of(type_, self.time_unit) or 1
+        return own_unit(self.schema.field(self.time_column).type, self.time_unit)
 
     @property
     def reopens(self) -> bool:
@@ -391,13 +388,17 @@ def kind_of(type_: pa.DataType) -> Kind:
 
 
 def schema_of(sources: Sequence[Source]) -> Schema:
-    """What the sources' columns say; nested attributes get dotted names, types are unknown."""
-    return Schema(
-        tuple(
-            Stream(s.name, {n: k for f in s.schema for n, k in _attributes(f.name, f.type)})
-            for s in sources
-        )
-    )
+    """What the sources' columns say."""
+    return Schema(tuple(stream_of(source.name, source.schema) for source in sources))
+
+
+def stream_of(name: str, schema: pa.Schema) -> Stream:
+    """What columns say of a stream; nested attributes get dotted names, types are unknown.
+
+    >>> stream_of("S", pa.schema({"user": pa.struct({"id": pa.int64()})})).attributes["user.id"]
+    <Kind.INT: 'int'>
+    """
+    return Stream(name, {n: k for f in schema for n, k in _attributes(f.name, f.type)})
 
 
 def _attributes(name: str, type_: pa.DataType) -> Iterator[tuple[str, Kind]]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cernis.events.batch import EventBatch, Int64s, Parts, attribute
+from cernis.events.batch import EventBatch, Int64s, Parts, attribute, computed
 from cernis.events.times import UNITS, is_text, plain, tick_of, to_ticks
 from cernis.pattern.predicate import TIME, TIME_NS
 
@@ -52,13 +52,14 @@ class EventStore:
         self._time_column: str | None = None
 
     def append(self, batch: EventBatch) -> None:
-        if not len(batch):
-            return
+        """Keeps the events; of a batch without any, what columns there are."""
         if self._kept and batch.base != self._kept[-1].base + self._kept[-1].size:
             raise ValueError("a batch must start where the one before it ended")
         for _, table in batch.parts:
             self._learn(table.schema)
         self._type_column, self._time_column = batch.type_column, batch.time_column
+        if not len(batch):
+            return
         rows = batch.rows
         consecutive = rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
         numbers = int(rows[0]) if consecutive else rows
@@ -159,6 +160,8 @@ class EventStore:
             return
         self._schemas.add(schema)
         for field in schema:
+            if computed(field.name):
+                continue
             type_ = plain(field.type)
             self._types[field.name] = common_type(self._types.get(field.name, type_), type_)
 

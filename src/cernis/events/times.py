@@ -52,6 +52,18 @@ def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
     return 1 if pa.types.is_null(type_) else None
 
 
+def own_unit(type_: pa.DataType, time_unit: str) -> int:
+    """Nanoseconds in what a plain number counts in a time column.
+
+    >>> own_unit(pa.float64(), "s"), own_unit(pa.timestamp("us"), "s")
+    (1000000000, 1000)
+    """
+    type_ = plain(type_)
+    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return UNITS[time_unit]
+    return tick_of(type_, time_unit) or 1
+
+
 def to_ticks(column: pa.ChunkedArray, time_unit: str, tick: int) -> tuple[Int64s, Bools | None]:
     """Ticks of `tick` nanoseconds, and where there is no (or no such) time; None: nowhere."""
     chunks = [_chunk_ticks(chunk, time_unit, tick) for chunk in column.chunks]

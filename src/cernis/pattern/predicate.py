@@ -67,6 +67,9 @@ TIME = Attribute(("@time",))
 TIME_NS = Attribute(("@ns",))
 """The time of an event in nanoseconds; NULL where there is no time column."""
 
+RANK = Attribute(("@rank",))
+"""The position of an event, where those that no automaton can see were left out before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Literal:

@@ -8,7 +8,7 @@ from enum import Enum
 from fractions import Fraction
 
 from cernis.errors import Span
-from cernis.pattern.formula import Formula
+from cernis.pattern.formula import Contiguous, Formula, Iterate, walk
 from cernis.pattern.predicate import TIME, Attribute, Reference, _span
 from cernis.schema import Schema
 
@@ -47,6 +47,7 @@ class Window:
     unit: Unit
     size: Fraction
     attribute: Attribute | None = None
+    """What it is measured in; EVENTS are counted by RANK where some were left out before."""
     span: Span | None = _span()
     strict: bool = False
     """Less than the size, not at most; `t3 - t1 < 5` of a conjunctive query, in its TIME."""
@@ -102,6 +103,14 @@ class Pattern:
         default_factory=dict, compare=False, repr=False, kw_only=True
     )
     """Where the plain names of `streams` and `partition` (flattened) and `limit` stand."""
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether events may not be passed over somewhere in a match."""
+        return self.strategy is Strategy.STRICT or any(
+            isinstance(node, Contiguous) or (isinstance(node, Iterate) and node.contiguous)
+            for node in walk(self.formula)
+        )
 
     def __str__(self) -> str:
         from cernis.pattern.write import write_pattern

@@ -34,23 +34,24 @@ class Explanation:
         return as_mermaid(unary.cea) if unary is not None else ""
 
     def __str__(self) -> str:
-        lines = _entry("query", (self.query or str(self.plan.pattern)).splitlines())
-        lines += _entry("class", _guarantee(self.plan))
-        lines += _entry("conditions", _conditions(self.plan))
-        lines += _entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
-        lines += _entry("indexes", _indexes(self.plan))
-        lines += _entry("answers", [self.plan.answers] if self.plan.answers else [])
-        lines += _entry("window", [_window(self.plan)])
-        lines += _entry("partition", _partition(self.plan))
-        lines += _entry("strategy", [_strategy(self.plan)])
-        lines += _entry("events", [_relevance(self.plan)])
-        lines += _entry("distributed", [_distributed(self.plan)])
-        lines += _entry("note", [*_determinized(self.plan), *self.plan.notes, *self.notes])
-        lines += _entry("automaton", _automaton(self.plan))
+        lines = entry("query", (self.query or str(self.plan.pattern)).splitlines())
+        lines += entry("class", _guarantee(self.plan))
+        lines += entry("conditions", _conditions(self.plan))
+        lines += entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
+        lines += entry("indexes", _indexes(self.plan))
+        lines += entry("answers", [self.plan.answers] if self.plan.answers else [])
+        lines += entry("window", [_window(self.plan)])
+        lines += entry("partition", _partition(self.plan))
+        lines += entry("strategy", [_strategy(self.plan)])
+        lines += entry("events", [_relevance(self.plan)])
+        lines += entry("distributed", [_distributed(self.plan)])
+        lines += entry("note", [*_determinized(self.plan), *self.plan.notes, *self.notes])
+        lines += entry("automaton", _automaton(self.plan))
         return "\n".join(lines)
 
 
-def _entry(name: str, lines: Sequence[str]) -> list[str]:
+def entry(name: str, lines: Sequence[str]) -> list[str]:
+    """Lines under one heading."""
     return [f"{name if i == 0 else '':<12} {line}" for i, line in enumerate(lines)]
 
 
@@ -249,17 +250,9 @@ def _strategy(plan: Plan) -> str:
 
 
 def _relevance(plan: Plan) -> str:
-    if _contiguous(plan):
+    if plan.pattern.contiguous:
         return "contiguity: no event can be passed over while a match waits"
     return "one that no transition can see costs a look-up"
-
-
-def _contiguous(plan: Plan) -> bool:
-    """Whether events may not be passed over somewhere in a match."""
-    return plan.pattern.strategy is Strategy.STRICT or any(
-        isinstance(node, cel.Contiguous) or (isinstance(node, cel.Iterate) and node.contiguous)
-        for node in cel.walk(plan.pattern.formula)
-    )
 
 
 def _distributed(plan: Plan) -> str:

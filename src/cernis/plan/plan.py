@@ -24,6 +24,7 @@ from cernis.engine.runtime import Settings
 from cernis.engine.tables import Tables
 from cernis.pattern import formula as cel
 from cernis.pattern.conjunctive import ConjunctiveQuery
+from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.plan.correlated import Correlated, correlated_plan
@@ -249,8 +250,9 @@ def _attribute_window(pattern: Pattern) -> bool:
 
 def _settings(pattern: Pattern, listed: bool) -> Settings:
     within = pattern.within
+    ranked = within is not None and within.attribute == RANK
     return Settings(
-        window=_WINDOW[within.unit if within else None],
+        window=update.CLOCK_WINDOW if ranked else _WINDOW[within.unit if within else None],
         size=floor(within.size) if within and within.unit is Unit.EVENTS else 0,
         partitioned=bool(pattern.partition),
         shared_clock=not _attribute_window(pattern),

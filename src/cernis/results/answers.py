@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.results.columns import distinct_names
-from cernis.results.jsonlines import answer_lines
+from cernis.results.jsonlines import answer_lines, text_of
 from cernis.results.values import python_values
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Answers:
         written = 0
         for batch in self.batches(limit):
             *values, ends, times = batch.columns
-            file.write(answer_lines(self.names, values, ends, times))
+            file.write(text_of(answer_lines(self.names, values, ends, times)))
             written += batch.num_rows
         return written
 

@@ -26,7 +26,9 @@ from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.values import json_texts
 
 
-def match_lines(block: MatchBlock, shape: Shape, events: Events) -> memoryview:
+def match_lines(
+    block: MatchBlock, shape: Shape, events: Events, newline: str = "\n"
+) -> pa.StringArray:
     """One line for each match."""
     aggregates = [evaluate(item, block, shape.variables, events) for item in shape.aggregates]
     lists = [
@@ -49,12 +51,14 @@ def match_lines(block: MatchBlock, shape: Shape, events: Events) -> memoryview:
             *_object(shape.keys, map(json_texts, partition_columns(block.end, shape, events))),
             *([',"aggregates":'] if aggregates else []),
             *(_object(shape.aggregate_names, map(json_texts, aggregates)) if aggregates else []),
-            "}\n",
+            "}" + newline,
         ]
     )
 
 
-def count_lines(ends: Positions, counts: Sequence[int], shape: Shape, events: Events) -> memoryview:
+def count_lines(
+    ends: Positions, counts: Sequence[int], shape: Shape, events: Events, newline: str = "\n"
+) -> pa.StringArray:
     """One line for each end position of a query that is `SELECT COUNT(*)` alone."""
     return _lines(
         [
@@ -66,19 +70,23 @@ def count_lines(ends: Positions, counts: Sequence[int], shape: Shape, events: Ev
             *_object(shape.keys, map(json_texts, partition_columns(ends, shape, events))),
             ',"count":',
             pa.array([str(count) for count in counts], pa.string()),
-            "}\n",
+            "}" + newline,
         ]
     )
 
 
 def answer_lines(
-    names: Sequence[str], values: Sequence[pa.Array], ends: pa.Array, times: pa.Array
-) -> memoryview:
+    names: Sequence[str],
+    values: Sequence[pa.Array],
+    ends: pa.Array,
+    times: pa.Array,
+    newline: str = "\n",
+) -> pa.StringArray:
     """One line for each answer of a query that keeps the values of some variables.
 
     >>> columns = [pa.array(["a"]), pa.array([None], pa.int64())]
-    >>> bytes(answer_lines(("x", "y"), columns, pa.array([5]), pa.array([50])))
-    b'{"end":5,"end_ts":50,"values":{"x":"a","y":null}}\\n'
+    >>> print(answer_lines(("x", "y"), columns, pa.array([5]), pa.array([50]), "")[0])
+    {"end":5,"end_ts":50,"values":{"x":"a","y":null}}
     """
     return _lines(
         [
@@ -88,7 +96,7 @@ def answer_lines(
             json_texts(times),
             ',"values":',
             *_object(names, map(json_texts, values)),
-            "}\n",
+            "}" + newline,
         ]
     )
 
@@ -122,9 +130,12 @@ def _list_texts(rows: Positions, offsets: Positions) -> pa.Array:
     return pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
 
 
-def _lines(pieces: Sequence[str | pa.Array]) -> memoryview:
+def _lines(pieces: Sequence[str | pa.Array]) -> pa.StringArray:
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def text_of(column: pa.StringArray) -> memoryview:
     """All lines as one run of bytes: the data buffer of the column that they form."""
-    column = pc.binary_join_element_wise(*pieces, "")
     if not len(column):
         return memoryview(b"")
     _, offsets, data = column.buffers()

@@ -31,7 +31,7 @@ from cernis.results.columns import (
     record_batch,
 )
 from cernis.results.html import html_table
-from cernis.results.jsonlines import count_lines, match_lines, sorted_rows
+from cernis.results.jsonlines import count_lines, match_lines, sorted_rows, text_of
 from cernis.results.match import Match
 from cernis.results.matchset import MatchBlock, MatchSet, Positions, part, pieces
 from cernis.results.values import python_values
@@ -242,13 +242,25 @@ class Matches:
             return _written(self._line_blocks(limit), file.write)
 
     def _line_blocks(self, limit: int | None) -> Iterator[tuple[int, memoryview]]:
-        if self._shape.counting:
+        for _, lines in self._lines(limit, "\n"):
+            yield len(lines), text_of(lines)
+
+    def lines(self) -> Iterator[pa.RecordBatch]:
+        """The lines of `write_jsonl` as a column, beside the row and time of their ends."""
+        for ends, lines in self._lines(None, ""):
+            rows = pa.array(self._events.rows(ends), pa.int64())
+            times = self._events.times(ends)
+            yield pa.RecordBatch.from_arrays([rows, times, lines], ["end", "end_ts", "line"])
+
+    def _lines(self, limit: int | None, newline: str) -> Iterator[tuple[Positions, pa.StringArray]]:
+        shape, events = self._shape, self._events
+        if shape.counting:
             ends, counts = self._found.counts()
             ends, counts = ends[:limit], counts[:limit]
-            yield len(ends), count_lines(ends, counts, self._shape, self._events)
+            yield ends, count_lines(ends, counts, shape, events, newline)
             return
         for block in self._pieces(limit):
-            yield len(block.start), match_lines(block, self._shape, self._events)
+            yield block.end, match_lines(block, shape, events, newline)
 
     def write_parquet(self, path: str | Path, *, limit: int | None = None) -> int:
         """Write the matches with their events to a Parquet file, batch by batch."""

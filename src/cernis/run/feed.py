@@ -26,7 +26,7 @@ from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 from cernis.events.clock import Clock
 from cernis.events.compare import TIME, Equality, OrderValues, kinds
-from cernis.events.encode import AtomEncoder
+from cernis.events.encode import Encode, Encoder
 from cernis.events.keys import under
 from cernis.plan.plan import Plan, Unary
 from cernis.results.compact import CompactMatches
@@ -44,7 +44,7 @@ class Feed(Protocol):
     """What a session needs of a runtime."""
 
     @property
-    def encoder(self) -> AtomEncoder: ...
+    def encoder(self) -> Encoder: ...
     @property
     def engine(self) -> Engine | CorrelatedEngine: ...
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
@@ -65,18 +65,18 @@ class Feed(Protocol):
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None: ...
 
 
-def feed_of(plan: Plan, type_column: str) -> Feed:
+def feed_of(plan: Plan, encode: Encode) -> Feed:
     """The feed of the runtime that the plan has chosen."""
     if plan.network is not None:
-        return CorrelatedFeed(plan, plan.network, type_column)
+        return CorrelatedFeed(plan, plan.network, encode)
     assert plan.unary is not None
-    return UnaryFeed(plan.unary, plan.settings, type_column)
+    return UnaryFeed(plan.unary, plan.settings, encode)
 
 
 class _Symbols:
     """The symbol of each event, as the alphabet numbers them."""
 
-    def __init__(self, alphabet: Alphabet, encoder: AtomEncoder) -> None:
+    def __init__(self, alphabet: Alphabet, encoder: Encoder) -> None:
         self.alphabet = alphabet
         self.encoder = encoder
         self._numbers = np.empty(0, np.int32)
@@ -93,10 +93,10 @@ class _Symbols:
 class UnaryFeed:
     """Symbols alone: every condition looks at one event."""
 
-    def __init__(self, unary: Unary, settings: Settings, type_column: str) -> None:
+    def __init__(self, unary: Unary, settings: Settings, encode: Encode) -> None:
         self.tables = unary.tables
         self.engine = Engine(unary.tables, settings)
-        self.encoder = AtomEncoder(unary.automaton.alphabet.atoms, type_column)
+        self.encoder = encode(unary.automaton.alphabet.atoms)
         self._symbols = _Symbols(unary.automaton.alphabet, self.encoder)
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
@@ -126,10 +126,10 @@ class UnaryFeed:
 class CorrelatedFeed:
     """Symbols, and the values that events are compared by."""
 
-    def __init__(self, plan: Plan, network: Network, type_column: str) -> None:
+    def __init__(self, plan: Plan, network: Network, encode: Encode) -> None:
         self.network = network
         self.engine = CorrelatedEngine(network, plan.settings)
-        self.encoder = AtomEncoder(network.alphabet.atoms, type_column)
+        self.encoder = encode(network.alphabet.atoms)
         self._symbols = _Symbols(network.alphabet, self.encoder)
         self.equality = Equality(network.domains, plan.settings.partitioned)
         self.order = OrderValues(network.ordered, network.ordered_pairs)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.events.batch import EventBatch
-from cernis.events.encode import AtomEncoder
+from cernis.events.encode import Encode
 from cernis.events.store import EventStore
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Attribute
@@ -50,10 +50,11 @@ class Sieve:
         plan: Plan,
         store: EventStore,
         budget: Budget,
+        encode: Encode,
     ) -> None:
         self.plan = plan
         self.verifier = Verifier(plan.pattern.formula)
-        self.encoder = AtomEncoder(self.verifier.atoms)
+        self.encoder = encode(self.verifier.atoms)
         self.store = store
         self.budget = budget
         self.consumed: dict[int, int] = {}

@@ -13,6 +13,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -23,14 +25,16 @@ from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.runtime import Engine
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
-from cernis.events.clock import AttributeClock, Clock, plain_clock, time_clock
+from cernis.events.clock import AttributeClock, Clock, plain_clock, rank_clock, time_clock
+from cernis.events.encode import AtomEncoder, Encode
 from cernis.events.keys import KeyCoder
 from cernis.events.mistakes import Mistakes
-from cernis.events.order import Ordering, Progress
+from cernis.events.order import Ordering, Progress, Scale
 from cernis.events.source import OnError, Source, open_events, schema_of
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
+from cernis.pattern.predicate import RANK, TIME
 from cernis.pattern.query import Unit
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.answers import Answers
@@ -67,9 +71,17 @@ class Reading:
 class Session:
     """The state of one query over one stream."""
 
-    def __init__(self, plan: Plan, reading: Reading | None = None, *, keep: bool = False) -> None:
-        """`keep` the matches found, for `pull`."""
+    def __init__(
+        self,
+        plan: Plan,
+        reading: Reading | None = None,
+        *,
+        keep: bool = False,
+        encode: Encode | None = None,
+    ) -> None:
+        """`keep` the matches found, for `pull`; `encode` makes what answers atoms."""
         self.reading = reading or Reading()
+        self._encode = encode or partial(AtomEncoder, type_column=self.reading.type)
         self.budget = Budget(self.reading.budget, self.reading.on_budget)
         self.mistakes = Mistakes(self.reading.on_error)
         self.store = EventStore(self.reading.time_unit)
@@ -86,8 +98,8 @@ class Session:
 
     def _run(self, plan: Plan) -> None:
         self.plan = plan
-        self.feed = feed_of(plan, self.reading.type)
-        self.sieve = Sieve(plan, self.store, self.budget) if plan.listed else None
+        self.feed = feed_of(plan, self._encode)
+        self.sieve = Sieve(plan, self.store, self.budget, self._encode) if plan.listed else None
         self.projector = self._projector(self.budget)
         self.kept = Kept(plan) if self.keep and not self._keeps_answers else None
         self.given: list[pa.Table] = []
@@ -123,6 +135,20 @@ class Session:
             if segments:
                 yield self._result(segments)
             self._forget()
+
+    def take(self, batch: EventBatch, scale: Scale) -> Matches | Answers:
+        """The matches that end in a batch whose events are in their final order already."""
+        found = self._result(self._take(batch, scale))
+        self._forget()
+        return found
+
+    def pass_over(self, batch: EventBatch, scale: Scale) -> None:
+        """Reads a batch for what comes after it; the matches that end in it are not looked at.
+
+        Not for CONSUME BY, where those decide what later matches may use.
+        """
+        self._take(batch, scale)
+        self._forget()
 
     def pull(self) -> Matches | Answers:
         """All matches (or answers) so far; with a window, those inside the one that ends now.
@@ -168,7 +194,7 @@ class Session:
         try:
             for batch in ordering:
                 self.notes = list(ordering.notes)
-                yield self._take(batch, ordering)
+                yield self._take(batch, ordering.scale)
         except BaseException as error:  # a stream that is left early ends here, too
             # if some of these events have been read, what ended in them is lost
             if self.engine.position > before or self.clock is not None:
@@ -218,7 +244,7 @@ class Session:
             self._learn(schema)
         ordering = Ordering(sources, after=self.progress)
         if pattern.within is not None and pattern.within.unit is Unit.TIME:
-            ordering.ticks(pattern.within.size)
+            ordering.scale.ticks(pattern.within.size)
         return ordering
 
     def _learn(self, schema: Schema) -> None:
@@ -227,35 +253,35 @@ class Session:
         if text:
             self._run(make_plan(self.plan.pattern, text, self.plan.conjunctive))
 
-    def _take(self, batch: EventBatch, ordering: Ordering) -> list[Any]:
+    def _take(self, batch: EventBatch, scale: Scale) -> list[Any]:
         keys = self.keys.encode(batch) if self.keys is not None else None
-        clock = self._clock(batch, keys, ordering)
+        clock = self._clock(batch, keys, scale)
         self.store.append(batch)
         if self.sieve:
             self.sieve.note(batch, keys)
         if self.kept:
-            self.kept.note(batch, keys, self._window_of_pull(batch, clock, ordering))
+            self.kept.note(batch, keys, self._window_of_pull(batch, clock, scale))
         return self.feed.take(batch, keys, clock)
 
-    def _window_of_pull(
-        self, batch: EventBatch, clock: Clock | None, ordering: Ordering
-    ) -> Clock | None:
+    def _window_of_pull(self, batch: EventBatch, clock: Clock | None, scale: Scale) -> Clock | None:
         """The clock of WITHIN, where a condition has made the engine's window smaller."""
         within = self.plan.within
         if within is None or within == self.plan.pattern.within:
             return clock
-        return time_clock(batch, ordering.ticks(within.size))
+        return time_clock(batch, scale.ticks(within.size))
 
     def _clock(
-        self, batch: EventBatch, keys: NDArray[np.int64] | None, ordering: Ordering
+        self, batch: EventBatch, keys: NDArray[np.int64] | None, scale: Scale
     ) -> Clock | None:
         within = self.plan.pattern.within
         if self.clock is not None:
             return self.clock.read(batch, keys)
         if within is not None and within.plain:
-            return plain_clock(batch, ordering.plain_ticks(within.size, within.strict))
+            return plain_clock(batch, scale.plain_ticks(within.size, within.strict))
         if within is not None and within.unit is Unit.TIME:
-            return time_clock(batch, ordering.ticks(within.size))
+            return time_clock(batch, scale.ticks(within.size))
+        if within is not None and within.attribute == RANK:
+            return rank_clock(batch, floor(within.size))
         return None
 
     # ------------------------------------------------------------- results
@@ -376,6 +402,6 @@ def _skipped(sources: Iterable[Source]) -> Iterator[str]:
 
 def _attribute_clock(plan: Plan) -> AttributeClock | None:
     within = plan.pattern.within
-    if within is None or within.attribute is None or within.plain:
+    if within is None or within.attribute is None or within.attribute in (TIME, RANK):
         return None
     return AttributeClock(within.attribute.name, within.size)
