@@ -1,0 +1,32 @@
+"""Cernis on Spark: `cernis.spark.recognize(df, query)` gives the matches as a DataFrame.
+
+The only part of the package that knows of Spark. Its names are looked up when they are
+asked for, so that Spark's Python workers, which need `worker` alone, load nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cernis.spark.explanation import explain
+    from cernis.spark.job import recognize, recognizer
+    from cernis.spark.local import session
+    from cernis.spark.table_function import register
+
+__all__ = ["explain", "recognize", "recognizer", "register", "session"]
+
+_WHERE = {
+    "explain": "explanation",
+    "recognize": "job",
+    "recognizer": "job",
+    "register": "table_function",
+    "session": "local",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"cernis.spark.{_WHERE[name]}"), name)

@@ -1,0 +1,241 @@
+"""`Frame`: a DataFrame as a stream of events, checked before any job starts.
+
+Columns are renamed by their place (c0, c1, …), so that names with dots, backticks or
+other capitals, which Spark would resolve in its own way, mean what they mean in a query:
+exactly themselves. Spark prunes what is not used afterwards. Checked are the type and
+time columns, names that occur twice, and types that cannot travel to Python.
+
+A moment is what events are ordered and cut by: microseconds for timestamps, the number
+itself for integers, nanoseconds for fractions. Timestamps without a zone stay as they
+are: Spark has no way to number them that the session's time zone does not touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
+
+from cernis.errors import DataError
+from cernis.events.batch import computed
+from cernis.events.mistakes import did_you_mean
+from cernis.events.order import Scale
+from cernis.events.source import DEFAULT_NAME, DEFAULT_TIME
+from cernis.events.times import UNITS, check_unit, own_unit, tick_of
+from cernis.pattern.predicate import TIME, TIME_NS
+from cernis.spark.catalyst import Columns, attribute
+
+ROW, STREAM, MOMENT = "@row", "@stream", "@moment"
+
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows of one stream."""
+
+    stream: str
+    data: Any
+    """The DataFrame, its columns renamed by place."""
+    fields: Mapping[str, T.StructField]
+    columns: Columns
+    type: str
+    time: str | None
+    time_unit: str
+
+    def attribute(self, name: str) -> tuple[Column, T.DataType] | None:
+        """The column that a (dotted) attribute names; None where there is none."""
+        return attribute(self.columns, tuple(name.split(".")))
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The columns as they come to Python; those that cannot are left out."""
+        types = {name: arrow_type(field.dataType) for name, field in self.fields.items()}
+        return pa.schema({name: type_ for name, type_ in types.items() if type_ is not None})
+
+    @property
+    def scale(self) -> Scale:
+        """How times are counted."""
+        if self.time is None:
+            return Scale(None)
+        type_ = self.arrow.field(self.time).type
+        return Scale(tick_of(type_, self.time_unit), own_unit(type_, self.time_unit))
+
+    @property
+    def time_type(self) -> T.DataType | None:
+        return None if self.time is None else self.fields[self.time].dataType
+
+    @property
+    def moment(self) -> Column | None:
+        """What orders the events; NULL where an event has no usable time."""
+        if self.time is None:
+            return None
+        column, type_ = self.columns[self.time]
+        match type_:
+            case T.TimestampType():
+                return F.unix_micros(column)
+            case T.DateType():
+                return F.unix_date(column).cast("bigint")
+            case T.TimestampNTZType():
+                return column
+        if isinstance(type_, _FRACTIONS):
+            scaled = F.rint(column.cast("double") * F.lit(float(UNITS[self.time_unit])))
+            return F.when(F.abs(scaled) < F.lit(float(2**63)), scaled.cast("bigint"))
+        return column.cast("bigint")
+
+    def later(self, moment: Column, ticks: int) -> Column:
+        """A moment so many ticks later; the last there is where it would be beyond that."""
+        if self.time is not None and isinstance(
+            self.fields[self.time].dataType, T.TimestampNTZType
+        ):
+            by = F.lit(timedelta(microseconds=min(ticks, 2**62)))
+            return F.coalesce(F.try_add(moment, by), F.lit(_LAST).cast("timestamp_ntz"))
+        return F.coalesce(F.try_add(moment, F.lit(ticks)), F.lit(2**63 - 1))
+
+
+_LAST = "+294247-01-10 04:00:54.775807"
+
+
+def frame_of(
+    stream: str, df: Any, *, time: str | None, type: str, time_unit: str, row: str | None
+) -> Frame:
+    """The DataFrame as a stream; DataError says what is wrong with it."""
+    check_unit(time_unit)
+    label = f"stream {stream!r}"
+    if not hasattr(df, "toDF") or not hasattr(df, "isStreaming"):
+        found = f"{df.__class__.__module__}.{df.__class__.__name__}"
+        raise DataError(f"{label}: expected a Spark DataFrame, found {found}")
+    if df.isStreaming:
+        raise DataError(f"{label}: streaming DataFrames are not in this version yet")
+    schema = df.schema
+    names = schema.names
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise DataError(
+                f"{label}: the column name {name!r} occurs twice; rename or drop one of them"
+            )
+        if name in (TIME.name, TIME_NS.name) or computed(name):
+            raise DataError(f"{label}: the column name {name!r} is taken; rename it")
+    fields = {field.name: field for field in schema}
+    places = {name: F.col(f"c{i}") for i, name in enumerate(names)}
+    _check_type(label, type, fields)
+    named = time if time is not None else DEFAULT_TIME if DEFAULT_TIME in fields else None
+    if named is not None:
+        _check_time(label, named, fields)
+    if row is not None:
+        _check_row(label, row, fields)
+    return Frame(
+        stream=stream,
+        data=df.toDF(*(f"c{i}" for i in range(len(names)))),
+        fields=fields,
+        columns={name: (places[name], field.dataType) for name, field in fields.items()},
+        type=type,
+        time=named,
+        time_unit=time_unit,
+    )
+
+
+def frames_of(
+    events: Any,
+    names: tuple[str, ...],
+    *,
+    time: str | None,
+    type: str,
+    time_unit: str,
+    row: str | None,
+) -> list[Frame]:
+    """The streams of a query: one DataFrame, or a dictionary of them by name."""
+    given = dict(events) if isinstance(events, Mapping) else {None: events}
+    if not given:
+        raise DataError("no events: the dict of streams is empty")
+    if len(given) == 1 and len(names) <= 1:
+        own, df = next(iter(given.items()))
+        wanted = {names[0] if names else own or DEFAULT_NAME: df}
+    else:
+        have = [str(name or DEFAULT_NAME) for name in given]
+        for name in names:
+            if name not in have:
+                raise DataError(
+                    f"the query reads from {name!r}, but the events are those of "
+                    f"{', '.join(map(repr, have))}{did_you_mean(name, have)}"
+                )
+        wanted = {
+            str(name or DEFAULT_NAME): df
+            for name, df in given.items()
+            if not names or name in names
+        }
+    frames = [
+        frame_of(name, df, time=time, type=type, time_unit=time_unit, row=row)
+        for name, df in wanted.items()
+    ]
+    _check_alike(frames)
+    return frames
+
+
+def arrow_type(type_: T.DataType) -> pa.DataType | None:
+    """How values travel to Python; None where they cannot."""
+    try:
+        return to_arrow_type(type_, timezone="UTC")
+    except (PySparkException, TypeError):
+        return None
+
+
+def _check_type(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
+    if name not in fields:
+        raise DataError(no_column(label, name, "the event type", fields))
+    found = fields[name].dataType
+    if not isinstance(found, (T.StringType, T.CharType, T.VarcharType)):
+        raise DataError(f"{label}: the type column {name!r} holds {found.simpleString()}, not text")
+
+
+def _check_time(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
+    if name not in fields:
+        raise DataError(no_column(label, name, "the time", fields))
+    found = fields[name].dataType
+    usable = (T.TimestampType, T.TimestampNTZType, T.DateType, *_WHOLE, *_FRACTIONS)
+    if isinstance(found, usable):
+        return
+    advice = "; turn it into one with to_timestamp" if isinstance(found, T.StringType) else ""
+    raise DataError(
+        f"{label}: the time column {name!r} holds {found.simpleString()}, not a timestamp, "
+        f"a date or a number{advice}"
+    )
+
+
+def _check_row(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
+    if name not in fields:
+        raise DataError(no_column(label, name, "the row number", fields))
+    if not isinstance(fields[name].dataType, _WHOLE):
+        found = fields[name].dataType.simpleString()
+        raise DataError(f"{label}: the row column {name!r} holds {found}, not whole numbers")
+
+
+def _check_alike(frames: list[Frame]) -> None:
+    """Streams are merged by time, which must be of one type."""
+    kinds = {
+        frame.stream: frame.time_type.simpleString() if frame.time_type else "none"
+        for frame in frames
+    }
+    if len(set(kinds.values())) > 1:
+        told = ", ".join(f"{stream!r} has {kind}" for stream, kind in kinds.items())
+        raise DataError(f"streams are merged by time and need one type for it: {told}")
+
+
+def no_column(label: str, name: str, purpose: str, names: Mapping[str, Any]) -> str:
+    """The message for a column that is not there."""
+    alike = [other for other in names if other.lower() == name.lower()]
+    if alike:
+        help_ = f"; there is {alike[0]!r}, and capitals count"
+    else:
+        shown = ", ".join([*names][:12]) + (", …" if len(names) > 12 else "")
+        help_ = did_you_mean(name, [*names]) or f"; its columns are {shown or 'none'}"
+    return f"{label}: no column {name!r} for {purpose}{help_}"

@@ -1,0 +1,410 @@
+"""`recognize`: the matches of a query in DataFrames, as a DataFrame.
+
+    rows ─ masks, relevance (Catalyst) ─▶ bucket or slice ─ shuffle ─ sort by time ─▶ worker
+
+Nothing runs until the result is asked for. What reaches Python are the events that some
+test of the automaton passes, with one integer for all predicates and the columns that are
+shown or compared. `Job` holds all decisions; `explain` prints them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import ceil, floor
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from cernis.errors import CernisError, DataError
+from cernis.events.masks import BITS, mask_column
+from cernis.events.source import stream_of
+from cernis.pattern import predicate as pred
+from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.check import resolve
+from cernis.pattern.query import Pattern
+from cernis.plan.plan import Distribution, Plan, make_plan
+from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
+from cernis.run.query import Query
+from cernis.schema import Schema, texts
+from cernis.spark import slices
+from cernis.spark.frame import MOMENT, ROW, STREAM, Frame, arrow_type, frames_of
+from cernis.spark.keys import implied_hash, partition_hash
+from cernis.spark.layout import Layout, layout
+from cernis.spark.needed import asked, needed
+from cernis.spark.numbering import count_before, numbered
+from cernis.spark.relevance import masks, relevant
+from cernis.spark.slices import BUCKET, Line
+from cernis.spark.worker import Part, Wanted, Work, answer_schema, recognize_rows
+
+OnRows = Literal["fail", "skip"]
+
+DEFAULT_TASKS = "200"  # what Spark has for spark.sql.shuffle.partitions unless told otherwise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a query is run on Spark."""
+
+    time: str | None = None
+    type: str = "type"
+    time_unit: str = "ms"
+    row: str | None = None
+    matches: Wanted = "events"
+    tasks: int | None = None
+    balance: bool = True
+    pushdown: bool = True
+    on_error: OnRows = "fail"
+    budget: int = CANDIDATE_BUDGET
+    on_budget: OnBudget = "fail"
+
+
+def recognize(
+    events: Any,
+    query: str | Query | Pattern,
+    *,
+    lang: str = "ceql",
+    time: str | None = None,
+    type: str = "type",
+    time_unit: str = "ms",
+    row: str | None = None,
+    matches: Wanted = "events",
+    tasks: int | None = None,
+    balance: bool = True,
+    pushdown: bool = True,
+    on_error: OnRows = "fail",
+    budget: int = CANDIDATE_BUDGET,
+    on_budget: OnBudget = "fail",
+) -> Any:
+    """The matches in a DataFrame (or several, in a dict by stream), as a lazy DataFrame.
+
+    `time`, `type` and `time_unit` are those of `Query.run`. `row` names a column of row
+    numbers, which break ties of time; without it rows are numbered as they come.
+    `matches="count"` gives the number of matches at each end, `matches="lines"` each match as
+    a line of JSON with row numbers, as the command line writes it. `tasks` is how many tasks the
+    work is spread over; `balance` cuts keys with far too many events into slices of time,
+    at the price of one more look at keys and times. `pushdown=False` evaluates predicates
+    in Python, to measure what Catalyst saves. `on_error` is what becomes of rows without a
+    usable time. `budget` holds for each task.
+    """
+    options = Options(
+        time=time,
+        type=type,
+        time_unit=time_unit,
+        row=row,
+        matches=matches,
+        tasks=tasks,
+        balance=balance,
+        pushdown=pushdown,
+        on_error=on_error,
+        budget=budget,
+        on_budget=on_budget,
+    )
+    return job_of(events, query, options, lang=lang).matches()
+
+
+def recognizer(query: str | Query | Pattern, **options: Any) -> Callable[[Any], Any]:
+    """The same for `df.transform(recognizer(query))`."""
+    return partial(recognize, query=query, **options)
+
+
+def job_of(
+    events: Any, query: str | Query | Pattern, options: Options, *, lang: str = "ceql"
+) -> Job:
+    """What `recognize` decides before anything runs."""
+    _check(options)
+    if not isinstance(query, Query):
+        query = Query(query, lang=lang)
+    pattern = query.pattern
+    frames = frames_of(
+        events,
+        pattern.streams,
+        time=options.time,
+        type=options.type,
+        time_unit=options.time_unit,
+        row=options.row,
+    )
+    schema = Schema(tuple(stream_of(frame.stream, frame.arrow) for frame in frames))
+    if pattern.declared is None:
+        resolve(pattern, schema)
+    plan = query.plan
+    text = texts(schema) & frozenset(plan.network.ordered if plan.network else ())
+    if text:
+        plan = make_plan(pattern, text, query.conjunctive)
+    given = dict(events) if isinstance(events, Mapping) else {None: events}
+    sources = [given.get(frame.stream, next(iter(given.values()))) for frame in frames]
+    spread = layout(plan, timed=frames[0].time is not None)
+    if spread.ranked:
+        assert pattern.within is not None
+        pattern = replace(pattern, within=replace(pattern.within, attribute=pred.RANK))
+        plan = make_plan(pattern, plan.unordered, query.conjunctive)
+    return Job(query, plan, spread, frames, sources, options)
+
+
+def _check(options: Options) -> None:
+    if options.matches not in ("events", "count", "lines"):
+        raise CernisError(f"matches={options.matches!r}: expected 'events', 'count' or 'lines'")
+    if options.on_error not in ("fail", "skip"):
+        raise CernisError(f"on_error={options.on_error!r}: expected 'fail' or 'skip'")
+    if options.tasks is not None and options.tasks < 1:
+        raise CernisError(f"tasks={options.tasks}: at least one task is needed")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A query on DataFrames, decided and not yet run."""
+
+    query: Query
+    plan: Plan
+    layout: Layout
+    frames: list[Frame]
+    sources: list[Any]
+    options: Options
+
+    # ------------------------------------------------------------ decisions
+
+    @cached_property
+    def tasks(self) -> int:
+        """How many tasks the work is spread over."""
+        if self.layout.distribution is Distribution.SINGLE:
+            return 1
+        if self.options.tasks is not None:
+            return self.options.tasks
+        session = self.frames[0].data.sparkSession
+        told = session.conf.get("spark.sql.shuffle.partitions", DEFAULT_TASKS)
+        context = getattr(session, "_sc", None)
+        if told == DEFAULT_TASKS and context is not None:
+            return max(1, 2 * int(context.defaultParallelism))
+        return max(1, int(told))
+
+    @cached_property
+    def atoms(self) -> tuple[Atom, ...]:
+        """What the automaton asks of an event."""
+        return asked(self.plan)[1]
+
+    @cached_property
+    def translated(self) -> tuple[Atom, ...]:
+        """The atoms that Catalyst evaluates, in all frames."""
+        if not self.options.pushdown:
+            return ()
+        known = [masks(self.atoms, f.columns, f.type, f.stream).atoms for f in self.frames]
+        return tuple(atom for atom in self.atoms if all(atom in some for some in known))
+
+    @cached_property
+    def left(self) -> tuple[Atom, ...]:
+        """The atoms that the workers evaluate."""
+        return tuple(atom for atom in self.atoms if atom not in set(self.translated))
+
+    def relevance(self, frame: Frame) -> Column | None:
+        """Which events of a frame some test may pass; None: possibly all."""
+        if not self.options.pushdown:
+            return None
+        return relevant(asked(self.plan)[0], frame.columns, frame.type, frame.stream)
+
+    @cached_property
+    def columns(self) -> dict[str, dict[str, str]]:
+        """For each stream, which column of the rows that travel holds which attribute."""
+        names, whole = needed(self.plan, self.left, shown=self.options.matches == "events")
+        if self.frames[0].time is not None:
+            names.add(self.frames[0].time)
+        if any(isinstance(atom, TypeIs) for atom in self.left):
+            names.add(self.frames[0].type)
+        columns: dict[str, dict[str, str]] = {}
+        travelling: dict[tuple[str, str], str] = {}
+        for frame in self.frames:
+            held = columns.setdefault(frame.stream, {})
+            own = [*frame.fields] if whole else []
+            for name in dict.fromkeys([*own, *sorted(names)]):
+                found = frame.attribute(name)
+                if found is None or (whole and name not in frame.fields and "." in name):
+                    continue
+                if arrow_type(found[1]) is None:
+                    raise DataError(
+                        f"stream {frame.stream!r}: the column {name!r} holds "
+                        f"{found[1].simpleString()}, which cannot travel to Python; drop it, or "
+                        "name the attributes that the answer shall show"
+                    )
+                kind = (name, found[1].json())
+                held[name] = travelling.setdefault(kind, f"a{len(travelling)}")
+        return columns
+
+    @cached_property
+    def work(self) -> Work:
+        """What the workers are told."""
+        first = self.frames[0]
+        work = Work(
+            pattern=self.plan.pattern,
+            conjunctive=self.plan.conjunctive,
+            unordered=self.plan.unordered,
+            bits={atom: i for i, atom in enumerate(self.translated)},
+            parts=tuple(Part(stream=s, columns=c) for s, c in self.columns.items()),
+            time=first.time,
+            type=first.type,
+            time_unit=first.time_unit,
+            scale=first.scale,
+            wanted=self.options.matches,
+            budget=self.options.budget,
+            on_budget=self.options.on_budget,
+        )
+        return replace(work, schema=answer_schema(work, self._no_rows()))
+
+    def _no_rows(self) -> pa.Table:
+        """A table without rows, with the columns that travel."""
+        fields: dict[str, pa.DataType] = {}
+        for frame in self.frames:
+            for name, column in self.columns[frame.stream].items():
+                found = frame.attribute(name)
+                assert found is not None
+                fields[column] = arrow_type(found[1])
+        fields |= {ROW: pa.int64(), STREAM: pa.int32(), pred.RANK.name: pa.int64()}
+        for i in range(ceil(len(self.translated) / BITS)):
+            fields[mask_column(i)] = pa.int64()
+        return pa.schema(fields).empty_table()
+
+    @cached_property
+    def window(self) -> int | None:
+        """The window in what the line of events is cut by: ticks, or positions."""
+        within, scale = self.plan.pattern.within, self.frames[0].scale
+        if within is None:
+            return None
+        if self.layout.ranked:
+            return floor(within.size)
+        if not self.layout.cut:
+            return None
+        if within.plain:
+            return scale.plain_ticks(within.size, within.strict)
+        return scale.ticks(within.size)
+
+    # ------------------------------------------------------------ DataFrames
+
+    def matches(self) -> Any:
+        """The DataFrame of the answer."""
+        if self.layout.distribution is Distribution.SINGLE:
+            warnings.warn(
+                f"this query runs in a single task; what would make it parallel: "
+                f"{self.layout.parallel}",
+                stacklevel=3,
+            )
+        work = self.work
+        assert work.schema is not None
+        schema = from_arrow_schema(work.schema, prefer_timestamp_ntz=True)
+        found = self.rows().mapInArrow(partial(recognize_rows, work), schema)
+        return found if self.plan.head is None else self._distinct(found)
+
+    def rows(self) -> Any:
+        """What travels to the workers: spread, and in order."""
+        return self._ordered(self._spread(self.prepared()))
+
+    def prepared(self) -> Any:
+        """The events of all streams, each with its mask, row, moment and bucket."""
+        prepared = None
+        for i, frame in enumerate(self.frames):
+            rows = self._of_frame(i, frame)
+            prepared = (
+                rows if prepared is None else prepared.unionByName(rows, allowMissingColumns=True)
+            )
+        return prepared
+
+    def _of_frame(self, i: int, frame: Frame) -> Any:
+        data = numbered(frame, self.sources[i], self.options.row)
+        if i and self.options.row is None:
+            for before in self.frames[:i]:
+                data = data.withColumn(ROW, F.col(ROW) + count_before(before))
+        moment = frame.moment
+        bad = None if moment is None else moment.isNull()
+        fits = self.relevance(frame)
+        kept = self._kept(frame, fits)
+        if self.options.on_error == "skip" and bad is not None:
+            data = data.filter(~bad)
+            bad = None
+        if kept is not None:
+            data = data.filter(kept if bad is None else kept | bad)
+        columns = self._columns(frame, fits if kept is None or self.layout.places else None)
+        extra = [F.col(ROW), (F.col(ROW) if moment is None else moment).alias(MOMENT)]
+        if len(self.frames) > 1:
+            extra.append(F.lit(i).alias(STREAM))
+        extra += self._bucket(frame)
+        if self.layout.ranked:
+            fitting = F.lit(True) if fits is None else F.coalesce(fits, F.lit(False))
+            if bad is not None:
+                fitting = fitting | bad
+            extra.append(fitting.alias(slices.FITS))
+        return data.select(*columns, *extra)
+
+    def _kept(self, frame: Frame, fits: Column | None) -> Column | None:
+        """Which events of a frame are read at all."""
+        kept = fits if not (self.layout.places or self.layout.ranked) else None
+        if not self.plan.pattern.partition:
+            return kept
+        keyed = partition_hash(frame, self.plan.pattern.partition).isNotNull()
+        return keyed if kept is None else kept & keyed
+
+    def _columns(self, frame: Frame, fits: Column | None) -> list[Column]:
+        """Masks and attributes; empty for events that only take up a place."""
+        key = {name for group in self.plan.pattern.partition for name in group}
+        columns = []
+        for name, column in self.columns[frame.stream].items():
+            found = frame.attribute(name)
+            assert found is not None
+            value = found[0]
+            if fits is not None and name != frame.time and name not in key:
+                value = F.when(fits, value)
+            columns.append(value.alias(column))
+        bits = masks(self.translated, frame.columns, frame.type, frame.stream).columns
+        return [*columns, *(bit.alias(mask_column(i)) for i, bit in enumerate(bits))]
+
+    def _bucket(self, frame: Frame) -> list[Column]:
+        if self.layout.distribution is not Distribution.KEYED or self.tasks == 1:
+            return []
+        if self.plan.pattern.partition:
+            key = partition_hash(frame, self.plan.pattern.partition)
+        else:
+            assert self.plan.key is not None
+            key = implied_hash(frame, self.plan.key)
+        bucket = F.coalesce(F.pmod(key, F.lit(self.tasks)), F.lit(0))
+        return [bucket.cast("int").alias(BUCKET)]
+
+    def _spread(self, data: Any) -> Any:
+        """Each event for the task (or tasks) that reads it."""
+        tasks, window = self.tasks, self.window
+        cuts = None
+        if self.layout.ranked:
+            line = Line(slices.RANK, window or 0, slices.later_position)
+            data, cuts = slices.ranked(data, line, tasks, self.layout.gaps)
+        if tasks == 1:
+            return data.repartition(1)
+        if self.layout.distribution is Distribution.KEYED:
+            cuts = None
+            if self.layout.cut and self.options.balance:
+                line = Line(MOMENT, window or 0, self.frames[0].later)
+                cuts = slices.cuts_of_hot(data, line, tasks)
+        elif cuts is None:
+            line = Line(MOMENT, window or 0, self.frames[0].later)
+            cuts = slices.cuts_of_all(data, line, tasks)
+        if cuts is not None:
+            data = slices.sliced(data, cuts, line, tasks)
+        return data.repartitionById(tasks, F.col(BUCKET)).drop(BUCKET)
+
+    def _ordered(self, data: Any) -> Any:
+        """Sorted by time within each task, without what the workers need not see."""
+        ties = [ROW, STREAM] if len(self.frames) > 1 else [ROW]
+        if self.frames[0].time is None:
+            return data.sortWithinPartitions(*ties).drop(MOMENT)
+        return data.sortWithinPartitions(MOMENT, *ties).drop(MOMENT)
+
+    def _distinct(self, found: Any) -> Any:
+        """Answers once each: at the first match that has them, whichever task found it."""
+        *names, end, end_ts = found.columns
+        first = F.min(F.struct(F.col(end_ts), F.col(end))).alias("@first")
+        grouped = found.groupBy(*names).agg(first) if names else found.agg(first).dropna()
+        return grouped.select(
+            *names, F.col("@first")[end].alias(end), F.col("@first")[end_ts].alias(end_ts)
+        )
+
+
+__all__ = ["Job", "Options", "job_of", "recognize", "recognizer"]

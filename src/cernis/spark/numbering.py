@@ -1,0 +1,83 @@
+"""Row numbers: which row of the input an event is.
+
+Matches report row numbers "in the order given", and events at the same time keep that
+order. A DataFrame has such an order (the one `show` and `collect` go by) without having
+numbers. In order of preference:
+
+* a column that the user names;
+* Parquet files read as they are: Spark knows the row of each file, and files go by name;
+  filters still reach the files;
+* otherwise the place in the partition, plus the sizes of the partitions before. Filters
+  cannot pass such numbers on their way to the source.
+
+The sizes are counted inside the same query, over no column at all. Cost: for Parquet the
+files' footers; otherwise the DataFrame is computed twice, once without its columns. Turned
+down: numbering by sorting, which moves every row, and numbers with gaps
+(`monotonically_increasing_id`), which are the row's number for nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, Window
+from pyspark.sql import functions as F
+
+from cernis.spark.frame import ROW, Frame
+
+_PLACE, _BEFORE, _GROUP = "@place", "@before", "@group"
+
+
+def numbered(frame: Frame, source: Any, row: str | None) -> Any:
+    """The frame's data with a column of row numbers."""
+    if row is not None:
+        return frame.data.withColumn(ROW, frame.columns[row][0].cast("bigint"))
+    if is_parquet(source):
+        place, group = F.col("_metadata.row_index"), F.col("_metadata.file_path")
+    else:
+        identity = F.monotonically_increasing_id()
+        place, group = identity.bitwiseAND(F.lit((1 << 33) - 1)), F.shiftright(identity, 33)
+    return _offset(source, frame.data.columns, place, group)
+
+
+def how_numbered(source: Any, row: str | None) -> str:
+    """In words, where the numbers come from."""
+    if row is not None:
+        return f"the column {row!r}"
+    if is_parquet(source):
+        return "the Parquet files, in the order of their names"
+    return "the order of the DataFrame, which is computed twice (a row= column saves that)"
+
+
+def count_before(frame: Frame) -> Column:
+    """How many rows a frame has, for the numbers of the frame after it."""
+    number: Column = frame.data.agg(F.count(F.lit(1)).alias("n")).scalar()
+    return number
+
+
+def _offset(source: Any, names: list[str], place: Column, group: Column) -> Any:
+    """Places inside of groups plus the sizes of the groups before."""
+    placed = source.select("*", place.alias(_PLACE), group.alias(_GROUP))
+    placed = placed.toDF(*names, _PLACE, _GROUP)
+    sizes = source.select(group.alias(_GROUP)).groupBy(_GROUP).agg(F.count(F.lit(1)).alias("n"))
+    # all of it in one partition: there are as many rows as files or partitions
+    before = Window.partitionBy(F.lit(0)).orderBy(_GROUP).rowsBetween(Window.unboundedPreceding, -1)
+    offsets = sizes.select(_GROUP, F.coalesce(F.sum("n").over(before), F.lit(0)).alias(_BEFORE))
+    row = (F.col(_PLACE) + F.col(_BEFORE)).alias(ROW)
+    return placed.join(F.broadcast(offsets), _GROUP).select(*names, row)
+
+
+def is_parquet(source: Any) -> bool:
+    """Whether the DataFrame is Parquet files as they are, with nothing done to them."""
+    plan = getattr(source, "_plan", None)
+    if plan is not None:  # Spark Connect
+        kind = type(plan).__name__
+        return kind == "DataSource" and str(getattr(plan, "_format", "")).lower() == "parquet"
+    relation = source._jdf.queryExecution().analyzed()
+    if _class(relation) != "LogicalRelation" or _class(relation.relation()) != "HadoopFsRelation":
+        return False
+    return _class(relation.relation().fileFormat()) == "ParquetFileFormat"
+
+
+def _class(jvm: Any) -> str:
+    return str(jvm.getClass().getSimpleName())

@@ -1,0 +1,150 @@
+"""Cutting the line of time (or of positions) into slices of about equal numbers of events.
+
+The cuts are quantiles, taken by Spark inside the same query, and lie at least some windows
+apart: an event is read by its own slice and by those whose events look back to it, so with
+cuts `APART` windows apart at most a quarter of the events are read twice. Cuts decide only
+who does the work, never what is found.
+
+Rows get the number of their part (`@part`) and whether it is theirs (`@own`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, Window
+from pyspark.sql import functions as F
+
+from cernis.spark.frame import MOMENT, ROW
+from cernis.spark.worker import OWN, PART
+
+APART = 4
+HOT = 2
+"""A bucket with so many times its share of the events is cut."""
+
+RANK, BUCKET, FITS = "@rank", "@bucket", "@fits"
+_CUTS, _FIRST, _SLICE, _RANGE, _AFTER = "@cuts", "@first", "@slice", "@range", "@after"
+
+Later = Callable[[Column, int], Column]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is cut: a column, the window on it, and how to go on along it."""
+
+    column: str
+    window: int
+    later: Later
+
+
+def later_position(position: Column, by: int) -> Column:
+    return F.coalesce(F.try_add(position, F.lit(by)), F.lit(2**63 - 1))
+
+
+# ------------------------------------------------------------------- cuts
+
+
+def quantiles(column: str, pieces: int) -> Column:
+    """The values that cut a column into so many pieces."""
+    shares = [i / pieces for i in range(1, pieces)]
+    return F.percentile_approx(column, shares, max(10_000, 20 * pieces))
+
+
+def spaced(cuts: Column, line: Line) -> Column:
+    """The cuts without those that come too soon after another."""
+    nothing = F.filter(cuts, lambda _: F.lit(False))
+    gap = min(APART * line.window, 2**62) + 1
+
+    def add(kept: Column, cut: Column) -> Column:
+        last = F.get(kept, F.size(kept) - 1)
+        fits = F.coalesce(cut >= line.later(last, gap), F.lit(True))
+        return F.when(fits, F.concat(kept, F.array(cut))).otherwise(kept)
+
+    return F.aggregate(cuts, nothing, add)
+
+
+def piece_of(value: Column, cuts: Column, low: int, high: int) -> Column:
+    """How many of the cuts low … high - 1 lie at or before a value; missing ones do not."""
+    if low == high:
+        return F.lit(low)
+    middle = (low + high) // 2
+    beyond = piece_of(value, cuts, middle + 1, high)
+    return F.when(value >= F.get(cuts, F.lit(middle)), beyond).otherwise(
+        piece_of(value, cuts, low, middle)
+    )
+
+
+def cuts_of_all(data: Any, line: Line, pieces: int) -> Column:
+    """Cuts of the whole line."""
+    cuts: Column = data.agg(spaced(quantiles(line.column, pieces), line).alias("cuts")).scalar()
+    return cuts
+
+
+def cuts_of_hot(data: Any, line: Line, pieces: int) -> Column:
+    """Cuts of the buckets that have far more than their share of the events."""
+    share = F.floor(F.col("n") * F.lit(pieces) / F.sum("n").over(Window.partitionBy(F.lit(0))))
+    counted = data.groupBy(BUCKET).agg(
+        F.count(F.lit(1)).alias("n"), quantiles(line.column, pieces).alias("all")
+    )
+    shared = counted.select(BUCKET, "all", F.least(share, F.lit(pieces)).cast("int").alias("m"))
+    hot = shared.filter(F.col("m") >= F.lit(HOT))
+    each = F.transform(
+        F.sequence(F.lit(1), F.col("m") - F.lit(1)),
+        lambda j: F.get(F.col("all"), (j * F.lit(pieces) / F.col("m")).cast("int") - F.lit(1)),
+    )
+    chosen = hot.select(F.struct(BUCKET, spaced(each, line).alias("cuts")).alias("hot"))
+    table = chosen.agg(F.map_from_entries(F.collect_list("hot")).alias("cuts")).scalar()
+    return F.try_element_at(table, F.col(BUCKET))
+
+
+# ------------------------------------------------------------------ slices
+
+
+def sliced(data: Any, cuts: Column, line: Line, pieces: int) -> Any:
+    """Each row for every slice that reads it."""
+    names = data.columns
+    bucket = F.col(BUCKET) if BUCKET in names else F.lit(0)
+    here = F.col(line.column)
+    data = data.withColumn(_CUTS, cuts)
+    data = data.withColumn(_FIRST, piece_of(here, F.col(_CUTS), 0, pieces - 1))
+    last = piece_of(line.later(here, line.window), F.col(_CUTS), 0, pieces - 1)
+    data = data.select(*names, _FIRST, F.explode(F.sequence(F.col(_FIRST), last)).alias(_SLICE))
+    part = bucket + F.lit(pieces) * F.col(_SLICE)
+    own = F.col(_SLICE) == F.col(_FIRST)
+    target = F.pmod(bucket + F.col(_SLICE), F.lit(pieces)).alias(BUCKET)
+    kept = [name for name in names if name != BUCKET]
+    return data.select(*kept, part.cast("int").alias(PART), own.alias(OWN), target)
+
+
+# --------------------------------------------------------------- positions
+
+
+def ranked(data: Any, line: Line, pieces: int, gaps: bool) -> tuple[Any, Column]:
+    """The rows that fit with their positions in the whole stream, and cuts of that line.
+
+    Pieces of the time line are numbered by themselves, each on one task, and the sizes of
+    the pieces before are added. With `gaps`, one row stays of those between two that fit.
+    """
+    cuts = data.agg(quantiles(MOMENT, pieces).alias("cuts")).scalar()
+    data = data.withColumn(_RANGE, piece_of(F.col(MOMENT), cuts, 0, pieces - 1))
+    sizes = data.groupBy(_RANGE).agg(F.count(F.lit(1)).alias("n"))
+    listed = sizes.agg(F.collect_list(F.struct(_RANGE, "n")).alias("sizes"))
+    every = F.transform(F.sequence(F.lit(0), F.lit(pieces - 1)), _size_before)
+    begins = listed.select(every.alias("all"))
+    found = begins.select(F.struct("all", spaced(F.col("all"), line).alias("cuts"))).scalar()
+    data = data.repartitionById(pieces, F.col(_RANGE))
+    inside = Window.partitionBy(_RANGE).orderBy(MOMENT, ROW)
+    rank = F.get(found["all"], F.col(_RANGE)) + F.row_number().over(inside) - F.lit(1)
+    data = data.withColumn(RANK, rank)
+    kept = F.col(FITS)
+    if gaps:
+        data = data.withColumn(_AFTER, F.lag(FITS, 1, True).over(inside))
+        kept = kept | F.col(_AFTER)
+    return data.filter(kept).drop(_RANGE, _AFTER, FITS), found["cuts"]
+
+
+def _size_before(piece: Column) -> Column:
+    before = F.filter("sizes", lambda size: size[_RANGE] < piece)
+    return F.aggregate(before, F.lit(0).cast("bigint"), lambda total, size: total + size["n"])

@@ -1,0 +1,181 @@
+"""`cernis` for Spark SQL: a table function that gives the matches of a query in a table.
+
+    SELECT * FROM cernis(TABLE(trades) PARTITION BY name ORDER BY ts, 'SELECT …')
+
+Each partition is a stream of its own, read in the order that ORDER BY gives; the columns of
+the answer follow from the query and the table, as with `recognize`. `cernis_all` is the
+same for callers who name no partition: the query's own PARTITION BY and the time column
+arrange the rows, all of them on one task where the query has none.
+
+Cost contract: Spark gives table functions whose columns depend on their arguments one row
+at a time, so each event costs a Python object here; they are gathered into Arrow tables
+before the engine reads them. `recognize` has no such cost, nor has it the shuffle of events
+that no test passes. Turned down: table functions over Arrow batches, whose columns must be
+the same for every query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.udtf import (
+    AnalyzeArgument,
+    AnalyzeResult,
+    OrderingColumn,
+    PartitioningColumn,
+)
+
+from cernis.errors import CernisError, QueryError
+from cernis.events.order import Ordering
+from cernis.events.source import DEFAULT_TIME, open_events
+from cernis.pattern.query import Pattern
+from cernis.results.values import python_values
+from cernis.run.query import Query
+from cernis.run.session import Reading
+from cernis.spark.worker import ROW, Part, Work, answer_schema
+
+_ROWS = 1 << 16
+
+
+def register(spark: Any) -> None:
+    """Makes `cernis` and `cernis_all` known to a session's SQL."""
+    from pyspark.sql.functions import udtf
+
+    spark.udtf.register("cernis", udtf(Recognized))
+    spark.udtf.register("cernis_all", udtf(RecognizedAll))
+
+
+@dataclass
+class Analyzed(AnalyzeResult):
+    """What was found out about a call, for the instances that carry it out."""
+
+    query: str = ""
+    reading: dict[str, Any] = field(default_factory=dict)
+    events: bytes = b""
+
+
+class Recognized:
+    """One partition: its rows are gathered, and pushed into a session."""
+
+    def __init__(self, analyzed: Analyzed) -> None:
+        self.schema = pa.ipc.read_schema(pa.py_buffer(analyzed.events))
+        self.session = Query(analyzed.query).session(**analyzed.reading)
+        self.rows: list[Row] = []
+
+    @staticmethod
+    def analyze(
+        events: AnalyzeArgument,
+        query: AnalyzeArgument,
+        time: AnalyzeArgument | None = None,
+        type: AnalyzeArgument | None = None,
+        time_unit: AnalyzeArgument | None = None,
+    ) -> Analyzed:
+        return _analyzed(events, query, time, type, time_unit)
+
+    def eval(self, events: Row, query: str, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:
+        self.rows.append(events)
+        if len(self.rows) >= _ROWS:
+            yield from self._push()
+
+    def terminate(self) -> Iterator[tuple[Any, ...]]:
+        yield from self._push()
+
+    def _push(self) -> Iterator[tuple[Any, ...]]:
+        rows, self.rows = self.rows, []
+        columns = [
+            pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self.schema)
+        ]
+        found = self.session.push(pa.table(columns, schema=self.schema))
+        for batch in found.batches():
+            yield from zip(*(python_values(column) for column in batch.columns), strict=True)
+
+
+class RecognizedAll(Recognized):
+    """The same, with rows arranged as the query needs them."""
+
+    @staticmethod
+    def analyze(
+        events: AnalyzeArgument,
+        query: AnalyzeArgument,
+        time: AnalyzeArgument | None = None,
+        type: AnalyzeArgument | None = None,
+        time_unit: AnalyzeArgument | None = None,
+    ) -> Analyzed:
+        analyzed = _analyzed(events, query, time, type, time_unit)
+        pattern = Query(analyzed.query).pattern
+        key = _key(pattern)
+        analyzed.partitionBy = [PartitioningColumn(_quoted(name)) for name in key]
+        analyzed.withSinglePartition = not key
+        column = analyzed.reading.get("time", DEFAULT_TIME)
+        if column in events.dataType.names:
+            analyzed.orderBy = [OrderingColumn(_quoted(column))]
+        return analyzed
+
+
+def _analyzed(
+    events: AnalyzeArgument,
+    query: AnalyzeArgument,
+    time: AnalyzeArgument | None,
+    type: AnalyzeArgument | None,
+    time_unit: AnalyzeArgument | None,
+) -> Analyzed:
+    if not events.isTable or not isinstance(events.dataType, T.StructType):
+        raise CernisError("cernis: the first argument is a table: TABLE(trades)")
+    given = {"time": time, "type": type, "time_unit": time_unit}
+    reading: dict[str, Any] = {
+        name: _text(name, value) for name, value in given.items() if value is not None
+    }
+    text = _text("query", query)
+    schema = to_arrow_schema(events.dataType, timezone="UTC")
+    try:
+        answer = _answer(Query(text), schema, Reading(**reading))
+    except QueryError as error:
+        raise CernisError(f"cernis: {error}") from None
+    return Analyzed(
+        schema=from_arrow_schema(answer, prefer_timestamp_ntz=True),
+        query=text,
+        reading=reading,
+        events=schema.serialize().to_pybytes(),
+    )
+
+
+def _answer(query: Query, schema: pa.Schema, reading: Reading) -> pa.Schema:
+    """The columns of the answer, for events with these columns."""
+    names = query.pattern.streams
+    session = query.session(time=reading.time, type=reading.type, time_unit=reading.time_unit)
+    session.check(schema.empty_table())
+    [source] = open_events(schema.empty_table(), names=names, time=reading.time, type=reading.type)
+    work = Work(
+        pattern=session.plan.pattern,
+        conjunctive=session.plan.conjunctive,
+        unordered=session.plan.unordered,
+        parts=(Part(stream=source.name, columns={name: name for name in schema.names}),),
+        time=source.time_column,
+        type=reading.type,
+        time_unit=reading.time_unit,
+        scale=Ordering([source]).scale,
+        budget=reading.budget,
+        on_budget=reading.on_budget,
+    )
+    return answer_schema(work, schema.append(pa.field(ROW, pa.int64())).empty_table())
+
+
+def _text(name: str, argument: AnalyzeArgument) -> str:
+    if not argument.isConstantExpression or not isinstance(argument.value, str):
+        raise CernisError(f"cernis: the argument {name} must be a text that does not vary")
+    return argument.value
+
+
+def _key(pattern: Pattern) -> list[str]:
+    """Columns that partitions never mix; none where a key has alternatives."""
+    return [group[0] for group in pattern.partition if len(group) == 1]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,239 @@
+"""What runs in Spark's Python workers: rows in, matches out, as Arrow batches.
+
+A task gets the rows of one or several *parts* (keys of one bucket, slices of time), sorted
+by time. Each part is a session of its own. Rows of the window before a slice come first,
+marked as not its own; they are read for what comes after them.
+
+Cost contract: per row what a session costs; memory is what the window needs and one batch
+of rows. Matches leave as they are found, block by block: Spark takes the next block when it
+has written the one before, so an explosive query waits for its reader. This module knows
+nothing of Spark: its input and output are iterators of Arrow batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.errors import DataError
+from cernis.events.batch import EventBatch, Int64s, computed
+from cernis.events.masks import MaskEncoder
+from cernis.events.order import Scale
+from cernis.events.times import to_ticks, why_bad
+from cernis.pattern.atom import Atom
+from cernis.pattern.conjunctive import ConjunctiveQuery
+from cernis.pattern.query import Pattern
+from cernis.plan.plan import Plan, make_plan
+from cernis.results.answers import Answers
+from cernis.results.matches import Matches
+from cernis.run.budget import OnBudget
+from cernis.run.session import Reading, Session
+
+Wanted = Literal["events", "count", "lines"]
+"""Matches with their events, numbers of matches, or matches as lines of JSON."""
+
+ROW, STREAM, PART, OWN = "@row", "@stream", "@part", "@own"
+
+_ROWS = 1 << 17
+_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One stream of the rows: its name, and which column holds which attribute."""
+
+    stream: str
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """All that a worker must know."""
+
+    pattern: Pattern
+    conjunctive: ConjunctiveQuery | None
+    unordered: frozenset[str]
+    bits: Mapping[Atom, int] = field(default_factory=dict)
+    """Atoms that are evaluated already, and where their bits are."""
+    parts: tuple[Part, ...]
+    time: str | None
+    type: str
+    time_unit: str
+    scale: Scale
+    wanted: Wanted = "events"
+    budget: int
+    on_budget: OnBudget
+    schema: pa.Schema | None = None
+    """The columns of the answer."""
+
+    def counts(self, found: Matches) -> bool:
+        """Whether the answer is how many matches there are, not which."""
+        return self.wanted == "count" or (self.wanted == "events" and found.counting)
+
+    def session(self) -> Session:
+        reading = Reading(
+            time=self.time,
+            type=self.type,
+            time_unit=self.time_unit,
+            budget=self.budget,
+            on_budget=self.on_budget,
+        )
+        encode = partial(MaskEncoder, bits=self.bits, type_column=self.type)
+        plan = _plan(self.pattern, self.unordered, self.conjunctive)
+        return Session(plan, reading, encode=encode)
+
+
+@lru_cache(maxsize=64)
+def _plan(
+    pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
+) -> Plan:
+    """A worker runs many tasks of one query: they share its automaton."""
+    return make_plan(pattern, unordered, conjunctive)
+
+
+def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The matches in a task's rows."""
+    sessions: dict[int, _Part] = {}
+    for table in _gathered(batches):
+        for number, rows in _by_part(table):
+            if number not in sessions:
+                sessions[number] = _Part(work)
+            yield from sessions[number].take(rows)
+
+
+def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
+    """The columns of the answer, for rows of these columns (and none of them)."""
+    session = work.session()
+    found = session.take(_event_batch(work, table.slice(0, 0), 0), work.scale)
+    if isinstance(found, Answers):
+        return found.schema
+    if work.wanted == "lines":
+        times = found.counts().schema.field("end_ts").type
+        return pa.schema(
+            {"end": pa.int64(), "end_ts": times, "line": pa.string(), "place": pa.int64()}
+        )
+    return _counts(found.counts()).schema if work.counts(found) else found.schema
+
+
+class _Part:
+    """The session of one part, and how far it has come."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.session = work.session()
+        self.position = 0
+        self.lines = 0
+
+    def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if OWN in table.column_names:
+            own = np.asarray(table.column(OWN))
+            first = int(own.argmax()) if own.any() else len(own)
+            if first:
+                self.session.pass_over(self._batch(table.slice(0, first)), self.work.scale)
+                table = table.slice(first)
+        if table.num_rows:
+            found = self.session.take(self._batch(table), self.work.scale)
+            for batch in self._answer(found):
+                if batch.num_rows:
+                    schema = self.work.schema
+                    yield batch if batch.schema == schema else batch.cast(schema)
+
+    def _answer(self, found: Matches | Answers) -> Iterable[pa.RecordBatch]:
+        if isinstance(found, Answers):
+            return found.batches()
+        if self.work.wanted == "lines":
+            return map(self._placed, found.lines())
+        if self.work.counts(found):
+            counted: list[pa.RecordBatch] = _counts(found.counts()).to_batches()
+            return counted
+        return found.batches()
+
+    def _placed(self, lines: pa.RecordBatch) -> pa.RecordBatch:
+        """Lines with their place among those of the task, which is the order of matches."""
+        places = np.arange(self.lines, self.lines + lines.num_rows)
+        self.lines += lines.num_rows
+        return lines.append_column("place", pa.array(places, pa.int64()))
+
+    def _batch(self, table: pa.Table) -> EventBatch:
+        batch = _event_batch(self.work, table, self.position)
+        self.position += len(batch)
+        return batch
+
+
+def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
+    rows = np.asarray(table.column(ROW), np.int64)
+    parts = tuple((part.stream, _named(table, part)) for part in work.parts)
+    which = index = None
+    if len(parts) > 1:
+        which = np.asarray(table.column(STREAM), np.int16)
+        index = np.arange(len(rows), dtype=np.int64)
+    time = _ticks(work, table, rows)
+    return EventBatch(base, rows, time, parts, which, index, work.type, work.time)
+
+
+def _named(table: pa.Table, part: Part) -> pa.Table:
+    """The columns of a stream under the names of their attributes, and what was found out."""
+    columns = {name: table.column(column) for name, column in part.columns.items()}
+    found_out = {name: table.column(name) for name in table.column_names if computed(name)}
+    if not columns and not found_out:
+        return table.select([ROW])  # a table must know how many rows it has
+    return pa.table({**columns, **found_out})
+
+
+def _ticks(work: Work, table: pa.Table, rows: Int64s) -> Int64s | None:
+    if work.time is None or work.scale.unit_ns is None:
+        return None
+    column = table.column(work.parts[0].columns[work.time])
+    ticks, bad = to_ticks(column, work.time_unit, work.scale.unit_ns)
+    if bad is not None:
+        first = int(bad.argmax())
+        raise DataError(
+            f"row {rows[first]}, column {work.time!r}: {why_bad(column[first].as_py())}"
+        )
+    return ticks
+
+
+def _counts(counts: pa.Table) -> pa.Table:
+    """Counts in the one type that a column of Spark's has for all tasks."""
+    column = counts.column("count")
+    if not (pa.types.is_int64(column.type) or pa.types.is_decimal128(column.type)):
+        raise DataError("a position has 10^38 matches or more, which no column of Spark can count")
+    return counts.set_column(counts.num_columns - 1, "count", column.cast(pa.decimal128(38, 0)))
+
+
+# ---------------------------------------------------------------- rows in
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Rows in pieces that are worth a kernel's call."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS or size >= _BYTES:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
+
+
+def _by_part(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each part, in their order."""
+    if PART not in table.column_names:
+        yield 0, table
+        return
+    parts = np.asarray(table.column(PART))
+    distinct = np.unique(parts)
+    if len(distinct) == 1:
+        yield int(distinct[0]), table
+        return
+    for number in distinct:
+        yield int(number), table.filter(pa.array(parts == number))

@@ -1,0 +1,224 @@
+"""Spark gives the answers of the corpus and of the oracle, however its rows are spread.
+
+A job costs Spark a fraction of a second, whatever its size: cases are run many at a time,
+as one union.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.pattern.selection import counts_only
+from cernis.spark.job import recognize
+from cernis.testing.corpus import Case, cases
+from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.strategies import cases as random_cases
+from cernis.testing.tables import STREAM, by_stream, table
+
+ROW = "row number"
+SPREAD = (1, 2, 7)
+AT_ONCE = 12
+
+Events = Sequence[dict[str, Any]]
+
+
+class Job(NamedTuple):
+    """A query and its events, by stream."""
+
+    query: cernis.Query
+    streams: dict[str, pa.Table]
+
+
+def job(pattern: Pattern | cernis.Query, events: Events, timed: bool | None = None) -> Job:
+    """The events with their row numbers, as one stream or several."""
+    query = pattern if isinstance(pattern, cernis.Query) else cernis.query(pattern)
+    within = query.pattern.within
+    if within is not None and within.unit is Unit.TIME:
+        timed = True
+    if timed is None:
+        timed = any("ts" in event for event in events)
+    rows: dict[str, list[int]] = {name: [] for name in query.pattern.streams}
+    apart: dict[str, list[dict[str, Any]]] = {name: [] for name in query.pattern.streams}
+    for row, event in enumerate(events):
+        name = str(event.get(STREAM, query.pattern.streams[0] if query.pattern.streams else "S"))
+        if not query.pattern.streams or name in query.pattern.streams:
+            rows.setdefault(name, []).append(row)
+            apart.setdefault(name, []).append(event)
+    streams = {
+        name: table(part, timed=timed).append_column(ROW, pa.array(rows[name], pa.int64()))
+        for name, part in apart.items()
+    }
+    if not streams:
+        streams = {"S": table([], timed=timed).append_column(ROW, pa.array([], pa.int64()))}
+    return Job(query, streams)
+
+
+def run(spark: Any, jobs: Sequence[Job], spread: int, **options: Any) -> list[list[Any]]:
+    """The lines that each job gives, on so many partitions and tasks."""
+    found: list[list[Any]] = [[] for _ in jobs]
+    for first in range(0, len(jobs), AT_ONCE):
+        frames = [
+            _frame(spark, one, spread, options).selectExpr(f"{i} as i", "line")
+            for i, one in enumerate(jobs[first : first + AT_ONCE], first)
+        ]
+        for row in reduce(lambda a, b: a.union(b), frames).collect():
+            found[row.i].append(json.loads(row.line))
+    return found
+
+
+def _frame(spark: Any, one: Job, spread: int, options: dict[str, Any]) -> Any:
+    frames = {
+        name: spark.createDataFrame(events).repartition(spread)
+        for name, events in one.streams.items()
+    }
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "this query runs in a single task")
+        given = frames if len(frames) > 1 else next(iter(frames.values()))
+        return recognize(given, one.query, row=ROW, tasks=spread, matches="lines", **options)
+
+
+def triples(lines: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int, dict[str, list[int]]]]:
+    for line in lines:
+        yield line["start"], line["end"], line["vars"]
+
+
+# ------------------------------------------------------------------ corpus
+
+
+@pytest.mark.parametrize("spread", SPREAD)
+def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, spread: int) -> None:
+    chosen = [case for case in cases() if case.answers is None]
+    jobs = [job(cernis.query(case.query, lang=case.lang), case.events) for case in chosen]
+    for case, lines in zip(chosen, run(spark, jobs, spread), strict=True):
+        _check(case, lines)
+
+
+def _check(case: Case, lines: list[dict[str, Any]]) -> None:
+    if case.counts is not None and lines and "count" in lines[0]:
+        counted = sorted((line["end"], line["count"]) for line in lines)
+        assert counted == sorted(case.counts), case.name
+    if case.matches is None:
+        return
+    case.check(triples(lines))
+    if case.aggregates is not None:
+        held = {(line["start"], line["end"], str(line["vars"])): line for line in lines}
+        for match, values in zip(case.matches, case.aggregates, strict=True):
+            key = (match.start, match.end, str({x: [*rows] for x, rows in match.vars.items()}))
+            assert tuple(held[key]["aggregates"].values()) == values, case.name
+
+
+@pytest.mark.parametrize("spread", SPREAD)
+def test_a_head_that_drops_variables_has_each_answer_once(spark: Any, spread: int) -> None:
+    for case in cases():
+        if case.answers is None:
+            continue
+        one = job(cernis.query(case.query, lang="cq"), case.events)
+        df = spark.createDataFrame(next(iter(one.streams.values()))).repartition(spread)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = recognize(df, one.query, row=ROW, tasks=spread)
+        answers = [row.asDict() for row in found.orderBy("end_ts", "end").collect()]
+        names = [name for name in found.columns if name not in ("end", "end_ts")]
+        got = {(a["end"], tuple(a[name] for name in names)) for a in answers}
+        assert got == {(end, tuple(values[n] for n in names)) for end, values in case.answers}
+        assert len(answers) == len(case.answers)
+
+
+# ------------------------------------------------------------------ random
+
+
+def _agree(spark: Any, drawn: Sequence[tuple[Pattern, Events]], spread: int) -> None:
+    jobs = [job(pattern, events) for pattern, events in drawn]
+    for (pattern, events), lines in zip(drawn, run(spark, jobs, spread), strict=True):
+        if counts_only(pattern):
+            counted = [(line["end"], line["count"]) for line in lines]
+            assert_counts_agree(pattern, events, counted)
+        else:
+            assert_agrees(pattern, events, triples(lines))
+
+
+few = settings(
+    max_examples=4,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+)
+
+
+def many(**features: Any) -> st.SearchStrategy[list[tuple[Pattern, Events]]]:
+    return st.lists(random_cases(**features), min_size=AT_ONCE, max_size=AT_ONCE)
+
+
+@few
+@given(many(), st.sampled_from(SPREAD))
+def test_random_queries_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(many(windows=(Unit.EVENTS, Unit.TIME), untimed=False), st.sampled_from(SPREAD))
+def test_windows_cut_into_slices_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(
+    many(strategies=(Strategy.NEXT, Strategy.LAST, Strategy.MAX, Strategy.ANY, Strategy.STRICT)),
+    st.sampled_from(SPREAD),
+)
+def test_strategies_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(
+    many(binary=True, previous=True, partition_by_inside=True, size=7, events=7),
+    st.sampled_from(SPREAD),
+)
+def test_comparisons_between_events_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(
+    many(partition=True, windows=(Unit.EVENTS, Unit.TIME), consume=tuple(Consume)),
+    st.sampled_from(SPREAD),
+)
+def test_partitions_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(
+    many(streams=("S", "T"), untimed=False, windows=(None, Unit.EVENTS, Unit.TIME)),
+    st.sampled_from(SPREAD),
+)
+def test_several_streams_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    ordered = []
+    for pattern, events in drawn:
+        read = [e for e in events if not pattern.streams or e[STREAM] in pattern.streams]
+        ordered.append((pattern, by_stream(read)[0]))
+    _agree(spark, ordered, spread)
