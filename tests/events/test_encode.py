@@ -347,6 +347,17 @@ def test_decimals_compare_exactly_with_integers_and_as_written_with_fractions() 
     assert holding(equal(12345678901234567891), wide) == [False]
 
 
+def test_every_decimal_is_the_fraction_that_is_written_alike() -> None:
+    prices = pa.array([f"{n / 100:.2f}" for n in range(1000)]).cast(pa.decimal128(9, 2))
+    for n in range(0, 1000, 7):
+        assert holding(equal(n / 100), prices) == [i == n for i in range(1000)]
+
+
+def test_a_number_beyond_all_floats_is_greater_than_any() -> None:
+    larger = Comparison("<", A, Arithmetic("+", A, Literal(10**400)))
+    assert holding(larger, pa.array([1, None])) == [True, False]
+
+
 def test_booleans_compare_with_booleans_alone() -> None:
     marks = pa.array([True, False, None])
     assert holding(equal(True), marks) == [True, False, False]

@@ -28,7 +28,7 @@ from cernis.compiled import kernel
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
 from cernis.events.evaluate import float_at_most
-from cernis.events.times import UNITS, plain, to_ticks
+from cernis.events.times import UNITS, as_floats, plain, to_ticks
 from cernis.pattern.predicate import RANK
 
 _SMALLEST = -(2**63)
@@ -146,7 +146,7 @@ class AttributeClock:
             ticks, bad = to_ticks(column, "ns", UNITS["ns"])
             out["clock"], out["usable"] = ticks, True if bad is None else ~bad
             return out
-        floats = column.cast(pa.float64())
+        floats = as_floats(column)
         numbers = floats.fill_null(np.nan).to_numpy()
         out["clock"] = sortable(numbers)
         out["usable"] = ~np.isnan(numbers)

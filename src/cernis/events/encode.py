@@ -484,9 +484,9 @@ def _float_thresholds(constants: Iterable[Scalar], dtype: np.dtype[Any]) -> npt.
             continue
         with np.errstate(over="ignore"):
             below = dtype.type(float_at_most(constant))
-        if float(below) > constant:
-            below = np.nextafter(below, dtype.type(-np.inf))
-        above = np.nextafter(below, dtype.type(np.inf))
+            if float(below) > constant:
+                below = np.nextafter(below, dtype.type(-np.inf))
+            above = np.nextafter(below, dtype.type(np.inf))
         found |= {below, above}
     return np.array(sorted(t for t in found if t > -np.inf and t == t), dtype)
 

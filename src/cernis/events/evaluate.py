@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.events.batch import Bools, Int64s
-from cernis.events.times import DAY, UNITS, is_text, parse_timestamps
+from cernis.events.times import DAY, UNITS, as_floats, is_text, parse_timestamps
 from cernis.pattern.predicate import (
     MIRRORED,
     And,
@@ -306,7 +306,7 @@ def _decimals_with(op: Operator, column: pa.Array, constant: int | float) -> pa.
         found = _compare_decimals(op, column, pa.scalar(constant, pa.decimal128(38, 0)))
         if found is not None:
             return found
-    return _floats_with(op, column.cast(pa.float64()), constant)
+    return _floats_with(op, as_floats(column), constant)
 
 
 def _compare_decimals(op: Operator, left: Any, right: Any) -> pa.BooleanArray | None:
@@ -383,12 +383,18 @@ def _compare_numbers(op: Operator, left: pa.Array, right: pa.Array) -> pa.Boolea
             found = _compare_decimals(op, _as_decimal(left), _as_decimal(right))
             if found is not None:
                 return found
-        return _ARROW[op](left.cast(pa.float64(), safe=False), right.cast(pa.float64(), safe=False))
+        return _ARROW[op](_nearest(left), _nearest(right))
     if types.is_floating(a) and types.is_floating(b):
         return _ARROW[op](left.cast(pa.float64()), right.cast(pa.float64()))
     if types.is_floating(a):
         return _compare_numbers(MIRRORED[op], right, left)
     return _integers_with_floats(op, left, right.cast(pa.float64()))
+
+
+def _nearest(column: pa.Array) -> pa.Array:
+    """As float64, integers too; beside a fraction a decimal is meant as one."""
+    integer = pa.types.is_integer(column.type)
+    return column.cast(pa.float64(), safe=False) if integer else as_floats(column)
 
 
 def _as_decimal(column: pa.Array) -> pa.Array:
@@ -495,7 +501,7 @@ def _number(side: Operand) -> Operand:
     if pa.types.is_integer(type_):
         return side.cast(pa.int64())
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return side.cast(pa.float64())
+        return as_floats(side)
     return None
 
 
@@ -506,7 +512,7 @@ def _spread(constant: Scalar, length: int) -> npt.NDArray[Any]:
     try:
         return np.full(length, float(constant), np.float64)
     except OverflowError:
-        return np.full(length, math.copysign(math.inf, int(constant)), np.float64)
+        return np.full(length, math.inf if int(constant) > 0 else -math.inf, np.float64)
 
 
 def _all_of(marks: list[Bools | None], length: int) -> Bools:
