@@ -1,0 +1,831 @@
+"""Atoms as Spark SQL expressions: the same truth as `events.evaluate`, inside the JVM.
+
+`holds` gives a boolean column that is true exactly on the events on which the embedded
+engine says that the atom holds, and never NULL. What Catalyst cannot say exactly is `Kept`
+for the Python worker, with the reason in a few words.
+
+A predicate becomes *where it is true* or *where it is false*, each a condition that may be
+NULL instead of false. NOT swaps the two, so no NOT is left above a comparison, three-valued
+logic needs no care, and `condition` is made of what file sources understand: an attribute
+in its own type against a constant.
+
+Three things to know about Spark, each of which gave wrong answers before it was minded:
+
+* NaN equals itself and is the largest number. Filters on files are asked of statistics
+  that leave NaN out, so a condition that is true of NaN must not reach them: it is joined
+  by `isnan`, which no source understands. One that is not true of NaN has a bound at infinity.
+* Files tell 0.0 and -0.0 apart, Spark does not: a bound at zero has the sign that keeps both.
+* The optimizer takes `(a + 1) + -1` for `a`, also where the inner sum leaves int64.
+
+Turned down: casting both sides to a wider type and letting Spark compare. It is shorter, but
+rounds (bigint with double, decimals beyond 38 digits) and hides the column from the source.
+No SQL text is ever put together; constants go in as literals.
+
+Cost: linear in the predicate; a `decimal` against a fraction asks Arrow about at most a
+thousand neighbours of that fraction. Text that is not UTF-8 matches no `.*` here; in the
+worker, RE2 lets some of it pass (halves of surrogate pairs, overlong forms).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Context, Decimal
+from enum import Enum, auto
+from fractions import Fraction
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cernis.events import evaluate
+from cernis.events.evaluate import Constant, encodable, float_at_most, instant
+from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.predicate import (
+    MIRRORED,
+    And,
+    Arithmetic,
+    Attribute,
+    Comparison,
+    InRange,
+    InSet,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Scalar,
+    Value,
+)
+
+Columns = Mapping[str, tuple[Column, T.DataType]]
+"""The top-level columns of a stream by name, each as an expression with its type.
+
+A column that a catalog knows as CHAR must come without its metadata
+(`alias(name, metadata={})`): by it Spark pads the constants that the column is compared with.
+"""
+
+Truth: TypeAlias = Column | bool
+"""Where something is true; a bool is the same on every event."""
+
+_NEGATED: dict[Operator, Operator] = {
+    "=": "!=",
+    "!=": "=",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+}
+_OPERATOR: dict[Operator, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_BITS: dict[type[T.DataType], int] = {
+    T.ByteType: 8,
+    T.ShortType: 16,
+    T.IntegerType: 32,
+    T.LongType: 64,
+}
+_DIGITS: dict[type[T.DataType], int] = {
+    T.ByteType: 3,
+    T.ShortType: 5,
+    T.IntegerType: 10,
+    T.LongType: 19,
+}
+_ARROW_TIMES: dict[type[T.DataType], pa.DataType] = {
+    T.DateType: pa.date32(),
+    T.TimestampType: pa.timestamp("us", "UTC"),
+    T.TimestampNTZType: pa.timestamp("us"),
+}
+_INCOMPARABLE = (T.BinaryType, T.ArrayType, T.MapType, T.StructType)
+_MOST_DIGITS = 38
+_NEIGHBOURS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An atom that stays with the Python worker, and why."""
+
+    reason: str
+
+
+class Mode(Enum):
+    """What to put where a part of a predicate cannot be said in Catalyst."""
+
+    EXACT = auto()
+    """Nothing: the predicate is kept."""
+    AT_LEAST = auto()
+    """It may be true: the condition holds on every event on which the atom does."""
+    AT_MOST = auto()
+    """It may not be: the atom holds on every event on which the condition does."""
+    PUSHED = auto()
+    """Like AT_LEAST, and only parts that file sources understand."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """Where something holds, as far as a mode has it; `pushed` if file sources understand it."""
+
+    truth: Truth
+    pushed: bool
+
+
+class _Stays(Exception):
+    """Catalyst cannot say this exactly."""
+
+
+def holds(atom: Atom, columns: Columns, type_column: str, stream: str) -> Column | Kept:
+    """True where the atom holds, false elsewhere, never NULL."""
+    found = condition(atom, columns, type_column, stream)
+    return found if isinstance(found, Kept) else F.coalesce(found, F.lit(False))
+
+
+def condition(atom: Atom, columns: Columns, type_column: str, stream: str) -> Column | Kept:
+    """The same for filters: NULL counts as false, and file sources see through it."""
+    found = exactly(atom, columns, type_column, stream)
+    return found if isinstance(found, Kept) else as_column(found)
+
+
+def exactly(atom: Atom, columns: Columns, type_column: str, stream: str) -> Truth | Kept:
+    """The same, with what holds on every event, or on none, as a bool."""
+    try:
+        return bound(atom, columns, type_column, stream, Mode.EXACT).truth
+    except _Stays as stays:
+        return Kept(str(stays))
+
+
+def bound(atom: Atom, columns: Columns, type_column: str, stream: str, mode: Mode) -> Bound:
+    """Where the atom holds, as far as the mode has it."""
+    if isinstance(atom, TypeIs):
+        if atom.stream is not None and atom.stream != stream:
+            return Bound(False, True)
+        atom = Comparison("=", Attribute((type_column,)), Literal(atom.type))
+    translation = _Translation(columns, mode)
+    truth = translation.truth(atom, True)
+    return Bound(truth, not translation.hidden)
+
+
+def as_column(truth: Truth) -> Column:
+    return F.lit(truth) if isinstance(truth, bool) else truth
+
+
+def both(parts: Iterable[Truth]) -> Truth:
+    """AND, as a balanced tree: long chains overflow Catalyst's stack."""
+    return _joined(parts, operator.and_, True)
+
+
+def either(parts: Iterable[Truth]) -> Truth:
+    """OR, as a balanced tree."""
+    return _joined(parts, operator.or_, False)
+
+
+def _joined(
+    parts: Iterable[Truth], join: Callable[[Column, Column], Column], neutral: bool
+) -> Truth:
+    columns: list[Column] = []
+    for part in parts:
+        if not isinstance(part, bool):
+            columns.append(part)
+        elif part is not neutral:
+            return part
+    return balanced(columns, join) if columns else neutral
+
+
+def balanced(columns: list[Column], join: Callable[[Column, Column], Column]) -> Column:
+    while len(columns) > 1:
+        pairs = zip_longest(columns[::2], columns[1::2])
+        columns = [a if b is None else join(a, b) for a, b in pairs]
+    return columns[0]
+
+
+# ------------------------------------------------------------- predicates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Typed:
+    """A value that depends on the event; `plain` is an attribute as it is in the source."""
+
+    column: Column
+    type: T.DataType
+    plain: bool = True
+
+
+_Operand: TypeAlias = Constant | _Typed | None  # None: NULL on every event
+
+
+@dataclass(slots=True, eq=False)
+class _Translation:
+    columns: Columns
+    mode: Mode
+    hidden: bool = False
+
+    def truth(self, predicate: Predicate, wanted: bool) -> Truth:
+        """Where the predicate is true, or where it is false; neither where it is unknown."""
+        match predicate:
+            case And(parts=parts):
+                return (both if wanted else either)(self.truth(part, wanted) for part in parts)
+            case Or(parts=parts):
+                return (either if wanted else both)(self.truth(part, wanted) for part in parts)
+            case Not(body=body):
+                return self.truth(body, not wanted)
+        try:
+            return self._leaf(predicate, wanted)
+        except _Stays:
+            if self.mode is Mode.EXACT:
+                raise
+            return self.mode is not Mode.AT_MOST
+
+    def _leaf(self, predicate: Predicate, wanted: bool) -> Truth:
+        match predicate:
+            case Comparison(op=op, left=left, right=right):
+                return self._compare(op, self._value(left), self._value(right), wanted)
+            case Like(body=body, pattern=pattern):
+                return self._like(self._value(body), pattern, wanted)
+            case InSet(body=body, values=values):
+                return self._in_set(self._value(body), [v.value for v in values], wanted)
+            case InRange(body=body, low=low, high=high):
+                found = self._value(body)
+                ends = (
+                    self._compare(">=", found, Constant(low.value), wanted),
+                    self._compare("<=", found, Constant(high.value), wanted),
+                )
+                return both(ends) if wanted else either(ends)
+            case IsNull(body=body, negated=negated):
+                return self._is_null(self._value(body), negated is not wanted)
+        raise AssertionError(predicate)
+
+    def _deep(self, truth: Truth) -> Truth:
+        """A condition that no file source may see, or would understand."""
+        if isinstance(truth, bool):
+            return truth
+        if self.mode is Mode.PUSHED:
+            return True
+        self.hidden = True
+        return truth
+
+    def _seen(self, operand: _Typed, truth: Truth) -> Truth:
+        return truth if operand.plain else self._deep(truth)
+
+    def _is_null(self, found: _Operand, wanted: bool) -> Truth:
+        if not isinstance(found, _Typed):
+            return (found is None) is wanted
+        column = found.column
+        return self._seen(found, column.isNull() if wanted else column.isNotNull())
+
+    def _in_set(self, found: _Operand, values: list[Scalar], wanted: bool) -> Truth:
+        if isinstance(found, _Typed) and len(values) > 1:
+            fitting = _fitting(found.type, values)
+            if fitting is not None:
+                literals, clash = fitting
+                if clash and not wanted:
+                    return False
+                if not literals:
+                    return self._seen(found, _where_valid(found.column, not wanted))
+                member = found.column.isin(literals)
+                return self._seen(found, member if wanted else ~member)
+        parts = (self._compare("=", found, Constant(v), wanted) for v in values)
+        return either(parts) if wanted else both(parts)
+
+    def _like(self, found: _Operand, pattern: str, wanted: bool) -> Truth:
+        if not isinstance(found, _Typed):
+            text = Literal("" if found is None else found.value)
+            known = None if found is None else _asked(Like(text, pattern))
+            return known is wanted
+        if _kind(found.type) != "text":
+            return False
+        branches = _branches(pattern)
+        if branches is None:
+            raise _Stays("LIKE: Java's regular expressions differ from RE2's")
+        whole = [branch[0] for branch in branches if len(branch) == 1]
+        exactly = [found.column.isin(whole)] if whole else []
+        open_ended = [branch for branch in branches if len(branch) > 1]
+        if wanted:
+            parts = (both(self._fits(found.column, branch)) for branch in open_ended)
+            return either((*exactly, *parts))
+        exact = _Translation(self.columns, Mode.EXACT)
+        parts = (both(exact._fits(found.column, branch)) for branch in open_ended)
+        return self._deep(~as_column(either((*exactly, *parts))))
+
+    def _fits(self, column: Column, pieces: list[str]) -> Iterator[Truth]:
+        """The text has these pieces, and between them what RE2's `.*` matches."""
+        first, *middle, last = pieces
+        if any("\n" in piece for piece in pieces):
+            raise _Stays("LIKE with a line break beside `.*`")
+        inner = [piece for piece in middle if piece]
+        if len(inner) > 1 or (inner and (first or last)):
+            raise _Stays("LIKE with more than two parts")
+        if first:
+            yield column.startswith(first)
+        if last:
+            yield column.endswith(last)
+        if first and last:
+            size = len(first.encode()) + len(last.encode())
+            yield self._deep(F.octet_length(column) >= F.lit(size))
+        if inner:
+            yield column.contains(inner[0])
+        yield self._deep(~column.contains("\n"))
+        yield self._deep(F.is_valid_utf8(column))
+
+    # --------------------------------------------------------- comparisons
+
+    def _compare(self, op: Operator, left: _Operand, right: _Operand, wanted: bool) -> Truth:
+        if left is None or right is None:
+            return False
+        if isinstance(left, Constant):
+            if isinstance(right, Constant):
+                return _asked(Comparison(op, Literal(left.value), Literal(right.value))) is wanted
+            return self._compare(MIRRORED[op], right, left, wanted)
+        # beside NaN, != is true and the rest are false
+        unordered = (op == "!=") is wanted
+        op = op if wanted else _NEGATED[op]
+        if isinstance(right, Constant):
+            return self._with_constant(op, left, right.value, unordered)
+        return self._deep(_with_column(op, left, right, unordered))
+
+    def _with_constant(self, op: Operator, left: _Typed, right: Scalar, unordered: bool) -> Truth:
+        column, type_, kind = left.column, left.type, _kind(left.type)
+        found: Truth = False
+        match right:
+            case bool():
+                if kind == "boolean":
+                    found = _asking(op, column, F.lit(right))
+            case str():
+                if kind == "text":
+                    found = _asking(op, column, F.lit(encodable(right)))
+                elif kind == "time":
+                    moment = instant(right, _ARROW_TIMES[type(type_)])
+                    if moment is not None:
+                        literal = _time_literal(type_)
+                        found = _whole(op, column, moment, literal, _ends(64), unordered)
+            case _ if kind == "integer":
+                literal, ends = _caster(type_), _ends(_BITS[type(type_)])
+                found = _whole(op, column, right, literal, ends, unordered)
+            case _ if kind == "float":
+                found = self._fraction(op, column, right, type_, unordered)
+            case _ if isinstance(type_, T.DecimalType) and kind == "decimal":
+                found = _decimal(op, column, right, type_, unordered)
+        return self._seen(left, found)
+
+    def _fraction(
+        self, op: Operator, column: Column, constant: float, type_: T.DataType, unordered: bool
+    ) -> Truth:
+        """A float or double with any number, exactly, in the column's own type."""
+        below = float_at_most(constant)
+        if isinstance(type_, T.FloatType):
+            below = _single_at_most(below)
+        if math.isnan(below):
+            return _where_valid(column, unordered)
+        if below != constant:
+            if op in ("=", "!="):
+                return _where_valid(column, True) if op == "!=" else False
+            op = "<=" if op in ("<", "<=") else ">"
+        literal = _caster(type_)
+        if op == "=" and below == 0:
+            return (column >= literal(-0.0)) & (column <= literal(0.0))
+        if below == 0:
+            below = -0.0 if op in ("<", ">=") else 0.0
+        found = _asking(op, column, literal(below))
+        if unordered:
+            return self._deep(found | F.isnan(column))
+        # only NaN is above infinity, and sources do not know isnan
+        return found & (column <= literal(math.inf)) if op in (">", ">=") else found
+
+    # -------------------------------------------------------------- values
+
+    def _value(self, node: Value) -> _Operand:
+        match node:
+            case Literal(value=constant):
+                return Constant(constant)
+            case Attribute(path=path):
+                return self._attribute(path)
+            case Negative(body=body):
+                return _negative(self._value(body))
+            case Arithmetic(left=left, right=right):
+                return _arithmetic(node, self._value(left), self._value(right))
+
+    def _attribute(self, path: tuple[str, ...]) -> _Typed | None:
+        found, rest = _followed(self.columns, path)
+        if found is None or isinstance(found[1], T.NullType):
+            return None
+        if rest:
+            _kind(found[1])  # what is no struct here may be one in Arrow
+            return None
+        return _Typed(*found)
+
+
+def attribute(columns: Columns, path: tuple[str, ...]) -> tuple[Column, T.DataType] | None:
+    """The column that a dotted attribute names, as `events.batch.attribute` finds it."""
+    found, rest = _followed(columns, path)
+    return None if rest else found
+
+
+def _followed(
+    columns: Columns, path: tuple[str, ...]
+) -> tuple[tuple[Column, T.DataType] | None, tuple[str, ...]]:
+    """The column at the end of a path, or where it leaves the structs, and what is left."""
+    if len(path) > 1 and ".".join(path) in columns:
+        return columns[".".join(path)], ()
+    found = columns.get(path[0])
+    for i, name in enumerate(path[1:], 1):
+        if found is None:
+            return None, ()
+        column, type_ = found
+        if not isinstance(type_, T.StructType):
+            return found, path[i:]
+        found = _field(column, type_, name)
+    return found, ()
+
+
+def _field(column: Column, type_: T.StructType, name: str) -> tuple[Column, T.DataType] | None:
+    """The one field of exactly this name."""
+    places = [i for i, field in enumerate(type_.fields) if field.name == name]
+    if len(places) != 1:
+        return None
+    field = type_.fields[places[0]]
+    if sum(_alike(other.name, name) for other in type_.fields) > 1:
+        # casts go by position, so that capitals do not matter
+        renamed = [T.StructField(str(i), f.dataType) for i, f in enumerate(type_.fields)]
+        return column.cast(T.StructType(renamed)).getField(str(places[0])), field.dataType
+    return column.getField(name), field.dataType
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether Spark, where it ignores case, would take the one for the other."""
+    return one.upper() == other.upper() or one.lower() == other.lower()
+
+
+def _asked(predicate: Predicate) -> bool | None:
+    """A predicate of constants alone, as the embedded engine answers it."""
+    known: bool | None = evaluate.truth(predicate, lambda path: None, 1)[0].as_py()
+    return known
+
+
+def _kind(type_: T.DataType) -> str:
+    """What its values can be compared with; nothing, for "none"."""
+    match type_:
+        case T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType():
+            return "integer"
+        case T.FloatType() | T.DoubleType():
+            return "float"
+        case T.DecimalType() if type_.scale >= 0:
+            return "decimal"
+        case T.StringType() if type_.isUTF8BinaryCollation():
+            return "text"
+        case T.BooleanType():
+            return "boolean"
+        case T.DateType() | T.TimestampType() | T.TimestampNTZType():
+            return "time"
+    if isinstance(type_, _INCOMPARABLE):
+        return "none"
+    raise _Stays(f"values of type {type_.simpleString()}")
+
+
+def _fitting(type_: T.DataType, values: list[Scalar]) -> tuple[list[Column], bool] | None:
+    """The values that a column may equal, and whether some were of another kind."""
+    kind = _kind(type_)
+    if kind == "text":
+        texts = dict.fromkeys(encodable(v) for v in values if isinstance(v, str))
+        return [F.lit(v) for v in texts], not all(isinstance(v, str) for v in values)
+    if kind == "integer":
+        numbers = [v for v in values if not isinstance(v, (str, bool))]
+        low, high = _ends(_BITS[type(type_)])
+        whole = dict.fromkeys(int(v) for v in numbers if isinstance(v, int) or v.is_integer())
+        literal = _caster(type_)
+        return [literal(v) for v in whole if low <= v <= high], len(numbers) < len(values)
+    return None
+
+
+# -------------------------------------------------- columns with constants
+
+
+def _ends(bits: int) -> tuple[int, int]:
+    """The smallest and the largest integer of so many bits."""
+    return -(1 << bits - 1), (1 << bits - 1) - 1
+
+
+def _where_valid(column: Column, constant: bool) -> Truth:
+    return column.isNotNull() if constant else False
+
+
+def _caster(type_: T.DataType) -> Callable[[Any], Column]:
+    """Makes literals of a type, of values that are exact in it."""
+    natural = isinstance(type_, (T.IntegerType, T.DoubleType))
+    return lambda value: F.lit(value) if natural else F.lit(value).cast(type_)
+
+
+def _time_literal(type_: T.DataType) -> Callable[[int], Column]:
+    """Makes times of ticks since 1970 in UTC, whatever the session's time zone is."""
+    if isinstance(type_, T.DateType):
+        return lambda days: F.date_from_unix_date(F.lit(days))
+    if isinstance(type_, T.TimestampType):
+        return lambda ticks: F.timestamp_micros(F.lit(ticks))
+    epoch = F.lit("1970-01-01 00:00:00").cast(T.TimestampNTZType())
+    return lambda ticks: epoch + F.lit(timedelta(microseconds=ticks))
+
+
+def _whole(
+    op: Operator,
+    column: Column,
+    constant: float | Fraction,
+    literal: Callable[[int], Column],
+    ends: tuple[int, int],
+    unordered: bool,
+) -> Truth:
+    """Values that are whole numbers of something, with any number, exactly."""
+    if isinstance(constant, float) and not math.isfinite(constant):
+        return _with_infinite(op, column, constant, unordered)
+    whole = math.floor(constant)
+    if whole != constant:
+        if op in ("=", "!="):
+            return _where_valid(column, op == "!=")
+        op = "<=" if op in ("<", "<=") else ">"
+    if not ends[0] <= whole <= ends[1]:
+        return _where_valid(column, _OPERATOR[op](0, whole))
+    return _asking(op, column, literal(whole))
+
+
+def _with_infinite(op: Operator, column: Column, constant: float, unordered: bool) -> Truth:
+    """Finite numbers with one beyond them, or with NaN."""
+    nan = constant != constant
+    return _where_valid(column, unordered if nan else _OPERATOR[op](0, constant))
+
+
+def _asking(op: Operator, left: Column, right: Column) -> Column:
+    found: Column = _OPERATOR[op](left, right)
+    return found
+
+
+def _single_at_most(number: float) -> float:
+    """The largest float32 that is not above the number."""
+    with np.errstate(over="ignore"):
+        near = np.float32(number)
+    return float(np.nextafter(near, np.float32(-np.inf)) if float(near) > number else near)
+
+
+def _decimal(
+    op: Operator, column: Column, constant: float, type_: T.DecimalType, unordered: bool
+) -> Truth:
+    """Decimals with integers exactly, with fractions as the embedded engine rounds them."""
+    limit = 10**type_.precision - 1
+
+    def literal(unscaled: int) -> Column:
+        return F.lit(_unscaled(unscaled, type_)).cast(type_)
+
+    ends = (-limit, limit)
+    if isinstance(constant, int) and abs(constant) < 10**_MOST_DIGITS:
+        scaled = constant * 10**type_.scale
+        return _whole(op, column, scaled, literal, ends, unordered)
+    if not math.isfinite(float_at_most(constant)):
+        return _with_infinite(op, column, constant, unordered)
+    below, upto = _neighbours(constant, type_)
+
+    def compared(op: Operator, to: int) -> Truth:
+        return _whole(op, column, to, literal, ends, unordered)
+
+    match op:
+        case "<" | "<=":
+            return compared("<=", below if op == "<" else upto)
+        case ">" | ">=":
+            return compared(">", below if op == ">=" else upto)
+    if upto - below == 1:
+        return compared(op, upto)
+    if op == "=":
+        return upto != below and both((compared(">", below), compared("<=", upto)))
+    return either((compared("<=", below), compared(">", upto)))
+
+
+def _unscaled(number: int, type_: T.DecimalType) -> Decimal:
+    return Decimal(number).scaleb(-type_.scale, Context(prec=2 * _MOST_DIGITS))
+
+
+def _neighbours(constant: float, type_: T.DecimalType) -> tuple[int, int]:
+    """The largest decimal that counts as below the fraction, and as not above it; unscaled.
+
+    Arrow's float64 of a decimal may be off in the last places, so the decimals that near the
+    fraction are asked one by one, and must come out in order.
+    """
+    limit, scale = 10**type_.precision - 1, 10**type_.scale
+    reach = 8 * Fraction(math.ulp(float_at_most(constant)))
+    low = max(-limit, math.ceil((Fraction(constant) - reach) * scale))
+    high = min(limit, math.floor((Fraction(constant) + reach) * scale))
+    if high - low >= _NEIGHBOURS:
+        raise _Stays(f"{type_.simpleString()} against a fraction: too fine for a float64")
+    if high < low:
+        return low - 1, low - 1
+    near = pa.array(
+        [_unscaled(number, type_) for number in range(low, high + 1)],
+        pa.decimal128(type_.precision, type_.scale),
+    )
+    counts = []
+    for op in ("<", "<="):
+        found = evaluate.compare(op, near, Constant(constant), len(near)).to_pylist()
+        counts.append(sum(found))
+        if not all(found[: counts[-1]]):
+            raise _Stays(f"{type_.simpleString()} against a fraction: rounded out of order")
+    return low - 1 + counts[0], low - 1 + counts[1]
+
+
+# ---------------------------------------------------- columns with columns
+
+
+def _with_column(op: Operator, left: _Typed, right: _Typed, unordered: bool) -> Truth:
+    kinds = _kind(left.type), _kind(right.type)
+    match kinds:
+        case ("text", "text") | ("boolean", "boolean") | ("integer", "integer"):
+            return _asking(op, left.column, right.column)
+        case ("time", "time"):
+            if type(left.type) is not type(right.type):
+                raise _Stays("dates and timestamps of different kinds")
+            return _asking(op, left.column, right.column)
+        case ("float", "float"):
+            a, b = left.column.cast("double"), right.column.cast("double")
+            return _floats(op, a, b, unordered)
+        case ("integer", "float"):
+            return _integer_with_float(op, left, right.column.cast("double"), unordered)
+        case ("float", "integer"):
+            return _integer_with_float(MIRRORED[op], right, left.column.cast("double"), unordered)
+        case ("decimal", "decimal" | "integer") | ("integer", "decimal"):
+            common = _common(left.type, right.type)
+            return _asking(op, left.column.cast(common), right.column.cast(common))
+        case ("decimal", "float") | ("float", "decimal"):
+            raise _Stays("decimals against floating point: rounded differently")
+    return False
+
+
+def _floats(op: Operator, a: Column, b: Column, unordered: bool) -> Column:
+    return _unless_nan(_asking(op, a, b), (a, b), (a, b), unordered)
+
+
+def _unless_nan(
+    found: Column, floats: tuple[Column, ...], sides: tuple[Column, ...], unordered: bool
+) -> Column:
+    """What Spark found, put right where there is a NaN."""
+    for side in floats:
+        found = found | F.isnan(side) if unordered else found & ~F.isnan(side)
+    if unordered:
+        for side in sides:
+            found = found & side.isNotNull()
+    return found
+
+
+def _integer_with_float(op: Operator, left: _Typed, right: Column, unordered: bool) -> Column:
+    """As float64 first; where that is equal and may have been rounded, as integers."""
+    near = left.column.cast("double")
+    found = _asking(op, near, right)
+    if isinstance(left.type, T.LongType):
+        # 2**63 as a float is above every integer
+        whole = F.when(right < F.lit(2.0**63), right.try_cast("bigint"))
+        exactly = _asking(op, left.column, whole)
+        beyond = F.lit(bool(_OPERATOR[op](0, 1)))
+        found = F.when(near == right, F.coalesce(exactly, beyond)).otherwise(found)
+    return _unless_nan(found, (right,), (left.column, right), unordered)
+
+
+def _common(left: T.DataType, right: T.DataType) -> T.DecimalType:
+    """The decimal that holds the values of both, if there is one."""
+    sizes = [
+        (t.precision - t.scale, t.scale) if isinstance(t, T.DecimalType) else (_DIGITS[type(t)], 0)
+        for t in (left, right)
+    ]
+    whole, scale = (max(size) for size in zip(*sizes, strict=True))
+    if whole + scale > _MOST_DIGITS:
+        raise _Stays(f"decimals that need {whole + scale} digits to compare")
+    return T.DecimalType(whole + scale, scale)
+
+
+# ------------------------------------------------------------- arithmetic
+
+
+def _number(side: _Operand) -> _Operand:
+    """An operand as bigint, double or a constant number; anything else is NULL."""
+    if side is None:
+        return None
+    if isinstance(side, Constant):
+        return None if isinstance(side.value, (bool, str)) else side
+    match _kind(side.type):
+        case "integer":
+            column = side.column
+            if not isinstance(side.type, T.LongType):
+                column = column.cast("bigint")
+            return _Typed(column, T.LongType(), side.plain)
+        case "float":
+            return _Typed(side.column.cast("double"), T.DoubleType(), side.plain)
+        case "decimal":
+            return side
+    return None
+
+
+def _spread(side: Constant | _Typed) -> _Typed:
+    """A constant as a column; an integer beyond int64 counts as a float."""
+    if isinstance(side, _Typed):
+        if isinstance(side.type, T.DecimalType):
+            raise _Stays("arithmetic on decimals: rounded differently")
+        return side
+    number = side.value
+    if isinstance(number, int) and -(2**63) <= number < 2**63:
+        return _Typed(F.lit(number).cast("bigint"), T.LongType())
+    try:
+        return _Typed(F.lit(float(number)), T.DoubleType())
+    except OverflowError:
+        return _Typed(F.lit(math.inf if int(number) > 0 else -math.inf), T.DoubleType())
+
+
+def _arithmetic(node: Arithmetic, left: _Operand, right: _Operand) -> _Operand:
+    op, left, right = node.op, _number(left), _number(right)
+    if left is None or right is None:
+        return None
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return _folded(replace(node, left=Literal(left.value), right=Literal(right.value)))
+    x, y = _spread(left), _spread(right)
+    if op != "/" and isinstance(x.type, T.LongType) and isinstance(y.type, T.LongType):
+        return _Typed(_INTEGER[op](_alone(x), _alone(y)), T.LongType(), plain=False)
+    a, b = x.column.cast("double"), y.column.cast("double")
+    return _Typed(_FLOATING[op](a, b), T.DoubleType(), plain=False)
+
+
+_INTEGER: dict[str, Callable[[Column, Column], Column]] = {
+    "+": F.try_add,
+    "-": F.try_subtract,
+    "*": F.try_multiply,
+    "%": F.try_mod,
+}
+_FLOATING: dict[str, Callable[[Column, Column], Column]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": F.try_divide,
+    "%": F.try_mod,
+}
+
+
+def _alone(side: _Typed) -> Column:
+    """The integer, in a form that is not merged with the sum or product around it."""
+    return side.column if side.plain else side.column.bitwiseOR(F.lit(0).cast("bigint"))
+
+
+def _negative(side: _Operand) -> _Operand:
+    found = _number(side)
+    if found is None:
+        return None
+    if isinstance(found, Constant):
+        return _folded(Negative(Literal(found.value)))
+    x = _spread(found)
+    if isinstance(x.type, T.LongType):
+        below_zero = F.try_subtract(F.lit(0).cast("bigint"), x.column)
+        return _Typed(below_zero, T.LongType(), plain=False)
+    return _Typed(-x.column, T.DoubleType(), plain=False)
+
+
+def _folded(node: Value) -> Constant | None:
+    found = evaluate.value(node, lambda path: None)
+    assert found is None or isinstance(found, Constant)
+    return found
+
+
+# ------------------------------------------------------- regular expressions
+
+_SPECIAL = frozenset("\\.^$|?*+()[]{}")
+
+
+def _branches(pattern: str) -> list[list[str]] | None:
+    """Alternatives, each as the plain texts between its `.*`; None for anything else.
+
+    >>> _branches("GOO.*|a[.]b"), _branches(r"GOO.*|a\\.b")
+    (None, [['GOO', ''], ['a.b']])
+    """
+    branches, i = [[""]], 0
+    while i < len(pattern):
+        char = pattern[i]
+        if pattern.startswith(".*", i):
+            branches[-1].append("")
+            i += 2 + pattern.startswith("?", i + 2)
+            continue
+        if char == "|":
+            branches.append([""])
+        elif char == "\\":
+            i += 1
+            char = pattern[i : i + 1]
+            if not char or char not in string.punctuation or char == "_":
+                return None
+            branches[-1][-1] += char
+        elif char in _SPECIAL or "\ud800" <= char <= "\udfff":
+            return None
+        else:
+            branches[-1][-1] += char
+        i += 1
+    return branches

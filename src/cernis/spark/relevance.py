@@ -1,0 +1,288 @@
+"""Which events an automaton can see, and what they look like to it, inside the JVM.
+
+`relevant` is a condition for `DataFrame.filter`: it keeps every event on which some test of
+the automaton may pass. Atoms that Catalyst cannot evaluate may hold or not; the condition is
+as tight as the rest allows. `masks` is the truth of all atoms as bits.
+
+Tests are simplified before any expression is made: chains are flattened, parts that are
+repeated or implied by a wider part are dropped, `type = 'A' OR type = 'B'` becomes one `IN`.
+File sources take an `OR` only if they understand all of it; where they would not, a wider
+condition that they do understand is put in front.
+
+Turned down: the disjunctive normal form, which sources like best and which grows
+exponentially with the tests.
+
+Cost: linear in the tests, but for implied parts, which are looked up by one of their members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cernis.automata.cea import Both, Either, Is, Isnt, Test
+from cernis.events.evaluate import encodable
+from cernis.events.masks import BITS
+from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.predicate import Attribute, InSet, Literal
+from cernis.spark.catalyst import (
+    Bound,
+    Columns,
+    Kept,
+    Mode,
+    Truth,
+    as_column,
+    balanced,
+    both,
+    bound,
+    either,
+    exactly,
+)
+
+# --------------------------------------------------------------- relevance
+
+
+def relevant(
+    tests: Sequence[Test], columns: Columns, type_column: str, stream: str
+) -> Column | None:
+    """True on every event on which some test passes; None where none can be dropped.
+
+    Like any condition it may be NULL instead of false.
+    """
+    leaves = _Leaves(columns, type_column, stream)
+    formula = leaves.some(tests, Mode.AT_LEAST)
+    if isinstance(formula, bool):
+        return None if formula else F.lit(False)
+    whole = leaves.written(formula, Mode.AT_LEAST)
+    if whole.pushed:
+        return as_column(whole.truth)
+    front = leaves.written(leaves.some(tests, Mode.PUSHED), Mode.PUSHED).truth
+    if isinstance(front, bool):
+        return as_column(whole.truth)
+    # coalesce keeps the optimizer from merging the two again
+    return front & F.coalesce(as_column(whole.truth), F.lit(False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """The atom holds, or it does not."""
+
+    atom: Atom
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    parts: tuple[_Formula, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Any:
+    parts: tuple[_Formula, ...]
+
+
+_Formula: TypeAlias = bool | _Leaf | _All | _Any
+
+
+def _simple(test: Test, wanted: bool, known: Callable[[_Leaf], _Formula]) -> _Formula:
+    """Where the test passes, or where it does not, with negation at the atoms alone."""
+    match test:
+        case Is(atom=atom):
+            return known(_Leaf(atom, wanted))
+        case Isnt(body=body):
+            return _simple(body, not wanted, known)
+        case Both(parts=parts):
+            return (_all if wanted else _any)(_simple(part, wanted, known) for part in parts)
+        case Either(parts=parts):
+            return (_any if wanted else _all)(_simple(part, wanted, known) for part in parts)
+
+
+def _all(parts: Iterable[_Formula]) -> _Formula:
+    """AND.
+
+    >>> a, b = (_Leaf(TypeIs(name), True) for name in "AB")
+    >>> _all([a, True, _all([a, b])]) == _All((a, b)), _all([a, _any([a, b])]) == a
+    (True, True)
+    """
+    return _gathered(parts, _All, _Any, True)
+
+
+def _any(parts: Iterable[_Formula]) -> _Formula:
+    """OR.
+
+    >>> a, b = (_Leaf(TypeIs(name), True) for name in "AB")
+    >>> _any([_all([a, b]), b]) == b, _any([a, _Leaf(a.atom, False)])
+    (True, True)
+    """
+    return _gathered(parts, _Any, _All, False)
+
+
+def _gathered(
+    parts: Iterable[_Formula], same: type[_All | _Any], dual: type[_All | _Any], neutral: bool
+) -> _Formula:
+    found: dict[_Formula, None] = {}
+    for part in parts:
+        if isinstance(part, bool):
+            if part is not neutral:
+                return part
+        else:
+            found |= dict.fromkeys(part.parts if isinstance(part, same) else (part,))
+    if any(isinstance(p, _Leaf) and _Leaf(p.atom, not p.holds) in found for p in found):
+        return not neutral
+    kept = _without_implied([*found], dual)
+    return same(tuple(kept)) if len(kept) > 1 else kept[0] if kept else neutral
+
+
+def _without_implied(parts: list[_Formula], dual: type[_All | _Any]) -> list[_Formula]:
+    """Without `a AND b` beside `a` in an OR, and the other way round."""
+    members = {p: frozenset(p.parts) if isinstance(p, dual) else frozenset((p,)) for p in parts}
+    by_member: dict[_Formula, list[frozenset[_Formula]]] = {}
+    kept: set[_Formula] = set()
+    for part in sorted(parts, key=lambda p: len(members[p])):
+        own = members[part]
+        if not any(other <= own for member in own for other in by_member.get(member, ())):
+            kept.add(part)
+            by_member.setdefault(next(iter(own)), []).append(own)
+    return [part for part in parts if part in kept]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Leaves:
+    """Formulas as conditions on one stream; an atom is translated once in each mode."""
+
+    columns: Columns
+    type_column: str
+    stream: str
+    _found: dict[tuple[Atom, Mode], Bound] = field(default_factory=dict)
+
+    def some(self, tests: Sequence[Test], mode: Mode) -> _Formula:
+        """Where some test may pass."""
+
+        def known(leaf: _Leaf) -> _Formula:
+            truth = self._leaf(leaf, mode).truth
+            return truth if isinstance(truth, bool) else leaf
+
+        return _any(_simple(test, True, known) for test in tests)
+
+    def written(self, formula: _Formula, mode: Mode) -> Bound:
+        match formula:
+            case bool():
+                return Bound(formula, True)
+            case _Leaf():
+                return self._leaf(formula, mode)
+            case _All(parts=parts):
+                return _combined(both, [self.written(part, mode) for part in parts])
+            case _Any(parts=parts):
+                names = [Literal(name) for part in parts if (name := _type(part)) is not None]
+                rest = [part for part in parts if len(names) < 2 or _type(part) is None]
+                found = [self.written(part, mode) for part in rest]
+                if len(names) > 1:
+                    one_of = InSet(Attribute((self.type_column,)), tuple(names))
+                    found.insert(0, self._bound(one_of, mode))
+                return _combined(either, found)
+
+    def _leaf(self, leaf: _Leaf, mode: Mode) -> Bound:
+        if leaf.holds:
+            return self._bound(leaf.atom, mode)
+        surely = self._bound(leaf.atom, Mode.AT_MOST).truth
+        if isinstance(surely, bool):
+            return Bound(not surely, True)
+        if mode is Mode.PUSHED:
+            return Bound(True, True)
+        return Bound(~F.coalesce(surely, F.lit(False)), False)
+
+    def _bound(self, atom: Atom, mode: Mode) -> Bound:
+        if mode is Mode.PUSHED and self._bound(atom, Mode.AT_LEAST).pushed:
+            mode = Mode.AT_LEAST
+        if (atom, mode) not in self._found:
+            found = bound(atom, self.columns, self.type_column, self.stream, mode)
+            self._found[atom, mode] = found
+        return self._found[atom, mode]
+
+
+def _type(formula: _Formula) -> str | None:
+    """The type that an event must have, if that is all."""
+    if isinstance(formula, _Leaf) and formula.holds and isinstance(formula.atom, TypeIs):
+        return formula.atom.type
+    return None
+
+
+def _combined(join: Callable[[Iterable[Truth]], Truth], parts: list[Bound]) -> Bound:
+    return Bound(join(part.truth for part in parts), all(part.pushed for part in parts))
+
+
+# ------------------------------------------------------------------- masks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Masks:
+    """Bit `i % BITS` of column `i // BITS` says whether the i-th atom holds; never NULL.
+
+    `kept` has the other atoms, and why the worker must evaluate them. Streams that shall
+    have the same bits must be asked for atoms that can be translated in all of them.
+    """
+
+    columns: tuple[Column, ...]
+    atoms: tuple[Atom, ...]
+    kept: Mapping[Atom, str]
+
+
+def masks(atoms: Sequence[Atom], columns: Columns, type_column: str, stream: str) -> Masks:
+    """The truth of the atoms as integers."""
+    truths: dict[Atom, Truth] = {}
+    kept: dict[Atom, str] = {}
+    for atom in dict.fromkeys(atoms):
+        found = exactly(atom, columns, type_column, stream)
+        if isinstance(found, Kept):
+            kept[atom] = found.reason
+        else:
+            truths[atom] = found
+    pairs = [*truths.items()]
+    text = _is_text(columns.get(type_column))
+    return Masks(
+        tuple(_mask(pairs[i : i + BITS], text) for i in range(0, len(pairs), BITS)),
+        tuple(truths),
+        kept,
+    )
+
+
+def _is_text(column: tuple[Column, T.DataType] | None) -> bool:
+    return column is not None and isinstance(column[1], T.StringType)
+
+
+def _mask(atoms: Sequence[tuple[Atom, Truth]], text: bool) -> Column:
+    constant = 0
+    parts: list[Column] = []
+    types: dict[str, tuple[Column, int]] = {}
+    for i, (atom, truth) in enumerate(atoms):
+        bit = 1 << i
+        if isinstance(truth, bool):
+            constant |= bit if truth else 0
+        elif isinstance(atom, TypeIs) and text:
+            name = encodable(atom.type)
+            types[name] = truth, bit | types.get(name, (truth, 0))[1]
+        else:
+            parts.append(F.when(truth, _bits(bit)).otherwise(_bits(0)))
+    if types:
+        parts.append(_by_type([*types.values()]))
+    if constant or not parts:
+        parts.append(_bits(constant))
+    return balanced(parts, lambda a, b: a.bitwiseOR(b))
+
+
+def _by_type(types: Sequence[tuple[Column, int]]) -> Column:
+    """An event has one type, so one CASE finds it."""
+    (first, bits), *rest = types
+    found = F.when(first, _bits(bits))
+    for truth, bits in rest:
+        found = found.when(truth, _bits(bits))
+    return found.otherwise(_bits(0))
+
+
+def _bits(number: int) -> Column:
+    return F.lit(number).cast("bigint")
