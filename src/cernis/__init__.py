@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError
 
 if TYPE_CHECKING:
-    from cernis import pattern
+    from cernis import pattern, spark
     from cernis.pattern.conjunctive import ConjunctiveQuery
     from cernis.pattern.query import Pattern
     from cernis.results.answers import Answers
@@ -41,6 +41,7 @@ __all__ = [
     "pattern",
     "query",
     "schema_of",
+    "spark",
 ]
 
 _LAZY = {
@@ -77,6 +78,6 @@ def __getattr__(name: str) -> Any:
 
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
-    if name == "pattern":
-        return import_module("cernis.pattern")
+    if name in ("pattern", "spark"):
+        return import_module(f"cernis.{name}")
     raise AttributeError(f"module 'cernis' has no attribute {name!r}")

@@ -85,7 +85,9 @@ def _frame(spark: Any, one: Job, spread: int, options: dict[str, Any]) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "this query runs in a single task")
         given = frames if len(frames) > 1 else next(iter(frames.values()))
-        return recognize(given, one.query, row=ROW, tasks=spread, matches="lines", **options)
+        return recognize(
+            given, one.query, row=ROW, tasks=spread, sample=1.0, matches="lines", **options
+        )
 
 
 def triples(lines: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int, dict[str, list[int]]]]:
@@ -127,7 +129,7 @@ def test_a_head_that_drops_variables_has_each_answer_once(spark: Any, spread: in
         df = spark.createDataFrame(next(iter(one.streams.values()))).repartition(spread)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = recognize(df, one.query, row=ROW, tasks=spread)
+            found = recognize(df, one.query, row=ROW, tasks=spread, sample=1.0)
         answers = [row.asDict() for row in found.orderBy("end_ts", "end").collect()]
         names = [name for name in found.columns if name not in ("end", "end_ts")]
         got = {(a["end"], tuple(a[name] for name in names)) for a in answers}

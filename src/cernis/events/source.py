@@ -280,6 +280,8 @@ def _reader(
         return TableReader(label, _from_pandas(label, value))
     if kind.startswith("polars.") and kind.endswith("LazyFrame"):
         value = value.collect()
+    if kind.startswith("pyspark.") and hasattr(value, "toArrow"):
+        value = value.toArrow()  # its Arrow interface knows no timestamps
     if hasattr(value, "__arrow_c_stream__"):
         return _from_stream(label, value)
     if isinstance(value, (list, tuple)):

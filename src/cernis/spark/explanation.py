@@ -80,7 +80,7 @@ def _distributed(job: Job) -> Iterator[str]:
             else:
                 key = ", ".join(f"{t}.{name}" for t, name in sorted((job.plan.key or {}).items()))
             yield f"keyed: by a hash of {key}, {tasks}"
-            if layout.cut and job.options.balance and job.tasks > 1:
+            if layout.cut and job.options.sample and job.tasks > 1:
                 yield f"a task with {HOT} times its share of events is cut into slices of time"
         case Distribution.SLICED:
             line = "positions" if layout.ranked else "time"

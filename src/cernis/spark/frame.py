@@ -32,8 +32,12 @@ from cernis.events.source import DEFAULT_NAME, DEFAULT_TIME
 from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.spark.catalyst import Columns, attribute
+from cernis.spark.types import read_as
 
-ROW, STREAM, MOMENT = "@row", "@stream", "@moment"
+ROW, STREAM, MOMENT, TICKS = "@row", "@stream", "@moment", "@ticks"
+HIDDEN = (ROW, TICKS)
+"""Columns that are no attributes: row numbers, and times as numbers, where Spark cannot tell
+them from the time column. Metadata says how many nanoseconds a tick has."""
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)
@@ -51,6 +55,8 @@ class Frame:
     type: str
     time: str | None
     time_unit: str
+    tick: int | None = None
+    """Nanoseconds in a tick, where times come as ticks."""
 
     def attribute(self, name: str) -> tuple[Column, T.DataType] | None:
         """The column that a (dotted) attribute names; None where there is none."""
@@ -59,27 +65,44 @@ class Frame:
     @property
     def arrow(self) -> pa.Schema:
         """The columns as they come to Python; those that cannot are left out."""
-        types = {name: arrow_type(field.dataType) for name, field in self.fields.items()}
+        types = {
+            name: read_as(field.metadata) or arrow_type(field.dataType)
+            for name, field in self.fields.items()
+        }
         return pa.schema({name: type_ for name, type_ in types.items() if type_ is not None})
+
+    def own_type(self, name: str) -> pa.DataType | None:
+        """The type of a (dotted) attribute, where it travels in another one."""
+        top, *inside = (name,) if name in self.fields else name.split(".")
+        type_ = read_as(self.fields[top].metadata) if top in self.fields else None
+        for step in inside:
+            type_ = type_.field(step).type if type_ is not None else None
+        return type_
 
     @property
     def scale(self) -> Scale:
         """How times are counted."""
         if self.time is None:
             return Scale(None)
-        type_ = self.arrow.field(self.time).type
-        return Scale(tick_of(type_, self.time_unit), own_unit(type_, self.time_unit))
+        own = own_unit(self.arrow.field(self.time).type, self.time_unit)
+        if self.tick is not None:
+            return Scale(self.tick, own)
+        return Scale(tick_of(arrow_type(self.fields[self.time].dataType), self.time_unit), own)
 
     @property
     def time_type(self) -> T.DataType | None:
-        return None if self.time is None else self.fields[self.time].dataType
+        return None if self.time is None else self.columns[self._timed_by][1]
+
+    @property
+    def _timed_by(self) -> str:
+        return TICKS if TICKS in self.columns else self.time or ""
 
     @property
     def moment(self) -> Column | None:
         """What orders the events; NULL where an event has no usable time."""
         if self.time is None:
             return None
-        column, type_ = self.columns[self.time]
+        column, type_ = self.columns[self._timed_by]
         match type_:
             case T.TimestampType():
                 return F.unix_micros(column)
@@ -92,11 +115,22 @@ class Frame:
             return F.when(F.abs(scaled) < F.lit(float(2**63)), scaled.cast("bigint"))
         return column.cast("bigint")
 
+    @property
+    def untimed(self) -> Column | None:
+        """Where an event has no usable time, said so that file sources understand it."""
+        if self.time is None:
+            return None
+        column, type_ = self.columns[self._timed_by]
+        moment = self.moment
+        return (
+            moment.isNull()
+            if isinstance(type_, _FRACTIONS) and moment is not None
+            else column.isNull()
+        )
+
     def later(self, moment: Column, ticks: int) -> Column:
         """A moment so many ticks later; the last there is where it would be beyond that."""
-        if self.time is not None and isinstance(
-            self.fields[self.time].dataType, T.TimestampNTZType
-        ):
+        if isinstance(self.time_type, T.TimestampNTZType):
             by = F.lit(timedelta(microseconds=min(ticks, 2**62)))
             return F.coalesce(F.try_add(moment, by), F.lit(_LAST).cast("timestamp_ntz"))
         return F.coalesce(F.try_add(moment, F.lit(ticks)), F.lit(2**63 - 1))
@@ -125,23 +159,35 @@ def frame_of(
             )
         if name in (TIME.name, TIME_NS.name) or computed(name):
             raise DataError(f"{label}: the column name {name!r} is taken; rename it")
-    fields = {field.name: field for field in schema}
+    fields = {field.name: field for field in schema if field.name not in HIDDEN}
     places = {name: F.col(f"c{i}") for i, name in enumerate(names)}
     _check_type(label, type, fields)
     named = time if time is not None else DEFAULT_TIME if DEFAULT_TIME in fields else None
-    if named is not None:
+    if named is not None and TICKS not in names:
         _check_time(label, named, fields)
-    if row is not None:
+    if row is not None and row not in HIDDEN:
         _check_row(label, row, fields)
     return Frame(
         stream=stream,
-        data=df.toDF(*(f"c{i}" for i in range(len(names)))),
+        data=by_place(df),
         fields=fields,
-        columns={name: (places[name], field.dataType) for name, field in fields.items()},
+        columns={field.name: (places[field.name], field.dataType) for field in schema},
         type=type,
         time=named,
         time_unit=time_unit,
+        tick=schema[TICKS].metadata["tick"] if TICKS in names else None,
     )
+
+
+def by_place(df: Any, *more: Column) -> Any:
+    """The DataFrame with columns named by their place, and more columns after them.
+
+    Without their metadata: by that Spark pads constants beside columns of type CHAR.
+    """
+    places = [f"c{i}" for i in range(len(df.columns))]
+    renamed = df.select("*", *more).toDF(*places, *(f"m{i}" for i in range(len(more))))
+    kept = [F.col(place).alias(place, metadata={}) for place in places]
+    return renamed.select(*kept, *(f"m{i}" for i in range(len(more))))
 
 
 def frames_of(

@@ -22,7 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import CernisError, DataError
+from cernis.events.encode import AtomEncoder
 from cernis.events.masks import BITS, mask_column
+from cernis.events.order import Scale
 from cernis.events.source import stream_of
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
@@ -33,17 +35,19 @@ from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
 from cernis.schema import Schema, texts
 from cernis.spark import slices
-from cernis.spark.frame import MOMENT, ROW, STREAM, Frame, arrow_type, frames_of
-from cernis.spark.keys import implied_hash, partition_hash
+from cernis.spark.frame import MOMENT, ROW, STREAM, TICKS, Frame, arrow_type, frames_of
+from cernis.spark.keys import has_key, implied_hash, partition_hash
 from cernis.spark.layout import Layout, layout
 from cernis.spark.needed import asked, needed
 from cernis.spark.numbering import count_before, numbered
 from cernis.spark.relevance import masks, relevant
 from cernis.spark.slices import BUCKET, Line
-from cernis.spark.worker import Part, Wanted, Work, answer_schema, recognize_rows
+from cernis.spark.types import carried
+from cernis.spark.worker import PLACE, Part, Wanted, Work, answer_schema, recognize_rows
 
 OnRows = Literal["fail", "skip"]
 
+SAMPLE = 0.02
 DEFAULT_TASKS = "200"  # what Spark has for spark.sql.shuffle.partitions unless told otherwise
 
 
@@ -57,11 +61,15 @@ class Options:
     row: str | None = None
     matches: Wanted = "events"
     tasks: int | None = None
-    balance: bool = True
+    sample: float = SAMPLE
     pushdown: bool = True
     on_error: OnRows = "fail"
     budget: int = CANDIDATE_BUDGET
     on_budget: OnBudget = "fail"
+    placed: bool = False
+    """A last column says in which order the matches of one end are found."""
+    limit: int | None = None
+    """Each task may stop after so many matches: no more of its first ones are wanted."""
 
 
 def recognize(
@@ -75,7 +83,7 @@ def recognize(
     row: str | None = None,
     matches: Wanted = "events",
     tasks: int | None = None,
-    balance: bool = True,
+    sample: float = SAMPLE,
     pushdown: bool = True,
     on_error: OnRows = "fail",
     budget: int = CANDIDATE_BUDGET,
@@ -87,8 +95,9 @@ def recognize(
     numbers, which break ties of time; without it rows are numbered as they come.
     `matches="count"` gives the number of matches at each end, `matches="lines"` each match as
     a line of JSON with row numbers, as the command line writes it. `tasks` is how many tasks the
-    work is spread over; `balance` cuts keys with far too many events into slices of time,
-    at the price of one more look at keys and times. `pushdown=False` evaluates predicates
+    work is spread over; `sample` is the share of the events by which time is cut into slices,
+    and by which keys are found that have far too many of them (0: they are not looked for,
+    which saves a look at all keys and times). `pushdown=False` evaluates predicates
     in Python, to measure what Catalyst saves. `on_error` is what becomes of rows without a
     usable time. `budget` holds for each task.
     """
@@ -99,7 +108,7 @@ def recognize(
         row=row,
         matches=matches,
         tasks=tasks,
-        balance=balance,
+        sample=sample,
         pushdown=pushdown,
         on_error=on_error,
         budget=budget,
@@ -151,6 +160,8 @@ def _check(options: Options) -> None:
         raise CernisError(f"matches={options.matches!r}: expected 'events', 'count' or 'lines'")
     if options.on_error not in ("fail", "skip"):
         raise CernisError(f"on_error={options.on_error!r}: expected 'fail' or 'skip'")
+    if not 0 <= options.sample <= 1:
+        raise CernisError(f"sample={options.sample}: expected a share between 0 and 1")
     if options.tasks is not None and options.tasks < 1:
         raise CernisError(f"tasks={options.tasks}: at least one task is needed")
 
@@ -236,22 +247,44 @@ class Job:
     @cached_property
     def work(self) -> Work:
         """What the workers are told."""
+        fields = [field.with_type(carried(field.type) or field.type) for field in self.answer]
+        return replace(self._asked_of_workers, schema=pa.schema(fields))
+
+    @cached_property
+    def answer(self) -> pa.Schema:
+        """The columns of the answer as workers find them, before they are Spark's."""
+        return answer_schema(self._asked_of_workers, self._no_rows())
+
+    @cached_property
+    def _asked_of_workers(self) -> Work:
         first = self.frames[0]
-        work = Work(
+        return Work(
             pattern=self.plan.pattern,
             conjunctive=self.plan.conjunctive,
             unordered=self.plan.unordered,
             bits={atom: i for i, atom in enumerate(self.translated)},
-            parts=tuple(Part(stream=s, columns=c) for s, c in self.columns.items()),
+            parts=tuple(map(self._part, self.frames)),
             time=first.time,
             type=first.type,
             time_unit=first.time_unit,
-            scale=first.scale,
+            scale=self.scale,
             wanted=self.options.matches,
             budget=self.options.budget,
             on_budget=self.options.on_budget,
+            placed=self.options.placed,
+            limit=self.options.limit if self.plan.head is None else None,
         )
-        return replace(work, schema=answer_schema(work, self._no_rows()))
+
+    def _part(self, frame: Frame) -> Part:
+        columns = self.columns[frame.stream]
+        own = {name: type_ for name in columns if (type_ := frame.own_type(name)) is not None}
+        return Part(stream=frame.stream, columns=columns, types=own)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """How times are counted."""
+        scales = [frame.scale for frame in self.frames]
+        return Scale(scales[0].unit_ns, min(scale.own for scale in scales))
 
     def _no_rows(self) -> pa.Table:
         """A table without rows, with the columns that travel."""
@@ -269,7 +302,7 @@ class Job:
     @cached_property
     def window(self) -> int | None:
         """The window in what the line of events is cut by: ticks, or positions."""
-        within, scale = self.plan.pattern.within, self.frames[0].scale
+        within, scale = self.plan.pattern.within, self.scale
         if within is None:
             return None
         if self.layout.ranked:
@@ -300,23 +333,34 @@ class Job:
         """What travels to the workers: spread, and in order."""
         return self._ordered(self._spread(self.prepared()))
 
-    def prepared(self) -> Any:
-        """The events of all streams, each with its mask, row, moment and bucket."""
+    def prepared(self, *, numbers: bool = True) -> Any:
+        """The events of all streams, each with its mask, row, moment and bucket.
+
+        Without row numbers where only the moments and buckets of events are looked at:
+        numbers cost a join, which Spark would carry out for nothing.
+        """
         prepared = None
         for i, frame in enumerate(self.frames):
-            rows = self._of_frame(i, frame)
+            rows = self._of_frame(i, frame, numbers or frame.moment is None)
             prepared = (
                 rows if prepared is None else prepared.unionByName(rows, allowMissingColumns=True)
             )
         return prepared
 
-    def _of_frame(self, i: int, frame: Frame) -> Any:
+    def _numbered(self, i: int, frame: Frame, numbers: bool) -> Any:
+        """A frame with row numbers that go on after those of the frames before."""
+        if not numbers:
+            return frame.data.withColumn(ROW, F.lit(0).cast("bigint"))
         data = numbered(frame, self.sources[i], self.options.row)
-        if i and self.options.row is None:
+        if self.options.row is None:
             for before in self.frames[:i]:
                 data = data.withColumn(ROW, F.col(ROW) + count_before(before))
+        return data
+
+    def _of_frame(self, i: int, frame: Frame, numbers: bool) -> Any:
+        data = self._numbered(i, frame, numbers)
         moment = frame.moment
-        bad = None if moment is None else moment.isNull()
+        bad = frame.untimed
         fits = self.relevance(frame)
         kept = self._kept(frame, fits)
         if self.options.on_error == "skip" and bad is not None:
@@ -341,7 +385,7 @@ class Job:
         kept = fits if not (self.layout.places or self.layout.ranked) else None
         if not self.plan.pattern.partition:
             return kept
-        keyed = partition_hash(frame, self.plan.pattern.partition).isNotNull()
+        keyed = has_key(frame, self.plan.pattern.partition)
         return keyed if kept is None else kept & keyed
 
     def _columns(self, frame: Frame, fits: Column | None) -> list[Column]:
@@ -375,35 +419,46 @@ class Job:
         cuts = None
         if self.layout.ranked:
             line = Line(slices.RANK, window or 0, slices.later_position)
-            data, cuts = slices.ranked(data, line, tasks, self.layout.gaps)
+            bare = self.prepared(numbers=False)
+            moments = slices.quantiles_of(self._sample(bare), tasks)
+            data, cuts = slices.ranked(data, bare, moments, line, tasks, self.layout.gaps)
         if tasks == 1:
             return data.repartition(1)
         if self.layout.distribution is Distribution.KEYED:
             cuts = None
-            if self.layout.cut and self.options.balance:
+            if self.layout.cut and self.options.sample:
                 line = Line(MOMENT, window or 0, self.frames[0].later)
-                cuts = slices.cuts_of_hot(data, line, tasks)
+                cuts = slices.cuts_of_hot(self._sample(self.prepared(numbers=False)), line, tasks)
         elif cuts is None:
             line = Line(MOMENT, window or 0, self.frames[0].later)
-            cuts = slices.cuts_of_all(data, line, tasks)
+            cuts = slices.cuts_of_all(self._sample(self.prepared(numbers=False)), line, tasks)
         if cuts is not None:
             data = slices.sliced(data, cuts, line, tasks)
         return data.repartitionById(tasks, F.col(BUCKET)).drop(BUCKET)
+
+    def _sample(self, data: Any) -> Any:
+        """Some of the events, always the same ones."""
+        share = self.options.sample or SAMPLE
+        return data if share >= 1 else data.sample(share, seed=1)
 
     def _ordered(self, data: Any) -> Any:
         """Sorted by time within each task, without what the workers need not see."""
         ties = [ROW, STREAM] if len(self.frames) > 1 else [ROW]
         if self.frames[0].time is None:
             return data.sortWithinPartitions(*ties).drop(MOMENT)
-        return data.sortWithinPartitions(MOMENT, *ties).drop(MOMENT)
+        data = data.sortWithinPartitions(MOMENT, *ties)
+        if TICKS in self.frames[0].columns:
+            return data.withColumnRenamed(MOMENT, TICKS)
+        return data.drop(MOMENT)
 
     def _distinct(self, found: Any) -> Any:
         """Answers once each: at the first match that has them, whichever task found it."""
-        *names, end, end_ts = found.columns
-        first = F.min(F.struct(F.col(end_ts), F.col(end))).alias("@first")
+        *names, end, end_ts = (name for name in found.columns if name != PLACE)
+        place = [PLACE] if self.options.placed else []
+        first = F.min(F.struct(F.col(end_ts), F.col(end), *place)).alias("@first")
         grouped = found.groupBy(*names).agg(first) if names else found.agg(first).dropna()
         return grouped.select(
-            *names, F.col("@first")[end].alias(end), F.col("@first")[end_ts].alias(end_ts)
+            *names, *(F.col("@first")[name].alias(name) for name in (end, end_ts, *place))
         )
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.errors import DataError
+from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.spark.frame import ROW, Frame
 
 
@@ -28,6 +29,21 @@ def partition_hash(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:
     for hash_ in hashes[1:]:
         lacking = lacking | hash_.isNull()
     return F.when(~lacking, F.xxhash64(*hashes) if len(hashes) > 1 else hashes[0])
+
+
+def has_key(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:
+    """Whether an event has a key, said so that file sources understand it."""
+    whole: Column | None = None
+    for group in groups:
+        some: Column | None = None
+        for name in group:
+            found = frame.attribute(name)
+            if found is not None:
+                there = found[0].isNotNull()
+                some = there if some is None else some | there
+        part = F.lit(False) if some is None else some
+        whole = part if whole is None else whole & part
+    return F.lit(True) if whole is None else whole
 
 
 def implied_hash(frame: Frame, key: Mapping[str, str]) -> Column:
@@ -45,6 +61,9 @@ def implied_hash(frame: Frame, key: Mapping[str, str]) -> Column:
 
 def _hash(frame: Frame, name: str) -> Column | None:
     """The hash of one attribute, NULL where it is; None where the frame lacks it."""
+    if name in (TIME.name, TIME_NS.name):
+        moment = frame.moment
+        return None if moment is None else F.when(moment.isNotNull(), F.xxhash64(moment))
     found = frame.attribute(name)
     if found is None:
         return None

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
+from cernis.spark.needed import compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def _asks_time(pattern: Pattern) -> bool:
     """Whether the query itself speaks of times, other than by a window in units of time."""
     if pattern.within is not None and pattern.within.plain:
         return True
-    return TIME.name in str(pattern)
+    return TIME.name in compared(pattern)
 
 
 def _in_time(pattern: Pattern, timed: bool) -> bool:

@@ -61,7 +61,7 @@ def needed(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tuple[set[str], 
 
     `shown`: the answer has the events of a match in it, not only their rows.
     """
-    names = {*_compared(plan.pattern), *(n for group in plan.pattern.partition for n in group)}
+    names = {*compared(plan.pattern), *(n for group in plan.pattern.partition for n in group)}
     within = plan.pattern.within
     if within is not None and within.attribute is not None:
         names.add(within.attribute.name)
@@ -82,7 +82,7 @@ def needed(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tuple[set[str], 
     return names - _COMPUTED, whole
 
 
-def _compared(pattern: Pattern) -> Iterator[str]:
+def compared(pattern: Pattern) -> Iterator[str]:
     """What events are compared by."""
     for node in cel.walk(pattern.formula):
         if isinstance(node, cel.PartitionBy):

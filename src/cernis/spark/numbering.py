@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from cernis.spark.frame import ROW, Frame
+from cernis.spark.frame import ROW, Frame, by_place
 
 _PLACE, _BEFORE, _GROUP = "@place", "@before", "@group"
 
@@ -40,8 +40,19 @@ def numbered(frame: Frame, source: Any, row: str | None) -> Any:
     return _offset(source, frame.data.columns, place, group)
 
 
+def with_rows(source: Any, files: int) -> Any:
+    """Parquet files as they are, so many of them, with their row numbers as one more column."""
+    place = F.col("_metadata.row_index")
+    if files == 1:
+        return source.select("*", place.alias(ROW))
+    names = [f"c{i}" for i in range(len(source.columns))]
+    return _offset(source, names, place, F.col("_metadata.file_path")).toDF(*source.columns, ROW)
+
+
 def how_numbered(source: Any, row: str | None) -> str:
     """In words, where the numbers come from."""
+    if row == ROW:
+        return "the files, one after the other"
     if row is not None:
         return f"the column {row!r}"
     if is_parquet(source):
@@ -57,8 +68,7 @@ def count_before(frame: Frame) -> Column:
 
 def _offset(source: Any, names: list[str], place: Column, group: Column) -> Any:
     """Places inside of groups plus the sizes of the groups before."""
-    placed = source.select("*", place.alias(_PLACE), group.alias(_GROUP))
-    placed = placed.toDF(*names, _PLACE, _GROUP)
+    placed = by_place(source, place, group).toDF(*names, _PLACE, _GROUP)
     sizes = source.select(group.alias(_GROUP)).groupBy(_GROUP).agg(F.count(F.lit(1)).alias("n"))
     # all of it in one partition: there are as many rows as files or partitions
     before = Window.partitionBy(F.lit(0)).orderBy(_GROUP).rowsBetween(Window.unboundedPreceding, -1)

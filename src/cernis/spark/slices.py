@@ -58,8 +58,8 @@ def spaced(cuts: Column, line: Line) -> Column:
     gap = min(APART * line.window, 2**62) + 1
 
     def add(kept: Column, cut: Column) -> Column:
-        last = F.get(kept, F.size(kept) - 1)
-        fits = F.coalesce(cut >= line.later(last, gap), F.lit(True))
+        last = F.get(kept, F.size(kept) - F.lit(1))
+        fits = last.isNull() | (cut >= line.later(last, gap))
         return F.when(fits, F.concat(kept, F.array(cut))).otherwise(kept)
 
     return F.aggregate(cuts, nothing, add)
@@ -121,15 +121,24 @@ def sliced(data: Any, cuts: Column, line: Line, pieces: int) -> Any:
 # --------------------------------------------------------------- positions
 
 
-def ranked(data: Any, line: Line, pieces: int, gaps: bool) -> tuple[Any, Column]:
+def quantiles_of(some: Any, pieces: int) -> Column:
+    """Moments that cut the stream into pieces of about equal numbers of events."""
+    moments: Column = some.agg(quantiles(MOMENT, pieces).alias("cuts")).scalar()
+    return moments
+
+
+def ranked(
+    data: Any, bare: Any, moments: Column, line: Line, pieces: int, gaps: bool
+) -> tuple[Any, Column]:
     """The rows that fit with their positions in the whole stream, and cuts of that line.
 
     Pieces of the time line are numbered by themselves, each on one task, and the sizes of
-    the pieces before are added. With `gaps`, one row stays of those between two that fit.
+    the pieces before are added: those are counted on the `bare` rows. With `gaps`, one row
+    stays of those between two that fit.
     """
-    cuts = data.agg(quantiles(MOMENT, pieces).alias("cuts")).scalar()
-    data = data.withColumn(_RANGE, piece_of(F.col(MOMENT), cuts, 0, pieces - 1))
-    sizes = data.groupBy(_RANGE).agg(F.count(F.lit(1)).alias("n"))
+    piece = piece_of(F.col(MOMENT), moments, 0, pieces - 1)
+    sizes = bare.groupBy(piece.alias(_RANGE)).agg(F.count(F.lit(1)).alias("n"))
+    data = data.withColumn(_RANGE, piece)
     listed = sizes.agg(F.collect_list(F.struct(_RANGE, "n")).alias("sizes"))
     every = F.transform(F.sequence(F.lit(0), F.lit(pieces - 1)), _size_before)
     begins = listed.select(every.alias("all"))

@@ -113,7 +113,7 @@ class RecognizedAll(Recognized):
         analyzed.partitionBy = [PartitioningColumn(_quoted(name)) for name in key]
         analyzed.withSinglePartition = not key
         column = analyzed.reading.get("time", DEFAULT_TIME)
-        if column in events.dataType.names:
+        if column in pa.ipc.read_schema(pa.py_buffer(analyzed.events)).names:
             analyzed.orderBy = [OrderingColumn(_quoted(column))]
         return analyzed
 

@@ -33,11 +33,13 @@ from cernis.results.answers import Answers
 from cernis.results.matches import Matches
 from cernis.run.budget import OnBudget
 from cernis.run.session import Reading, Session
+from cernis.spark.types import converted
 
 Wanted = Literal["events", "count", "lines"]
 """Matches with their events, numbers of matches, or matches as lines of JSON."""
 
 ROW, STREAM, PART, OWN = "@row", "@stream", "@part", "@own"
+TICKS, PLACE = "@ticks", "@place"
 
 _ROWS = 1 << 17
 _BYTES = 1 << 26
@@ -49,6 +51,8 @@ class Part:
 
     stream: str
     columns: Mapping[str, str]
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Of attributes that travel in another type than their own: that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,10 @@ class Work:
     on_budget: OnBudget
     schema: pa.Schema | None = None
     """The columns of the answer."""
+    placed: bool = False
+    """Whether the answer says in which order a part found its matches."""
+    limit: int | None = None
+    """The most matches that a part gives; they are its first."""
 
     def counts(self, found: Matches) -> bool:
         """Whether the answer is how many matches there are, not which."""
@@ -104,6 +112,8 @@ def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
             if number not in sessions:
                 sessions[number] = _Part(work)
             yield from sessions[number].take(rows)
+        if PART not in table.column_names and sessions[0].left == 0:
+            return  # what is left to read is of no interest
 
 
 def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
@@ -111,13 +121,15 @@ def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
     session = work.session()
     found = session.take(_event_batch(work, table.slice(0, 0), 0), work.scale)
     if isinstance(found, Answers):
-        return found.schema
-    if work.wanted == "lines":
+        schema = found.schema
+    elif work.wanted == "lines":
         times = found.counts().schema.field("end_ts").type
         return pa.schema(
             {"end": pa.int64(), "end_ts": times, "line": pa.string(), "place": pa.int64()}
         )
-    return _counts(found.counts()).schema if work.counts(found) else found.schema
+    else:
+        schema = _counts(found.counts()).schema if work.counts(found) else found.schema
+    return schema.append(pa.field(PLACE, pa.int64())) if work.placed else schema
 
 
 class _Part:
@@ -127,9 +139,16 @@ class _Part:
         self.work = work
         self.session = work.session()
         self.position = 0
-        self.lines = 0
+        self.given = 0
+
+    @property
+    def left(self) -> int | None:
+        """How many more matches are wanted; None: all."""
+        return None if self.work.limit is None else self.work.limit - self.given
 
     def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if self.left == 0:
+            return
         if OWN in table.column_names:
             own = np.asarray(table.column(OWN))
             first = int(own.argmax()) if own.any() else len(own)
@@ -139,25 +158,41 @@ class _Part:
         if table.num_rows:
             found = self.session.take(self._batch(table), self.work.scale)
             for batch in self._answer(found):
+                batch = self._placed(batch.slice(0, self.left))
                 if batch.num_rows:
-                    schema = self.work.schema
-                    yield batch if batch.schema == schema else batch.cast(schema)
+                    yield self._cast(batch)
+                if self.left == 0:
+                    return
+
+    def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        schema = self.work.schema
+        assert schema is not None
+        if batch.schema == schema:
+            return batch
+        columns = [
+            converted(pa.chunked_array([column]), field.type).combine_chunks()
+            for column, field in zip(batch.columns, schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _answer(self, found: Matches | Answers) -> Iterable[pa.RecordBatch]:
         if isinstance(found, Answers):
             return found.batches()
         if self.work.wanted == "lines":
-            return map(self._placed, found.lines())
+            return found.lines()
         if self.work.counts(found):
             counted: list[pa.RecordBatch] = _counts(found.counts()).to_batches()
             return counted
         return found.batches()
 
-    def _placed(self, lines: pa.RecordBatch) -> pa.RecordBatch:
-        """Lines with their place among those of the task, which is the order of matches."""
-        places = np.arange(self.lines, self.lines + lines.num_rows)
-        self.lines += lines.num_rows
-        return lines.append_column("place", pa.array(places, pa.int64()))
+    def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows with their place among those of the part, which is the order of matches."""
+        places = np.arange(self.given, self.given + batch.num_rows)
+        self.given += batch.num_rows
+        assert self.work.schema is not None
+        if batch.num_columns == len(self.work.schema):
+            return batch
+        return batch.append_column(self.work.schema.names[-1], pa.array(places, pa.int64()))
 
     def _batch(self, table: pa.Table) -> EventBatch:
         batch = _event_batch(self.work, table, self.position)
@@ -179,6 +214,8 @@ def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
 def _named(table: pa.Table, part: Part) -> pa.Table:
     """The columns of a stream under the names of their attributes, and what was found out."""
     columns = {name: table.column(column) for name, column in part.columns.items()}
+    for name, type_ in part.types.items():
+        columns[name] = converted(columns[name], type_)
     found_out = {name: table.column(name) for name in table.column_names if computed(name)}
     if not columns and not found_out:
         return table.select([ROW])  # a table must know how many rows it has
@@ -188,6 +225,8 @@ def _named(table: pa.Table, part: Part) -> pa.Table:
 def _ticks(work: Work, table: pa.Table, rows: Int64s) -> Int64s | None:
     if work.time is None or work.scale.unit_ns is None:
         return None
+    if TICKS in table.column_names:
+        return np.asarray(table.column(TICKS), np.int64)
     column = table.column(work.parts[0].columns[work.time])
     ticks, bad = to_ticks(column, work.time_unit, work.scale.unit_ns)
     if bad is not None:

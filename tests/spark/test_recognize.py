@@ -1,0 +1,350 @@
+"""`recognize` as a user meets it: what comes back, what is refused, what Spark is asked to do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import cernis
+from cernis.errors import CernisError, DataError, QueryError
+from cernis.generators.stock import stock_stream
+from cernis.spark.explanation import explain
+from cernis.spark.job import Options, job_of, recognize, recognizer
+
+SEQUENCE = (
+    "SELECT * FROM Stock WHERE SELL AS a ; BUY AS b FILTER a[volume > 900] AND b[volume > 900]"
+)
+SLICED = f"{SEQUENCE} WITHIN 2 SECONDS"
+KEYED = f"{SEQUENCE} PARTITION BY [name] WITHIN 20 SECONDS"
+CHAIN = f"{SEQUENCE} AND a[name] = b[name] WITHIN 20 SECONDS"
+
+
+@pytest.fixture(autouse=True)
+def _single_tasks_may_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "this query runs in a single task")
+        yield
+
+
+@pytest.fixture(scope="module")
+def events() -> pa.Table:
+    table = stock_stream(3000, seed=3)
+    at = table.schema.get_field_index("ts")
+    return table.set_column(at, "ts", table.column("ts").cast(pa.timestamp("us", "UTC")))
+
+
+@pytest.fixture(scope="module")
+def trades(spark: Any, events: pa.Table) -> Any:
+    return spark.createDataFrame(events).repartition(3).cache()
+
+
+@pytest.fixture(scope="module")
+def files(spark: Any, events: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = str(tmp_path_factory.mktemp("trades"))
+    spark.createDataFrame(events).coalesce(1).sortWithinPartitions("ts").write.mode(
+        "overwrite"
+    ).option("maxRecordsPerFile", 700).parquet(folder)
+    return folder
+
+
+# ------------------------------------------------------------------ answers
+
+
+def test_the_columns_are_typed_as_in_the_source(trades: Any) -> None:
+    query = KEYED.replace("SELECT *", "SELECT a[price, volume], b, COUNT(b), MAX(b[price])")
+    found = recognize(trades, query)
+    kinds = {field.name: field.dataType.simpleString() for field in found.schema}
+    assert kinds == {
+        "start": "bigint",
+        "end": "bigint",
+        "start_ts": "timestamp",
+        "end_ts": "timestamp",
+        "name": "string",
+        "a": "array<struct<price:double,volume:bigint>>",
+        "b": "array<struct<type:string,ts:timestamp,name:string,price:double,volume:bigint>>",
+        "COUNT(b)": "bigint",
+        "MAX(b[price])": "double",
+    }
+    row = found.first()
+    assert row.a[0].volume > 900
+    assert row.b[0].ts == row.end_ts
+
+
+def test_the_matches_are_those_of_the_embedded_engine_with_their_events(
+    spark: Any, events: pa.Table
+) -> None:
+    df = spark.createDataFrame(events)  # in order: row numbers are the embedded engine's
+    for query in (KEYED, SLICED, CHAIN):
+        found = recognize(df, query).orderBy("end_ts", "end", "start").toArrow()
+        expected = cernis.query(query).run(events).to_arrow()
+        order = [("end_ts", "ascending"), ("end", "ascending"), ("start", "ascending")]
+        assert found.num_rows > 10
+        assert found.to_pylist() == expected.sort_by(order).to_pylist()
+
+
+def test_counts_per_end_need_no_matches(spark: Any, events: pa.Table) -> None:
+    query = "SELECT * FROM S WHERE SELL AS a ; BUY+ AS b ; SELL AS c WITHIN 60 EVENTS"
+    found = recognize(spark.createDataFrame(events), query, matches="count").toArrow()
+    expected = cernis.query(query).run(events).counts()
+    assert found.column_names == ["end", "end_ts", "count"]
+    counted = dict(zip(*found.select(["end", "count"]).to_pydict().values(), strict=True))
+    assert counted == dict(
+        zip(*expected.select(["end", "count"]).to_pydict().values(), strict=True)
+    )
+    assert max(counted.values()) > 2**25
+
+
+def test_an_explosive_query_is_read_only_as_far_as_it_is_asked_for(trades: Any) -> None:
+    query = "SELECT * FROM S WHERE SELL AS a ; BUY+ AS b ; SELL AS c"
+    assert len(recognize(trades, query).limit(7).collect()) == 7
+
+
+def test_it_is_a_transformation_that_runs_when_asked(trades: Any) -> None:
+    found = trades.transform(recognizer(KEYED)).filter("start_ts < '2024-01-02 09:01:00'")
+    assert 0 < found.count() < recognize(trades, KEYED).count()
+
+
+def test_several_frames_are_several_streams(spark: Any, events: pa.Table) -> None:
+    query = "SELECT * FROM Sold, Bought WHERE Sold>SELL AS a ; Bought>BUY AS b WITHIN 1 SECONDS"
+    kinds = events.column("type")
+    apart = {
+        "Sold": events.filter(pa.compute.equal(kinds, "SELL")),
+        "Bought": events.filter(pa.compute.equal(kinds, "BUY")).drop_columns(["price"]),
+    }
+    frames = {name: spark.createDataFrame(table) for name, table in apart.items()}
+    found = recognize(frames, query)
+    expected = cernis.query(query).run(apart)
+    assert found.count() == expected.count() > 10
+    pairs = sorted((row.start, row.end) for row in found.collect())
+    assert pairs == sorted((match.start, match.end) for match in expected)
+
+
+@pytest.mark.parametrize("query", [KEYED, SLICED])
+def test_a_key_with_nearly_all_events_is_cut_into_slices(spark: Any, query: str) -> None:
+    events = stock_stream(20_000, seed=5, symbols=1)
+    other = stock_stream(40, seed=6, symbols=5)
+    table = pa.concat_tables([events, other])
+    df = spark.createDataFrame(table)
+    options = Options(tasks=4, sample=1.0)
+    parts = job_of(df, query, options).rows().groupBy("@part").count().collect()
+    assert len(parts) >= 4
+    assert max(row["count"] for row in parts) < 0.6 * sum(row["count"] for row in parts)
+    assert (
+        recognize(df, query, tasks=4, sample=1.0).count() == cernis.query(query).run(table).count()
+    )
+
+
+# ----------------------------------------------------- what Spark is asked to do
+
+
+def physical(df: Any) -> str:
+    return str(df._jdf.queryExecution().executedPlan().toString())
+
+
+def test_predicates_and_columns_reach_the_files(spark: Any, files: str) -> None:
+    query = KEYED.replace("SELECT *", "SELECT a[name]")
+    plan = physical(recognize(spark.read.parquet(files), query, sample=0))
+    scans = [line for line in plan.splitlines() if "FileScan" in line]
+    assert any("GreaterThan(volume,900)" in line for line in scans)
+    assert not any("price" in line for line in scans)
+
+
+def test_rows_of_files_are_numbered_in_their_order(
+    spark: Any, files: str, events: pa.Table
+) -> None:
+    found = recognize(spark.read.parquet(files), SLICED)
+    expected = cernis.query(SLICED).run(events)
+    pairs = sorted((row.start, row.end) for row in found.collect())
+    assert pairs == sorted((match.start, match.end) for match in expected)
+
+
+def test_events_that_no_test_passes_do_not_travel(trades: Any) -> None:
+    travelling = job_of(trades, KEYED, Options()).rows()
+    assert travelling.count() == trades.filter("volume > 900").count()
+    contiguous = job_of(trades, KEYED.replace(";", ":"), Options(sample=0)).rows()
+    assert contiguous.count() == trades.count()
+
+
+def test_explain_says_what_spark_will_do(trades: Any) -> None:
+    told = str(explain(trades, KEYED, measure=True, tasks=4))
+    assert "keyed: by a hash of name, 4 tasks" in told
+    assert "4 of 4 predicates" in told or "3 of 3 predicates" in told
+    assert "% of the events here" in told
+    sliced = str(explain(trades, SLICED, tasks=4))
+    assert "sliced: 4 tasks" in sliced
+    assert "the 2 seconds before it" in sliced
+    every = "SELECT * FROM S WHERE SELL AS a ; NOT (BUY FILTER BUY[name LIKE 'M(S|Q)+']) ; BUY AS b"
+    assert "NOT looks at every event" in str(explain(trades, f"{every} WITHIN 1 SECONDS"))
+    kept = explain(trades, SLICED.replace("a[volume > 900]", "a[name LIKE 'M(S|Q)+.*']"))
+    assert "in Python: [name LIKE 'M(S|Q)+.*']" in str(kept)
+
+
+def test_a_single_task_warns_and_says_what_would_help(trades: Any) -> None:
+    with pytest.warns(UserWarning, match=r"single task; .*PARTITION BY.* or a WITHIN"):
+        recognize(trades, SEQUENCE)
+    with pytest.warns(UserWarning, match="CONSUME BY ANY looks at the whole stream"):
+        recognize(trades, f"{SLICED} CONSUME BY ANY")
+
+
+# --------------------------------------------------------------- bad input
+
+
+@pytest.fixture(scope="module")
+def odd(spark: Any) -> Any:
+    return spark.createDataFrame(
+        pa.table(
+            {
+                "type": ["A", "B"],
+                "ts": pa.array([1, 2], pa.int64()),
+                "Price": pa.array([Decimal("1.50"), Decimal("2.50")], pa.decimal128(9, 2)),
+                "day": pa.array([date(2024, 1, 1), date(2024, 1, 2)]),
+                "user": [{"id": 7, "tags": ["x"]}, {"id": 7, "tags": []}],
+                "a.b": [1, 2],
+            }
+        )
+    )
+
+
+def refused(df: Any, query: str, error: type[CernisError], *words: str, **options: Any) -> None:
+    with pytest.raises(error) as caught:
+        recognize(df, query, **options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_what_is_wrong_is_said_before_the_job_starts(odd: Any) -> None:
+    two = "SELECT * FROM S WHERE A AS x ; B AS y"
+    refused(odd, two, DataError, "no column 'kind'", "event type", type="kind")
+    refused(odd, two, DataError, "no column 'Ts'", "there is 'ts', and capitals count", time="Ts")
+    refused(odd, two, DataError, "'type' holds string, not a timestamp", time="type")
+    refused(odd, two, DataError, "'day' holds date, not text", type="day")
+    refused(odd, two, DataError, "no column 'n'", "row number", row="n")
+    refused(odd, f"{two} FILTER x[price > 1]", QueryError, "price", "Price")
+    refused(odd, f"{two} FILTER x[Price > 'dear']", QueryError, "clash")
+    refused(odd, two + " [", QueryError, "line 1")
+    refused([{"type": "A"}], two, DataError, "expected a Spark DataFrame")
+    refused(odd, two, CernisError, "matches='some'", matches="some")
+    refused({"S": odd, "T": odd}, "SELECT * FROM S, U WHERE A", DataError, "reads from 'U'")
+
+
+def test_regular_expressions_are_checked_before_the_job_starts(odd: Any) -> None:
+    refused(odd, "SELECT * FROM S WHERE A AS x FILTER x[type LIKE '(']", QueryError, "expression")
+
+
+def test_names_that_occur_twice_are_refused_and_other_capitals_are_not(
+    spark: Any, odd: Any
+) -> None:
+    twice = odd.selectExpr("*", "ts AS ts")
+    refused(twice, "SELECT * FROM S WHERE A", DataError, "'ts' occurs twice")
+    both = spark.createDataFrame(
+        pa.table({"type": ["A", "A"], "ts": [1, 2], "price": [1, 2], "PRICE": [9, 1]})
+    )
+    found = recognize(both, "SELECT x FROM S WHERE A AS x FILTER x[PRICE > price] WITHIN 5 EVENTS")
+    assert [row.x[0].asDict()["PRICE"] for row in found.collect()] == [9]
+
+
+def test_decimals_dates_and_nested_attributes_are_what_they_are(odd: Any) -> None:
+    query = """SELECT x[Price, day, user.id], y[user] FROM S WHERE A AS x ; B AS y
+               FILTER x[Price = 1.5 AND day < '2024-01-02' AND user.id = 7] AND y[Price > 2]
+               WITHIN 1 SECONDS"""
+    [row] = recognize(odd, query).collect()
+    assert row.x[0][0] == Decimal("1.50")
+    assert row.x[0][1] == date(2024, 1, 1)
+    assert row.x[0][2] == 7
+    assert row.y[0].user.tags == []
+    keyed = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [user.id] WITHIN 5 EVENTS"
+    [match] = recognize(odd, keyed).collect()
+    assert match["user.id"] == 7
+    refused(odd, keyed.replace("user.id", "user"), DataError, "take one of its parts as the key")
+
+
+def test_padded_text_is_compared_as_it_is(spark: Any) -> None:
+    spark.sql("CREATE OR REPLACE TEMP VIEW v AS SELECT 'A' AS type, 1L AS ts")
+    spark.sql("CREATE TABLE padded (type STRING, ts BIGINT, c CHAR(4)) USING parquet")
+    try:
+        spark.sql("INSERT INTO padded SELECT type, ts, 'ab' FROM v")
+        query = "SELECT * FROM S WHERE A AS x FILTER x[c = '{}'] WITHIN 5 EVENTS"
+        assert recognize(spark.table("padded"), query.format("ab  ")).count() == 1
+        assert recognize(spark.table("padded"), query.format("ab")).count() == 0
+    finally:
+        spark.sql("DROP TABLE padded")
+
+
+@pytest.mark.parametrize(
+    "query", ["", " WITHIN 5 EVENTS", " WITHIN 5 SECONDS", " PARTITION BY [k]"]
+)
+def test_an_event_without_a_time_fails_the_job_or_is_skipped(spark: Any, query: str) -> None:
+    table = pa.table({"type": ["A", "C", "B"], "ts": [1, None, 3], "k": [1, 1, 1]})
+    df = spark.createDataFrame(table)
+    query = f"SELECT * FROM S WHERE A AS x ; B AS y{query}"
+    assert recognize(df, query, on_error="skip").count() == 1
+    with pytest.raises(Exception, match="row 1, column 'ts': the time is missing"):
+        recognize(df, query).count()
+
+
+def test_the_time_zone_of_the_session_changes_nothing(spark: Any) -> None:
+    moments = [datetime(2024, 3, 10, hour, tzinfo=UTC) for hour in (6, 7, 8)]
+    plain = [moment.replace(tzinfo=None) for moment in moments]
+    columns = {"type": ["A", "B", "B"], "zoned": moments, "plain": plain}
+    df = spark.createDataFrame(pa.table(columns))
+    query = """SELECT * FROM S WHERE A AS x ; B AS y
+               FILTER y[{} < '2024-03-10T07:30:00'] WITHIN 1 HOURS"""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for zone in ("America/New_York", "UTC", "Asia/Tokyo"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            for column in ("zoned", "plain"):
+                assert recognize(df, query.format(column), time=column, tasks=3).count() == 1
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_a_budget_holds_for_each_task(trades: Any) -> None:
+    far = f"{SEQUENCE.replace('BUY AS b', 'BUY AS b ; SELL AS c')} AND a[price] < c[price]"
+    with pytest.raises(Exception, match="budget of 3"):
+        recognize(trades, f"{far} WITHIN 2 SECONDS", budget=3).count()
+    assert recognize(trades, f"{far} WITHIN 2 SECONDS").count() > 0
+
+
+# ---------------------------------------------------------------------- SQL
+
+
+def test_sql_has_a_table_function(spark: Any, trades: Any) -> None:
+    from cernis.spark.table_function import register
+
+    register(spark)
+    trades.createOrReplaceTempView("trades")
+    within = f"{SEQUENCE} WITHIN 20 SECONDS".replace("'", "''")
+    found = spark.sql(
+        f"SELECT * FROM cernis(TABLE(trades) PARTITION BY name ORDER BY (ts), '{within}')"
+    )
+    assert found.schema["b"].dataType == recognize(trades, KEYED).schema["b"].dataType
+    assert found.count() == recognize(trades, KEYED).count()
+    everything = spark.sql(f"SELECT * FROM cernis_all(TABLE(trades), query => '{KEYED}')")
+    assert everything.count() == found.count()
+    with pytest.raises(Exception, match="'\\[' is never closed"):
+        spark.sql("SELECT * FROM cernis_all(TABLE(trades), 'SELECT * FROM S WHERE A[')")
+
+
+def test_queries_run_on_spark_frames_without_spark_as_well(trades: Any) -> None:
+    assert cernis.query(KEYED).run(trades).count() == recognize(trades, KEYED).count()
+
+
+def test_files_on_disk_are_not_touched_until_the_answer_is_asked_for(
+    spark: Any, tmp_path: Path, events: pa.Table
+) -> None:
+    folder = str(tmp_path / "gone")
+    spark.createDataFrame(events.slice(0, 50)).write.parquet(folder)
+    df = spark.read.parquet(folder)
+    for file in Path(folder).iterdir():
+        file.unlink()
+    found = recognize(df, KEYED)
+    with pytest.raises(Exception, match=r"(?i)no such file|does not exist|not exist"):
+        found.count()
