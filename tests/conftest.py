@@ -1,9 +1,15 @@
-"""Hypothesis profiles: `ci` repeats the same cases each time, `fuzz` looks for new ones."""
+"""Hypothesis profiles: `ci` repeats the same cases each time, `fuzz` looks for new ones.
+
+With several test processes, all tests of Spark run in one of them: each process that has
+some would start a Java of its own.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -19,3 +25,15 @@ settings.register_profile(
     suppress_health_check=_SLOW,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    # not the group marks of xdist: with some versions of pytest they have no effect
+    from xdist.scheduler import LoadScopeScheduling
+
+    class SparkTogether(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return SparkTogether(config, log) if config.getoption("dist") == "load" else None

@@ -1,9 +1,8 @@
 """The two ways this package compiles a kernel with Numba.
 
-Compiled code is kept on disk between runs (where Numba finds a place it may write to:
-beside the source, in the user's cache, or in NUMBA_CACHE_DIR; without one it is compiled
-in every process) and releases the interpreter lock. With `NUMBA_DISABLE_JIT=1` the same
-source runs as plain Python.
+Compiled code is kept on disk between runs (`cernis.compiled.cache` says where, and when it
+is good) and releases the interpreter lock. With `NUMBA_DISABLE_JIT=1` the same source
+runs as plain Python.
 
 A *borrowing* kernel counts no references. Numba otherwise takes hold of each array of a
 tuple on entry to every function and lets go of it at the end, one atomic instruction
@@ -16,10 +15,15 @@ scratch space as an argument.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from numba import njit
+
+try:
+    from cernis.compiled.cache import KernelCache
+except (ImportError, AttributeError):  # a Numba of other parts: keep code its way
+    KernelCache = None  # type: ignore[assignment,misc]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -35,9 +39,13 @@ def borrowing(function: Function) -> Function:
 
 
 def _compiled(function: Function, **options: bool) -> Function:
-    compiler: Any = partial(njit, nogil=True, **options)
-    try:
-        compiled = compiler(cache=True)(function)
-    except RuntimeError:  # no place to keep it
-        compiled = compiler()(function)
+    compiler: Any = njit
+    compiled = compiler(nogil=True, **options)(function)
+    if compiled is function:  # Numba was told to compile nothing
+        return function
+    if KernelCache is not None:
+        compiled._cache = KernelCache(function, options)
+    else:
+        with suppress(RuntimeError):  # no place to keep it
+            compiled.enable_caching()
     return cast(Function, compiled)

@@ -1,0 +1,117 @@
+"""Compiled kernels on disk: a file for each kernel, each version of it and each signature.
+
+They are in `NUMBA_CACHE_DIR` where that is set, and otherwise in Cernis' own folder
+(`cernis.folder`): a place that executors can write to, the same for all workers of a machine
+and for one application after another, wherever their copy of the package is.
+
+The name of a file says what is in it: a digest of what the kernel is (`identity`), of the
+types of its arguments, the processor, and the versions of Python, NumPy and Numba. So a
+file never changes once it is there, and any number of processes can read and write at
+once: they put the same thing in the same place. (Numba's own files have an index, which
+processes overwrite for each other: one signature can then find the code of another.)
+
+Cost: a kernel that is there loads in milliseconds; to import one touches no file. Nothing
+here can make a query fail: code that cannot be read is compiled, code that cannot be
+written is compiled again by the next process. Of each kernel the latest versions are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import config
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from cernis.compiled.identity import identity, spelled
+from cernis.folder import own_folder
+
+_CONFIG: Any = config  # its settings are made at run time
+_reduce: Any = CompileResult._reduce
+_rebuild: Any = CompileResult._rebuild
+_dumps: Any = dumps
+
+_VERSIONS_KEPT = 40
+
+
+class KernelCache:
+    """The files of one kernel, in the words in which Numba asks for them."""
+
+    def __init__(self, function: Callable[..., object], options: Mapping[str, bool]) -> None:
+        self._function = function
+        self._options = options
+        self._name = f"{function.__module__}.{function.__qualname__}-"
+
+    @property
+    def cache_path(self) -> str | None:
+        return None if (folder := _folder()) is None else str(folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        target_context.refresh()
+        with suppress(Exception):  # not there, or of no use to this process
+            data = self._file(sig, target_context.codegen()).read_bytes()
+            return _rebuild(target_context, *pickle.loads(data))
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        if data.lifted or data.library.has_dynamic_globals:
+            return  # it holds on to objects of this process
+        with suppress(Exception):
+            self._write(self._file(sig, data.codegen), _dumps(_reduce(data)))
+
+    def _file(self, sig: Any, codegen: Any) -> Path:
+        folder = _folder()
+        if folder is None:
+            raise FileNotFoundError("no place for compiled code")
+        kinds = sig if isinstance(sig, tuple) else (*sig.args, sig.return_type)
+        words = (self._version, [spelled(kind) for kind in kinds], codegen.magic_tuple())
+        return folder / f"{self._name}{sha256(repr(words).encode()).hexdigest()[:32]}.nbc"
+
+    @cached_property
+    def _version(self) -> tuple[object, ...]:
+        """What the code depends on beside the signature and the processor."""
+        versions = (sys.implementation.cache_tag, np.__version__, numba.__version__)
+        settings = (sorted(self._options.items()), _CONFIG.BOUNDSCHECK, _CONFIG.OPT)
+        return (versions, str(settings), identity(self._function))
+
+    def _write(self, file: Path, data: bytes) -> None:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, unfinished = tempfile.mkstemp(dir=file.parent, prefix=self._name)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            os.replace(unfinished, file)
+        except OSError:
+            os.unlink(unfinished)
+            raise
+        found = sorted(file.parent.glob(f"{self._name}*"), key=os.path.getmtime)
+        for old in found[:-_VERSIONS_KEPT]:
+            old.unlink(missing_ok=True)
+
+    def enable(self) -> None:
+        """It always is."""
+
+    def disable(self) -> None:
+        """It always is enabled."""
+
+    def flush(self) -> None:
+        """Nothing in it is ever out of date."""
+
+
+@cache
+def _folder() -> Path | None:
+    if _CONFIG.CACHE_DIR:
+        return Path(_CONFIG.CACHE_DIR)
+    own = own_folder()
+    return None if own is None else own / "kernels"

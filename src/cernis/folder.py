@@ -1,0 +1,56 @@
+"""The folder in which Cernis keeps files between runs: they can be made again at any time.
+
+It is in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache` or what the system has
+in its place) or, where that cannot be written to (executors of a cluster, containers without a
+home), in the temporary folder, under a name with the user's number.
+
+What is kept is code, and to load it is to run it. So the folder must belong to this
+user, who alone may write to it; anything else that stands in its place, a link included, is
+passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def own_folder() -> Path | None:
+    """The folder, made where it is missing; None where there is no place for one."""
+    return next((place for place in _places() if _is_ours(place)), None)
+
+
+def _places() -> Iterator[Path]:
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        home = os.path.expanduser("~/Library/Caches")
+    else:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if os.path.isabs(home):  # a user without a home has "~" left in there
+        yield Path(home, "cernis")
+    yield Path(tempfile.gettempdir(), f"cernis-{_user()}")
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISDIR(found.st_mode) or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return False
+    if sys.platform == "win32":  # both places are the user's own there
+        return True
+    return found.st_uid == _user() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _user() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 0
