@@ -153,13 +153,6 @@ def test_counting_queries_show_a_row_for_each_end(capfd: Capture) -> None:
 # ----------------------------------------------------------------- mistakes
 
 
-def test_the_spark_engine_is_not_there_yet(capfd: Capture) -> None:
-    assert cernis("run", PAIRS, "-e", "trades.csv", "--engine", "spark") == 1
-    assert capfd.readouterr().err == (
-        "error: the spark engine is not in this version yet; --engine local runs the query here\n"
-    )
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

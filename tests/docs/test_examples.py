@@ -6,6 +6,7 @@
 * a block under the comment `<!-- file: NAME -->` is written to that file first.
 
 Each page has an empty directory of its own. `...` in an output stands for anything.
+Pages with examples on Spark share one small session, which those examples find running.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from cernis.cli.main import main
+from cernis.spark.local import local_session
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -80,10 +82,23 @@ def run_console(block: Block, page: Path, capfd: pytest.CaptureFixture[str]) -> 
         )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def asks_for_spark(page: Path) -> bool:
+    """Whether some example on the page runs on Spark."""
+    return any(
+        block.language in ("python", "console") and _SPARK.search(block.text)
+        for block in blocks(page.read_text(encoding="utf-8"))
+    )
+
+
+_SPARK = re.compile(r"cernis\.spark\.session|--engine spark.*\n(?!error: )")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_example_on_the_page_holds(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    if asks_for_spark(page):
+        local_session(2, memory="1g", conf=SMALL)  # ends with this process
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")

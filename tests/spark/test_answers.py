@@ -1,7 +1,8 @@
 """Spark gives the answers of the corpus and of the oracle, however its rows are spread.
 
 A job costs Spark a fraction of a second, whatever its size: cases are run many at a time,
-as one union.
+as one union. In CI each case of the corpus runs on one number of tasks; `make soak` runs all
+of them on each, and more random ones.
 """
 
 from __future__ import annotations
@@ -101,6 +102,18 @@ def triples(lines: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int, dict[st
 @pytest.mark.parametrize("spread", SPREAD)
 def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, spread: int) -> None:
     chosen = [case for case in cases() if case.answers is None]
+    _answered(spark, chosen[SPREAD.index(spread) :: len(SPREAD)], spread)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("spread", SPREAD)
+def test_all_of_the_corpus_has_these_answers_on_any_number_of_tasks(
+    spark: Any, spread: int
+) -> None:
+    _answered(spark, [case for case in cases() if case.answers is None], spread)
+
+
+def _answered(spark: Any, chosen: Sequence[Case], spread: int) -> None:
     jobs = [job(cernis.query(case.query, lang=case.lang), case.events) for case in chosen]
     for case, lines in zip(chosen, run(spark, jobs, spread), strict=True):
         _check(case, lines)
@@ -151,7 +164,7 @@ def _agree(spark: Any, drawn: Sequence[tuple[Pattern, Events]], spread: int) -> 
 
 
 few = settings(
-    max_examples=4,
+    max_examples=max(2, settings.default.max_examples // 100),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],

@@ -165,11 +165,57 @@ def test_rows_of_files_are_numbered_in_their_order(
     assert pairs == sorted((match.start, match.end) for match in expected)
 
 
+def test_rows_have_numbers_however_the_frame_came_about(spark: Any, events: pa.Table) -> None:
+    expected = cernis.query(KEYED).run(events).count()
+    df = spark.createDataFrame(events)
+    alone = df.select("name").distinct()
+    for given in (
+        df.repartition("name"),  # tasks are joined by size, at run time
+        df.join(alone, "name"),
+        df.union(df.limit(0)),
+        df.repartition(5),
+        df.groupBy(*df.columns).count().drop("count"),
+    ):
+        found = recognize(given, KEYED, tasks=3)
+        assert found.count() == expected
+        assert found.select("start", "end").distinct().count() == expected
+    assert "with gaps" in str(explain(df.repartition("name"), KEYED))
+
+
 def test_events_that_no_test_passes_do_not_travel(trades: Any) -> None:
     travelling = job_of(trades, KEYED, Options()).rows()
     assert travelling.count() == trades.filter("volume > 900").count()
     contiguous = job_of(trades, KEYED.replace(";", ":"), Options(sample=0)).rows()
     assert contiguous.count() == trades.count()
+
+
+def test_rows_that_lie_together_are_not_moved_again(
+    spark: Any, events: pa.Table, tmp_path: Path
+) -> None:
+    expected = cernis.query(KEYED).run(events).count()
+    df = spark.createDataFrame(events)
+    for given, sorts in (
+        (df.repartition(3, "name"), 1),
+        (df.repartition(3, "name").sortWithinPartitions("ts"), 0),
+    ):
+        found = recognize(given.filter("volume > 0"), KEYED)
+        assert "shufflepartitionid" not in physical(found)
+        assert physical(found).count("Sort [@moment") == sorts
+        assert found.count() == expected
+        assert "rows lie together already" in str(explain(given, KEYED))
+    apart = df.repartition(3, "name", "type")
+    assert "shufflepartitionid" in physical(recognize(apart, KEYED))
+    assert recognize(apart, KEYED).count() == expected
+    buckets = "spark.sql.sources.bucketing.autoBucketedScan.enabled"
+    df.write.bucketBy(3, "name").option("path", str(tmp_path)).saveAsTable("bucketed")
+    try:
+        spark.conf.set(buckets, "false")
+        found = recognize(spark.table("bucketed"), KEYED)
+        assert "Exchange shufflepartition" not in physical(found)
+        assert found.count() == expected
+    finally:
+        spark.conf.unset(buckets)
+        spark.sql("DROP TABLE bucketed")
 
 
 def test_explain_says_what_spark_will_do(trades: Any) -> None:

@@ -24,6 +24,7 @@ from cernis.bench.record import Record
 from cernis.bench.report import NO_PLOT, draw, page, rich_table, specification, write_json
 from cernis.bench.scale import FULL, Scale, chosen_scale
 from cernis.bench.sequences import SEQUENCES
+from cernis.bench.spark import SPARK
 from cernis.bench.strategies import STRATEGIES
 from cernis.errors import CernisError
 
@@ -31,7 +32,7 @@ __all__ = ["BENCHMARKS", "run_benchmarks"]
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
-    for benchmark in (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY, CORRELATION)
+    for benchmark in (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY, CORRELATION, SPARK)
 }
 _PAGES = Path("docs/benchmarks")
 

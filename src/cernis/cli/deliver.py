@@ -51,13 +51,21 @@ def show(runs: Runs, limit: int, console: Console, noun: Noun = MATCH) -> None:
         console.print(matches_table(first, counting=counting))
     if answers:
         console.print(answers_table(answers))
-    more = 0 if counting else count - len(first) - len(answers)
+    say_found(console, count, 0 if counting else count - len(first) - len(answers), noun)
+
+
+def say_found(console: Console, count: int, more: int, noun: Noun) -> None:
+    """How many matches there are, and how many of them are not shown."""
     console.print(f"{_number(count, noun)}{f'; {more:,} more' if more else ''}")
 
 
 def write_count(runs: Runs, limit: int | None, output: str | None) -> None:
     """The number of matches."""
-    count = sum(matches.count() for matches in runs)
+    write_number(sum(matches.count() for matches in runs), limit, output)
+
+
+def write_number(count: int, limit: int | None, output: str | None) -> None:
+    """A number of matches, of which no more than the limit are wanted."""
     number = count if limit is None else min(limit, count)
     if output is None or output == "-":
         typer.echo(number)
@@ -72,7 +80,7 @@ def write_lines(runs: Runs, limit: int | None, output: str, noun: Noun = MATCH) 
         sys.stdout.buffer.flush()
         return
     with open(output, "wb") as file:
-        _say_written(_lines(runs, limit, file), output, noun)
+        say_written(_lines(runs, limit, file), output, noun)
 
 
 def _lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
@@ -110,7 +118,7 @@ def write_parquet(
                 break
         if writer is None:
             stack.enter_context(pq.ParquetWriter(output, schema()))
-    _say_written(written, output, noun)
+    say_written(written, output, noun)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBatch:
@@ -125,7 +133,8 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBat
         ) from error
 
 
-def _say_written(number: int, output: str, noun: Noun) -> None:
+def say_written(number: int, output: str, noun: Noun) -> None:
+    """How many matches went where."""
     errors().print(f"wrote {_number(number, noun)} to {output}", soft_wrap=True)
 
 

@@ -3,11 +3,15 @@
 0 done, 1 a user's mistake, 2 wrong usage (the parser's own), and by custom 130 after
 Ctrl-C and 141 when whoever read the output has gone away. With CERNIS_DEBUG=1 the
 traceback is shown after all.
+
+What fails inside of Spark comes as text, with the tracebacks of a worker and of Java in it.
+It is told by the module of its class, so that Spark need not be loaded to fail.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +21,12 @@ import typer
 from cernis.errors import CernisError, QueryError
 
 MISTAKE, INTERRUPTED, CLOSED_PIPE = 1, 130, 141
+
+_LESS = "a window (WITHIN), a LIMIT or --count would need less"
+
+_OURS = re.compile(r"^cernis\.errors\.\w+: (.*?)(?=\n\s*\n|\n\s+at |\Z)", re.DOTALL | re.MULTILINE)
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
+_CODE = re.compile(r"^(?:[\w.$]+(?:Error|Exception): )?(?:\[[A-Z_0-9.]+\] )?")
 
 
 @contextmanager
@@ -45,12 +55,34 @@ def _message(error: BaseException) -> str:
         case CernisError():
             return f"error: {error}"
         case MemoryError():
-            return "error: out of memory; a window (WITHIN), a LIMIT or --count would need less"
+            return f"error: out of memory; {_LESS}"
+        case _ if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):
+            return _from_spark(error)
         case OSError(filename=str() | bytes() as name, strerror=str() as reason):
             return f"error: {os.fsdecode(name)}: {reason}"
         case _:
-            what = " ".join(f"{type(error).__name__}: {error}".split())
-            return f"internal error: {what} (CERNIS_DEBUG=1 shows where)"
+            return _internal(f"{type(error).__name__}: {error}")
+
+
+def _internal(what: str) -> str:
+    return f"internal error: {' '.join(what.split())} (CERNIS_DEBUG=1 shows where)"
+
+
+def _from_spark(error: BaseException) -> str:
+    """What Spark says, in as few lines as tell it."""
+    text = str(error)
+    if ours := _OURS.findall(text):
+        return f"error: {ours[-1].rstrip()}"
+    if "java.lang.OutOfMemoryError" in text or "MemoryError" in text:
+        return f"error: Spark is out of memory; {_LESS}"
+    if "Traceback (most recent call last)" in text:  # of a worker: a mistake of ours
+        raised = _RAISED.findall(text)
+        return _internal(raised[-1] if raised else text)
+    if type(error).__name__ == "Py4JNetworkError":
+        return "error: Spark's Java process has ended"
+    lines = [line for line in text.splitlines() if not line.startswith("An error occurred")]
+    first = _CODE.sub("", (lines or [text])[0].removeprefix(": "))
+    return f"error: Spark: {first.partition(' SQLSTATE:')[0]}"
 
 
 def _failed(message: str, code: int) -> typer.Exit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,6 @@ import typer
 from cernis import __version__
 from cernis.cli.arguments import check_output, named_files, read_query
 from cernis.cli.failure import reported
-from cernis.errors import CernisError
 
 if TYPE_CHECKING:
     from cernis.run.query import Query
@@ -73,6 +73,7 @@ MoreEvents = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE", help="More files of events.", show_default=False),
 ]
+EngineOption = Annotated[Engine, typer.Option("--engine", help="What runs the query.")]
 InputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
@@ -99,7 +100,7 @@ def run(
             "--output", "-o", metavar="FILE", help=".jsonl or .parquet; - for standard output."
         ),
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="What runs the query.")] = Engine.local,
+    engine: EngineOption = Engine.local,
     time: TimeColumn = None,
     type: TypeColumn = "type",
     time_unit: Unit = TimeUnit.ms,
@@ -129,15 +130,26 @@ def run(
         files = named_files([*(events or ()), *(more or ())])
         if not files:
             raise typer.BadParameter("name a file of events", param_hint="--events")
-        if engine is Engine.spark:
-            raise CernisError(
-                "the spark engine is not in this version yet; --engine local runs the query here"
-            )
         check_output(output)
+        form = _reading(time, type, time_unit, format)
+        if engine is Engine.spark:
+            from cernis.cli import on_spark
+
+            on_spark.run(
+                _query(text, language, files, form, on_spark.readable),
+                files,
+                form,
+                output=output,
+                count=count,
+                limit=limit,
+                shown=_SHOWN,
+                on_error=on_error,
+                allowance=_allowance(budget, partial),
+            )
+            return
 
         from cernis.cli import deliver, show
 
-        form = _reading(time, type, time_unit, format)
         recognizer = _query(text, language, files, form)
         reading = {**form, "on_error": on_error, **_allowance(budget, partial)}
         session = recognizer.session(**reading)
@@ -157,7 +169,13 @@ def run(
             show.errors().print(f"note: {note}", soft_wrap=True)
 
 
-def _query(text: str, language: str, files: Any, reading: dict[str, Any]) -> Query:
+def _query(
+    text: str,
+    language: str,
+    files: Any,
+    reading: dict[str, Any],
+    readable: Callable[[Any], Any] = lambda files: files,
+) -> Query:
     """The query; one with arguments by position may learn their names from the events."""
     import cernis
 
@@ -166,7 +184,8 @@ def _query(text: str, language: str, files: Any, reading: dict[str, Any]) -> Que
     except cernis.QueryError:
         if language != "cq" or not files:
             raise
-    return cernis.query(text, lang=language, schema=cernis.schema_of(files, **reading))
+    known = cernis.schema_of(readable(files), **reading)
+    return cernis.query(text, lang=language, schema=known)
 
 
 def _allowance(budget: int | None, partial: bool) -> dict[str, Any]:
@@ -187,6 +206,7 @@ def explain(
     query: QueryArgument,
     events: Events = None,
     format: InputFormat = None,
+    engine: EngineOption = Engine.local,
     time: TimeColumn = None,
     type: TypeColumn = "type",
     time_unit: Unit = TimeUnit.ms,
@@ -201,6 +221,14 @@ def explain(
         files = named_files(events or ())
 
         reading = _reading(time, type, time_unit, format)
+        if engine is Engine.spark and not mermaid:
+            from cernis.cli import on_spark
+
+            if not files:
+                raise typer.BadParameter("name a file of events", param_hint="--events")
+            asked = _query(text, language, files, reading, on_spark.readable)
+            typer.echo(on_spark.explain(asked, files, reading))
+            return
         explanation = _query(text, language, files, reading).explain(files or None, **reading)
         typer.echo(explanation.mermaid() if mermaid else str(explanation))
 

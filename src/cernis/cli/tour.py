@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from importlib.util import find_spec
 from time import perf_counter
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from rich.text import Text
 
 import cernis
 from cernis.cli.show import events_table, matches_table, output, waiting
+from cernis.cli.tour_spark import tour_on_spark
 from cernis.generators.stock import stock_stream
 from cernis.results.matches import Matches
 
@@ -92,6 +94,10 @@ def tour(size: int) -> None:
         console.print(Text("  " + "  ".join(f"{name}={event[name]}" for name in event)))
     for stop in STOPS:
         _show(stop, events, console)
+    if find_spec("pyspark") is not None:
+        tour_on_spark(size, console)
+    else:
+        console.print("\nThe same on Spark needs pyspark: pip install 'cernis[spark]'")
     console.print(Rule())
     console.print("Your own data:  cernis run QUERY --events FILE        How fast:  cernis bench")
 

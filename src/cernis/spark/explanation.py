@@ -70,6 +70,10 @@ def _share(job: Job) -> float | None:
 
 
 def _distributed(job: Job) -> Iterator[str]:
+    if job.arranged.together:
+        order = "nor sorted" if job.arranged.ordered and job.options.row is None else "but sorted"
+        yield f"{job.layout.distribution.value}: rows lie together already, not shuffled {order}"
+        return
     layout, tasks = job.layout, f"{job.tasks} task{'' if job.tasks == 1 else 's'}"
     match layout.distribution:
         case Distribution.SINGLE:

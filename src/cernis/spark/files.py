@@ -89,7 +89,6 @@ class _Staged:
     folder: Path
     types: Types
     seen: frozenset[str]
-    rows: int
 
 
 @dataclass
@@ -169,7 +168,7 @@ class _Staging:
         return _Writer(source, folder, first, unit, self.asked).write()
 
     def _of_staged(self, staged: _Staged, unit: int | None) -> Any:
-        schema = _file_schema(staged.types, ticks=True)
+        schema = _file_schema(staged.types)
         data = self.spark.read.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
         columns = [
             F.col(f"c{i}").alias(name, metadata=note_of(type_))
@@ -279,10 +278,10 @@ def _have_times(files: Sequence[str], source: Source) -> bool:
 # ------------------------------------------------------------------ staging
 
 
-def _file_schema(types: Types, *, ticks: bool) -> pa.Schema:
+def _file_schema(types: Types) -> pa.Schema:
     """The columns of a staged file: by place, so that no name is too odd for Spark."""
     fields = [(f"c{i}", carried(type_)) for i, type_ in enumerate(types.values())]
-    return pa.schema([*fields, (ROW, pa.int64()), *([(TICKS, pa.int64())] if ticks else [])])
+    return pa.schema([*fields, (ROW, pa.int64()), (TICKS, pa.int64())])
 
 
 class _Writer:
@@ -300,7 +299,6 @@ class _Writer:
         self.asked = asked
         self.seen: set[str] = set()
         self.files: list[tuple[Path, Types]] = []
-        self.rows = 0
         self._numbers = count()
         self._writer: pq.ParquetWriter | None = None
 
@@ -319,7 +317,7 @@ class _Writer:
         for path, own in self.files:
             if [*own.items()] != [*types.items()]:
                 self._write_again(path, own, types)
-        return _Staged(self.folder, types, frozenset(self.seen), self.rows)
+        return _Staged(self.folder, types, frozenset(self.seen))
 
     def _add(self, chunk: Chunk) -> None:
         own = {f.name: plain(f.type) for f in chunk.table.schema}
@@ -332,7 +330,6 @@ class _Writer:
         arrays.append(pa.array(chunk.rows + self.first))
         arrays.append(pa.nulls(len(chunk.rows), pa.int64()) if chunk.time is None else chunk.time)
         self._writer.write_table(pa.table(arrays, schema=self._schema(own)))
-        self.rows += len(chunk.rows)
         if self.asked and self.source.type_column in own:
             found = pc.unique(chunk.table.column(self.source.type_column))
             self.seen |= self.asked.intersection(found.to_pylist())
@@ -344,7 +341,7 @@ class _Writer:
                     f"{self.source.label}: the column {name!r} holds {type_}, which Spark has "
                     "no type for; drop the column, or use --engine local"
                 )
-        return _file_schema(types, ticks=True)
+        return _file_schema(types)
 
     def _carry(self, name: str, chunk: Chunk) -> pa.ChunkedArray:
         column = chunk.table.column(name)

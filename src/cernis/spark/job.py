@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import CernisError, DataError
-from cernis.events.encode import AtomEncoder
 from cernis.events.masks import BITS, mask_column
 from cernis.events.order import Scale
 from cernis.events.source import stream_of
@@ -35,6 +34,7 @@ from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
 from cernis.schema import Schema, texts
 from cernis.spark import slices
+from cernis.spark.arranged import Arrangement, arrangement
 from cernis.spark.frame import MOMENT, ROW, STREAM, TICKS, Frame, arrow_type, frames_of
 from cernis.spark.keys import has_key, implied_hash, partition_hash
 from cernis.spark.layout import Layout, layout
@@ -194,6 +194,19 @@ class Job:
         return max(1, int(told))
 
     @cached_property
+    def arranged(self) -> Arrangement:
+        """How the rows lie before anything is done to them."""
+        groups = self.plan.pattern.partition
+        if len(self.frames) > 1 or self.layout.ranked:
+            return Arrangement()
+        time = self.frames[0].time
+        if self.layout.distribution is Distribution.SINGLE:
+            return arrangement(self.sources[0], None, time)
+        if groups and all(len(group) == 1 for group in groups):
+            return arrangement(self.sources[0], [group[0] for group in groups], time)
+        return Arrangement()
+
+    @cached_property
     def atoms(self) -> tuple[Atom, ...]:
         """What the automaton asks of an event."""
         return asked(self.plan)[1]
@@ -331,6 +344,10 @@ class Job:
 
     def rows(self) -> Any:
         """What travels to the workers: spread, and in order."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> Any:
         return self._ordered(self._spread(self.prepared()))
 
     def prepared(self, *, numbers: bool = True) -> Any:
@@ -403,7 +420,8 @@ class Job:
         return [*columns, *(bit.alias(mask_column(i)) for i, bit in enumerate(bits))]
 
     def _bucket(self, frame: Frame) -> list[Column]:
-        if self.layout.distribution is not Distribution.KEYED or self.tasks == 1:
+        keyed = self.layout.distribution is Distribution.KEYED
+        if not keyed or self.tasks == 1 or self.arranged.together:
             return []
         if self.plan.pattern.partition:
             key = partition_hash(frame, self.plan.pattern.partition)
@@ -415,6 +433,8 @@ class Job:
 
     def _spread(self, data: Any) -> Any:
         """Each event for the task (or tasks) that reads it."""
+        if self.arranged.together:
+            return data
         tasks, window = self.tasks, self.window
         cuts = None
         if self.layout.ranked:
@@ -443,6 +463,8 @@ class Job:
 
     def _ordered(self, data: Any) -> Any:
         """Sorted by time within each task, without what the workers need not see."""
+        if self.arranged.ordered and self.options.row is None:
+            return data.drop(MOMENT)  # rows are numbered as they lie
         ties = [ROW, STREAM] if len(self.frames) > 1 else [ROW]
         if self.frames[0].time is None:
             return data.sortWithinPartitions(*ties).drop(MOMENT)

@@ -7,13 +7,16 @@ numbers. In order of preference:
 * a column that the user names;
 * Parquet files read as they are: Spark knows the row of each file, and files go by name;
   filters still reach the files;
-* otherwise the place in the partition, plus the sizes of the partitions before. Filters
-  cannot pass such numbers on their way to the source.
+* where partitions are sure to be the same when they are counted and when they are read
+  (`arranged.steady`): the place in the partition, plus the sizes of the partitions before.
+  Filters cannot pass such numbers on their way to the source;
+* otherwise numbers with gaps (`monotonically_increasing_id`): they have the right order,
+  and tell events apart.
 
-The sizes are counted inside the same query, over no column at all. Cost: for Parquet the
-files' footers; otherwise the DataFrame is computed twice, once without its columns. Turned
-down: numbering by sorting, which moves every row, and numbers with gaps
-(`monotonically_increasing_id`), which are the row's number for nobody.
+Sizes are counted inside the same query, over no column at all. Cost: for Parquet the files'
+footers; otherwise the DataFrame is computed twice, once without its columns. Turned down:
+numbering by sorting, which moves every row; counting partitions whose number Spark decides
+at run time, by size, which differs between the two times, and would lose rows.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
+from cernis.spark.arranged import steady
 from cernis.spark.frame import ROW, Frame, by_place
 
 _PLACE, _BEFORE, _GROUP = "@place", "@before", "@group"
@@ -32,12 +36,15 @@ def numbered(frame: Frame, source: Any, row: str | None) -> Any:
     """The frame's data with a column of row numbers."""
     if row is not None:
         return frame.data.withColumn(ROW, frame.columns[row][0].cast("bigint"))
+    names = frame.data.columns
     if is_parquet(source):
         place, group = F.col("_metadata.row_index"), F.col("_metadata.file_path")
-    else:
-        identity = F.monotonically_increasing_id()
-        place, group = identity.bitwiseAND(F.lit((1 << 33) - 1)), F.shiftright(identity, 33)
-    return _offset(source, frame.data.columns, place, group)
+        return _offset(source, names, place, group)
+    identity = F.monotonically_increasing_id()
+    if not steady(source):
+        return frame.data.withColumn(ROW, identity)
+    place, group = identity.bitwiseAND(F.lit((1 << 33) - 1)), F.shiftright(identity, 33)
+    return _offset(source, names, place, group)
 
 
 def with_rows(source: Any, files: int) -> Any:
@@ -57,7 +64,9 @@ def how_numbered(source: Any, row: str | None) -> str:
         return f"the column {row!r}"
     if is_parquet(source):
         return "the Parquet files, in the order of their names"
-    return "the order of the DataFrame, which is computed twice (a row= column saves that)"
+    if steady(source):
+        return "the order of the DataFrame, which is computed twice (a row= column saves that)"
+    return "the order of the DataFrame, with gaps (a row= column would say better)"
 
 
 def count_before(frame: Frame) -> Column:

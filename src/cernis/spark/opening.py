@@ -68,9 +68,7 @@ class FolderReader:
 
 def readable(files: Files) -> Any:
     """The same for what knows no folders: these are tables without rows."""
-    folders = _folders(files)
-    tables = {name: FolderReader(path).schema.empty_table() for name, path in folders.items()}
-    return {**_by_name(files), **tables} if folders else files
+    return _with_tables(files, _folders(files))
 
 
 def open_files(
@@ -85,8 +83,9 @@ def open_files(
 ) -> list[Source]:
     """The streams that the query reads, checked against it."""
     pattern = query.pattern
+    folders, alone = _folders(files), len(files) == 1
     sources = open_events(
-        readable(files),
+        _with_tables(files, folders),
         names=pattern.streams,
         time=time,
         type=type,
@@ -95,13 +94,12 @@ def open_files(
         on_error=on_error,
         declared=pattern.declared,
     )
-    folders, alone = _folders(files), len(files) == 1
     for i, source in enumerate(sources):
         folder = next(iter(folders.values()), None) if alone else folders.get(source.name)
         if folder is not None:
             sources[i] = Source(
                 source.name,
-                FolderReader(folder),
+                folder,
                 time=time,
                 type=type,
                 time_unit=time_unit,
@@ -124,5 +122,11 @@ def _by_name(files: Files) -> dict[str, Path]:
     return named
 
 
-def _folders(files: Files) -> dict[str, Path]:
-    return {name: path for name, path in _by_name(files).items() if path.is_dir()}
+def _folders(files: Files) -> dict[str, FolderReader]:
+    named = _by_name(files).items()
+    return {name: FolderReader(path) for name, path in named if path.is_dir()}
+
+
+def _with_tables(files: Files, folders: Mapping[str, FolderReader]) -> Any:
+    tables = {name: folder.schema.empty_table() for name, folder in folders.items()}
+    return {**_by_name(files), **tables} if folders else files

@@ -1,0 +1,192 @@
+"""One Spark session, measured from outside: run as `python -m cernis.bench.spark_process`.
+
+Reads a request on standard input and prints one JSON line. Processor time is that of all
+processes below this one: Java, and the workers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.bench.clock import race
+
+SEQUENCE = (
+    "SELECT {shown} FROM S WHERE (SELL AS a {then} BUY AS b {then} SELL AS c) "
+    "FILTER a[volume > 900] AND b[volume > 900] AND c[volume > 900] {rest}"
+)
+SQL = """
+SELECT a.ts, b.ts, c.ts
+FROM events a
+JOIN events b ON b.name = a.name AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 10 SECONDS
+JOIN events c ON c.name = a.name AND c.ts > b.ts AND c.ts <= a.ts + INTERVAL 10 SECONDS
+WHERE a.type = 'SELL' AND b.type = 'BUY' AND c.type = 'SELL'
+  AND a.volume > 900 AND b.volume > 900 AND c.volume > 900
+"""
+
+
+def sequence(rest: str, *, then: str = ";", shown: str = "*") -> str:
+    """The sequence of three with these clauses."""
+    return SEQUENCE.format(rest=rest, then=then, shown=shown)
+
+
+KEYED = sequence("PARTITION BY [name] WITHIN 10 SECONDS")
+SLICED = sequence("WITHIN 1 SECONDS")
+POSITIONS = sequence("WITHIN 20 EVENTS")
+CONTIGUOUS = sequence("PARTITION BY [name] WITHIN 10 SECONDS", then=":")
+SINGLE = sequence("WITHIN 1 SECONDS CONSUME BY ANY")
+
+
+def cases(spark: Any, folder: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """Seconds and matches of each case."""
+    from cernis.spark import recognize
+
+    df = spark.read.parquet(str(folder / "all"))
+    few = spark.read.parquet(str(folder / "few"))
+    few.createOrReplaceTempView("events")
+    tasks = 2 * spark.sparkContext.defaultParallelism
+    keyed = df.repartition(tasks, "name").sortWithinPartitions("ts")
+    ranged = df.repartitionByRange(tasks, "ts").sortWithinPartitions("ts")
+    single = df.repartition(1).sortWithinPartitions("ts")
+    frames = {
+        "keyed": recognize(df, KEYED, sample=0),
+        "keyed, balanced": recognize(df, KEYED),
+        "keyed, counted": recognize(df, KEYED, matches="count", sample=0),
+        "keyed, in Python": recognize(df, KEYED, pushdown=False, sample=0),
+        "keyed, packed": _packed(df, tasks),
+        "keyed, rows": keyed.mapInArrow(_passed, df.schema),
+        "sliced": recognize(df, SLICED),
+        "sliced, in Python": recognize(df, SLICED, pushdown=False),
+        "sliced, rows": ranged.mapInArrow(_passed, df.schema),
+        "positions": recognize(df, POSITIONS),
+        "contiguous": recognize(df, CONTIGUOUS, sample=0),
+        "single": recognize(df, SINGLE),
+        "single, rows": single.mapInArrow(_passed, df.schema),
+        "small": recognize(few, KEYED),
+        "join": spark.sql(SQL),
+    }
+    found = {name: frame.count() for name, frame in frames.items()}  # and warms everything up
+    if found["small"] != found["join"] or found["keyed"] != found["keyed, in Python"]:
+        raise RuntimeError(f"the contestants disagree: {found}")
+    busy: dict[str, float] = {}
+    best = race({name: _timed(name, frame, busy) for name, frame in frames.items()}, rounds)
+    counted = [name for name in frames if not name.endswith(("rows", "packed", "counted"))]
+    return {
+        name: {"wall": best[name], "cpu": busy[name]}
+        | ({"matches": found[name]} if name in counted else {})
+        for name in frames
+    }
+
+
+def _timed(name: str, frame: Any, busy: dict[str, float]) -> Callable[[], float]:
+    """Wall-clock seconds of one run; the least processor time is noted beside."""
+
+    def contestant() -> float:
+        processor, began = _processor_seconds(), time.perf_counter()
+        frame.write.format("noop").mode("overwrite").save()
+        seconds = time.perf_counter() - began
+        busy[name] = min(busy.get(name, float("inf")), _processor_seconds() - processor)
+        return seconds
+
+    return contestant
+
+
+def _passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _packed(df: Any, tasks: int) -> Any:
+    """The keyed query's rows as one Arrow blob for each task, through the shuffle and back.
+
+    Nothing is recognized: what is measured is whether packing would make the way shorter.
+    """
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = [*batches]
+        if not held:
+            return
+        rows = pa.Table.from_batches(held).combine_chunks()
+        names = rows.column("name").chunk(0).dictionary_encode()
+        buckets = np.array([crc32(name.encode()) % tasks for name in names.dictionary.to_pylist()])
+        bucket = buckets[np.asarray(names.indices)]
+        for number in range(tasks):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_table(rows.filter(pa.array(bucket == number)))
+            blob = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+            columns = [pa.array([number], pa.int32()), blob]
+            yield pa.RecordBatch.from_arrays(columns, ["bucket", "blob"])
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blobs = [blob for batch in batches for blob in batch.column("blob").to_pylist()]
+        tables = [pa.ipc.open_stream(blob).read_all() for blob in blobs]
+        if tables:
+            yield from pa.concat_tables(tables).sort_by("ts").to_batches()
+
+    packed = df.mapInArrow(pack, "bucket int, blob binary").repartitionById(tasks, "bucket")
+    return packed.mapInArrow(unpack, df.schema)
+
+
+def one_key(spark: Any, folder: Path, rows: int) -> dict[str, float]:
+    """The most memory that a worker had for one key of so many events."""
+    from cernis.spark import recognize
+
+    df = spark.read.parquet(str(folder / f"key{rows}"))
+    found = recognize(df, KEYED, matches="count", sample=0, tasks=1)
+    found.write.format("noop").mode("overwrite").save()
+    return {"peak": max(_peaks(), default=0)}
+
+
+# --------------------------------------------------------------- processes
+
+
+def _below() -> Iterator[Any]:
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        try:
+            process.cpu_times()
+            yield process
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _processor_seconds() -> float:
+    """Of all processes below this one, and of those that they have waited for."""
+    times = [process.cpu_times() for process in _below()]
+    return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
+
+
+def _peaks() -> Iterator[int]:
+    """The peak resident set of each worker."""
+    for process in _below():
+        if "pyspark" in " ".join(process.cmdline()) and "java" not in process.name():
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            yield from (1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    from cernis.spark.local import local_session
+
+    folder = Path(request["folder"])
+    if request["task"] == "key":
+        spark = local_session(1, memory="512m")
+        return one_key(spark, folder, request["rows"])
+    spark = local_session(request["cores"], memory="3g")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "this query runs in a single task")
+        return cases(spark, folder, request["rounds"])
+
+
+if __name__ == "__main__":
+    result = _answer(json.loads(sys.stdin.read()))
+    sys.stdout.write("\n" + json.dumps(result) + "\n")
