@@ -221,16 +221,6 @@ def test_explaining_says_what_a_query_costs(capfd: Capture) -> None:
     assert capfd.readouterr().out.startswith(("flowchart", "stateDiagram", "graph"))
 
 
-def test_the_tour_shows_its_queries_with_matches_and_speed(capfd: Capture) -> None:
-    assert cernis("demo", "--events", "20000") == 0
-    out, err = capfd.readouterr()
-    assert err == ""
-    assert out.count("SELECT") == 4
-    assert out.count("million events per second") == 4
-    assert out.count("●") >= 8
-    assert "\n0 matches" not in out
-
-
 def test_the_version_is_shown(capfd: Capture) -> None:
     assert cernis("--version") == 0
     assert capfd.readouterr().out.startswith("cernis 0.")
@@ -282,3 +272,12 @@ def test_no_matches_are_a_parquet_file_with_columns(trades: Path) -> None:
     table = pq.read_table(trades / "m.parquet")
     assert table.num_rows == 0
     assert table.schema.names == ["start", "end", "start_ts", "end_ts", "n"]
+
+
+def test_no_events_are_a_parquet_file_with_columns(trades: Path) -> None:
+    (trades / "none.csv").write_text("type,ts,price\n")
+    query = "SELECT * FROM none WHERE A AS x"
+    assert cernis("run", query, "-e", "none.csv", "-o", "m.parquet") == 0
+    table = pq.read_table(trades / "m.parquet")
+    assert table.num_rows == 0
+    assert table.schema.names == ["start", "end", "start_ts", "end_ts", "x"]

@@ -43,6 +43,7 @@ class Scale:
     asking: int = 2000
     counted: int = 1000
     spark_rows: int = 5_000_000
+    spark_rounds: int = 2
     spark_joined: int = 200_000
     spark_cores: tuple[int, ...] = (1, 2)
     spark_key: tuple[int, ...] = (1_000_000, 10_000_000)
@@ -75,6 +76,7 @@ QUICK = Scale(
     asking=100,
     counted=20,
     spark_rows=4000,
+    spark_rounds=1,
     spark_joined=2000,
     spark_cores=(2,),
     spark_key=(1000, 2000),

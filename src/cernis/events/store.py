@@ -67,6 +67,11 @@ class EventStore:
         self._kept.append(kept)
         self._bases.append(batch.base)
 
+    def expect(self, schema: pa.Schema, type_column: str, time_column: str | None) -> None:
+        """What columns events would have, where there are none."""
+        self._learn(schema)
+        self._type_column, self._time_column = type_column, time_column
+
     def forget_before(self, position: int) -> None:
         """Drop the batches that lie wholly before a position."""
         keep = 0

@@ -201,6 +201,9 @@ class Session:
                 self._failed = str(error) or type(error).__name__
             raise
         self.progress = ordering.progress
+        if not self.engine.position:
+            for source in ordering.sources:
+                self.store.expect(source.schema, source.type_column, source.time_column)
         self.notes = [
             *ordering.notes,
             *_skipped(ordering.sources),
