@@ -34,6 +34,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class SparkTogether(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            on_spark = nodeid.startswith("tests/spark/") or ", on Spark" in nodeid
+            return "spark" if on_spark else nodeid
 
     return SparkTogether(config, log) if config.getoption("dist") == "load" else None

@@ -26,11 +26,16 @@ from cernis.spark.local import local_session
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+SMALL = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 
 _BLOCK = re.compile(
     r"^(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+_SPARK = re.compile(r"cernis\.spark\.session|--engine spark")
 
 
 class Block(NamedTuple):
@@ -90,7 +95,8 @@ def asks_for_spark(page: Path) -> bool:
     )
 
 
-_SPARK = re.compile(r"cernis\.spark\.session|--engine spark.*\n(?!error: )")
+def name_of(page: Path) -> str:
+    return f"{page.relative_to(ROOT)}{', on Spark' if asks_for_spark(page) else ''}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

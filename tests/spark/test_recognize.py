@@ -379,6 +379,34 @@ def test_sql_has_a_table_function(spark: Any, trades: Any) -> None:
         spark.sql("SELECT * FROM cernis_all(TABLE(trades), 'SELECT * FROM S WHERE A[')")
 
 
+def test_sql_counts_as_well(spark: Any, trades: Any) -> None:
+    from cernis.spark.table_function import register
+
+    register(spark)
+    trades.createOrReplaceTempView("trades")
+    query = KEYED.replace("SELECT *", "SELECT COUNT(*)")
+    found = spark.sql(f"SELECT sum(count) FROM cernis_all(TABLE(trades), query => '{query}')")
+    assert found.first()[0] == recognize(trades, KEYED).count()
+
+
+@pytest.mark.parametrize("steady", [True, False])
+def test_without_a_time_column_rows_are_in_their_own_order(
+    spark: Any, events: pa.Table, steady: bool
+) -> None:
+    untimed = events.drop_columns(["ts"])
+    query = f"{SEQUENCE} WITHIN 20 EVENTS"
+    df = spark.createDataFrame(untimed)
+    given = df if steady else df.coalesce(1)
+    expected = cernis.query(query).run(untimed)
+    assert recognize(given, query, tasks=3).count() == expected.count()
+
+
+def test_names_that_are_taken_are_refused(odd: Any) -> None:
+    for name in ("@row", "@ticks", "@rank", "@time", "@mask0"):
+        taken = odd.withColumnRenamed("day", name)
+        refused(taken, "SELECT * FROM S WHERE A", DataError, f"{name!r} is taken")
+
+
 def test_queries_run_on_spark_frames_without_spark_as_well(trades: Any) -> None:
     assert cernis.query(KEYED).run(trades).count() == recognize(trades, KEYED).count()
 

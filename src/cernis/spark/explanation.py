@@ -119,7 +119,7 @@ def _dropped(job: Job, share: float | None) -> Iterator[str]:
     told = "" if share is None else f": {1 - share:.1%} of the events here"
     if all(job.relevance(frame) is None for frame in job.frames):
         yield f"nothing: {_why_all(job)}"
-    elif layout.ranked:
+    elif layout.ranked or (job.arranged.together and not layout.places):
         yield f"before Python, events that no test passes{told}"
     elif layout.places:
         yield f"nothing, {layout.places}; what no test passes travels without attributes{told}"

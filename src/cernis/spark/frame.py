@@ -157,7 +157,8 @@ def frame_of(
             raise DataError(
                 f"{label}: the column name {name!r} occurs twice; rename or drop one of them"
             )
-        if name in (TIME.name, TIME_NS.name) or computed(name):
+        hidden = name in HIDDEN and row != ROW
+        if name in (TIME.name, TIME_NS.name) or computed(name) or hidden:
             raise DataError(f"{label}: the column name {name!r} is taken; rename it")
     fields = {field.name: field for field in schema if field.name not in HIDDEN}
     places = {name: F.col(f"c{i}") for i, name in enumerate(names)}

@@ -39,7 +39,7 @@ from cernis.spark.frame import MOMENT, ROW, STREAM, TICKS, Frame, arrow_type, fr
 from cernis.spark.keys import has_key, implied_hash, partition_hash
 from cernis.spark.layout import Layout, layout
 from cernis.spark.needed import asked, needed
-from cernis.spark.numbering import count_before, numbered
+from cernis.spark.numbering import count_before, numbered, repeatable
 from cernis.spark.relevance import masks, relevant
 from cernis.spark.slices import BUCKET, Line
 from cernis.spark.types import carried
@@ -147,7 +147,9 @@ def job_of(
         plan = make_plan(pattern, text, query.conjunctive)
     given = dict(events) if isinstance(events, Mapping) else {None: events}
     sources = [given.get(frame.stream, next(iter(given.values()))) for frame in frames]
-    spread = layout(plan, timed=frames[0].time is not None)
+    timed = frames[0].time is not None
+    countable = timed or all(repeatable(source, options.row) for source in sources)
+    spread = layout(plan, timed=timed, countable=countable)
     if spread.ranked:
         assert pattern.within is not None
         pattern = replace(pattern, within=replace(pattern.within, attribute=pred.RANK))

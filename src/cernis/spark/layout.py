@@ -41,8 +41,12 @@ class Layout:
     """For a single task: what would make it many."""
 
 
-def layout(plan: Plan, *, timed: bool) -> Layout:
-    """The layout of a plan; `timed` says whether there is a time column."""
+def layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
+    """The layout of a plan.
+
+    `timed`: there is a time column. `countable`: reading the events twice gives them the
+    same order, so that some can be counted before others are numbered.
+    """
     pattern = plan.pattern
     places = _places(pattern, timed)
     if pattern.consume is Consume.ANY:
@@ -54,6 +58,8 @@ def layout(plan: Plan, *, timed: bool) -> Layout:
         return Layout(Distribution.KEYED, cut=in_time and free, places=places)
     in_events = pattern.within is not None and pattern.within.unit is Unit.EVENTS
     keyed = plan.key is not None and free and (timed or not _asks_time(pattern))
+    if in_events and not countable:
+        return Layout(Distribution.SINGLE, places=places, parallel=_advice(pattern, timed))
     if keyed or (free and (in_time or in_events)):
         distribution = Distribution.KEYED if keyed else Distribution.SLICED
         if in_events:
@@ -93,4 +99,4 @@ def _advice(pattern: Pattern, timed: bool) -> str:
         return "a key (PARTITION BY, or a comparison by = that all events share) or a WITHIN"
     if pattern.within.unit is Unit.ATTRIBUTE and timed:
         return "a key (PARTITION BY), or a window in time or in EVENTS"
-    return "a key (PARTITION BY), or a time column for the window"
+    return "a key (PARTITION BY), or a time column (or row=) for the window"

@@ -56,6 +56,11 @@ def with_rows(source: Any, files: int) -> Any:
     return _offset(source, names, place, F.col("_metadata.file_path")).toDF(*source.columns, ROW)
 
 
+def repeatable(source: Any, row: str | None) -> bool:
+    """Whether rows have the same numbers each time that they are read."""
+    return row is not None or is_parquet(source) or steady(source)
+
+
 def how_numbered(source: Any, row: str | None) -> str:
     """In words, where the numbers come from."""
     if row == ROW:

@@ -137,7 +137,7 @@ def ranked(
     stays of those between two that fit.
     """
     piece = piece_of(F.col(MOMENT), moments, 0, pieces - 1)
-    sizes = bare.groupBy(piece.alias(_RANGE)).agg(F.count(F.lit(1)).alias("n"))
+    sizes = bare.select(piece.alias(_RANGE)).groupBy(_RANGE).agg(F.count(F.lit(1)).alias("n"))
     data = data.withColumn(_RANGE, piece)
     listed = sizes.agg(F.collect_list(F.struct(_RANGE, "n")).alias("sizes"))
     every = F.transform(F.sequence(F.lit(0), F.lit(pieces - 1)), _size_before)

@@ -1,11 +1,12 @@
 """`cernis` for Spark SQL: a table function that gives the matches of a query in a table.
 
-    SELECT * FROM cernis(TABLE(trades) PARTITION BY name ORDER BY ts, 'SELECT …')
+    SELECT * FROM cernis(TABLE(trades) PARTITION BY name ORDER BY (ts), 'SELECT …')
 
-Each partition is a stream of its own, read in the order that ORDER BY gives; the columns of
-the answer follow from the query and the table, as with `recognize`. `cernis_all` is the
-same for callers who name no partition: the query's own PARTITION BY and the time column
-arrange the rows, all of them on one task where the query has none.
+(Spark's parser takes the text for a second ORDER BY without the parentheses, or without
+`query =>` before it.) Each partition is a stream of its own, read in the order that ORDER BY
+gives; the columns of the answer follow from the query and the table, as with `recognize`.
+`cernis_all` is the same for callers who name no partition: the query's own PARTITION BY and
+the time column arrange the rows, all of them on one task where the query has none.
 
 Cost contract: Spark gives table functions whose columns depend on their arguments one row
 at a time, so each event costs a Python object here; they are gathered into Arrow tables
@@ -35,10 +36,11 @@ from cernis.errors import CernisError, QueryError
 from cernis.events.order import Ordering
 from cernis.events.source import DEFAULT_TIME, open_events
 from cernis.pattern.query import Pattern
+from cernis.results.matches import Matches
 from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import Reading
-from cernis.spark.worker import ROW, Part, Work, answer_schema
+from cernis.spark.worker import ROW, Part, Work, answer_schema, counts_of
 
 _ROWS = 1 << 16
 
@@ -92,7 +94,9 @@ class Recognized:
             pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self.schema)
         ]
         found = self.session.push(pa.table(columns, schema=self.schema))
-        for batch in found.batches():
+        counting = isinstance(found, Matches) and found.counting
+        batches = counts_of(found.counts()).to_batches() if counting else found.batches()
+        for batch in batches:
             yield from zip(*(python_values(column) for column in batch.columns), strict=True)
 
 

@@ -128,7 +128,7 @@ def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
             {"end": pa.int64(), "end_ts": times, "line": pa.string(), "place": pa.int64()}
         )
     else:
-        schema = _counts(found.counts()).schema if work.counts(found) else found.schema
+        schema = counts_of(found.counts()).schema if work.counts(found) else found.schema
     return schema.append(pa.field(PLACE, pa.int64())) if work.placed else schema
 
 
@@ -181,7 +181,7 @@ class _Part:
         if self.work.wanted == "lines":
             return found.lines()
         if self.work.counts(found):
-            counted: list[pa.RecordBatch] = _counts(found.counts()).to_batches()
+            counted: list[pa.RecordBatch] = counts_of(found.counts()).to_batches()
             return counted
         return found.batches()
 
@@ -237,7 +237,7 @@ def _ticks(work: Work, table: pa.Table, rows: Int64s) -> Int64s | None:
     return ticks
 
 
-def _counts(counts: pa.Table) -> pa.Table:
+def counts_of(counts: pa.Table) -> pa.Table:
     """Counts in the one type that a column of Spark's has for all tasks."""
     column = counts.column("count")
     if not (pa.types.is_int64(column.type) or pa.types.is_decimal128(column.type)):
