@@ -44,6 +44,8 @@ class Scale:
     counted: int = 1000
     spark_rows: int = 5_000_000
     spark_rounds: int = 2
+    spark_cases: tuple[str, ...] | None = None
+    """None: all of them."""
     spark_joined: int = 200_000
     spark_cores: tuple[int, ...] = (1, 2)
     spark_key: tuple[int, ...] = (1_000_000, 10_000_000)
@@ -77,6 +79,7 @@ QUICK = Scale(
     counted=20,
     spark_rows=4000,
     spark_rounds=1,
+    spark_cases=("keyed", "keyed, rows", "keyed, packed", "sliced", "small", "join"),
     spark_joined=2000,
     spark_cores=(2,),
     spark_key=(1000, 2000),

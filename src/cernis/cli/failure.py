@@ -77,6 +77,11 @@ def _from_spark(error: BaseException) -> str:
         return f"error: Spark is out of memory; {_LESS}"
     if "Traceback (most recent call last)" in text:  # of a worker: a mistake of ours
         raised = _RAISED.findall(text)
+        if raised and raised[-1].startswith("ModuleNotFoundError"):
+            return (
+                f"error: a worker's Python lacks what Cernis needs ({raised[-1]}); "
+                "PYSPARK_PYTHON names the Python that workers run"
+            )
         return _internal(raised[-1] if raised else text)
     if type(error).__name__ == "Py4JNetworkError":
         return "error: Spark's Java process has ended"
