@@ -275,9 +275,9 @@ def test_no_matches_are_a_parquet_file_with_columns(trades: Path) -> None:
 
 
 def test_no_events_are_a_parquet_file_with_columns(trades: Path) -> None:
-    (trades / "none.csv").write_text("type,ts,price\n")
-    query = "SELECT * FROM none WHERE A AS x"
-    assert cernis("run", query, "-e", "none.csv", "-o", "m.parquet") == 0
+    (trades / "nothing.csv").write_text("type,ts,price\n")
+    query = "SELECT * FROM nothing WHERE A AS x"
+    assert cernis("run", query, "-e", "nothing.csv", "-o", "m.parquet") == 0
     table = pq.read_table(trades / "m.parquet")
     assert table.num_rows == 0
     assert table.schema.names == ["start", "end", "start_ts", "end_ts", "x"]

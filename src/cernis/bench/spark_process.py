@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -160,11 +161,10 @@ def _below() -> Iterator[Any]:
     import psutil
 
     for process in psutil.Process().children(recursive=True):
-        try:
+        with suppress(psutil.Error):  # it may be ending
             process.cpu_times()
+            process.cmdline()
             yield process
-        except psutil.NoSuchProcess:
-            continue
 
 
 def _processor_seconds() -> float:
