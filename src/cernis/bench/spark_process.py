@@ -175,8 +175,12 @@ def _processor_seconds() -> float:
 
 def _peaks() -> Iterator[int]:
     """The peak resident set of each worker."""
+    import psutil
+
     for process in _below():
-        if "pyspark" in " ".join(process.cmdline()) and "java" not in process.name():
+        with suppress(psutil.Error, OSError):
+            if "pyspark" not in " ".join(process.cmdline()) or "java" in process.name():
+                continue
             lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             yield from (1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
