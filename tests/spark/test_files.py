@@ -19,11 +19,11 @@ from cernis.errors import CernisError, DataError
 from cernis.events import text
 from cernis.spark import parts
 from cernis.spark.files import frames_of_files
-from cernis.spark.frame import ROW
 from cernis.spark.job import Options, job_of
 from cernis.spark.opening import open_files
 from cernis.spark.parts import Parts, parts_of
 from cernis.spark.types import carried, converted, note_of, read_as
+from cernis.spark.worker import ROW
 
 QUERY = cernis.query("SELECT * FROM S WHERE A AS a ; B AS b WITHIN 1 SECOND")
 

@@ -183,7 +183,7 @@ def test_rows_have_numbers_however_the_frame_came_about(spark: Any, events: pa.T
 
 
 def test_events_that_no_test_passes_do_not_travel(trades: Any) -> None:
-    travelling = job_of(trades, KEYED, Options()).rows()
+    travelling = job_of(trades, KEYED, Options(sample=0)).rows()
     assert travelling.count() == trades.filter("volume > 900").count()
     contiguous = job_of(trades, KEYED.replace(";", ":"), Options(sample=0)).rows()
     assert contiguous.count() == trades.count()

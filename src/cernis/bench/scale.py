@@ -46,7 +46,7 @@ class Scale:
     spark_rounds: int = 2
     spark_cases: tuple[str, ...] | None = None
     """None: all of them."""
-    spark_joined: int = 200_000
+    spark_joined: tuple[int, ...] = (250_000, 2_000_000)
     spark_cores: tuple[int, ...] = (1, 2)
     spark_key: tuple[int, ...] = (1_000_000, 10_000_000)
 
@@ -79,8 +79,8 @@ QUICK = Scale(
     counted=20,
     spark_rows=4000,
     spark_rounds=1,
-    spark_cases=("keyed", "keyed, rows", "keyed, packed", "sliced", "small", "join"),
-    spark_joined=2000,
+    spark_cases=("keyed", "keyed, rows", "keyed, packed", "sliced", "recognized", "joined"),
+    spark_joined=(1000, 2000),
     spark_cores=(2,),
     spark_key=(1000, 2000),
 )

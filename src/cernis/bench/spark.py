@@ -51,7 +51,7 @@ CASES = {
     "single, rows": "pass-through, one task",
 }
 ONE_CORE = ["keyed", "sliced", "keyed, rows"]
-JOINS = {"small": "recognized", "join": "joined with itself"}
+JOINS = {"recognized": "recognized", "joined": "joined with itself"}
 
 
 def run_spark(scale: Scale, step: Step) -> list[Record]:
@@ -60,11 +60,13 @@ def run_spark(scale: Scale, step: Step) -> list[Record]:
     with tempfile.TemporaryDirectory(prefix="cernis-bench-") as folder:
         step("making the rows", 0, len(scale.spark_cores) + 2)
         _write(Path(folder, "all"), scale.spark_rows, symbols=20)
-        _write(Path(folder, "few"), scale.spark_joined, symbols=20)
+        for rows in scale.spark_joined:
+            _write(Path(folder, f"few{rows}"), rows, symbols=20)
         for done, cores in enumerate(scale.spark_cores):
             step(f"{cores} core{'s' * (cores > 1)}", done + 1, len(scale.spark_cores) + 2)
             names = scale.spark_cases if cores == max(scale.spark_cores) else ONE_CORE
             request = {"task": "cases", "folder": folder, "cores": cores, "names": names}
+            request["joined"] = scale.spark_joined
             records += _records(_asked({**request, "rounds": scale.spark_rounds}), cores, scale)
         step("one long key", len(scale.spark_cores) + 1, len(scale.spark_cores) + 2)
         for rows in scale.spark_key:
@@ -105,9 +107,12 @@ def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _records(answer: Mapping[str, Any], cores: int, scale: Scale) -> Iterator[Record]:
-    for case, measured in answer.items():
-        rows = scale.spark_joined if case in JOINS else scale.spark_rows
+    for name, measured in answer.items():
+        case, _, fewer = name.partition(" of ")
+        rows = int(fewer or scale.spark_rows)
         where: dict[str, int | str] = {"case": case, "cores": cores}
+        if fewer:
+            where["rows"] = rows
         yield Record(NAME, "wall", rows / measured["wall"], "rows/s", where)
         yield Record(NAME, "processor", rows / measured["cpu"], "rows/s", where)
         if "matches" in measured:
@@ -134,7 +139,9 @@ def _quotients(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
     for plan in ("keyed", "sliced"):
         yield quotient("processor", plan, f"{plan}, in Python", f"{plan}: what Catalyst gains")
     yield quotient("processor", "keyed, packed", "keyed, in Python", "packed to unpacked rows")
-    yield quotient("processor", "small", "join", "recognized to joined")
+    for rows in scale.spark_joined:
+        pair = (find(records, "processor", case=case, cores=cores, rows=rows) for case in JOINS)
+        yield Record(NAME, f"recognized to joined, {short(rows)} rows", ratio(*pair), "×")
     if len(scale.spark_cores) > 1:
         one = min(scale.spark_cores)
         for case in ONE_CORE:
@@ -160,7 +167,11 @@ def tables(records: Sequence[Record]) -> list[Table]:
     columns = ("", *(f"rows/s, {n} core{'s' * (n > 1)}" for n in cores), "rows/CPU-s", "matches")
     measured = {r.case["case"] for r in records if r.measure == "wall"}
     every = tuple(row(case, title) for case, title in CASES.items() if case in measured)
-    joined = tuple(row(case, title) for case, title in JOINS.items())
+    sizes = sorted({int(r.case["rows"]) for r in records if r.case.get("case") in JOINS})
+    joined = tuple(
+        (title, *(short(find(records, "processor", case=case, rows=n)) for n in sizes))
+        for case, title in JOINS.items()
+    )
     ratios = tuple((r.measure, short(r.value)) for r in records if r.unit == "×")
     peaks = tuple(
         (short(int(r.case["rows"])), f"{(r.value or 0) / 2**20:.0f}")
@@ -169,7 +180,11 @@ def tables(records: Sequence[Record]) -> list[Table]:
     )
     return [
         Table("Rows per second", columns, every),
-        Table("A sequence of three in SQL, on fewer rows", columns, joined),
+        Table(
+            "A sequence of three in SQL: rows per second of processor time, of so many rows",
+            ("", *map(short, sizes)),
+            joined,
+        ),
         Table("Ratios", ("", "×"), ratios),
         Table("One key in a small executor", ("rows", "peak of a worker, MiB"), peaks),
     ]

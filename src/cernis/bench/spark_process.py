@@ -7,6 +7,7 @@ processes below this one: Java, and the workers.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import warnings
@@ -27,9 +28,9 @@ SEQUENCE = (
 )
 SQL = """
 SELECT a.ts, b.ts, c.ts
-FROM events a
-JOIN events b ON b.name = a.name AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 10 SECONDS
-JOIN events c ON c.name = a.name AND c.ts > b.ts AND c.ts <= a.ts + INTERVAL 10 SECONDS
+FROM {events} a
+JOIN {events} b ON b.name = a.name AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 10 SECONDS
+JOIN {events} c ON c.name = a.name AND c.ts > b.ts AND c.ts <= a.ts + INTERVAL 10 SECONDS
 WHERE a.type = 'SELL' AND b.type = 'BUY' AND c.type = 'SELL'
   AND a.volume > 900 AND b.volume > 900 AND c.volume > 900
 """
@@ -48,14 +49,12 @@ SINGLE = sequence("WITHIN 1 SECONDS CONSUME BY ANY")
 
 
 def cases(
-    spark: Any, folder: Path, rounds: int, names: list[str] | None
+    spark: Any, folder: Path, rounds: int, names: list[str] | None, joined: list[int]
 ) -> dict[str, dict[str, float]]:
     """Seconds and matches of each case, or of those that are named."""
     from cernis.spark import recognize
 
     df = spark.read.parquet(str(folder / "all"))
-    few = spark.read.parquet(str(folder / "few"))
-    few.createOrReplaceTempView("events")
     tasks = 2 * spark.sparkContext.defaultParallelism
     keyed = df.repartition(tasks, "name").sortWithinPartitions("ts")
     ranged = df.repartitionByRange(tasks, "ts").sortWithinPartitions("ts")
@@ -74,12 +73,19 @@ def cases(
         "contiguous": recognize(df, CONTIGUOUS, sample=0),
         "single": recognize(df, SINGLE),
         "single, rows": single.mapInArrow(_passed, df.schema),
-        "small": recognize(few, KEYED),
-        "join": spark.sql(SQL),
     }
-    frames = {name: frame for name, frame in frames.items() if names is None or name in names}
+    for rows in joined:
+        few = spark.read.parquet(str(folder / f"few{rows}"))
+        frames[f"recognized of {rows}"] = recognize(few, KEYED)
+        frames[f"joined of {rows}"] = spark.sql(SQL, events=few)
+    frames = {
+        name: frame
+        for name, frame in frames.items()
+        if names is None or name.partition(" of ")[0] in names
+    }
     found = {name: frame.count() for name, frame in frames.items()}  # and warms everything up
-    for one, other in (("small", "join"), ("keyed", "keyed, in Python")):
+    pairs = [(f"recognized of {rows}", f"joined of {rows}") for rows in joined]
+    for one, other in (*pairs, ("keyed", "keyed, in Python")):
         if found.get(one, 0) != found.get(other, found.get(one, 0)):
             raise RuntimeError(f"the contestants disagree: {found}")
     busy: dict[str, float] = {}
@@ -185,6 +191,12 @@ def _peaks() -> Iterator[int]:
             yield from (1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
+def _stay_on(cores: int) -> None:
+    """This process and all below it use so many cores: Java and the workers are several."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+
+
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     from cernis.spark.local import local_session
 
@@ -192,10 +204,11 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     if request["task"] == "key":
         spark = local_session(1, memory="512m")
         return one_key(spark, folder, request["rows"])
+    _stay_on(request["cores"])
     spark = local_session(request["cores"], memory="3g")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "this query runs in a single task")
-        return cases(spark, folder, request["rounds"], request["names"])
+        return cases(spark, folder, request["rounds"], request["names"], request["joined"])
 
 
 if __name__ == "__main__":

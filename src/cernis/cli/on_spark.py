@@ -313,8 +313,9 @@ class _Running:
 
     def _has(self, stream: str, type_: str) -> bool:
         data = self.frames.frames[stream]
-        column = data[f"`{self.reading['type'].replace('`', '``')}`"]
-        return not data.filter(column == type_).isEmpty()
+        from cernis.spark.frame import quoted
+
+        return not data.filter(data[quoted(self.reading["type"])] == type_).isEmpty()
 
 
 def _sum(counts: Any, name: str) -> int:

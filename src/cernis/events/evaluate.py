@@ -251,7 +251,7 @@ def _integers_with(op: Operator, column: pa.Array, constant: Number) -> pa.Boole
     if isinstance(constant, float) and not math.isfinite(constant):
         return _constant_where_valid(column, bool(_PYTHON[op](0, constant)))
     whole = math.floor(constant)
-    op, certain = _against_floor(op, whole != constant)
+    op, certain = against_floor(op, whole != constant)
     if certain is not None:
         return _constant_where_valid(column, certain)
     low, high = _bounds(column.type)
@@ -263,13 +263,13 @@ def _integers_with(op: Operator, column: pa.Array, constant: Number) -> pa.Boole
 def _floats_with(op: Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
     """A float64 column with any number, exactly; NaN equals nothing."""
     below = float_at_most(constant)
-    op, certain = _against_floor(op, below != constant)
+    op, certain = against_floor(op, below != constant)
     if certain is not None:
         return _constant_where_valid(column, certain)
     return _ARROW[op](column, pa.scalar(below, pa.float64()))
 
 
-def _against_floor(op: Operator, above: bool) -> tuple[Operator, bool | None]:
+def against_floor(op: Operator, above: bool) -> tuple[Operator, bool | None]:
     """`v op c` as `v op' f`, where f is the largest value v can have that is at most c.
 
     `above` says that c is above f; then equality is settled without looking at v.

@@ -63,7 +63,7 @@ class ParquetReader:
                 first += table.num_rows
         except (OSError, pa.ArrowException) as error:
             raise DataError(
-                f"{self.label}: the rows from {first} on cannot be read: {_first_line(error)}"
+                f"{self.label}: the rows from {first} on cannot be read: {first_line(error)}"
             ) from error
 
     def _open(self) -> pq.ParquetFile:
@@ -73,7 +73,7 @@ class ParquetReader:
             )
         except (OSError, pa.ArrowException) as error:
             raise DataError(
-                f"{self.label}: not a readable Parquet file: {_first_line(error)}"
+                f"{self.label}: not a readable Parquet file: {first_line(error)}"
             ) from error
 
 
@@ -121,7 +121,7 @@ class ArrowFileReader:
                 first += table.num_rows
         except (OSError, pa.ArrowException) as error:
             raise DataError(
-                f"{self.label}: the rows from {first} on cannot be read: {_first_line(error)}"
+                f"{self.label}: the rows from {first} on cannot be read: {first_line(error)}"
             ) from error
         self.count = first
 
@@ -133,11 +133,12 @@ class ArrowFileReader:
                 return pa.ipc.open_stream(pa.memory_map(str(self._path)))
         except (OSError, pa.ArrowException) as error:
             raise DataError(
-                f"{self.label}: not a readable Arrow file: {_first_line(error)}"
+                f"{self.label}: not a readable Arrow file: {first_line(error)}"
             ) from error
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
     return str(error).strip().split("\n")[0].rstrip(".")
 
 

@@ -74,6 +74,17 @@ class Mistakes:
             ) from error
 
 
+def no_column(label: str, name: str, purpose: str, names: Sequence[str]) -> str:
+    """The message for a column that is not there.
+
+    >>> no_column("a.csv", "tpe", "the event type", ["type", "ts"])
+    "a.csv: no column 'tpe' for the event type; did you mean 'type'?"
+    """
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    help_ = did_you_mean(name, names) or f"; its columns are {shown or 'none'}"
+    return f"{label}: no column {name!r} for {purpose}{help_}"
+
+
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """`; did you mean 'price'?`, or nothing.
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from cernis.errors import DataError
 from cernis.events.batch import Int64s
 from cernis.events.files import open_file, stem_of
-from cernis.events.mistakes import Mistakes, OnError, did_you_mean
+from cernis.events.mistakes import Mistakes, OnError, did_you_mean, no_column
 from cernis.events.reader import BatchReader, Piece, Reader, TableReader, as_table
 from cernis.events.text import TextReader, table_of
 from cernis.events.times import check_unit, is_text, own_unit, plain, tick_of, to_ticks, why_bad
@@ -142,14 +142,14 @@ class Source:
                 pa.field(self.type_column, pa.dictionary(pa.int8(), pa.string()))
             )
         elif names or self.reader.count != 0:
-            raise DataError(self._no_column(self.type_column, "the event type", names))
+            raise DataError(no_column(self.label, self.type_column, "the event type", names))
         return schema
 
     def _time_column(self, time: str | None) -> str | None:
         if time is None:
             return DEFAULT_TIME if DEFAULT_TIME in self.schema.names else None
         if time not in self.schema.names:
-            raise DataError(self._no_column(time, "the time", self.schema.names))
+            raise DataError(no_column(self.label, time, "the time", self.schema.names))
         return time
 
     def _tick(self, column: str) -> int:
@@ -160,11 +160,6 @@ class Source:
         if isinstance(self.reader, TextReader) and pa.types.is_temporal(type_):
             return 1  # a later block may be finer than the first
         return tick
-
-    def _no_column(self, column: str, purpose: str, names: Sequence[str]) -> str:
-        shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-        help_ = did_you_mean(column, names) or f"; its columns are {shown or 'none'}"
-        return f"{self.label}: no column {column!r} for {purpose}{help_}"
 
 
 def _python(value: pa.Scalar) -> object:
@@ -205,7 +200,7 @@ def open_events(
     check_unit(time_unit)
     mistakes = on_error if isinstance(on_error, Mistakes) else Mistakes(on_error)
     inputs = _inputs(events)
-    wanted = _named(inputs, list(names or ()))
+    wanted = named_inputs(inputs, list(names or ()))
     sources = []
     for name, value in wanted:
         stream = declared.stream(name) if declared is not None else None
@@ -245,7 +240,10 @@ def _inputs(events: Any) -> list[tuple[str | None, Any]]:
     return [(None, events)]
 
 
-def _named(inputs: list[tuple[str | None, Any]], names: list[str]) -> list[tuple[str, Any]]:
+def named_inputs(
+    inputs: list[tuple[str | None, Any]], names: Sequence[str]
+) -> list[tuple[str, Any]]:
+    """Those that a query reads, by the names it has for them; one input may have any name."""
     if len(inputs) == 1 and len(names) <= 1:
         own, value = inputs[0]
         return [(names[0] if names else own or DEFAULT_NAME, value)]

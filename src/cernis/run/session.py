@@ -206,7 +206,7 @@ class Session:
                 self.store.expect(source.schema, source.type_column, source.time_column)
         self.notes = [
             *ordering.notes,
-            *_skipped(ordering.sources),
+            *skipped_notes(ordering.sources),
             *self._absent_types(),
             *self.plan.notes,
             *self.budget.notes,
@@ -396,7 +396,8 @@ class Session:
         return session
 
 
-def _skipped(sources: Iterable[Source]) -> Iterator[str]:
+def skipped_notes(sources: Iterable[Source]) -> Iterator[str]:
+    """How many bad rows of each source were left out."""
     for source in sources:
         if source.skipped:
             rows = "1 bad row" if source.skipped == 1 else f"{source.skipped:,} bad rows"

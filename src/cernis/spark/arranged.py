@@ -46,7 +46,7 @@ def arrangement(source: Any, key: Sequence[str] | None, time: str | None) -> Arr
     if not _stays(plan):
         return Arrangement()
     partitioning = plan.outputPartitioning()
-    kind = _class(partitioning)
+    kind = class_name(partitioning)
     together = kind == "SinglePartition$"
     if key and kind == "HashPartitioning":
         names = [*_names(partitioning.children())]
@@ -73,7 +73,7 @@ def steady(source: Any) -> bool:
 
 
 def _steady(plan: Any) -> bool:
-    kind = _class(plan)
+    kind = class_name(plan)
     if kind in _NARROW or kind == "UnionExec":
         below = plan.children()
         return all(_steady(_inside(below.apply(i))) for i in range(below.size()))
@@ -86,18 +86,18 @@ def _steady(plan: Any) -> bool:
 
 def _stays(plan: Any) -> bool:
     """Whether rows stay where the plan says they are."""
-    while _class(plan) in _NARROW:
+    while class_name(plan) in _NARROW:
         below = plan.children()
         if below.size() != 1:
             return False
         plan = _inside(below.apply(0))
-    if _class(plan) == "ShuffleExchangeExec":
+    if class_name(plan) == "ShuffleExchangeExec":
         return plan.shuffleOrigin().toString() in _ASKED_FOR
-    return _class(plan) in _PLACED
+    return class_name(plan) in _PLACED
 
 
 def _inside(plan: Any) -> Any:
-    return plan.inputPlan() if _class(plan) == "AdaptiveSparkPlanExec" else plan
+    return plan.inputPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan
 
 
 def _names(expressions: Any) -> Iterator[str | None]:
@@ -107,8 +107,9 @@ def _names(expressions: Any) -> Iterator[str | None]:
 
 def _name(expression: Any) -> str | None:
     """The column that an expression is; None for anything else."""
-    return str(expression.name()) if _class(expression) == "AttributeReference" else None
+    return str(expression.name()) if class_name(expression) == "AttributeReference" else None
 
 
-def _class(jvm: Any) -> str:
+def class_name(jvm: Any) -> str:
+    """The class of a Java object."""
     return str(jvm.getClass().getSimpleName())

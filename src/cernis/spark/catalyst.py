@@ -47,7 +47,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.events import evaluate
-from cernis.events.evaluate import Constant, encodable, float_at_most, instant
+from cernis.events.evaluate import Constant, against_floor, encodable, float_at_most, instant
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
     MIRRORED,
@@ -550,10 +550,9 @@ def _whole(
     if isinstance(constant, float) and not math.isfinite(constant):
         return _with_infinite(op, column, constant, unordered)
     whole = math.floor(constant)
-    if whole != constant:
-        if op in ("=", "!="):
-            return _where_valid(column, op == "!=")
-        op = "<=" if op in ("<", "<=") else ">"
+    op, certain = against_floor(op, whole != constant)
+    if certain is not None:
+        return _where_valid(column, certain)
     if not ends[0] <= whole <= ends[1]:
         return _where_valid(column, _OPERATOR[op](0, whole))
     return _asking(op, column, literal(whole))

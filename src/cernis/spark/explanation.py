@@ -144,4 +144,4 @@ def _columns(job: Job) -> Iterator[str]:
 
 
 def _rows(job: Job) -> str:
-    return f"numbered by {how_numbered(job.sources[0], job.options.row)}"
+    return f"numbered by {how_numbered(job.frames[0], job.options.row)}"

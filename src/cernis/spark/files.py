@@ -21,7 +21,7 @@ import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -38,10 +38,12 @@ from cernis.events.order import Ordering
 from cernis.events.source import Chunk, Source
 from cernis.events.store import cast_to, common_type
 from cernis.events.times import plain
-from cernis.spark.frame import ROW, TICKS
+from cernis.run.session import skipped_notes
+from cernis.spark.frame import quoted
 from cernis.spark.numbering import with_rows
 from cernis.spark.opening import FolderReader
 from cernis.spark.types import carried, converted, note_of
+from cernis.spark.worker import ROW, TICKS
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"})
 _ODD = re.compile(r"[][{}*?\\:]|/[._][^/]*$")
@@ -98,7 +100,6 @@ class _Staging:
     sources: Sequence[Source]
     on_error: str
     asked: frozenset[str]
-    notes: list[str] = field(default_factory=list)
 
     def frames(self) -> Frames:
         unit = Ordering(self.sources).unit_ns
@@ -122,10 +123,9 @@ class _Staging:
             else self._of_parquet(source, firsts[source.name])
             for source in self.sources
         }
-        self._note_skipped()
         seen = {name: one.seen for name, one in staged.items()}
         policy: Literal["fail", "skip"] = "fail" if self.on_error == "fail" else "skip"
-        return Frames(frames, columns, policy, seen, self.notes, first)
+        return Frames(frames, columns, policy, seen, [*skipped_notes(self.sources)], first)
 
     # ------------------------------------------------------------ decisions
 
@@ -147,12 +147,6 @@ class _Staging:
         """Whether Spark can tell the times of all streams, and compare them."""
         times = [columns[s.name].field(s.time_column).type for s in self.sources if s.time_column]
         return all(map(_is_time_of_spark, times)) and len({*map(carried, times)}) < 2
-
-    def _note_skipped(self) -> None:
-        for source in self.sources:
-            if source.skipped:
-                rows = "1 bad row" if source.skipped == 1 else f"{source.skipped:,} bad rows"
-                self.notes.append(f"{source.label}: {rows} skipped")
 
     # -------------------------------------------------------------- staging
 
@@ -189,7 +183,7 @@ class _Staging:
         data = with_rows(self.spark.read.parquet(f"file://{path.as_posix()}"), len(files))
         own = {f.name: f.type for f in pq.read_schema(files[0])}
         columns = [
-            F.col(_quoted(name)).alias(
+            F.col(quoted(name)).alias(
                 name, metadata=note_of(source.schema.field(name).type) if name in own else {}
             )
             for name in data.columns
@@ -202,10 +196,6 @@ def _columns(source: Source, staged: _Staged | None) -> pa.Schema:
     if staged is not None:
         return pa.schema(staged.types)
     return pa.schema([(f.name, plain(f.type)) for f in source.schema])
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 # ----------------------------------------------------- what Spark can read

@@ -26,15 +26,16 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from cernis.errors import DataError
 from cernis.events.batch import computed
-from cernis.events.mistakes import did_you_mean
+from cernis.events.mistakes import no_column
 from cernis.events.order import Scale
-from cernis.events.source import DEFAULT_NAME, DEFAULT_TIME
+from cernis.events.source import DEFAULT_TIME, named_inputs
 from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.spark.catalyst import Columns, attribute
 from cernis.spark.types import read_as
+from cernis.spark.worker import ROW, TICKS
 
-ROW, STREAM, MOMENT, TICKS = "@row", "@stream", "@moment", "@ticks"
+MOMENT = "@moment"
 HIDDEN = (ROW, TICKS)
 """Columns that are no attributes: row numbers, and times as numbers, where Spark cannot tell
 them from the time column. Metadata says how many nanoseconds a tick has."""
@@ -48,8 +49,10 @@ class Frame:
     """The rows of one stream."""
 
     stream: str
+    source: Any
+    """The DataFrame as it was given."""
     data: Any
-    """The DataFrame, its columns renamed by place."""
+    """The same, its columns renamed by place."""
     fields: Mapping[str, T.StructField]
     columns: Columns
     type: str
@@ -170,6 +173,7 @@ def frame_of(
         _check_row(label, row, fields)
     return Frame(
         stream=stream,
+        source=df,
         data=by_place(df),
         fields=fields,
         columns={field.name: (places[field.name], field.dataType) for field in schema},
@@ -191,6 +195,11 @@ def by_place(df: Any, *more: Column) -> Any:
     return renamed.select(*kept, *(f"m{i}" for i in range(len(more))))
 
 
+def quoted(name: str) -> str:
+    """A name as Spark's expressions write it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def frames_of(
     events: Any,
     names: tuple[str, ...],
@@ -201,28 +210,15 @@ def frames_of(
     row: str | None,
 ) -> list[Frame]:
     """The streams of a query: one DataFrame, or a dictionary of them by name."""
-    given = dict(events) if isinstance(events, Mapping) else {None: events}
-    if not given:
+    if isinstance(events, Mapping) and not events:
         raise DataError("no events: the dict of streams is empty")
-    if len(given) == 1 and len(names) <= 1:
-        own, df = next(iter(given.items()))
-        wanted = {names[0] if names else own or DEFAULT_NAME: df}
-    else:
-        have = [str(name or DEFAULT_NAME) for name in given]
-        for name in names:
-            if name not in have:
-                raise DataError(
-                    f"the query reads from {name!r}, but the events are those of "
-                    f"{', '.join(map(repr, have))}{did_you_mean(name, have)}"
-                )
-        wanted = {
-            str(name or DEFAULT_NAME): df
-            for name, df in given.items()
-            if not names or name in names
-        }
+    given: list[tuple[str | None, Any]] = [(None, events)]
+    if isinstance(events, Mapping):
+        given = [(str(name), df) for name, df in events.items()]
+    wanted = named_inputs(given, names)
     frames = [
         frame_of(name, df, time=time, type=type, time_unit=time_unit, row=row)
-        for name, df in wanted.items()
+        for name, df in wanted
     ]
     _check_alike(frames)
     return frames
@@ -238,7 +234,7 @@ def arrow_type(type_: T.DataType) -> pa.DataType | None:
 
 def _check_type(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
     if name not in fields:
-        raise DataError(no_column(label, name, "the event type", fields))
+        raise DataError(_lacking(label, name, "the event type", fields))
     found = fields[name].dataType
     if not isinstance(found, (T.StringType, T.CharType, T.VarcharType)):
         raise DataError(f"{label}: the type column {name!r} holds {found.simpleString()}, not text")
@@ -246,7 +242,7 @@ def _check_type(label: str, name: str, fields: Mapping[str, T.StructField]) -> N
 
 def _check_time(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
     if name not in fields:
-        raise DataError(no_column(label, name, "the time", fields))
+        raise DataError(_lacking(label, name, "the time", fields))
     found = fields[name].dataType
     usable = (T.TimestampType, T.TimestampNTZType, T.DateType, *_WHOLE, *_FRACTIONS)
     if isinstance(found, usable):
@@ -260,7 +256,7 @@ def _check_time(label: str, name: str, fields: Mapping[str, T.StructField]) -> N
 
 def _check_row(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
     if name not in fields:
-        raise DataError(no_column(label, name, "the row number", fields))
+        raise DataError(_lacking(label, name, "the row number", fields))
     if not isinstance(fields[name].dataType, _WHOLE):
         found = fields[name].dataType.simpleString()
         raise DataError(f"{label}: the row column {name!r} holds {found}, not whole numbers")
@@ -277,12 +273,11 @@ def _check_alike(frames: list[Frame]) -> None:
         raise DataError(f"streams are merged by time and need one type for it: {told}")
 
 
-def no_column(label: str, name: str, purpose: str, names: Mapping[str, Any]) -> str:
-    """The message for a column that is not there."""
+def _lacking(label: str, name: str, purpose: str, names: Mapping[str, Any]) -> str:
+    """The message for a column that is not there; in Spark itself capitals do not count."""
     alike = [other for other in names if other.lower() == name.lower()]
     if alike:
-        help_ = f"; there is {alike[0]!r}, and capitals count"
-    else:
-        shown = ", ".join([*names][:12]) + (", …" if len(names) > 12 else "")
-        help_ = did_you_mean(name, [*names]) or f"; its columns are {shown or 'none'}"
-    return f"{label}: no column {name!r} for {purpose}{help_}"
+        return (
+            f"{label}: no column {name!r} for {purpose}; there is {alike[0]!r}, and capitals count"
+        )
+    return no_column(label, name, purpose, [*names])

@@ -10,7 +10,7 @@ shown or compared. `Job` holds all decisions; `explain` prints them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil, floor
@@ -21,6 +21,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from cernis.automata.cea import Test
 from cernis.errors import CernisError, DataError
 from cernis.events.masks import BITS, mask_column
 from cernis.events.order import Scale
@@ -35,7 +36,7 @@ from cernis.run.query import Query
 from cernis.schema import Schema, texts
 from cernis.spark import slices
 from cernis.spark.arranged import Arrangement, arrangement
-from cernis.spark.frame import MOMENT, ROW, STREAM, TICKS, Frame, arrow_type, frames_of
+from cernis.spark.frame import MOMENT, Frame, arrow_type, frames_of
 from cernis.spark.keys import has_key, implied_hash, partition_hash
 from cernis.spark.layout import Layout, layout
 from cernis.spark.needed import asked, needed
@@ -43,7 +44,17 @@ from cernis.spark.numbering import count_before, numbered, repeatable
 from cernis.spark.relevance import masks, relevant
 from cernis.spark.slices import BUCKET, Line
 from cernis.spark.types import carried
-from cernis.spark.worker import PLACE, Part, Wanted, Work, answer_schema, recognize_rows
+from cernis.spark.worker import (
+    PLACE,
+    ROW,
+    STREAM,
+    TICKS,
+    Part,
+    Wanted,
+    Work,
+    answer_schema,
+    recognize_rows,
+)
 
 OnRows = Literal["fail", "skip"]
 
@@ -145,16 +156,14 @@ def job_of(
     text = texts(schema) & frozenset(plan.network.ordered if plan.network else ())
     if text:
         plan = make_plan(pattern, text, query.conjunctive)
-    given = dict(events) if isinstance(events, Mapping) else {None: events}
-    sources = [given.get(frame.stream, next(iter(given.values()))) for frame in frames]
     timed = frames[0].time is not None
-    countable = timed or all(repeatable(source, options.row) for source in sources)
+    countable = timed or all(repeatable(frame, options.row) for frame in frames)
     spread = layout(plan, timed=timed, countable=countable)
     if spread.ranked:
         assert pattern.within is not None
         pattern = replace(pattern, within=replace(pattern.within, attribute=pred.RANK))
         plan = make_plan(pattern, plan.unordered, query.conjunctive)
-    return Job(query, plan, spread, frames, sources, options)
+    return Job(query, plan, spread, frames, options)
 
 
 def _check(options: Options) -> None:
@@ -176,7 +185,6 @@ class Job:
     plan: Plan
     layout: Layout
     frames: list[Frame]
-    sources: list[Any]
     options: Options
 
     # ------------------------------------------------------------ decisions
@@ -203,15 +211,19 @@ class Job:
             return Arrangement()
         time = self.frames[0].time
         if self.layout.distribution is Distribution.SINGLE:
-            return arrangement(self.sources[0], None, time)
+            return arrangement(self.frames[0].source, None, time)
         if groups and all(len(group) == 1 for group in groups):
-            return arrangement(self.sources[0], [group[0] for group in groups], time)
+            return arrangement(self.frames[0].source, [group[0] for group in groups], time)
         return Arrangement()
 
     @cached_property
+    def _asked(self) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
+        return asked(self.plan)
+
+    @property
     def atoms(self) -> tuple[Atom, ...]:
         """What the automaton asks of an event."""
-        return asked(self.plan)[1]
+        return self._asked[1]
 
     @cached_property
     def translated(self) -> tuple[Atom, ...]:
@@ -222,15 +234,31 @@ class Job:
         return tuple(atom for atom in self.atoms if all(atom in some for some in known))
 
     @cached_property
+    def _masks(self) -> dict[str, tuple[Column, ...]]:
+        """Their bits, for each stream."""
+        return {
+            frame.stream: masks(self.translated, frame.columns, frame.type, frame.stream).columns
+            for frame in self.frames
+        }
+
+    @cached_property
     def left(self) -> tuple[Atom, ...]:
         """The atoms that the workers evaluate."""
         return tuple(atom for atom in self.atoms if atom not in set(self.translated))
 
+    @cached_property
+    def _relevance(self) -> dict[str, Column | None]:
+        tests = self._asked[0]
+        return {
+            f.stream: relevant(tests, f.columns, f.type, f.stream)
+            if self.options.pushdown
+            else None
+            for f in self.frames
+        }
+
     def relevance(self, frame: Frame) -> Column | None:
         """Which events of a frame some test may pass; None: possibly all."""
-        if not self.options.pushdown:
-            return None
-        return relevant(asked(self.plan)[0], frame.columns, frame.type, frame.stream)
+        return self._relevance[frame.stream]
 
     @cached_property
     def columns(self) -> dict[str, dict[str, str]]:
@@ -370,7 +398,7 @@ class Job:
         """A frame with row numbers that go on after those of the frames before."""
         if not numbers:
             return frame.data.withColumn(ROW, F.lit(0).cast("bigint"))
-        data = numbered(frame, self.sources[i], self.options.row)
+        data = numbered(frame, self.options.row)
         if self.options.row is None:
             for before in self.frames[:i]:
                 data = data.withColumn(ROW, F.col(ROW) + count_before(before))
@@ -418,7 +446,7 @@ class Job:
             if fits is not None and name != frame.time and name not in key:
                 value = F.when(fits, value)
             columns.append(value.alias(column))
-        bits = masks(self.translated, frame.columns, frame.type, frame.stream).columns
+        bits = self._masks[frame.stream]
         return [*columns, *(bit.alias(mask_column(i)) for i, bit in enumerate(bits))]
 
     def _bucket(self, frame: Frame) -> list[Column]:
@@ -440,7 +468,7 @@ class Job:
         tasks, window = self.tasks, self.window
         cuts = None
         if self.layout.ranked:
-            line = Line(slices.RANK, window or 0, slices.later_position)
+            line = Line(pred.RANK.name, window or 0, slices.later_position)
             bare = self.prepared(numbers=False)
             moments = slices.quantiles_of(self._sample(bare), tasks)
             data, cuts = slices.ranked(data, bare, moments, line, tasks, self.layout.gaps)

@@ -16,7 +16,8 @@ from pyspark.sql import types as T
 
 from cernis.errors import DataError
 from cernis.pattern.predicate import TIME, TIME_NS
-from cernis.spark.frame import ROW, Frame
+from cernis.spark.frame import Frame
+from cernis.spark.worker import ROW
 
 
 def partition_hash(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:

@@ -26,17 +26,18 @@ from typing import Any
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from cernis.spark.arranged import steady
-from cernis.spark.frame import ROW, Frame, by_place
+from cernis.spark.arranged import class_name, steady
+from cernis.spark.frame import Frame, by_place
+from cernis.spark.worker import ROW
 
 _PLACE, _BEFORE, _GROUP = "@place", "@before", "@group"
 
 
-def numbered(frame: Frame, source: Any, row: str | None) -> Any:
+def numbered(frame: Frame, row: str | None) -> Any:
     """The frame's data with a column of row numbers."""
     if row is not None:
         return frame.data.withColumn(ROW, frame.columns[row][0].cast("bigint"))
-    names = frame.data.columns
+    names, source = frame.data.columns, frame.source
     if is_parquet(source):
         place, group = F.col("_metadata.row_index"), F.col("_metadata.file_path")
         return _offset(source, names, place, group)
@@ -56,20 +57,20 @@ def with_rows(source: Any, files: int) -> Any:
     return _offset(source, names, place, F.col("_metadata.file_path")).toDF(*source.columns, ROW)
 
 
-def repeatable(source: Any, row: str | None) -> bool:
+def repeatable(frame: Frame, row: str | None) -> bool:
     """Whether rows have the same numbers each time that they are read."""
-    return row is not None or is_parquet(source) or steady(source)
+    return row is not None or is_parquet(frame.source) or steady(frame.source)
 
 
-def how_numbered(source: Any, row: str | None) -> str:
+def how_numbered(frame: Frame, row: str | None) -> str:
     """In words, where the numbers come from."""
     if row == ROW:
         return "the files, one after the other"
     if row is not None:
         return f"the column {row!r}"
-    if is_parquet(source):
+    if is_parquet(frame.source):
         return "the Parquet files, in the order of their names"
-    if steady(source):
+    if steady(frame.source):
         return "the order of the DataFrame, which is computed twice (a row= column saves that)"
     return "the order of the DataFrame, with gaps (a row= column would say better)"
 
@@ -98,10 +99,9 @@ def is_parquet(source: Any) -> bool:
         kind = type(plan).__name__
         return kind == "DataSource" and str(getattr(plan, "_format", "")).lower() == "parquet"
     relation = source._jdf.queryExecution().analyzed()
-    if _class(relation) != "LogicalRelation" or _class(relation.relation()) != "HadoopFsRelation":
+    if (
+        class_name(relation) != "LogicalRelation"
+        or class_name(relation.relation()) != "HadoopFsRelation"
+    ):
         return False
-    return _class(relation.relation().fileFormat()) == "ParquetFileFormat"
-
-
-def _class(jvm: Any) -> str:
-    return str(jvm.getClass().getSimpleName())
+    return class_name(relation.relation().fileFormat()) == "ParquetFileFormat"

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from cernis.errors import DataError
-from cernis.events.files import stem_of
+from cernis.events.files import first_line, stem_of
 from cernis.events.order import Ordering
 from cernis.events.reader import BATCH_ROWS, Piece, numbered, simple_schema, simplified
 from cernis.events.source import Source, open_events, schema_of
@@ -44,7 +44,7 @@ class FolderReader:
             )
             self.count: int | None = self._dataset.count_rows() if self.files else 0
         except (OSError, pa.ArrowException) as error:
-            said = str(error).strip().split("\n")[0].rstrip(".")
+            said = first_line(error)
             raise DataError(f"{folder}: not a folder of Parquet files: {said}") from error
         if not self.files:
             raise DataError(f"{folder}: the folder has no Parquet files in it")
@@ -60,7 +60,7 @@ class FolderReader:
                     yield numbered(self.label, table, first)
                     first += table.num_rows
         except (OSError, pa.ArrowException) as error:
-            said = str(error).strip().split("\n")[0].rstrip(".")
+            said = first_line(error)
             raise DataError(
                 f"{self.label}: the rows from {first} on cannot be read: {said}"
             ) from error

@@ -17,14 +17,15 @@ from typing import Any
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from cernis.spark.frame import MOMENT, ROW
-from cernis.spark.worker import OWN, PART
+from cernis.pattern.predicate import RANK
+from cernis.spark.frame import MOMENT
+from cernis.spark.worker import OWN, PART, ROW
 
 APART = 4
 HOT = 2
 """A bucket with so many times its share of the events is cut."""
 
-RANK, BUCKET, FITS = "@rank", "@bucket", "@fits"
+BUCKET, FITS = "@bucket", "@fits"
 _CUTS, _FIRST, _SLICE, _RANGE, _AFTER = "@cuts", "@first", "@slice", "@range", "@after"
 
 Later = Callable[[Column, int], Column]
@@ -146,7 +147,7 @@ def ranked(
     data = data.repartitionById(pieces, F.col(_RANGE))
     inside = Window.partitionBy(_RANGE).orderBy(MOMENT, ROW)
     rank = F.get(found["all"], F.col(_RANGE)) + F.row_number().over(inside) - F.lit(1)
-    data = data.withColumn(RANK, rank)
+    data = data.withColumn(RANK.name, rank)
     kept = F.col(FITS)
     if gaps:
         data = data.withColumn(_AFTER, F.lag(FITS, 1, True).over(inside))

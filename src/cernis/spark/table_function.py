@@ -40,6 +40,7 @@ from cernis.results.matches import Matches
 from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import Reading
+from cernis.spark.frame import quoted
 from cernis.spark.worker import ROW, Part, Work, answer_schema, counts_of
 
 _ROWS = 1 << 16
@@ -114,11 +115,11 @@ class RecognizedAll(Recognized):
         analyzed = _analyzed(events, query, time, type, time_unit)
         pattern = Query(analyzed.query).pattern
         key = _key(pattern)
-        analyzed.partitionBy = [PartitioningColumn(_quoted(name)) for name in key]
+        analyzed.partitionBy = [PartitioningColumn(quoted(name)) for name in key]
         analyzed.withSinglePartition = not key
         column = analyzed.reading.get("time", DEFAULT_TIME)
         if column in pa.ipc.read_schema(pa.py_buffer(analyzed.events)).names:
-            analyzed.orderBy = [OrderingColumn(_quoted(column))]
+            analyzed.orderBy = [OrderingColumn(quoted(column))]
         return analyzed
 
 
@@ -179,7 +180,3 @@ def _text(name: str, argument: AnalyzeArgument) -> str:
 def _key(pattern: Pattern) -> list[str]:
     """Columns that partitions never mix; none where a key has alternatives."""
     return [group[0] for group in pattern.partition if len(group) == 1]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
