@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from cernis.pattern.query import Aggregate, Pattern, Variable
 from cernis.results.aggregate import aggregate_name, evaluate
+from cernis.results.identity import match_ids
 from cernis.results.matchset import MatchBlock, Positions
 
 _INTERVAL = ("start", "end", "start_ts", "end_ts")
@@ -78,8 +79,10 @@ class Shape:
         return [aggregate_name(item) for item in self.aggregates]
 
 
-def record_batch(block: MatchBlock, shape: Shape, events: Events) -> pa.RecordBatch:
-    """The matches of a block with their events."""
+def record_batch(
+    block: MatchBlock, shape: Shape, events: Events, *, ids: bool = False
+) -> pa.RecordBatch:
+    """The matches of a block with their events, and names for them where they are wanted."""
     columns = [
         pa.array(events.rows(block.start), pa.int64()),
         pa.array(events.rows(block.end), pa.int64()),
@@ -93,6 +96,9 @@ def record_batch(block: MatchBlock, shape: Shape, events: Events) -> pa.RecordBa
         columns.append(pa.ListArray.from_arrays(offsets, _whole(structs)))
     columns += [evaluate(item, block, shape.variables, events) for item in shape.aggregates]
     names = [*_INTERVAL, *shape.keys, *shape.variables, *shape.aggregate_names]
+    if ids:
+        columns.append(match_ids(block, events.rows))
+        names.append("id")
     return pa.RecordBatch.from_arrays(columns, distinct_names(names))
 
 

@@ -184,18 +184,26 @@ class Matches:
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of the answer."""
+        return self._schema(ids=False)
+
+    def _schema(self, *, ids: bool) -> pa.Schema:
         if self._shape.counting:
             return self.counts().schema
-        return record_batch(empty_block(self._shape), self._shape, self._events).schema
+        return record_batch(empty_block(self._shape), self._shape, self._events, ids=ids).schema
 
-    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The matches, or the first `limit`, as Arrow record batches."""
+    def batches(self, limit: int | None = None, *, ids: bool = False) -> Iterator[pa.RecordBatch]:
+        """The matches, or the first `limit`, as Arrow record batches.
+
+        With `ids`, a last column has a name for each match that depends on the rows of its
+        events alone.
+        """
         if self._shape.counting:
             yield from self.counts().slice(0, limit).to_batches()
             return
+        schema = self._schema(ids=True) if ids else self.schema
         for block in self._pieces(limit):
-            batch = record_batch(block, self._shape, self._events)
-            yield batch if batch.schema == self.schema else batch.cast(self.schema)
+            batch = record_batch(block, self._shape, self._events, ids=ids)
+            yield batch if batch.schema == schema else batch.cast(schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """The matches, or the first `limit`, as an Arrow table with the events in it."""

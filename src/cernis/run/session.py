@@ -381,7 +381,14 @@ class Session:
         return frozen.freeze(self)
 
     @classmethod
-    def thaw(cls, plan: Plan, state: bytes, reading: Reading | None = None) -> Session:
+    def thaw(
+        cls,
+        plan: Plan,
+        state: bytes,
+        reading: Reading | None = None,
+        *,
+        encode: Encode | None = None,
+    ) -> Session:
         """The session that `freeze` turned into bytes; StateError if they are not its own.
 
         The columns that events are read by are those of the bytes, all else is `reading`'s.
@@ -391,7 +398,7 @@ class Session:
         if meta.get("unordered"):
             plan = make_plan(plan.pattern, frozenset(meta["unordered"]), plan.conjunctive)
         columns = {"time": time, "type": type_, "time_unit": time_unit}
-        session = cls(plan, replace(reading or Reading(), **columns))
+        session = cls(plan, replace(reading or Reading(), **columns), encode=encode)
         frozen.thaw(session, meta, arrays)
         return session
 

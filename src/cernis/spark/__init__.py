@@ -13,16 +13,29 @@ if TYPE_CHECKING:
     from cernis.spark.explanation import explain
     from cernis.spark.job import recognize, recognizer
     from cernis.spark.local import session
+    from cernis.spark.streaming.progress import Progress, progress_of, watch
     from cernis.spark.table_function import register
 
-__all__ = ["explain", "recognize", "recognizer", "register", "session"]
+__all__ = [
+    "Progress",
+    "explain",
+    "progress_of",
+    "recognize",
+    "recognizer",
+    "register",
+    "session",
+    "watch",
+]
 
 _WHERE = {
+    "Progress": "streaming.progress",
     "explain": "explanation",
+    "progress_of": "streaming.progress",
     "recognize": "job",
     "recognizer": "job",
     "register": "table_function",
     "session": "local",
+    "watch": "streaming.progress",
 }
 
 

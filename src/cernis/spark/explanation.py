@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from cernis.automata.cea import Is
 from cernis.automata.render import test_text
+from cernis.errors import CernisError
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern
 from cernis.pattern.write import write_window
@@ -55,6 +56,8 @@ def explain(
 ) -> SparkExplanation:
     """How a query will be run on DataFrames; `measure` counts the events that will travel."""
     job = job_of(events, query, Options(**options), lang=lang)
+    if measure and job.streaming:
+        raise CernisError("the events of a stream cannot be counted before they come")
     return SparkExplanation(job, _share(job) if measure else None)
 
 
@@ -69,7 +72,29 @@ def _share(job: Job) -> float | None:
     return fitting / total if total else None
 
 
+def _streamed(job: Job) -> Iterator[str]:
+    """How a query is run on a stream that goes on."""
+    buckets = f"{job.tasks} bucket{'' if job.tasks == 1 else 's'}"
+    if job.layout.distribution is Distribution.KEYED:
+        yield f"streaming: by a hash of {_key(job)}, {buckets}"
+    else:
+        yield f"streaming: {buckets}; what would make it parallel: {job.layout.parallel}"
+    if job.window is not None:
+        yield "state: the events of the window, and those that wait for the watermark"
+    else:
+        yield "state: snapshots of the engine, and the events since the last one"
+
+
+def _key(job: Job) -> str:
+    if job.plan.pattern.partition:
+        return ", ".join(" or ".join(group) for group in job.plan.pattern.partition)
+    return ", ".join(f"{t}.{name}" for t, name in sorted((job.plan.key or {}).items()))
+
+
 def _distributed(job: Job) -> Iterator[str]:
+    if job.streaming:
+        yield from _streamed(job)
+        return
     if job.arranged.together:
         order = "nor sorted" if job.arranged.ordered and job.options.row is None else "but sorted"
         yield f"{job.layout.distribution.value}: rows lie together already, not shuffled {order}"
@@ -79,11 +104,7 @@ def _distributed(job: Job) -> Iterator[str]:
         case Distribution.SINGLE:
             yield f"single: {tasks}; what would make it parallel: {layout.parallel}"
         case Distribution.KEYED:
-            if job.plan.pattern.partition:
-                key = ", ".join(" or ".join(group) for group in job.plan.pattern.partition)
-            else:
-                key = ", ".join(f"{t}.{name}" for t, name in sorted((job.plan.key or {}).items()))
-            yield f"keyed: by a hash of {key}, {tasks}"
+            yield f"keyed: by a hash of {_key(job)}, {tasks}"
             if layout.cut and job.options.sample and job.tasks > 1:
                 yield f"a task with {HOT} times its share of events is cut into slices of time"
         case Distribution.SLICED:
@@ -144,4 +165,6 @@ def _columns(job: Job) -> Iterator[str]:
 
 
 def _rows(job: Job) -> str:
+    if job.streaming and job.options.row is None:
+        return "numbered as they come, in each bucket"
     return f"numbered by {how_numbered(job.frames[0], job.options.row)}"

@@ -151,8 +151,6 @@ def frame_of(
     if not hasattr(df, "toDF") or not hasattr(df, "isStreaming"):
         found = f"{df.__class__.__module__}.{df.__class__.__name__}"
         raise DataError(f"{label}: expected a Spark DataFrame, found {found}")
-    if df.isStreaming:
-        raise DataError(f"{label}: streaming DataFrames are not in this version yet")
     schema = df.schema
     names = schema.names
     for i, name in enumerate(names):
@@ -221,6 +219,8 @@ def frames_of(
         for name, df in wanted
     ]
     _check_alike(frames)
+    if len({bool(frame.source.isStreaming) for frame in frames}) > 1:
+        raise DataError("some streams are streaming DataFrames and some are not: make them alike")
     return frames
 
 

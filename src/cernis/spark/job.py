@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property, partial
 from math import ceil, floor
 from typing import Any, Literal
@@ -38,13 +39,14 @@ from cernis.spark import slices
 from cernis.spark.arranged import Arrangement, arrangement
 from cernis.spark.frame import MOMENT, Frame, arrow_type, frames_of
 from cernis.spark.keys import has_key, implied_hash, partition_hash
-from cernis.spark.layout import Layout, layout
+from cernis.spark.layout import Layout, layout, streamed, window_in_ticks
 from cernis.spark.needed import asked, needed
 from cernis.spark.numbering import count_before, numbered, repeatable
 from cernis.spark.relevance import masks, relevant
-from cernis.spark.slices import BUCKET, Line
+from cernis.spark.slices import Line
 from cernis.spark.types import carried
 from cernis.spark.worker import (
+    BUCKET,
     PLACE,
     ROW,
     STREAM,
@@ -81,6 +83,7 @@ class Options:
     """A last column says in which order the matches of one end are found."""
     limit: int | None = None
     """Each task may stop after so many matches: no more of its first ones are wanted."""
+    ids: bool = False
 
 
 def recognize(
@@ -99,6 +102,12 @@ def recognize(
     on_error: OnRows = "fail",
     budget: int = CANDIDATE_BUDGET,
     on_budget: OnBudget = "fail",
+    ids: bool = False,
+    lateness: str | timedelta = "0 seconds",
+    ahead: str | timedelta | None = "1 hour",
+    late_output: str | None = None,
+    corrupt: str | None = None,
+    checkpoint: str | None = None,
 ) -> Any:
     """The matches in a DataFrame (or several, in a dict by stream), as a lazy DataFrame.
 
@@ -110,7 +119,18 @@ def recognize(
     and by which keys are found that have far too many of them (0: they are not looked for,
     which saves a look at all keys and times). `pushdown=False` evaluates predicates
     in Python, to measure what Catalyst saves. `on_error` is what becomes of rows without a
-    usable time. `budget` holds for each task.
+    usable time. `budget` holds for each task. With `ids`, a column `id` names each match, the
+    same whenever its events have the same rows.
+
+    Of streaming DataFrames the result is one, too. `lateness` is how long after later ones an
+    event may still come; matches are reported when it has passed. Events that come later
+    than that are counted, and so are those that lie more than `ahead` after the clock of the
+    machine (None: there are none), and bad ones, if `on_error="skip"`; `late_output` is a
+    folder where all of these are written to. `corrupt` names a column that is not NULL where a
+    row could not be decoded. `checkpoint` is the folder that the query will be started with: it
+    is refused here and now if it belongs to another query. There, `tasks` is the number of
+    buckets that keys are spread over, which stays the same for a checkpoint, and `budget` holds
+    for each of them in each micro-batch. The rest is for batches alone.
     """
     options = Options(
         time=time,
@@ -124,8 +144,21 @@ def recognize(
         on_error=on_error,
         budget=budget,
         on_budget=on_budget,
+        ids=ids,
     )
-    return job_of(events, query, options, lang=lang).matches()
+    job = job_of(events, query, options, lang=lang)
+    if not job.streaming:
+        return job.matches()
+    from cernis.spark.streaming.job import Live, StreamJob  # it needs more of Spark
+
+    live = Live(
+        lateness=lateness,
+        ahead=ahead,
+        late_output=late_output,
+        corrupt=corrupt,
+        checkpoint=checkpoint,
+    )
+    return StreamJob(job, live).matches()
 
 
 def recognizer(query: str | Query | Pattern, **options: Any) -> Callable[[Any], Any]:
@@ -156,6 +189,8 @@ def job_of(
     text = texts(schema) & frozenset(plan.network.ordered if plan.network else ())
     if text:
         plan = make_plan(pattern, text, query.conjunctive)
+    if frames[0].source.isStreaming:
+        return Job(query, plan, streamed(plan), frames, options)
     timed = frames[0].time is not None
     countable = timed or all(repeatable(frame, options.row) for frame in frames)
     spread = layout(plan, timed=timed, countable=countable)
@@ -189,6 +224,11 @@ class Job:
 
     # ------------------------------------------------------------ decisions
 
+    @property
+    def streaming(self) -> bool:
+        """Whether the events go on for ever."""
+        return bool(self.frames[0].source.isStreaming)
+
     @cached_property
     def tasks(self) -> int:
         """How many tasks the work is spread over."""
@@ -207,7 +247,7 @@ class Job:
     def arranged(self) -> Arrangement:
         """How the rows lie before anything is done to them."""
         groups = self.plan.pattern.partition
-        if len(self.frames) > 1 or self.layout.ranked:
+        if len(self.frames) > 1 or self.layout.ranked or self.streaming:
             return Arrangement()
         time = self.frames[0].time
         if self.layout.distribution is Distribution.SINGLE:
@@ -316,6 +356,7 @@ class Job:
             on_budget=self.options.on_budget,
             placed=self.options.placed,
             limit=self.options.limit if self.plan.head is None else None,
+            ids=self.options.ids,
         )
 
     def _part(self, frame: Frame) -> Part:
@@ -345,16 +386,10 @@ class Job:
     @cached_property
     def window(self) -> int | None:
         """The window in what the line of events is cut by: ticks, or positions."""
-        within, scale = self.plan.pattern.within, self.scale
-        if within is None:
-            return None
-        if self.layout.ranked:
+        within = self.plan.pattern.within
+        if within is not None and self.layout.ranked:
             return floor(within.size)
-        if not self.layout.cut:
-            return None
-        if within.plain:
-            return scale.plain_ticks(within.size, within.strict)
-        return scale.ticks(within.size)
+        return window_in_ticks(self.plan.pattern, self.scale) if self.layout.cut else None
 
     # ------------------------------------------------------------ DataFrames
 
@@ -409,13 +444,13 @@ class Job:
         moment = frame.moment
         bad = frame.untimed
         fits = self.relevance(frame)
-        kept = self._kept(frame, fits)
+        kept = self.kept(frame, fits)
         if self.options.on_error == "skip" and bad is not None:
             data = data.filter(~bad)
             bad = None
         if kept is not None:
             data = data.filter(kept if bad is None else kept | bad)
-        columns = self._columns(frame, fits if kept is None or self.layout.places else None)
+        columns = self.travelling(frame, fits if kept is None or self.layout.places else None)
         extra = [F.col(ROW), (F.col(ROW) if moment is None else moment).alias(MOMENT)]
         if len(self.frames) > 1:
             extra.append(F.lit(i).alias(STREAM))
@@ -427,7 +462,7 @@ class Job:
             extra.append(fitting.alias(slices.FITS))
         return data.select(*columns, *extra)
 
-    def _kept(self, frame: Frame, fits: Column | None) -> Column | None:
+    def kept(self, frame: Frame, fits: Column | None) -> Column | None:
         """Which events of a frame are read at all."""
         kept = fits if not (self.layout.places or self.layout.ranked) else None
         if not self.plan.pattern.partition:
@@ -435,7 +470,7 @@ class Job:
         keyed = has_key(frame, self.plan.pattern.partition)
         return keyed if kept is None else kept & keyed
 
-    def _columns(self, frame: Frame, fits: Column | None) -> list[Column]:
+    def travelling(self, frame: Frame, fits: Column | None) -> list[Column]:
         """Masks and attributes; empty for events that only take up a place."""
         key = {name for group in self.plan.pattern.partition for name in group}
         columns = []
@@ -450,16 +485,20 @@ class Job:
         return [*columns, *(bit.alias(mask_column(i)) for i, bit in enumerate(bits))]
 
     def _bucket(self, frame: Frame) -> list[Column]:
+        """For which task an event is; nothing where that need not be said."""
         keyed = self.layout.distribution is Distribution.KEYED
         if not keyed or self.tasks == 1 or self.arranged.together:
             return []
+        return [self.bucket(frame, self.tasks).alias(BUCKET)]
+
+    def bucket(self, frame: Frame, number: int) -> Column:
+        """Which of so many buckets an event's key falls into."""
         if self.plan.pattern.partition:
             key = partition_hash(frame, self.plan.pattern.partition)
         else:
             assert self.plan.key is not None
             key = implied_hash(frame, self.plan.key)
-        bucket = F.coalesce(F.pmod(key, F.lit(self.tasks)), F.lit(0))
-        return [bucket.cast("int").alias(BUCKET)]
+        return F.coalesce(F.pmod(key, F.lit(number)), F.lit(0)).cast("int")
 
     def _spread(self, data: Any) -> Any:
         """Each event for the task (or tasks) that reads it."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cernis.events.order import Scale
 from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
@@ -66,6 +67,34 @@ def layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
             return Layout(distribution, ranked=True, gaps=pattern.contiguous)
         return Layout(distribution, cut=in_time, places=places)
     return Layout(Distribution.SINGLE, places=places, parallel=_advice(pattern, timed))
+
+
+def streamed(plan: Plan) -> Layout:
+    """The layout of a plan on a stream that goes on.
+
+    Slices have no place there: they would have to wait for each other. Answers that are given
+    once are remembered in one place. `cut` says that the state is what lies in the window.
+    """
+    pattern = plan.pattern
+    spread = layout(plan, timed=True, countable=False)
+    keyed = spread.distribution is Distribution.KEYED and plan.head is None
+    advice = spread.parallel or "a key (PARTITION BY, or a comparison by = that all events share)"
+    return Layout(
+        Distribution.KEYED if keyed else Distribution.SINGLE,
+        cut=_in_time(pattern, True) and pattern.consume is Consume.NONE and plan.head is None,
+        places=spread.places,
+        parallel="" if keyed else advice,
+    )
+
+
+def window_in_ticks(pattern: Pattern, scale: Scale) -> int | None:
+    """How far back in time a match reaches, for a window in time."""
+    within = pattern.within
+    if within is None or not _in_time(pattern, True):
+        return None
+    if within.plain:
+        return scale.plain_ticks(within.size, within.strict)
+    return scale.ticks(within.size)
 
 
 def _places(pattern: Pattern, timed: bool) -> str:

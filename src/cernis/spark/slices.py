@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 
 from cernis.pattern.predicate import RANK
 from cernis.spark.frame import MOMENT
-from cernis.spark.worker import OWN, PART, ROW
+from cernis.spark.worker import BUCKET, OWN, PART, ROW
 
 APART = 4
 HOT = 2
 """A bucket with so many times its share of the events is cut."""
 
-BUCKET, FITS = "@bucket", "@fits"
+FITS = "@fits"
 _CUTS, _FIRST, _SLICE, _RANGE, _AFTER = "@cuts", "@first", "@slice", "@range", "@after"
 
 Later = Callable[[Column, int], Column]

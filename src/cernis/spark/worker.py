@@ -27,9 +27,10 @@ from cernis.events.order import Scale
 from cernis.events.times import to_ticks, why_bad
 from cernis.pattern.atom import Atom
 from cernis.pattern.conjunctive import ConjunctiveQuery
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Consume, Pattern
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.answers import Answers
+from cernis.results.columns import distinct_names
 from cernis.results.matches import Matches
 from cernis.run.budget import OnBudget
 from cernis.run.session import Reading, Session
@@ -38,7 +39,7 @@ from cernis.spark.types import converted
 Wanted = Literal["events", "count", "lines"]
 """Matches with their events, numbers of matches, or matches as lines of JSON."""
 
-ROW, STREAM, PART, OWN = "@row", "@stream", "@part", "@own"
+ROW, STREAM, BUCKET, PART, OWN = "@row", "@stream", "@bucket", "@part", "@own"
 TICKS, PLACE = "@ticks", "@place"
 
 _ROWS = 1 << 17
@@ -78,12 +79,15 @@ class Work:
     """Whether the answer says in which order a part found its matches."""
     limit: int | None = None
     """The most matches that a part gives; they are its first."""
+    ids: bool = False
+    """Whether each match has a name of its own."""
 
     def counts(self, found: Matches) -> bool:
         """Whether the answer is how many matches there are, not which."""
         return self.wanted == "count" or (self.wanted == "events" and found.counting)
 
-    def session(self) -> Session:
+    def session(self, frozen: bytes | None = None) -> Session:
+        """A session: a new one, or one that was frozen."""
         reading = Reading(
             time=self.time,
             type=self.type,
@@ -93,6 +97,8 @@ class Work:
         )
         encode = partial(MaskEncoder, bits=self.bits, type_column=self.type)
         plan = _plan(self.pattern, self.unordered, self.conjunctive)
+        if frozen is not None:
+            return Session.thaw(plan, frozen, reading, encode=encode)
         return Session(plan, reading, encode=encode)
 
 
@@ -106,11 +112,11 @@ def _plan(
 
 def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The matches in a task's rows."""
-    sessions: dict[int, _Part] = {}
-    for table in _gathered(batches):
+    sessions: dict[int, Recognizer] = {}
+    for table in gathered(batches):
         for number, rows in _by_part(table):
             if number not in sessions:
-                sessions[number] = _Part(work)
+                sessions[number] = Recognizer(work)
             yield from sessions[number].take(rows)
         if PART not in table.column_names and sessions[0].left == 0:
             return  # what is left to read is of no interest
@@ -129,16 +135,17 @@ def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
         )
     else:
         schema = counts_of(found.counts()).schema if work.counts(found) else found.schema
+        if work.ids and not work.counts(found):
+            schema = schema.append(pa.field(distinct_names([*schema.names, "id"])[-1], pa.string()))
     return schema.append(pa.field(PLACE, pa.int64())) if work.placed else schema
 
 
-class _Part:
-    """The session of one part, and how far it has come."""
+class Recognizer:
+    """The session of one part: tables of its events in, in order of time, and matches out."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, frozen: bytes | None = None) -> None:
         self.work = work
-        self.session = work.session()
-        self.position = 0
+        self.session = work.session(frozen)
         self.given = 0
 
     @property
@@ -153,7 +160,7 @@ class _Part:
             own = np.asarray(table.column(OWN))
             first = int(own.argmax()) if own.any() else len(own)
             if first:
-                self.session.pass_over(self._batch(table.slice(0, first)), self.work.scale)
+                self.pass_over(table.slice(0, first))
                 table = table.slice(first)
         if table.num_rows:
             found = self.session.take(self._batch(table), self.work.scale)
@@ -163,6 +170,13 @@ class _Part:
                     yield self._cast(batch)
                 if self.left == 0:
                     return
+
+    def pass_over(self, table: pa.Table) -> None:
+        """Events that are read for what comes after them."""
+        if self.work.pattern.consume is Consume.NONE and self.session.projector is None:
+            self.session.pass_over(self._batch(table), self.work.scale)
+        else:
+            self.session.take(self._batch(table), self.work.scale)
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = self.work.schema
@@ -183,7 +197,7 @@ class _Part:
         if self.work.counts(found):
             counted: list[pa.RecordBatch] = counts_of(found.counts()).to_batches()
             return counted
-        return found.batches()
+        return found.batches(ids=self.work.ids)
 
     def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows with their place among those of the part, which is the order of matches."""
@@ -195,9 +209,7 @@ class _Part:
         return batch.append_column(self.work.schema.names[-1], pa.array(places, pa.int64()))
 
     def _batch(self, table: pa.Table) -> EventBatch:
-        batch = _event_batch(self.work, table, self.position)
-        self.position += len(batch)
-        return batch
+        return _event_batch(self.work, table, self.session.events)
 
 
 def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
@@ -207,7 +219,7 @@ def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
     if len(parts) > 1:
         which = np.asarray(table.column(STREAM), np.int16)
         index = np.arange(len(rows), dtype=np.int64)
-    time = _ticks(work, table, rows)
+    time = ticks_of(work, table)
     return EventBatch(base, rows, time, parts, which, index, work.type, work.time)
 
 
@@ -222,7 +234,8 @@ def _named(table: pa.Table, part: Part) -> pa.Table:
     return pa.table({**columns, **found_out})
 
 
-def _ticks(work: Work, table: pa.Table, rows: Int64s) -> Int64s | None:
+def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
+    """The times of events; None where they have none."""
     if work.time is None or work.scale.unit_ns is None:
         return None
     if TICKS in table.column_names:
@@ -231,9 +244,8 @@ def _ticks(work: Work, table: pa.Table, rows: Int64s) -> Int64s | None:
     ticks, bad = to_ticks(column, work.time_unit, work.scale.unit_ns)
     if bad is not None:
         first = int(bad.argmax())
-        raise DataError(
-            f"row {rows[first]}, column {work.time!r}: {why_bad(column[first].as_py())}"
-        )
+        row = f"row {table.column(ROW)[first]}, " if ROW in table.column_names else ""
+        raise DataError(f"{row}column {work.time!r}: {why_bad(column[first].as_py())}")
     return ticks
 
 
@@ -248,7 +260,7 @@ def counts_of(counts: pa.Table) -> pa.Table:
 # ---------------------------------------------------------------- rows in
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Rows in pieces that are worth a kernel's call."""
     held: list[pa.RecordBatch] = []
     rows = size = 0

@@ -1,0 +1,127 @@
+"""What Spark calls for each bucket in each micro-batch, and what it has in memory for it.
+
+Python workers live on between micro-batches, and so do the buckets that they have run: the
+state store only has to say whether what is in memory is still true (`log`). A bucket is taken
+out of memory while it is at work and put back when all of it went well.
+
+Cost contract: per bucket and micro-batch some five calls to the state store, besides what
+`bucket` costs. A worker keeps the buckets that it ran last, as many as `_MOST`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from cernis.spark.streaming.aside import ASIDE, LATE, Aside, write_aside
+from cernis.spark.streaming.bucket import Bucket, Course, Report, recall
+from cernis.spark.streaming.packing import ARRIVAL, BLOB, write_blob
+
+FOUND = "found"
+REPORTED = tuple(Report.__dataclass_fields__)
+"""What a bucket tells of itself, one number each."""
+
+ANSWER = ", ".join(["bucket int", f"{FOUND} binary", *(f"{name} double" for name in REPORTED)])
+
+_MOST = 256
+_live: OrderedDict[tuple[str, int], Bucket] = OrderedDict()
+
+_BYTES = StructType([StructField("bytes", BinaryType())])
+_NUMBER = StructType([StructField("number", LongType())])
+
+
+class BucketProcessor(StatefulProcessor):
+    """Runs the buckets of a query."""
+
+    def __init__(self, course: Course, aside: Aside | None) -> None:
+        self.course, self.aside = course, aside
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.store = _SparkStore(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        packed = sorted((row[ARRIVAL], bytes(row[BLOB])) for row in rows)
+        yield from self._run(key[0], [blob for _, blob in packed], timerValues)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Row]:
+        yield from self._run(key[0], [], timerValues)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _run(self, number: int, blobs: list[bytes], timers: Any) -> Iterator[Row]:
+        course = self.course
+        told = timers.getCurrentWatermarkInMs()
+        watermark = told - course.shift if told > 0 else None
+        bucket = recall(course, number, self.store, _live.pop((course.query, number), None))
+        for batch in bucket.take(self.store, blobs, watermark, self._moved):
+            yield _row(number, write_blob(pa.Table.from_batches([batch])), Report())
+        if bucket.late is not None and self.aside is not None:
+            late = bucket.late.append_column(ASIDE, pa.array([LATE] * bucket.late.num_rows))
+            write_aside(self.aside, f"late-{number}", late, self._streams)
+        yield _row(number, None, bucket.report)
+        _live[course.query, number] = bucket
+        while len(_live) > _MOST:
+            _live.popitem(last=False)
+
+    def _moved(self, before: int | None, after: int | None) -> None:
+        """The one timer of a bucket is set to another time."""
+        if before is not None:
+            self.handle.deleteTimer(before)
+        if after is not None:
+            self.handle.registerTimer(after)
+
+    @property
+    def _streams(self) -> tuple[str, ...]:
+        return tuple(part.stream for part in self.course.work.parts)
+
+
+def _row(number: int, matches: bytes | None, report: Report) -> Row:
+    told = {name: float(value) for name, value in asdict(report).items()}
+    return Row(bucket=number, **{FOUND: matches}, **told)
+
+
+class _SparkStore:
+    """Spark's state store as a bucket sees it."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._header = handle.getValueState("header", _BYTES)
+        self._chunks = handle.getMapState("chunks", _NUMBER, _BYTES)
+        self._snapshot = handle.getMapState("snapshot", _NUMBER, _BYTES)
+
+    def header(self) -> bytes | None:
+        held = self._header.get()
+        return None if held is None else bytes(held[0])
+
+    def put_header(self, header: bytes) -> None:
+        self._header.update((header,))
+
+    def chunk(self, number: int) -> bytes | None:
+        held = self._chunks.getValue((number,))
+        return None if held is None else bytes(held[0])
+
+    def put_chunk(self, number: int, chunk: bytes) -> None:
+        self._chunks.updateValue((number,), (chunk,))
+
+    def drop_chunk(self, number: int) -> None:
+        self._chunks.removeKey((number,))
+
+    def snapshot(self) -> tuple[bytes, bytes] | None:
+        session, waiting = self._snapshot.getValue((0,)), self._snapshot.getValue((1,))
+        return (
+            None if session is None or waiting is None else (bytes(session[0]), bytes(waiting[0]))
+        )
+
+    def put_snapshot(self, session: bytes, waiting: bytes) -> None:
+        self._snapshot.updateValue((0,), (session,))
+        self._snapshot.updateValue((1,), (waiting,))

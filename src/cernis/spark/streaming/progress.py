@@ -1,0 +1,134 @@
+"""What a running query tells: numbers of each micro-batch, through Spark's own listeners.
+
+Rows are counted in the JVM as they come, buckets report what they did; both are observed
+metrics of the streaming query, so that they also are in `query.lastProgress`, in Spark's
+event log and in its web pages. `Progress` gives them names.
+
+    cernis.spark.watch(spark, lambda progress: print(progress.matches, progress.late))
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from cernis.spark.streaming.aside import AHEAD, UNDECODABLE, UNTIMED
+
+BUCKETS, ROWS = "cernis", "cernis."
+"""What the observed metrics are called: of all buckets, and of the rows of a stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """One micro-batch of one query."""
+
+    query: str
+    run: str
+    batch: int
+    rows: int
+    """Rows that came."""
+    events: int
+    """Of these, events that the query can use: they wait, then they are read."""
+    late: int
+    ahead: int
+    untimed: int
+    undecodable: int
+    waiting: int
+    """Events that wait for the watermark."""
+    matches: int
+    state_bytes: int
+    per_bucket: Mapping[int, int]
+    """Bytes of state in each bucket that had something to do."""
+    recalled: int
+    """Events that were read again because another worker had their bucket before."""
+    watermark: str | None
+    milliseconds: Mapping[str, float]
+    """Time in each part: Spark's own parts, and `engine` and `state` summed over buckets."""
+
+    @property
+    def irrelevant(self) -> int:
+        """Rows that no test of the query passes; they never leave the JVM."""
+        unread = self.late + self.ahead + self.untimed + self.undecodable
+        return max(0, self.rows - self.events - unread)
+
+
+def progress_of(told: Mapping[str, Any]) -> Progress | None:
+    """The numbers of a query's progress (`query.lastProgress`); None if it is not one of ours."""
+    observed = told.get("observedMetrics") or {}
+    if BUCKETS not in observed:
+        return None
+    buckets = _numbers(observed[BUCKETS])
+    streams = [_numbers(row) for name, row in observed.items() if name.startswith(ROWS)]
+
+    def rows(name: str) -> int:
+        return sum(int(stream.get(name) or 0) for stream in streams)
+
+    def sums(name: str) -> int:
+        return int(buckets.get(name) or 0)
+
+    spent = {name: float(value) for name, value in (told.get("durationMs") or {}).items()}
+    spent |= {part: float(buckets.get(f"{part}_ms") or 0) for part in ("engine", "state")}
+    prefix = "kept in "
+    return Progress(
+        query=str(told.get("id")),
+        run=str(told.get("runId")),
+        batch=int(told.get("batchId", 0)),
+        rows=rows("rows"),
+        events=sums("events"),
+        late=sums("late"),
+        ahead=rows(AHEAD),
+        untimed=rows(UNTIMED),
+        undecodable=rows(UNDECODABLE),
+        waiting=sums("waiting"),
+        matches=sums("matches"),
+        state_bytes=sums("kept"),
+        per_bucket={
+            int(name.removeprefix(prefix)): int(value)
+            for name, value in buckets.items()
+            if name.startswith(prefix) and value is not None
+        },
+        recalled=sums("recalled"),
+        watermark=(told.get("eventTime") or {}).get("watermark"),
+        milliseconds=spent,
+    )
+
+
+def _numbers(row: Any) -> dict[str, Any]:
+    return dict(row) if isinstance(row, Mapping) else row.asDict()
+
+
+class _Listener(StreamingQueryListener):
+    def __init__(self, told: Callable[[Progress], None]) -> None:
+        self.told = told
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing has happened yet."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = progress_of({**json.loads(event.progress.json), **_observed(event.progress)})
+        if progress is not None:
+            self.told(progress)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing came."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Spark tells the user."""
+
+
+def _observed(progress: Any) -> dict[str, Any]:
+    return {"observedMetrics": dict(progress.observedMetrics)}
+
+
+def watch(spark: Any, told: Callable[[Progress], None]) -> StreamingQueryListener:
+    """Calls `told` after every micro-batch of a query of Cernis.
+
+    What is returned can be given to `spark.streams.removeListener`.
+    """
+    listener = _Listener(told)
+    spark.streams.addListener(listener)
+    return listener

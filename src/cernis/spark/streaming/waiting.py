@@ -1,0 +1,79 @@
+"""Events that the watermark has not passed yet.
+
+They are kept in sorted runs. A new run swallows those that are not much larger than itself,
+so that there are logarithmically many and an event is sorted again only so often; events
+that the watermark has passed are the beginnings of all runs.
+
+Cost: O(log n) comparisons for an event among n that wait, whenever it comes and goes. Turned
+down: one sorted table, which costs all that waits whenever something comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.events.batch import Int64s
+from cernis.spark.worker import TICKS
+
+
+class Waiting:
+    """Tables of events, to be let go in order of time and then of `ties`.
+
+    >>> waiting = Waiting(["@row"])
+    >>> waiting.add(pa.table({TICKS: [7, 3], "@row": [0, 1]}))
+    >>> waiting.release(7).column("@row").to_pylist(), len(waiting), waiting.earliest
+    ([1], 1, 7)
+    """
+
+    def __init__(self, ties: Sequence[str]) -> None:
+        self.ties = tuple(ties)
+        self._runs: list[pa.Table] = []
+
+    def __len__(self) -> int:
+        return sum(run.num_rows for run in self._runs)
+
+    @property
+    def earliest(self) -> int | None:
+        """The time of the first event that waits."""
+        return min((int(_ticks(run)[0]) for run in self._runs), default=None)
+
+    def add(self, table: pa.Table) -> None:
+        """More events, in any order."""
+        merged = [table] if table.num_rows else []
+        size = table.num_rows
+        while merged and self._runs and self._runs[-1].num_rows <= 2 * size:
+            merged.insert(0, self._runs.pop())
+            size += merged[0].num_rows
+        if merged:
+            self._runs.append(self._sorted(merged))
+
+    def release(self, before: int) -> pa.Table | None:
+        """The events before a time, in order; they do not wait any longer."""
+        passed, left = [], []
+        for run in self._runs:
+            number = int(np.searchsorted(_ticks(run), before))
+            if number:
+                passed.append(run.slice(0, number))
+            if number < run.num_rows:
+                left.append(run.slice(number))
+        self._runs = left
+        return self._sorted(passed) if passed else None
+
+    def table(self) -> pa.Table | None:
+        """All that waits, in order."""
+        return self._sorted(self._runs) if self._runs else None
+
+    def _sorted(self, tables: Sequence[pa.Table]) -> pa.Table:
+        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        by = [np.asarray(table.column(name)) for name in (*reversed(self.ties), TICKS)]
+        order = np.lexsort(by)
+        if np.array_equal(order, np.arange(len(order))):
+            return table.combine_chunks()
+        return table.combine_chunks().take(pa.array(order))
+
+
+def _ticks(run: pa.Table) -> Int64s:
+    return np.asarray(run.column(TICKS))

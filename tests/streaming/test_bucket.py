@@ -1,0 +1,399 @@
+"""A bucket finds what the oracle finds: whatever the order of arrival, the micro-batches,
+the worker that runs it, attempts that fail and restarts. Without Spark: the state store is
+a dictionary, and workers are dictionaries of buckets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cernis
+from cernis.errors import StateError
+from cernis.events.order import Scale
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.pattern.selection import counts_only
+from cernis.run.budget import CANDIDATE_BUDGET
+from cernis.spark.layout import streamed, window_in_ticks
+from cernis.spark.streaming import log
+from cernis.spark.streaming.bucket import Bucket, Course, recall
+from cernis.spark.streaming.packing import write_blob
+from cernis.spark.worker import ROW, STREAM, Part, Work, answer_schema
+from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.strategies import cases as random_cases
+from cernis.testing.tables import STREAM as OF_STREAM
+from cernis.testing.tables import by_stream, table
+
+Events = Sequence[dict[str, Any]]
+FOREVER = 2**40
+
+
+@dataclass
+class Held:
+    """A state store in memory, and what was read and written."""
+
+    head: bytes | None = None
+    chunks: dict[int, bytes] = field(default_factory=dict)
+    frozen: tuple[bytes, bytes] | None = None
+    written: int = 0
+    read: int = 0
+
+    def copy(self) -> Held:
+        return Held(self.head, dict(self.chunks), self.frozen)
+
+    def header(self) -> bytes | None:
+        return self.head
+
+    def put_header(self, header: bytes) -> None:
+        self.head = header
+        self.written += len(header)
+
+    def chunk(self, number: int) -> bytes | None:
+        chunk = self.chunks.get(number)
+        self.read += len(chunk or b"")
+        return chunk
+
+    def put_chunk(self, number: int, chunk: bytes) -> None:
+        self.chunks[number] = chunk
+        self.written += len(chunk)
+
+    def drop_chunk(self, number: int) -> None:
+        del self.chunks[number]
+
+    def snapshot(self) -> tuple[bytes, bytes] | None:
+        return self.frozen
+
+    def put_snapshot(self, session: bytes, waiting: bytes) -> None:
+        self.frozen = (session, waiting)
+        self.written += len(session) + len(waiting)
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.chunks.values())) + sum(map(len, self.frozen or ()))
+
+
+def course_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> Course:
+    """How a query is run on these streams, in one bucket."""
+    parts = tuple(
+        Part(stream=name, columns={c: c for c in events.column_names if c not in (ROW, STREAM)})
+        for name, events in columns.items()
+    )
+    work = Work(
+        pattern=query.pattern,
+        conjunctive=query.conjunctive,
+        unordered=query.plan.unordered,
+        parts=parts,
+        time="ts",
+        type="type",
+        time_unit="ms",
+        scale=Scale(10**6, 10**6),
+        wanted="lines",
+        budget=CANDIDATE_BUDGET,
+        on_budget="fail",
+    )
+    empty = pa.concat_tables([t.slice(0, 0) for t in columns.values()], promote_options="default")
+    work = Work(**{**work.__dict__, "schema": answer_schema(work, empty)})
+    cut = streamed(query.plan).cut
+    window = window_in_ticks(query.pattern, work.scale) if cut else None
+    how = {"numbered": True, "window": window, "buckets": (0,), **changes}
+    return Course(work=work, query="q", **how)
+
+
+def nothing(before: int | None, after: int | None) -> None:
+    """No one is called."""
+
+
+@dataclass
+class Run:
+    """A query on micro-batches, by several workers."""
+
+    course: Course
+    store: Held = field(default_factory=Held)
+    workers: list[dict[int, Bucket]] = field(default_factory=lambda: [{}, {}, {}])
+    found: list[dict[str, Any]] = field(default_factory=list)
+
+    def batch(
+        self,
+        events: pa.Table | None,
+        watermark: int | None,
+        worker: int = 0,
+        *,
+        fails: bool = False,
+    ) -> Bucket:
+        """One micro-batch; one that fails leaves nothing but what its worker has in memory."""
+        live = self.workers[worker]
+        store = self.store.copy() if fails else self.store
+        bucket = recall(self.course, 0, store, live.pop(0, None))
+        blobs = [] if events is None else [write_blob(events)]
+        lines = [
+            json.loads(line)
+            for batch in bucket.take(store, blobs, watermark, nothing)
+            for line in batch.column("line").to_pylist()
+        ]
+        live[0] = bucket
+        if not fails:
+            self.found += lines
+        return bucket
+
+    def restart(self) -> None:
+        for worker in self.workers:
+            worker.clear()
+
+    def triples(self) -> Iterator[tuple[int, int, dict[str, list[int]]]]:
+        for line in self.found:
+            yield line["start"], line["end"], line["vars"]
+
+
+# ------------------------------------------------------------------ random
+
+
+def arrived(pattern: Pattern, events: Events) -> tuple[pa.Table, dict[str, pa.Table]]:
+    """All events as one table with row and stream numbers, and the tables by stream."""
+    names = pattern.streams or ("S",)
+    rows = [(i, e) for i, e in enumerate(events) if str(e.get(OF_STREAM, names[0])) in names]
+    whole = table([e for _, e in rows], timed=True)
+    whole = whole.append_column(ROW, pa.array([i for i, _ in rows], pa.int64()))
+    if len(names) > 1:
+        numbers = [names.index(str(e[OF_STREAM])) for _, e in rows]
+        whole = whole.append_column(STREAM, pa.array(numbers, pa.int32()))
+    if OF_STREAM in whole.column_names:
+        whole = whole.drop_columns([OF_STREAM])
+    return whole, dict.fromkeys(names, whole)
+
+
+def run_at_random(data: st.DataObject, pattern: Pattern, events: Events, snapshots: bool) -> Run:
+    """The events in any order within the lateness, in any batches, by any worker."""
+    whole, columns = arrived(pattern, events)
+    query = cernis.query(pattern)
+    changes = {"window": None} if snapshots else {}
+    run = Run(course_of(query, columns, **changes))
+    times = whole.column("ts").to_pylist()
+    lateness = data.draw(st.sampled_from((0, 1, 3, 10)))
+    early = data.draw(st.lists(st.integers(0, lateness), min_size=len(times), max_size=len(times)))
+    order = sorted(range(len(times)), key=lambda i: (times[i] - early[i], i))
+    # an event that comes before one that is `lateness` earlier is within the lateness
+    marks = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=max(1, len(times))))
+    seen: int | None = None
+    first = 0
+    for size in [*marks, len(times)]:
+        part = order[first : first + size]
+        first += size
+        watermark = None if seen is None else seen - lateness
+        events_now = whole.take(pa.array(part, pa.int64())) if part else None
+        worker = data.draw(st.integers(0, 2))
+        match data.draw(st.sampled_from(("fine", "fails", "fails otherwise", "restart"))):
+            case "fails":
+                run.batch(events_now, watermark, worker, fails=True)
+            case "fails otherwise":
+                other = None if events_now is None else events_now.slice(0, len(part) // 2)
+                run.batch(other, watermark, worker, fails=True)
+            case "restart":
+                run.restart()
+        bucket = run.batch(events_now, watermark, data.draw(st.integers(0, 2)))
+        assert bucket.late is None
+        now = [times[i] for i in part]
+        seen = max(now if seen is None else [seen, *now], default=None)
+    run.batch(None, FOREVER, data.draw(st.integers(0, 2)))
+    return run
+
+
+def agree(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
+    pattern, events = case
+    if not events:
+        return
+    if any("ts" not in event for event in events):
+        events = [{**event, "ts": i} for i, event in enumerate(events)]
+    run = run_at_random(data, pattern, events, data.draw(st.booleans()))
+    if counts_only(pattern):
+        assert_counts_agree(pattern, events, [(x["end"], x["count"]) for x in run.found])
+    else:
+        assert_agrees(pattern, events, run.triples())
+
+
+@pytest.fixture(autouse=True)
+def _small_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SMALLEST_SNAPSHOT", 1 << 11)
+
+
+@given(st.data(), random_cases(untimed=False))
+def test_any_order_and_any_batches_give_the_matches_of_the_oracle(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(st.data(), random_cases(untimed=False, windows=(Unit.TIME,), events=14))
+def test_what_has_left_the_window_is_not_missed(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(
+    st.data(),
+    random_cases(
+        untimed=False,
+        partition=True,
+        windows=(Unit.EVENTS, Unit.TIME, None),
+        consume=tuple(Consume),
+        strategies=(Strategy.ALL, Strategy.NEXT, Strategy.LAST),
+        events=12,
+    ),
+)
+def test_partitions_and_consumption_survive_restarts(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(
+    st.data(),
+    random_cases(
+        untimed=False,
+        windows=(Unit.TIME, None),
+        strategies=(Strategy.NEXT, Strategy.LAST, Strategy.MAX, Strategy.ANY, Strategy.STRICT),
+    ),
+)
+def test_strategies_choose_the_same_matches(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(
+    st.data(),
+    random_cases(untimed=False, binary=True, previous=True, size=7, events=7),
+)
+def test_comparisons_between_events_find_the_same_matches(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(st.data(), random_cases(streams=("S", "T"), untimed=False, windows=(None, Unit.TIME)))
+def test_several_streams_are_merged_by_time(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    pattern, events = case
+    read = [e for e in events if not pattern.streams or e[OF_STREAM] in pattern.streams]
+    agree(data, (pattern, by_stream(read)[0]))
+
+
+# ------------------------------------------------------------------- state
+
+
+def pairs(within: str = "") -> cernis.Query:
+    return cernis.query(f"SELECT * FROM S WHERE A ; B {within}")
+
+
+def events_at(times: Sequence[int], types: str = "B", first: int = 0) -> pa.Table:
+    names = [types[i % len(types)] for i in range(len(times))]
+    rows = pa.array(range(first, first + len(times)), pa.int64())
+    return pa.table({"type": names, "ts": pa.array(times, pa.int64()), ROW: rows})
+
+
+def started(query: cernis.Query, **changes: Any) -> Run:
+    return Run(course_of(query, {"S": events_at([])}, **changes))
+
+
+def test_a_chunk_stays_exactly_as_long_as_a_match_can_reach_it() -> None:
+    run = started(pairs("WITHIN 50 MILLISECONDS"))
+    run.batch(events_at([0], "A"), None)
+    for i in range(1, 80):
+        run.restart()
+        run.batch(events_at([i], first=i), i)
+    run.batch(None, FOREVER)
+    assert [line["end"] for line in run.found] == [*range(1, 51)]
+    assert not run.store.chunks
+
+
+def test_a_batch_writes_what_came_however_much_is_kept() -> None:
+    def written(kept: int) -> tuple[int, int]:
+        run = started(pairs("WITHIN 100000 MILLISECONDS"))
+        run.batch(events_at([*range(kept)], "AB"), None)
+        run.store.written = run.store.read = 0
+        for i in range(20):
+            run.batch(events_at([kept + i], first=kept + i), kept + i)
+        return run.store.written, run.store.read
+
+    (few, _), (many, read) = written(100), written(10_000)
+    assert many < 1.2 * few
+    assert read == 0
+
+
+def test_snapshots_cost_no_more_than_a_few_times_what_came() -> None:
+    run = started(cernis.query("SELECT * FROM S WHERE A ; B CONSUME BY PARTITION"))
+    came = 0
+    for i in range(300):
+        events = events_at([*range(100 * i, 100 * i + 100)], "ACCCCB", first=100 * i)
+        came += len(write_blob(events))
+        run.batch(events, 100 * i)
+    assert run.store.written < 5 * came
+    assert run.store.size < 3 * (1 << 16)
+
+
+def test_state_grows_with_the_window_and_not_with_the_stream() -> None:
+    def most(window: int, batches: int) -> int:
+        run = started(pairs(f"WITHIN {window} MILLISECONDS"))
+        sizes = []
+        for i in range(batches):
+            times = [*range(100 * i, 100 * i + 100)]
+            run.batch(events_at(times, "AB", first=100 * i), 100 * i)
+            sizes.append(run.store.size)
+        return max(sizes)
+
+    short, long, wide = most(500, 30), most(500, 120), most(2000, 120)
+    assert long <= 1.1 * short
+    assert 2.5 * long < wide < 5 * long
+
+
+def test_late_events_are_counted_and_given_back() -> None:
+    run = started(pairs())
+    run.batch(events_at([100], "A"), None)
+    bucket = run.batch(events_at([99, 100, 101], "B", first=1), 100)
+    assert bucket.late is not None
+    assert bucket.late.column(ROW).to_pylist() == [1]
+    assert (bucket.report.late, bucket.report.events) == (1, 2)
+    run.batch(None, FOREVER)
+    assert [(line["start"], line["end"]) for line in run.found] == [(0, 2), (0, 3)]
+
+
+def test_rows_without_numbers_are_numbered_as_they_come() -> None:
+    run = started(pairs(), numbered=False, buckets=(7, 0))
+    run.batch(events_at([5, 4], "AB"), None)
+    run.batch(events_at([6], "B"), 3)
+    run.batch(None, FOREVER)
+    assert [(line["start"], line["end"]) for line in run.found] == [(1, 5)]
+
+
+def test_one_timer_is_set_for_what_comes_next() -> None:
+    course = course_of(pairs("WITHIN 50 MILLISECONDS"), {"S": events_at([])})
+    store, calls = Held(), []
+    bucket = recall(course, 0, store, None)
+    for events, watermark in ((events_at([100], "A"), None), (None, 101), (None, 151)):
+        blobs = [] if events is None else [write_blob(events)]
+        list(bucket.take(store, blobs, watermark, lambda *call: calls.append(call)))
+    assert calls == [(None, 101), (101, 151), (151, None)]
+
+
+def test_the_state_of_another_query_is_refused() -> None:
+    run = started(pairs())
+    run.batch(events_at([1], "A"), None)
+    other = replace(run.course, query="another")
+    with pytest.raises(StateError, match="belongs to another query"):
+        recall(other, 0, run.store, None)
+
+
+def test_damaged_state_is_said_to_be_damaged() -> None:
+    run = started(pairs())
+    run.batch(events_at([1], "A"), None)
+    run.restart()
+    run.store.chunks.clear()
+    with pytest.raises(StateError, match="chunk 0 is missing"):
+        run.batch(None, 5)
