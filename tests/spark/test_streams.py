@@ -382,7 +382,7 @@ def test_the_state_itself_refuses_another_query(spark: Any, tmp_path: Path) -> N
 
 
 def test_answers_of_a_head_that_drops_variables_come_once(spark: Any, tmp_path: Path) -> None:
-    query = "Q(k) <- A(k) ; B(k)"
+    query = "Q(x) <- A(k: x)@t1, B(k: x)@t2, t1 < t2"
     source = Source(tmp_path / "in", TRADES)
     for events in (
         trades(("A", 0, 1), ("B", 1, 1)),
@@ -394,7 +394,7 @@ def test_answers_of_a_head_that_drops_variables_come_once(spark: Any, tmp_path: 
     running = found.writeStream.format("memory").queryName("heads").start()
     running.processAllAvailable()
     running.stop()
-    assert sorted(row.k for row in spark.table("heads").collect()) == [1, 2]
+    assert sorted(row.x for row in spark.table("heads").collect()) == [1, 2]
 
 
 # ------------------------------------------------------------------- errors

@@ -46,6 +46,25 @@ class Engine(StrEnum):
     spark = "spark"
 
 
+class StreamFormat(StrEnum):
+    csv = "csv"
+    tsv = "tsv"
+    jsonl = "jsonl"
+    parquet = "parquet"
+    json = "json"
+    protobuf = "protobuf"
+
+
+class OutputFormat(StrEnum):
+    parquet = "parquet"
+    jsonl = "jsonl"
+
+
+class BadEvents(StrEnum):
+    fail = "fail"
+    skip = "skip"
+
+
 class TimeUnit(StrEnum):
     s = "s"
     ms = "ms"
@@ -195,10 +214,128 @@ def _allowance(budget: int | None, partial: bool) -> dict[str, Any]:
 
 
 def _reading(
-    time: str | None, type: str, time_unit: TimeUnit, format: Format | None
+    time: str | None, type: str, time_unit: TimeUnit, format: Format | StreamFormat | None
 ) -> dict[str, Any]:
     form = None if format is None else format.value
     return {"time": time, "type": type, "time_unit": time_unit.value, "format": form}
+
+
+@app.command()
+def stream(
+    query: QueryArgument,
+    source: Annotated[
+        list[str],
+        typer.Option(
+            "--source",
+            "-s",
+            metavar="URI",
+            help="A folder of files, or kafka://host:port/topic; NAME=URI; may be repeated.",
+        ),
+    ],
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Where the run is kept, to go on from after a stop."),
+    ] = None,
+    sink: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI", help="A folder, kafka://host:port/topic, or - for standard output."
+        ),
+    ] = None,
+    lateness: Annotated[
+        str, typer.Option(metavar="TIME", help="How much later than others events may come.")
+    ] = "0s",
+    late_output: Annotated[
+        str | None,
+        typer.Option(
+            "--late-output", metavar="DIR", help="Where events go that are not read, and why."
+        ),
+    ] = None,
+    ahead: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="How far ahead of the clock events may be; or none."),
+    ] = "1h",
+    format: Annotated[
+        StreamFormat | None,
+        typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
+    ] = None,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DDL",
+            help="The columns, 'type string, ts timestamp', or a file; NAME=DDL for a stream.",
+        ),
+    ] = None,
+    output_format: Annotated[
+        OutputFormat | None,
+        typer.Option("--output-format", help="The form of the matches in a folder; parquet."),
+    ] = None,
+    time: TimeColumn = None,
+    type: TypeColumn = "type",
+    time_unit: Unit = TimeUnit.ms,
+    row: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="A column of row numbers.")
+    ] = None,
+    on_error: Annotated[
+        BadEvents,
+        typer.Option("--on-error", help="Events that cannot be read: stop, or count them."),
+    ] = BadEvents.fail,
+    buckets: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many buckets keys are spread over; as many as cores."),
+    ] = None,
+    trigger: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How often to look for events; otherwise at once."),
+    ] = None,
+    max_files: Annotated[
+        int | None,
+        typer.Option("--max-files", min=1, help="At most so many files in a micro-batch."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Read what is there, then stop.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what would be done, and do nothing.")
+    ] = False,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="How many cores of this machine; all of them.")
+    ] = None,
+    lang: Lang = Language.ceql,
+) -> None:
+    """Find the matches of QUERY in events that go on coming, on Spark."""
+    with reported():
+        text, language = read_query(query, lang.value)
+        for option, given in (("--checkpoint", checkpoint), ("--sink", sink)):
+            if given is None and not explain:
+                raise typer.BadParameter("is needed to run a stream", param_hint=option)
+        if once and trigger is not None:
+            raise typer.BadParameter("does not go with --once", param_hint="--trigger")
+
+        from cernis.cli import stream as streaming
+        from cernis.spark.streaming.sources import Reading
+
+        reading = Reading(**_reading(time, type, time_unit, format), on_error=on_error.value)
+        streaming.stream(
+            text,
+            language,
+            streaming.Asked(
+                source=source,
+                sink=sink,
+                checkpoint=checkpoint,
+                schema=schema or [],
+                reading=reading,
+                row=row,
+                lateness=lateness,
+                ahead=ahead,
+                late_output=late_output,
+                output_format=None if output_format is None else output_format.value,
+                buckets=buckets,
+                trigger=trigger,
+                max_files=max_files,
+                once=once,
+                explain=explain,
+                cores=cores,
+            ),
+        )
 
 
 @app.command()

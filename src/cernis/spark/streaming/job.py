@@ -12,11 +12,12 @@ partitions: the numbers 0, 1, 2, … can all fall into one.
 from __future__ import annotations
 
 import hashlib
+import secrets
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +69,11 @@ class StreamJob:
     job: Job
     live: Live
 
+    @cached_property
+    def name(self) -> str:
+        """What its numbers are called; Spark wants all names in a query to differ."""
+        return secrets.token_hex(4)
+
     @property
     def spark(self) -> Any:
         return self.job.frames[0].source.sparkSession
@@ -94,7 +100,7 @@ class StreamJob:
         work = course.work
         assert work.schema is not None
         schema = from_arrow_schema(work.schema, prefer_timestamp_ntz=True)
-        told = found.observe(BUCKETS, *_reports(course))
+        told = found.observe(f"{BUCKETS}{self.name}", *_reports(course))
         return told.filter(F.col(FOUND).isNotNull()).select(FOUND).mapInArrow(_unpacked, schema)
 
     # ------------------------------------------------------------ decisions
@@ -184,7 +190,7 @@ class StreamJob:
         first = F.lit(_FIRST_TIME).cast("timestamp")
         data = data.withColumn(MARK, F.coalesce(F.timestamp_micros(mark), first))
         data = data.withWatermark(quoted(MARK), _interval("lateness", self.live.lateness))
-        data = data.observe(f"{ROWS}{frame.stream}", *_counted(told))
+        data = data.observe(f"{ROWS}{self.name}.{i}", *_counted(told))
         wanted = told.isNull() if kept is None else told.isNull() & kept
         data = data.filter(wanted | self._needed_aside(told))
         columns = job.travelling(frame, fits if kept is None or job.layout.places else None)

@@ -54,16 +54,20 @@ class BucketProcessor(StatefulProcessor):
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[Row]:
-        yield from self._run(key[0], [], timerValues)
+        yield from self._run(key[0], [], timerValues, rang=True)
 
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _run(self, number: int, blobs: list[bytes], timers: Any) -> Iterator[Row]:
+    def _run(
+        self, number: int, blobs: list[bytes], timers: Any, *, rang: bool = False
+    ) -> Iterator[Row]:
         course = self.course
         told = timers.getCurrentWatermarkInMs()
         watermark = told - course.shift if told > 0 else None
         bucket = recall(course, number, self.store, _live.pop((course.query, number), None))
+        if rang:
+            bucket.log.header.timer = None  # Spark has done away with it
         for batch in bucket.take(self.store, blobs, watermark, self._moved):
             yield _row(number, write_blob(pa.Table.from_batches([batch])), Report())
         if bucket.late is not None and self.aside is not None:
@@ -77,9 +81,9 @@ class BucketProcessor(StatefulProcessor):
     def _moved(self, before: int | None, after: int | None) -> None:
         """The one timer of a bucket is set to another time."""
         if before is not None:
-            self.handle.deleteTimer(before)
+            self.handle.deleteTimer(before + self.course.shift)
         if after is not None:
-            self.handle.registerTimer(after)
+            self.handle.registerTimer(after + self.course.shift)
 
     @property
     def _streams(self) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from cernis.spark.streaming.aside import AHEAD, UNDECODABLE, UNTIMED
 
-BUCKETS, ROWS = "cernis", "cernis."
-"""What the observed metrics are called: of all buckets, and of the rows of a stream."""
+BUCKETS, ROWS = "cernis.buckets.", "cernis.rows."
+"""How the names of observed metrics begin: of all buckets, and of the rows of a stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,19 +59,19 @@ class Progress:
 def progress_of(told: Mapping[str, Any]) -> Progress | None:
     """The numbers of a query's progress (`query.lastProgress`); None if it is not one of ours."""
     observed = told.get("observedMetrics") or {}
-    if BUCKETS not in observed:
-        return None
-    buckets = _numbers(observed[BUCKETS])
+    buckets = [_numbers(row) for name, row in observed.items() if name.startswith(BUCKETS)]
     streams = [_numbers(row) for name, row in observed.items() if name.startswith(ROWS)]
+    if not buckets:
+        return None
 
     def rows(name: str) -> int:
         return sum(int(stream.get(name) or 0) for stream in streams)
 
     def sums(name: str) -> int:
-        return int(buckets.get(name) or 0)
+        return sum(int(one.get(name) or 0) for one in buckets)
 
     spent = {name: float(value) for name, value in (told.get("durationMs") or {}).items()}
-    spent |= {part: float(buckets.get(f"{part}_ms") or 0) for part in ("engine", "state")}
+    spent |= {part: float(sums(f"{part}_ms")) for part in ("engine", "state")}
     prefix = "kept in "
     return Progress(
         query=str(told.get("id")),
@@ -88,7 +88,8 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
         state_bytes=sums("kept"),
         per_bucket={
             int(name.removeprefix(prefix)): int(value)
-            for name, value in buckets.items()
+            for one in buckets
+            for name, value in one.items()
             if name.startswith(prefix) and value is not None
         },
         recalled=sums("recalled"),

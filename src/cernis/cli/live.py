@@ -1,0 +1,373 @@
+"""What a running stream looks like: a few lines of figures, and the last matches.
+
+    Progress (one micro-batch) ─ Tally ─▶ View ─ rendered ─▶ terminal
+
+`rendered` is a pure function of a `View`, and a `View` holds nothing but what is shown. A
+`Tally` adds up what micro-batches tell, each of them once, however often it is told.
+
+Cost: a few additions for each micro-batch, and a drawing of the terminal four times a second.
+The last matches are read back from the newest file that Spark has noted down, if it is a folder
+that matches go to; nothing is asked of the running query.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Lock
+from time import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from cernis.spark import Progress
+
+_SHOWN = 3
+_WINDOW = 30.0
+"""Seconds over which rates are taken."""
+_TAIL = 1 << 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RECENT = datetime(2000, 1, 1, tzinfo=UTC)
+_PARTS = {
+    "reading": ("latestOffset", "getBatch"),
+    "planning": ("queryPlanning",),
+    "running": ("addBatch",),
+    "committing": ("walCommit", "commitOffsets"),
+    "engine": ("engine",),
+    "state": ("state",),
+}
+_OF_ALL_TASKS = ("engine", "state")
+"""Parts of the running, summed over tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What there is to see of a stream at one moment."""
+
+    title: str
+    rows: int = 0
+    rows_per_second: float = 0.0
+    matches: int = 0
+    matches_per_second: float = 0.0
+    late: int = 0
+    ahead: int = 0
+    undecodable: int = 0
+    untimed: int = 0
+    waiting: int = 0
+    state_bytes: int = 0
+    watermark: str | None = None
+    behind: float | None = None
+    """Seconds from the watermark to now."""
+    batch: int | None = None
+    batches: int = 0
+    seconds: float = 0.0
+    """How long the last micro-batch took."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Of that, in seconds."""
+    last: Sequence[str] = ()
+    """Matches as short texts, the latest first."""
+    state: str = "starting"
+
+
+def rendered(view: View) -> RenderableType:
+    """The view as lines."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold cyan")
+    grid.add_column()
+    grid.add_row("rows", f"{view.rows:,}  ({_rate(view.rows_per_second)})")
+    grid.add_row("matches", f"{view.matches:,}  ({_rate(view.matches_per_second)})")
+    grid.add_row("left out", _left_out(view))
+    grid.add_row("waiting", _counted(view.waiting, "event"))
+    grid.add_row("state", _size(view.state_bytes))
+    grid.add_row("watermark", _watermark(view))
+    grid.add_row("batch", _batch(view))
+    lines: list[RenderableType] = [Text(f"{view.title}  [{view.state}]", style="bold"), grid]
+    if view.last:
+        lines.append(Text("last matches", style="bold cyan"))
+        lines += [Text(f"  {text}", overflow="ellipsis", no_wrap=True) for text in view.last]
+    return Group(*lines)
+
+
+def summary(view: View) -> str:
+    """The view in one line, for the end."""
+    told = [
+        f"{_counted(view.rows, 'row')} in {_counted(view.batches, 'micro-batch')}",
+        _counted(view.matches, "match"),
+    ]
+    names = ("late", "ahead", "undecodable", "untimed")
+    counts = [(getattr(view, name), name) for name in names]
+    told += [f"{count:,} {_NAMES.get(name, name)}" for count, name in counts if count]
+    if view.waiting:
+        told.append(f"{_counted(view.waiting, 'event')} waiting for the watermark")
+    return "; ".join(told)
+
+
+_NAMES = {"untimed": "without a time"}
+
+
+def _left_out(view: View) -> str:
+    return (
+        f"{view.late:,} late, {view.ahead:,} ahead, {view.undecodable:,} undecodable, "
+        f"{view.untimed:,} without a time"
+    )
+
+
+def _watermark(view: View) -> str:
+    if view.watermark is None:
+        return "–"
+    return view.watermark if view.behind is None else f"{view.watermark}  ({_ago(view.behind)})"
+
+
+def _batch(view: View) -> str:
+    if view.batch is None:
+        return "–"
+    told = {name: f"{name} {_time(spent)}" for name, spent in view.parts.items()}
+    whole = [text for name, text in told.items() if name not in _OF_ALL_TASKS]
+    inside = [text for name, text in told.items() if name in _OF_ALL_TASKS]
+    text = ", ".join(whole) + (f" (of all tasks: {', '.join(inside)})" if inside else "")
+    return f"{view.batch} in {_time(view.seconds)}" + (f": {text}" if text else "")
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}/s" if per_second >= 10 or not per_second else f"{per_second:.1f}/s"
+
+
+def _counted(count: int, noun: str) -> str:
+    """
+    >>> _counted(1, "match"), _counted(2000, "match"), _counted(0, "row")
+    ('1 match', '2,000 matches', '0 rows')
+    """
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
+def _size(size: int) -> str:
+    """
+    >>> _size(999), _size(1_200_000)
+    ('999 B', '1.2 MB')
+    """
+    number, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if number < 1000:
+            break
+        number, unit = number / 1000, larger
+    return f"{size} B" if unit == "B" else f"{number:.1f} {unit}"
+
+
+def _time(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _ago(seconds: float) -> str:
+    """
+    >>> _ago(12.3), _ago(-90), _ago(200_000)
+    ('12 s ago', '1 min 30 s ahead', '2 d 7 h ago')
+    """
+    left = round(abs(seconds))
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number or (unit == "s" and not parts):
+            parts.append(f"{number} {unit}")
+    return f"{' '.join(parts[:2])} {'ahead' if seconds < 0 else 'ago'}"
+
+
+# -------------------------------------------------------------------- tally
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How the watermark, which Spark tells as a time, is to be read."""
+
+    shift_ms: int = 0
+    """By how much times that are plain numbers are moved."""
+    unit_ns: int | None = None
+    """Nanoseconds in what a plain number counts; None: times are times."""
+
+    def read(self, watermark: str | None) -> tuple[str | None, datetime | None]:
+        """The watermark as it is shown, and the moment that it is, if it is one.
+
+        >>> Clock().read("2024-01-02T10:00:00.000Z")[0]
+        '2024-01-02 10:00:00'
+        >>> Clock(shift_ms=2**43, unit_ns=10**6).read("2248-09-26T15:10:22.213Z")
+        ('5', None)
+        """
+        if watermark is None:
+            return None, None
+        moment = datetime.fromisoformat(watermark)
+        if moment <= _EPOCH:
+            return None, None  # nothing has come yet
+        if self.unit_ns is None:
+            return moment.strftime("%Y-%m-%d %H:%M:%S"), moment
+        milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1) - self.shift_ms
+        text = str(milliseconds * 10**6 // self.unit_ns)
+        with suppress(OverflowError):
+            own = _EPOCH + timedelta(milliseconds=milliseconds)
+            if own >= _RECENT:
+                return text, own
+        return text, None
+
+
+class Tally:
+    """Adds up what micro-batches tell."""
+
+    def __init__(self, title: str, clock: Clock | None = None, sink: Path | None = None) -> None:
+        self._view = View(title=title)
+        self._clock = clock or Clock()
+        self._sink = sink
+        self._lock = Lock()
+        self._kept: dict[int, int] = {}
+        self._recent: deque[tuple[float, int, int]] = deque()
+        self._moment: datetime | None = None
+
+    def take(self, progress: Progress, now: float | None = None) -> None:
+        """One micro-batch; nothing happens if it was told before."""
+        with self._lock:
+            if self._view.batch is not None and progress.batch <= self._view.batch:
+                return
+            self._add(progress, time() if now is None else now)
+
+    def _add(self, progress: Progress, now: float) -> None:
+        view = self._view
+        took = progress.milliseconds.get("triggerExecution", 0.0) / 1000
+        self._recent.append((now - took, progress.rows, progress.matches))
+        self._kept |= progress.per_bucket
+        watermark, self._moment = self._clock.read(progress.watermark)
+        self._view = replace(
+            view,
+            state="running" if view.state == "starting" else view.state,
+            rows=view.rows + progress.rows,
+            matches=view.matches + progress.matches,
+            late=view.late + progress.late,
+            ahead=view.ahead + progress.ahead,
+            undecodable=view.undecodable + progress.undecodable,
+            untimed=view.untimed + progress.untimed,
+            waiting=progress.waiting,
+            state_bytes=sum(self._kept.values()) if self._kept else progress.state_bytes,
+            watermark=watermark,
+            batch=progress.batch,
+            batches=view.batches + 1,
+            seconds=took,
+            parts=_parts(progress.milliseconds),
+            last=self._latest(progress) or view.last,
+        )
+
+    def note(self, lines: Sequence[str]) -> None:
+        """Matches that this process has seen itself, the latest last."""
+        with self._lock:
+            self._view = replace(self._view, last=[*reversed(lines[-_SHOWN:])])
+
+    def stopping(self) -> None:
+        """A signal came: the micro-batch that runs is the last."""
+        with self._lock:
+            self._view = replace(self._view, state="stopping after this micro-batch")
+
+    def view(self, now: float | None = None) -> View:
+        """What there is to see now."""
+        now = time() if now is None else now
+        with self._lock:
+            while self._recent and self._recent[0][0] < now - _WINDOW:
+                self._recent.popleft()
+            since = max(now - self._recent[0][0], 1.0) if self._recent else 1.0
+            return replace(
+                self._view,
+                rows_per_second=sum(rows for _, rows, _ in self._recent) / since,
+                matches_per_second=sum(matches for *_, matches in self._recent) / since,
+                behind=None if self._moment is None else now - self._moment.timestamp(),
+            )
+
+    def _latest(self, progress: Progress) -> list[str]:
+        if self._sink is None or not progress.matches:
+            return []
+        with suppress(Exception):  # a glance; the files are somebody else's as well
+            return [*latest_matches(self._sink, progress.batch)]
+        return []
+
+
+def _parts(milliseconds: Mapping[str, float]) -> dict[str, float]:
+    return {
+        name: sum(milliseconds.get(own, 0.0) for own in owns) / 1000
+        for name, owns in _PARTS.items()
+    }
+
+
+# ------------------------------------------------------------- last matches
+
+
+def latest_matches(sink: Path, batch: int) -> Iterator[str]:
+    """A few matches of a micro-batch, out of a file that it wrote; none if its note is gone.
+
+    Every tenth note of Spark's is one of all files there are: that is not read.
+    """
+    note = sink / "_spark_metadata" / str(batch)
+    if not note.is_file():
+        return
+    files = [json.loads(line) for line in note.read_text().splitlines()[1:]]
+    paths = [Path(unquote(urlsplit(file["path"]).path)) for file in files]
+    for path in reversed(paths):
+        texts = _of_parquet(path) if path.suffix == ".parquet" else _of_lines(path)
+        if texts:
+            yield from texts
+            return
+
+
+def _of_lines(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        lines = file.read().decode(errors="replace").splitlines()
+    return [line for line in reversed(lines[-_SHOWN:]) if line]
+
+
+def _of_parquet(path: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        first = next(file.iter_batches(batch_size=_SHOWN), None)
+    return [] if first is None else [match_text(match) for match in first.to_pylist()]
+
+
+def match_text(match: Mapping[str, Any]) -> str:
+    """A match in few words: its values, and how many events its variables have.
+
+    >>> match_text({"start": 1, "end": 3, "k": "x", "a": [{"v": 1}], "b": []})
+    'start=1 end=3 k=x a=1 event b=0 events'
+    """
+    return " ".join(f"{name}={_value(value)}" for name, value in match.items())
+
+
+def _value(value: object) -> str:
+    return _counted(len(value), "event") if isinstance(value, list) else str(value)
+
+
+# ----------------------------------------------------------------- terminal
+
+
+@contextmanager
+def shown(tally: Tally, console: Console, *, wanted: bool) -> Iterator[None]:
+    """The view on a terminal for as long as something runs; nothing where it is not wanted."""
+    if not wanted:
+        yield
+        return
+    live = Live(
+        console=console,
+        get_renderable=lambda: rendered(tally.view()),
+        refresh_per_second=4,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    with live:
+        yield

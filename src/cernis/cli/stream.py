@@ -1,0 +1,386 @@
+"""`cernis stream`: a query over folders or topics that go on growing.
+
+    arguments ─ checked, without Spark ─▶ Plan ─ Spark starts ─▶ DataFrames ─▶ running query
+
+Everything that can be checked is checked before Spark starts, which takes seconds, and before
+anything is written. While the query runs, this process only waits: for its end, or for a
+signal. The first signal lets the micro-batch that runs come to its end, the second does not
+wait for it, a third gives up on Spark. All of them leave a checkpoint to go on from.
+
+The session is one that this command does not share: times without a zone are UTC, capitals
+count, and a micro-batch has as many tasks as there are cores. Turned down: the settings of
+the session that runs already; they would decide what the matches are.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import typer
+
+import cernis
+from cernis.cli.live import Clock, Tally, shown, summary
+from cernis.cli.show import errors, waiting
+from cernis.errors import QueryError
+from cernis.events.times import UNITS
+from cernis.plan.explain import entry
+from cernis.run.query import Query
+from cernis.spark.local import _is_chosen, _spark, local_session, session
+from cernis.spark.streaming import sinks, sources
+from cernis.spark.streaming.endpoints import (
+    Folder,
+    Sink,
+    StandardOutput,
+    Topic,
+    check_apart,
+    check_writable,
+    folder_of,
+    milliseconds,
+    sink_of,
+)
+from cernis.spark.streaming.sources import UNDECODED, Feed, Places, Reading
+
+_POLL = 0.2
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_OWN = {"spark.sql.session.timeZone": "UTC", "spark.sql.caseSensitive": "true"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options of the command, as they were written."""
+
+    source: list[str]
+    sink: str | None
+    checkpoint: str | None
+    schema: list[str]
+    reading: Reading
+    row: str | None
+    lateness: str
+    ahead: str
+    late_output: str | None
+    output_format: str | None
+    buckets: int | None
+    trigger: str | None
+    max_files: int | None
+    once: bool
+    explain: bool
+    cores: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What the command will do, checked as far as that needs no Spark."""
+
+    query: Query
+    feeds: list[Feed]
+    sink: Sink | None
+    checkpoint: Folder | None
+    late_output: Folder | None
+    form: str
+    lateness: timedelta
+    ahead: timedelta | None
+    trigger: dict[str, Any]
+    asked: Asked
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How the query is recognized, in batch or streaming."""
+        reading = self.asked.reading
+        return {
+            "time": reading.time,
+            "type": reading.type,
+            "time_unit": reading.time_unit,
+            "row": self.asked.row,
+            "matches": "lines" if self.form == "jsonl" else "events",
+            "tasks": self.asked.buckets,
+            "on_error": reading.on_error,
+        }
+
+    @property
+    def answers(self) -> list[str] | None:
+        """The names of what a query answers; None where it has matches."""
+        head = self.query.plan.head
+        return None if head is None else [column.name for column in head.columns]
+
+    @property
+    def title(self) -> str:
+        return f"{', '.join(str(feed.place) for feed in self.feeds)} → {self.sink}"
+
+
+def stream(text: str, language: str, asked: Asked) -> None:
+    """Runs a query on streams until it is told to stop, or explains what it would do."""
+    plan = planned(text, language, asked)
+    spark = _session(asked.cores, plan)
+    frames = sources.streams(spark, plan.feeds, asked.max_files)
+    for feed in plan.feeds:
+        if feed.found_in is not None:
+            _say(f"note: {feed.stream}: the columns of {feed.found_in}: {feed.columns}")
+    events = frames if len(frames) > 1 else next(iter(frames.values()))
+    if asked.explain:
+        typer.echo(_explained(plan, events))
+        return
+    _run(plan, spark, events, _clock(plan, frames))
+
+
+# ----------------------------------------------------------------- checking
+
+
+def planned(text: str, language: str, asked: Asked) -> Plan:
+    """The plan; an error says what is wrong with the arguments."""
+    places = sources.named_places(asked.source)
+    columns = sources.given_columns(asked.schema)
+    query = _query(text, language, places, columns, asked.reading)
+    pattern = query.pattern
+    feeds = sources.decided(places, pattern.streams, pattern.declared, columns, asked.reading)
+    sources.check(feeds, pattern, asked.reading)
+    sink = None if asked.sink is None else sink_of(asked.sink)
+    checkpoint = _folder("--checkpoint", asked.checkpoint)
+    late_output = _folder("--late-output", asked.late_output)
+    form = (
+        asked.output_format or "parquet"
+        if sink is None
+        else sinks.form_of(sink, asked.output_format)
+    )
+    lateness = timedelta(milliseconds=milliseconds("--lateness", asked.lateness))
+    ahead = None
+    if asked.ahead.strip().lower() != "none":
+        ahead = timedelta(milliseconds=milliseconds("--ahead", asked.ahead))
+    trigger: dict[str, Any] = {"availableNow": True} if asked.once else {}
+    if asked.trigger is not None:
+        every = milliseconds("--trigger", asked.trigger)
+        trigger = {"processingTime": f"{every} milliseconds"}
+    _check_folders(feeds, sink, checkpoint, late_output)
+    return Plan(
+        query=query,
+        feeds=feeds,
+        sink=sink,
+        checkpoint=checkpoint,
+        late_output=late_output,
+        form=form,
+        lateness=lateness,
+        ahead=ahead,
+        trigger=trigger,
+        asked=asked,
+    )
+
+
+def _folder(option: str, argument: str | None) -> Folder | None:
+    return None if argument is None else folder_of(option, argument)
+
+
+def _query(
+    text: str, language: str, places: Places, columns: dict[str | None, str], reading: Reading
+) -> Query:
+    """The query; one with arguments by position may learn their names from the first files."""
+    try:
+        return cernis.query(text, lang=language)
+    except QueryError:
+        if language != "cq":
+            raise
+    feeds = sources.decided(places, (), None, columns, reading)
+    return cernis.query(text, lang=language, schema=sources.attributes(feeds, reading))
+
+
+def _check_folders(
+    feeds: list[Feed], sink: Sink | None, checkpoint: Folder | None, late_output: Folder | None
+) -> None:
+    written = [("--sink", sink), ("--checkpoint", checkpoint), ("--late-output", late_output)]
+    folders = [(option, place) for option, place in written if isinstance(place, Folder)]
+    read = [("--source", feed.place) for feed in feeds if isinstance(feed.place, Folder)]
+    check_apart([*read, *folders])
+    for option, folder in folders:
+        check_writable(option, folder)
+    if isinstance(sink, Folder) and checkpoint is not None:
+        sinks.check_sink(sink, checkpoint)
+
+
+# ------------------------------------------------------------------ session
+
+
+def _session(cores: int | None, plan: Plan) -> Any:
+    _spark()  # says so if there is none
+    chosen = _is_chosen()
+    with waiting("starting Spark"):
+        if chosen:
+            spark = session().newSession()
+        else:
+            spark = local_session(cores or "*", app="cernis stream", conf=_packages(plan))
+    from cernis.spark.job import DEFAULT_TASKS
+
+    for name, value in _OWN.items():
+        spark.conf.set(name, value)
+    if not chosen or spark.conf.get(_PARTITIONS, DEFAULT_TASKS) == DEFAULT_TASKS:
+        spark.conf.set(_PARTITIONS, str(spark.sparkContext.defaultParallelism))
+    return spark
+
+
+def _packages(plan: Plan) -> dict[str, str]:
+    """What Spark must fetch before it starts."""
+    topics = [feed for feed in plan.feeds if isinstance(feed.place, Topic)]
+    if not topics and not isinstance(plan.sink, Topic):
+        return {}
+    from cernis.spark.streaming.kafka import package
+
+    return {"spark.jars.packages": package()}
+
+
+# ------------------------------------------------------------------ running
+
+
+def _run(plan: Plan, spark: Any, events: Any, clock: Clock) -> None:
+    from cernis.spark import progress_of, watch
+
+    assert plan.sink is not None
+    assert plan.checkpoint is not None
+    found = _recognized(plan, events)
+    console = errors()
+    folder = plan.sink.path if isinstance(plan.sink, Folder) else None
+    tally = Tally(plan.title, clock, folder)
+    out = _Output(tally)
+    listener = watch(spark, tally.take)
+    looking = console.is_terminal and not (out.is_used(plan.sink) and sys.stdout.isatty())
+    try:
+        with _signals() as caught, shown(tally, console, wanted=looking):
+            running = sinks.start(
+                found,
+                plan.sink,
+                plan.checkpoint,
+                form=plan.form,
+                trigger=plan.trigger,
+                out=out.write,
+            )
+            try:
+                _wait(running, caught, tally)
+            except BaseException:
+                running.stop()
+                if out.is_closed:
+                    raise BrokenPipeError from None
+                raise
+        for told in running.recentProgress:  # what the listener has not been told yet
+            progress = progress_of(told)
+            if progress is not None:
+                tally.take(progress)
+    finally:
+        spark.streams.removeListener(listener)
+    _say(summary(tally.view()))
+
+
+def _recognized(plan: Plan, events: Any) -> Any:
+    from cernis.spark import recognize
+
+    assert plan.checkpoint is not None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = recognize(
+            events,
+            plan.query,
+            lateness=plan.lateness,
+            ahead=plan.ahead,
+            late_output=None if plan.late_output is None else str(plan.late_output.path),
+            corrupt=UNDECODED,
+            checkpoint=str(plan.checkpoint.path),
+            **plan.options,
+        )
+    for one in caught:
+        _say(f"note: {one.message}")
+    return sinks.lines_of(found, plan.answers) if plan.form == "jsonl" else found
+
+
+def _wait(running: Any, caught: _Signals, tally: Tally) -> None:
+    while not sinks.ended(running, _POLL):
+        if caught.number:
+            tally.stopping()
+            sinks.stop(running, lambda: caught.number > 1)
+            return
+
+
+class _Output:
+    """Standard output, for lines; whoever reads them may go away."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.is_closed = False
+        self._tally = tally
+
+    @staticmethod
+    def is_used(sink: Sink) -> bool:
+        return isinstance(sink, StandardOutput)
+
+    def write(self, lines: memoryview) -> None:
+        try:
+            sys.stdout.buffer.write(lines)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            self.is_closed = True
+            raise
+        if lines:
+            self._tally.note(bytes(lines[-(1 << 16) :]).decode(errors="replace").splitlines())
+
+
+class _Signals:
+    """How many signals to stop have come."""
+
+    number = 0
+
+    def caught(self, number: int, frame: object) -> None:
+        self.number += 1
+        if self.number > 2:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _signals() -> Iterator[_Signals]:
+    caught = _Signals()
+    if threading.current_thread() is not threading.main_thread():
+        yield caught  # only the main thread is told of signals
+        return
+    before = {n: signal.signal(n, caught.caught) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# ----------------------------------------------------------------- telling
+
+
+def _explained(plan: Plan, events: Any) -> str:
+    from cernis.spark import explain
+
+    told = [str(explain(events, plan.query, **plan.options))]
+    for feed in plan.feeds:
+        told += entry("source", [f"{feed.stream}: {feed.place}, {feed.format}: {feed.columns}"])
+    late = "none" if plan.ahead is None else plan.asked.ahead
+    told += entry("time", [f"lateness {plan.asked.lateness}; at most ahead of the clock: {late}"])
+    if plan.sink is not None:
+        told += entry("sink", [f"{plan.sink}, {plan.form}, {sinks.promise(plan.sink)}"])
+    if plan.checkpoint is not None:
+        there = (plan.checkpoint.path / "offsets").is_dir()
+        told += entry(
+            "checkpoint", [f"{plan.checkpoint}, {'which is gone on from' if there else 'new'}"]
+        )
+    return "\n".join(told)
+
+
+def _clock(plan: Plan, frames: dict[str, Any]) -> Clock:
+    """How Spark's watermark is to be read."""
+    from cernis.spark.streaming.job import SHIFT
+
+    first = next(iter(frames.values()))
+    reading = plan.asked.reading
+    kind = dict(first.dtypes).get(reading.time or "ts", "timestamp")
+    if kind in ("timestamp", "timestamp_ntz", "date"):
+        return Clock()
+    return Clock(SHIFT, UNITS[reading.time_unit])
+
+
+def _say(text: str) -> None:
+    errors().print(text, soft_wrap=True)

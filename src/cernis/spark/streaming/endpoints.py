@@ -1,0 +1,234 @@
+"""Where events come from and where matches go, as text: folders, topics, standard output.
+
+    trades                        a folder of files, by its path
+    file:///data/trades           the same, as a URI
+    kafka://a:9092,b:9092/trades  a topic; ?starting=latest and the like after it
+    -                             standard output (matches only)
+
+Also times as people write them (`30s`, `5 min`), and whether folders are apart from each
+other: what is written into a folder that is read would be read as events.
+
+Pure text and paths; nothing is opened, nothing of Spark is needed. Turned down: other file
+systems (`s3a://…`). Nothing about them could be checked before Spark starts; a program of a few
+lines with `cernis.spark.recognize` reads and writes whatever Spark does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cernis.errors import CernisError
+from cernis.events.mistakes import did_you_mean
+
+TOPIC_OPTIONS = ("starting", "per_trigger", "descriptor", "message")
+"""What may be said of a topic after a question mark."""
+
+_UNITS = {
+    1: ("ms", "millisecond"),
+    1000: ("s", "sec", "second"),
+    60_000: ("m", "min", "minute"),
+    3_600_000: ("h", "hour"),
+    86_400_000: ("d", "day"),
+}
+_FACTORS = {name: factor for factor, names in _UNITS.items() for name in names}
+_FACTORS |= {f"{name}s": factor for name, factor in _FACTORS.items() if len(name) > 2}
+_INTERVAL = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)", re.IGNORECASE)
+_SERVER = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
+_TOPIC = re.compile(r"[\w.-]{1,249}", re.ASCII)
+_PATTERN = re.compile(r"[][{}*?\\]")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of this machine, by its absolute path."""
+
+    path: Path
+    told: str = field(compare=False)
+    """As it was written."""
+
+    def __str__(self) -> str:
+        return self.told
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic of Kafka's."""
+
+    servers: str
+    topic: str
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        return f"kafka://{self.servers}/{self.topic}"
+
+
+@dataclass(frozen=True)
+class StandardOutput:
+    """Where JSON lines are printed."""
+
+    def __str__(self) -> str:
+        return "standard output"
+
+
+Source = Folder | Topic
+Sink = Folder | Topic | StandardOutput
+
+
+def source_of(argument: str) -> tuple[str | None, Source]:
+    """A source, and the name of its stream where one is given.
+
+    >>> name, place = source_of("Trades=kafka://localhost:9092/trades")
+    >>> name, str(place)
+    ('Trades', 'kafka://localhost:9092/trades')
+    """
+    name, argument = split_name(argument)
+    place = _place_of("--source", argument)
+    if isinstance(place, Folder) and _PATTERN.search(str(place.path)):
+        raise CernisError(
+            f"{place}: Spark takes a path with any of []{{}}*?\\ in it for a pattern; rename the "
+            "folder, or give a link to it"
+        )
+    return name, place
+
+
+def split_name(argument: str) -> tuple[str | None, str]:
+    """`NAME=REST` in its parts; a folder that is there is no name.
+
+    >>> split_name("S=in"), split_name("kafka://h:1/t?starting=latest")
+    (('S', 'in'), (None, 'kafka://h:1/t?starting=latest'))
+    """
+    name, equals, rest = argument.partition("=")
+    if equals and name.isidentifier() and not os.path.isdir(argument):
+        return name, rest
+    return None, argument
+
+
+def sink_of(argument: str) -> Sink:
+    """Where matches go."""
+    if argument == "-":
+        return StandardOutput()
+    place = _place_of("--sink", argument)
+    if isinstance(place, Topic) and place.options:
+        raise CernisError(f"{argument}: a topic that is written to has no options")
+    return place
+
+
+def folder_of(option: str, argument: str) -> Folder:
+    """A folder, and nothing else."""
+    place = _place_of(option, argument)
+    if not isinstance(place, Folder):
+        raise CernisError(f"{option} {argument}: expected a folder")
+    return place
+
+
+def _place_of(option: str, argument: str) -> Source:
+    if not argument.strip() or "\0" in argument:
+        raise CernisError(f"{option} {argument!r}: expected a folder or kafka://host:port/topic")
+    scheme, separator, rest = argument.partition("://")
+    if not separator:
+        return Folder(_absolute(argument), argument)
+    match scheme.lower():
+        case "file":
+            host, slash, path = rest.partition("/")
+            if host not in ("", "localhost") or not slash:
+                raise CernisError(f"{argument}: a folder as a URI is file:///and/its/path")
+            return Folder(_absolute(unquote(f"/{path}")), argument)
+        case "kafka":
+            return _topic(argument)
+        case _:
+            raise CernisError(
+                f"{argument}: {option} knows folders (a path, or file:///…) and "
+                f"kafka://host:port/topic, not {scheme}://"
+            )
+
+
+def _absolute(path: str) -> Path:
+    return Path(os.path.abspath(Path(path).expanduser()))
+
+
+def _topic(argument: str) -> Topic:
+    parts = urlsplit(argument)
+    servers, topic = parts.netloc, unquote(parts.path.removeprefix("/"))
+    odd = [server for server in servers.split(",") if not _SERVER.fullmatch(server)]
+    if odd or not topic:
+        why = f" ({odd[0]!r} is no host:port)" if servers and odd else ""
+        raise CernisError(f"{argument}: expected kafka://host:port[,host:port…]/topic{why}")
+    if not _TOPIC.fullmatch(topic):
+        raise CernisError(
+            f"{argument}: {topic!r} is no name of a topic: letters, digits, '.', '_' and '-'"
+        )
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name in options:
+        if name not in TOPIC_OPTIONS:
+            raise CernisError(
+                f"{argument}: a topic has no option {name!r}; there are "
+                f"{', '.join(TOPIC_OPTIONS)}{did_you_mean(name, TOPIC_OPTIONS)}"
+            )
+    rows = options.get("per_trigger")
+    if rows is not None and not (rows.isdecimal() and int(rows)):
+        raise CernisError(f"{argument}: per_trigger={rows}: expected a number of records")
+    return Topic(servers, topic, options)
+
+
+# -------------------------------------------------------------------- times
+
+
+def milliseconds(option: str, text: str) -> int:
+    """A time as people write it, in milliseconds; what is finer is rounded up.
+
+    >>> milliseconds("--lateness", "30s"), milliseconds("--lateness", "1.5 minutes")
+    (30000, 90000)
+    """
+    found = _INTERVAL.fullmatch(text.strip())
+    factor = _FACTORS.get(found[2].lower()) if found else None
+    if text.strip() == "0":
+        return 0
+    if found is None or factor is None:
+        raise CernisError(f"{option} {text}: expected a time like '30s', '5 min' or '1 hour'")
+    amount = math.ceil(round(float(found[1]) * factor, 6))
+    if amount > 36_500 * _FACTORS["day"]:
+        raise CernisError(f"{option} {text}: that is more than a hundred years")
+    return amount
+
+
+# ------------------------------------------------------------------ folders
+
+
+def check_apart(folders: Sequence[tuple[str, Folder]]) -> None:
+    """Refuses folders (by their options) of which one is, or lies in, another.
+
+    Several sources may be one folder.
+    """
+    for (option, folder), (other, around) in permutations(folders, 2):
+        if option == other == "--source":
+            continue
+        inner, outer = _real(folder.path), _real(around.path)
+        if inner == outer:
+            raise CernisError(f"{option} {folder} and {other} {around} are one folder")
+        if outer in inner.parents:
+            raise CernisError(f"{option} {folder} lies in {other} {around}: keep them apart")
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def check_writable(option: str, folder: Folder) -> None:
+    """Refuses a folder that could not be written to."""
+    there = next(path for path in _upwards(folder.path) if path.exists())
+    if not there.is_dir():
+        raise CernisError(f"{option} {folder}: {there} is a file, not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise CernisError(f"{option} {folder}: {there} cannot be written to")
+
+
+def _upwards(path: Path) -> Iterator[Path]:
+    yield path
+    yield from path.parents

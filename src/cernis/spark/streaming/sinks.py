@@ -1,0 +1,225 @@
+"""Matches out of a stream into folders, topics and standard output, and how such a run ends.
+
+A folder gets each match once, whatever happens in between: Spark's file sink writes down
+which files belong to which micro-batch, and readers that know of it (Spark itself) see whole
+micro-batches only. Topics and standard output get each match at least once, as a line that is
+the same each time it is written.
+
+A run ends by itself, when it is told to, or with an error of which Spark tells hundreds of lines;
+`ended` says it in one or two.
+
+Cost: a folder gets a file for each task of a micro-batch that has matches. Standard output is
+written by this process, one micro-batch at a time: it is for looking at, and for pipes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from time import sleep
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cernis.errors import CernisError
+from cernis.results.jsonlines import answer_lines, text_of
+from cernis.spark.streaming.endpoints import Folder, Sink, StandardOutput
+
+LINE = "line"
+FORMATS = ("parquet", "jsonl")
+
+_LOG = "_spark_metadata"
+_PAUSE = 0.02
+_DEEPEST = 20
+
+
+def form_of(sink: Sink, asked: str | None) -> str:
+    """The form of matches in a sink."""
+    if isinstance(sink, Folder):
+        return asked or "parquet"
+    if asked == "parquet":
+        raise CernisError(f"{sink}: gets lines of JSON; Parquet goes to a folder")
+    return "jsonl"
+
+
+def promise(sink: Sink) -> str:
+    """How often a match arrives."""
+    return "exactly once" if isinstance(sink, Folder) else "at least once"
+
+
+def check_sink(sink: Folder, checkpoint: Folder) -> None:
+    """Refuses a folder with the matches of another checkpoint.
+
+    Spark numbers micro-batches for each checkpoint, and takes one whose number the folder has
+    already for a repetition: it would drop its matches without a word.
+    """
+    written = _last(sink.path / _LOG)
+    if written > _last(checkpoint.path / "offsets"):
+        raise CernisError(
+            f"--sink {sink}: holds the matches of another run than that of --checkpoint "
+            f"{checkpoint}; go on with the checkpoint of that run, or name a new folder"
+        )
+
+
+def _last(log: Path) -> int:
+    """The largest number that a file in a log of Spark's has; -1 where there is none."""
+    if not log.is_dir():
+        return -1
+    names = (path.name.removesuffix(".compact") for path in log.iterdir())
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+# ------------------------------------------------------------------ writing
+
+
+def lines_of(found: Any, names: list[str] | None) -> Any:
+    """A column of lines: as it is, or made of the answers of a query with such names."""
+    if names is None:
+        return found.select("end_ts", "end", "place", LINE)
+
+    def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            *values, ends, times = batch.columns
+            lines = answer_lines(names, values, ends, times, "")
+            yield pa.RecordBatch.from_arrays([lines], [LINE])
+
+    return found.mapInArrow(written, f"{LINE} string")
+
+
+def start(
+    found: Any,
+    sink: Sink,
+    checkpoint: Folder,
+    *,
+    form: str,
+    trigger: dict[str, Any],
+    out: Callable[[memoryview], None],
+) -> Any:
+    """The running query; `out` is given what goes to standard output."""
+    if isinstance(sink, Folder):
+        if form == "jsonl":
+            writer = found.select(LINE).writeStream.format("text")
+        else:
+            writer = found.writeStream.format("parquet")
+        writer = writer.option("path", f"file://{sink.path}")
+    elif isinstance(sink, StandardOutput):
+        writer = found.writeStream.foreachBatch(lambda batch, _: _print(batch, out))
+    else:
+        from cernis.spark.streaming.kafka import write_kafka
+
+        writer = write_kafka(found.select(LINE), sink.servers, sink.topic, str(checkpoint.path))
+    if trigger:
+        writer = writer.trigger(**trigger)
+    return writer.option("checkpointLocation", f"file://{checkpoint.path}").start()
+
+
+def _print(batch: Any, out: Callable[[memoryview], None]) -> None:
+    """The lines of a micro-batch, in order of their ends."""
+    table = batch.toArrow()
+    order = [name for name in table.column_names if name != LINE]
+    if order:
+        table = table.sort_by([(name, "ascending") for name in order])
+    for lines in pc.binary_join_element_wise(table.column(LINE), "\n", "").chunks:
+        out(text_of(lines))
+
+
+# ------------------------------------------------------------------- ending
+
+
+def ended(running: Any, seconds: float) -> bool:
+    """Waits for a query to end; says whether it did, and what for if it failed."""
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        return bool(running.awaitTermination(seconds))
+    except StreamingQueryException as error:
+        told = cause(str(error), _causes(error))
+        if told is None:
+            raise
+        raise CernisError(told) from error
+
+
+def stop(running: Any, at_once: Callable[[], bool]) -> None:
+    """Lets the micro-batch that runs come to its end, unless that is no longer wanted."""
+    before = _batch(running)
+    while not at_once() and running.isActive and running.status["isTriggerActive"]:
+        if _batch(running) != before:
+            break  # the next one has only begun
+        sleep(_PAUSE)
+    running.stop()
+
+
+def _batch(running: Any) -> int | None:
+    told = running.lastProgress
+    return None if told is None else int(told["batchId"])
+
+
+# ------------------------------------------------------------------- causes
+
+_OURS = re.compile(
+    r"^(?:Caused by: )?cernis\.errors\.\w+: (.*?)"
+    r"(?=\n\s*\n|\n\s+at |\n\s*SQLSTATE: |\n=== |\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_HEADER = re.compile(
+    r"CSV header does not conform to the schema\.\s+Header: (?P<found>[^\n]*)\n"
+    r"\s*Schema: (?P<own>[^\n]*)\n.*?CSV file: (?P<file>\S+)",
+    re.DOTALL,
+)
+_LENGTH = re.compile(
+    r"Number of column in CSV header is not equal to number of fields in the schema:\s+"
+    r"Header length: (?P<found>\d+), schema size: (?P<own>\d+)\s+CSV file: (?P<file>\S+)"
+)
+_FILE = re.compile(r"Encountered error while reading file (?P<file>\S+?)\.?\s")
+_CAUSED = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
+_AROUND = re.compile(
+    r"\[[A-Z_0-9.]+\] |Query \[id = [^\]]*\] terminated with exception: "
+    r"|Job aborted due to stage failure: |Task \d+ in stage [\d.]+ failed \d+ times, "
+    r"most recent failure: |Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^)]*\): "
+    r"|(?:[a-z]\w*\.)+[\w$]+(?:Exception|Error): "
+)
+
+
+def cause(text: str, causes: Sequence[str] = ()) -> str | None:
+    """What a query failed of, in few lines, out of all that Spark says.
+
+    None where it is none of the user's mistakes. `causes` are the messages below the first.
+    """
+    said = "\n\n".join([text, *causes])
+    if ours := _OURS.findall(said):
+        return str(ours[-1]).rstrip()
+    if found := _HEADER.search(said):
+        return (
+            f"{_path(found['file'])}: has the columns {found['found'].strip()}, and the stream has "
+            f"{found['own'].strip()}; text is read by place, so they must be the same"
+        )
+    if found := _LENGTH.search(said):
+        return (
+            f"{_path(found['file'])}: has {found['found']} columns, and the stream has "
+            f"{found['own']}; text is read by place, so they must be the same"
+        )
+    if "OutOfMemoryError" in said or "from the Python worker" in said:
+        return None
+    deepest = [*_CAUSED.findall(text), *causes][-1:] or [text]
+    why = _AROUND.sub("", deepest[0].strip().partition("\n")[0]).partition(" SQLSTATE:")[0].strip()
+    if found := _FILE.search(said):
+        return f"{_path(found['file'])}: Spark cannot read the file: {why}"
+    return f"Spark: {why}"
+
+
+def _path(uri: str) -> str:
+    return unquote(re.sub(r"^file:/+", "/", uri))
+
+
+def _causes(error: Any) -> list[str]:
+    """The messages of the exceptions of Java's that led to one, the first last."""
+    causes: list[str] = []
+    below = getattr(error, "_origin", None)
+    while below is not None and len(causes) < _DEEPEST:
+        below = below.getCause()
+        if below is not None:
+            causes.append(str(below.getMessage()))
+    return causes

@@ -1,0 +1,482 @@
+"""Streams of events out of folders and topics: decided before Spark starts, then read by it.
+
+A `Feed` says where a stream comes from, its form and its columns. The columns are those that
+the user gives, otherwise those of the first file as the embedded engine reads them, with the
+types that the query declares; without any file, those that the query declares. All that
+needs no Spark: what is wrong is said within milliseconds.
+
+Text is read so that nothing is lost without a word: a row that does not fit the columns has its
+text in `UNDECODED`, and a CSV file with other columns, or in another order, is an error.
+Turned down: Spark's own inference of columns. It reads all files there are, types them
+otherwise than the embedded engine does, and finds other columns at every restart.
+
+Cost: a look at the names in each folder, and the first block of one file in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cernis.errors import CernisError, DataError
+from cernis.events.files import FORMATS, format_of
+from cernis.events.mistakes import did_you_mean
+from cernis.events.reader import TableReader
+from cernis.events.source import (
+    DEFAULT_TIME,
+    Source,
+    named_inputs,
+    open_events,
+    schema_of,
+    stream_of,
+)
+from cernis.events.times import is_text, plain
+from cernis.pattern.check import resolve
+from cernis.pattern.query import Pattern
+from cernis.schema import Kind, Schema, Stream
+from cernis.spark.streaming import endpoints
+from cernis.spark.streaming.endpoints import Folder, Topic, split_name
+
+Places = Sequence[tuple[str | None, endpoints.Source]]
+
+UNDECODED = "@undecoded"
+"""The column with the text of a row that could not be decoded; NULL where it could."""
+
+OF_FOLDERS = ("csv", "tsv", "jsonl", "parquet")
+OF_TOPICS = ("json", "csv", "protobuf")
+_SAME = {"json": "jsonl"}
+_COMPRESSED = ("", ".gz", ".bz2")
+_KINDS = {
+    Kind.INT: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.BOOL: pa.bool_(),
+    Kind.TIMESTAMP: pa.timestamp("us", "UTC"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How events are read, whichever stream they are of."""
+
+    time: str | None = None
+    type: str = "type"
+    time_unit: str = "ms"
+    format: str | None = None
+    on_error: str = "fail"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """One stream, decided and not yet read."""
+
+    stream: str
+    place: endpoints.Source
+    format: str
+    columns: str | None
+    """As Spark's DDL; None where the records tell (Protocol Buffers)."""
+    known: pa.Schema | None = None
+    """The columns, where they are known before Spark starts."""
+    found_in: Path | None = None
+    """The file that the columns are those of."""
+    files: str | None = None
+    """A pattern for the names of the files that are read; None: all."""
+
+
+# ---------------------------------------------------------------- deciding
+
+
+def named_places(arguments: Sequence[str]) -> Places:
+    """The sources with the names of their streams; None where one alone has no name."""
+    places = [endpoints.source_of(argument) for argument in arguments]
+    if len(places) < 2:
+        return places
+    named: dict[str, endpoints.Source] = {}
+    for name, place in places:
+        own = place.path.name if isinstance(place, Folder) else place.topic
+        stream = own if name is None else name
+        if stream in named:
+            raise CernisError(
+                f"two sources for the stream {stream!r}: {named[stream]} and {place}; name them "
+                "apart with NAME=URI"
+            )
+        named[stream] = place
+    return [*named.items()]
+
+
+def given_columns(arguments: Sequence[str]) -> dict[str | None, str]:
+    """What `--schema` says: for the stream of a name, or (None) for all others."""
+    given: dict[str | None, str] = {}
+    for argument in arguments:
+        name, text = split_name(argument)
+        if name in given:
+            about = "" if name is None else f" for the stream {name!r}"
+            raise CernisError(f"--schema{about} is given twice")
+        given[name] = _ddl(text)
+    return given
+
+
+def _ddl(text: str) -> str:
+    """Columns as text, or out of a file."""
+    if os.path.isfile(text):
+        try:
+            text = Path(text).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise CernisError(f"--schema {text}: not UTF-8 text at byte {error.start}") from None
+    elif not any(letter.isspace() for letter in text):
+        raise CernisError(f"--schema {text}: no such file (columns as text contain spaces)")
+    if not text.strip():
+        raise CernisError("--schema: there are no columns in it")
+    return text.strip()
+
+
+def decided(
+    places: Places,
+    names: Sequence[str],
+    declared: Schema | None,
+    columns: Mapping[str | None, str],
+    reading: Reading,
+) -> list[Feed]:
+    """The streams that a query reads (no names: all there are)."""
+    wanted: list[tuple[str, endpoints.Source]] = named_inputs([*places], names)
+    have = [name for name, _ in wanted]
+    for name in columns:
+        if name is not None and name not in have:
+            raise CernisError(f"--schema {name}=…: no such stream{did_you_mean(name, have)}")
+    return [
+        _decided(stream, place, declared, columns.get(stream, columns.get(None)), reading)
+        for stream, place in wanted
+    ]
+
+
+def check(feeds: Sequence[Feed], pattern: Pattern, reading: Reading) -> None:
+    """Checks a query against its streams, as far as their columns are known."""
+    known = [_checked(feed, reading) for feed in feeds if feed.known is not None]
+    if pattern.declared is None and len(known) == len(feeds):
+        resolve(pattern, schema_of(known))
+
+
+def attributes(feeds: Sequence[Feed], reading: Reading) -> Schema:
+    """What the streams have, in their order, the type and time columns aside."""
+    aside = {reading.type, reading.time or DEFAULT_TIME}
+    streams = []
+    for feed in feeds:
+        if feed.known is not None:
+            of = stream_of(feed.stream, feed.known).attributes
+            kept = {name: kind for name, kind in of.items() if name not in aside}
+            streams.append(Stream(feed.stream, kept))
+    return Schema(tuple(streams))
+
+
+def _decided(
+    stream: str,
+    place: endpoints.Source,
+    declared: Schema | None,
+    columns: str | None,
+    reading: Reading,
+) -> Feed:
+    told = None if declared is None else declared.stream(stream)
+    if isinstance(place, Topic):
+        return _of_topic(stream, place, told, columns, reading)
+    _check_folder(place)
+    format_, files = _form(place, reading.format)
+    feed = Feed(stream=stream, place=place, format=format_, columns=columns, files=files)
+    if columns is not None:
+        return feed
+    first = _first_file(place, format_, files)
+    if first is not None:
+        return _of_file(feed, first, declared, reading)
+    if format_ in ("csv", "tsv"):  # the order of the columns matters
+        raise DataError(
+            f"{place}: the folder has no {format_} files yet that would tell the columns; "
+            "give them with --schema"
+        )
+    return _of_declaration(feed, told, reading)
+
+
+def _of_topic(
+    stream: str, place: Topic, told: Stream | None, columns: str | None, reading: Reading
+) -> Feed:
+    format_ = {"jsonl": "json"}.get(reading.format or "json", reading.format or "json")
+    if format_ not in OF_TOPICS:
+        raise CernisError(
+            f"{place}: the records of a topic are {', '.join(OF_TOPICS)}, not {format_}"
+        )
+    feed = Feed(stream=stream, place=place, format=format_, columns=columns)
+    if format_ == "protobuf":
+        for name in ("descriptor", "message"):
+            if name not in place.options:
+                raise CernisError(
+                    f"{place}: Protocol Buffers need a descriptor file and a message: "
+                    f"{place}?descriptor=FILE&message=NAME"
+                )
+        if not os.path.isfile(place.options["descriptor"]):
+            raise CernisError(f"{place.options['descriptor']}: no such file")
+        return feed
+    return feed if columns is not None else _of_declaration(feed, told, reading)
+
+
+# ----------------------------------------------------------------- folders
+
+
+def _check_folder(place: Folder) -> None:
+    if not place.path.exists():
+        beside = [*_names(place.path.parent)] if place.path.parent.is_dir() else []
+        raise DataError(f"{place}: no such folder{did_you_mean(place.path.name, beside)}")
+    if not place.path.is_dir():
+        raise DataError(
+            f"{place}: is a file; a stream is a folder that files are put into, and cernis run "
+            "reads a file"
+        )
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """The names in a folder that Spark looks at."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise DataError(f"{folder}: {error.strerror}") from None
+    return (name for name in names if not name.startswith((".", "_")))
+
+
+def _form(place: Folder, asked: str | None) -> tuple[str, str | None]:
+    """The form of the files in a folder, and a pattern for their names."""
+    if asked is not None:
+        format_ = _SAME.get(asked, asked)
+        if format_ not in OF_FOLDERS:
+            raise CernisError(
+                f"{place}: the files of a folder are {', '.join(OF_FOLDERS)}, not {asked}"
+            )
+        return format_, None
+    forms = sorted({form for name in _names(place.path) if (form := _form_of(name)) is not None})
+    if not forms:
+        raise DataError(
+            f"{place}: no file in it tells their form by its suffix; name one with --format "
+            f"({', '.join(OF_FOLDERS)})"
+        )
+    if forms[1:]:
+        raise DataError(
+            f"{place}: has files of {' and '.join(forms)}; keep them in folders of their own"
+        )
+    suffixes = [suffix for suffix, form in FORMATS.items() if form == forms[0]]
+    ends = ",".join(f"{suffix}{packed}" for suffix in suffixes for packed in _COMPRESSED)
+    return forms[0], f"*{{{ends}}}"
+
+
+def _form_of(name: str) -> str | None:
+    try:
+        form = format_of(Path(name))
+    except DataError:
+        return None
+    known = form in OF_FOLDERS and name.endswith(_ends(form))
+    return form if known else None
+
+
+def _ends(form: str) -> tuple[str, ...]:
+    suffixes = [suffix for suffix, of in FORMATS.items() if of == form]
+    return tuple(f"{suffix}{packed}" for suffix in suffixes for packed in _COMPRESSED)
+
+
+def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
+    """The first file, by name, that has something in it."""
+    folder = place.path if "://" in place.told else Path(place.told)
+    paths = (folder / name for name in _names(place.path))
+    named = (path for path in paths if files is None or path.name.endswith(_ends(form)))
+    return next((p for p in named if p.is_file() and p.stat().st_size), None)
+
+
+# ----------------------------------------------------------------- columns
+
+
+def _of_file(feed: Feed, file: Path, declared: Schema | None, reading: Reading) -> Feed:
+    """A feed with the columns of a file."""
+    [source] = open_events(
+        {feed.stream: file},
+        names=(feed.stream,),
+        time=reading.time,
+        type=reading.type,
+        time_unit=reading.time_unit,
+        format=feed.format,
+        on_error="fail" if reading.on_error == "fail" else "skip",
+        declared=declared,
+    )
+    known = source.schema
+    time = source.time_column
+    if time is not None and is_text(plain(known.field(time).type)):
+        # Spark reads times that are text as it does those of a column of times
+        at = known.get_field_index(time)
+        known = known.set(at, pa.field(time, pa.timestamp("us", "UTC")))
+    return _with(feed, known, file)
+
+
+def _of_declaration(feed: Feed, told: Stream | None, reading: Reading) -> Feed:
+    """A feed with the columns that the query declares."""
+    kinds: dict[str, Kind] = {} if told is None else dict(told.attributes)
+    for attributes in () if told is None else told.events.values():
+        kinds |= attributes
+    if not kinds or any("." in name or kind not in _KINDS for name, kind in kinds.items()):
+        why = "nothing tells the columns yet" if not kinds else "the query declares not all"
+        raise DataError(f"{feed.place}: {why}; give them with --schema")
+    fields = {reading.type: pa.string(), **{name: _KINDS[kind] for name, kind in kinds.items()}}
+    return _with(feed, pa.schema(fields), None)
+
+
+def _with(feed: Feed, known: pa.Schema, file: Path | None) -> Feed:
+    where = feed.place if file is None else file
+    types = [_as_read(where, field, text=feed.format != "parquet") for field in known]
+    pairs = zip(known.names, types, strict=True)
+    ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in pairs)
+    return replace(feed, columns=ddl, known=known, found_in=file)
+
+
+def _as_read(where: object, field: pa.Field, *, text: bool) -> str:
+    type_ = plain(field.type)
+    if text and pa.types.is_timestamp(type_):
+        type_ = pa.timestamp("us", type_.tz)
+    told = ddl_type(type_)
+    if told is None and text:  # nothing at all, or a time of day
+        return "string"
+    if told is None:
+        raise DataError(
+            f"{where}: the column {field.name!r} holds {field.type}, which Spark cannot read from "
+            "Parquet; give the columns that it can with --schema"
+        )
+    return told
+
+
+def _checked(feed: Feed, reading: Reading) -> Source:
+    """The stream as the embedded engine sees it, without rows."""
+    assert feed.known is not None
+    label = str(feed.place if feed.found_in is None else feed.found_in)
+    source = Source(
+        feed.stream,
+        TableReader(label, feed.known.empty_table()),
+        time=reading.time,
+        type=reading.type,
+        time_unit=reading.time_unit,
+    )
+    if source.time_column is None:
+        raise DataError(
+            f"{label}: a stream is read in order of time, and has no column "
+            f"{DEFAULT_TIME!r}; name the one with the times with --time"
+        )
+    return source
+
+
+_SCALARS = {
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "int",
+    pa.uint32(): "bigint",
+    pa.uint64(): "decimal(20,0)",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+    pa.date32(): "date",
+}
+
+
+def ddl_type(type_: pa.DataType) -> str | None:
+    """A type of Arrow's in Spark's DDL; None where Spark has none for it.
+
+    >>> ddl_type(pa.list_(pa.struct({"at": pa.timestamp("ms"), "n": pa.uint8()})))
+    'array<struct<`at`: timestamp_ntz, `n`: smallint>>'
+    """
+    type_ = plain(type_)
+    t = pa.types
+    if type_ in _SCALARS:
+        return _SCALARS[type_]
+    if t.is_timestamp(type_) and type_.unit != "ns":
+        return "timestamp_ntz" if type_.tz is None else "timestamp"
+    if t.is_decimal128(type_) and 0 <= type_.scale <= type_.precision:
+        return f"decimal({type_.precision},{type_.scale})"
+    if t.is_struct(type_) and type_.num_fields:
+        inside = [(field.name, ddl_type(field.type)) for field in type_.fields]
+        told = ", ".join(f"{quoted(name)}: {ddl}" for name, ddl in inside)
+        return None if any(ddl is None for _, ddl in inside) else f"struct<{told}>"
+    if t.is_list(type_) or t.is_large_list(type_):
+        value = ddl_type(type_.value_type)
+        return None if value is None else f"array<{value}>"
+    if t.is_map(type_):
+        key, item = ddl_type(type_.key_type), ddl_type(type_.item_type)
+        return None if key is None or item is None else f"map<{key}, {item}>"
+    return None
+
+
+def quoted(name: str) -> str:
+    """A name as Spark's DDL writes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+# ------------------------------------------------------------------ reading
+
+
+def streams(spark: Any, feeds: Sequence[Feed], max_files: int | None = None) -> dict[str, Any]:
+    """Each stream as a streaming DataFrame, with `UNDECODED` as its last column."""
+    return {feed.stream: _stream(spark, feed, max_files) for feed in feeds}
+
+
+def _stream(spark: Any, feed: Feed, max_files: int | None) -> Any:
+    if isinstance(feed.place, Topic):
+        return _of_kafka(spark, feed, feed.place)
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
+    columns = _struct(feed)
+    reader = spark.readStream
+    if max_files is not None:
+        reader = reader.option("maxFilesPerTrigger", max_files)
+    if feed.files is not None:
+        reader = reader.option("pathGlobFilter", feed.files)
+    place = f"file://{feed.place.path}"
+    if feed.format == "parquet":
+        nothing = F.lit(None).cast("string").alias(UNDECODED)
+        return reader.schema(columns).parquet(place).select("*", nothing)
+    reader = reader.schema(columns.add(UNDECODED, T.StringType())).options(
+        mode="PERMISSIVE", columnNameOfCorruptRecord=UNDECODED
+    )
+    if feed.format == "jsonl":
+        return reader.json(place)
+    separator = "\t" if feed.format == "tsv" else ","
+    return reader.options(header=True, enforceSchema=False, escape='"', sep=separator).csv(place)
+
+
+def _struct(feed: Feed) -> Any:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import types as T
+
+    assert feed.columns is not None
+    try:
+        return T.StructType.fromDDL(feed.columns)
+    except PySparkException as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        said = lines[0].partition("] ")[2].partition(" SQLSTATE")[0] or lines[0]
+        raise CernisError(f"--schema {feed.columns}: {said}") from error
+
+
+def _of_kafka(spark: Any, feed: Feed, place: Topic) -> Any:
+    from cernis.spark.streaming import kafka
+
+    told = dict(place.options)
+    per_trigger = told.pop("per_trigger", None)
+    return kafka.read_kafka(
+        spark,
+        place.servers,
+        place.topic,
+        format=feed.format,
+        schema=feed.columns,
+        per_trigger=None if per_trigger is None else int(per_trigger),
+        **told,
+    )
