@@ -16,7 +16,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit fuzz soak bench bench-peer docs-check format clean
+.PHONY: help setup demo test lint types imports unit fuzz soak crash bench bench-peer docs-check format clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,8 +97,12 @@ fuzz: $(VENV)/.dev ## Long random runs against the oracle (N=5000, or MINUTES=30
 		done; \
 	fi
 
-soak: $(VENV)/.dev ## The whole corpus on Spark with 1, 2 and 7 tasks, and random queries (N=1000)
-	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" tests/spark/test_answers.py
+soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, and random queries (N=1000)
+	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
+		tests/spark/test_answers.py tests/spark/test_streams.py
+
+crash: $(VENV)/.dev ## Kill drivers of a streaming query at random moments (CRASHES=50)
+	@CERNIS_CRASHES=$(or $(CRASHES),50) CERNIS_SEED=$$$$ $(BIN)/pytest -v tests/spark/test_crash.py
 
 format: $(VENV)/.dev ## Put the code into the one style
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .

@@ -18,7 +18,12 @@ QUICK = "-XX:TieredStopAtLevel=1"  # Java need not optimize what runs for second
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = {"spark.sql.shuffle.partitions": "4", "spark.driver.extraJavaOptions": QUICK}
+    settings = {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.extraJavaOptions": QUICK,
+        # without checksums: Hadoop starts a process for each file that it makes
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    }
     session = local_session(2, memory="1g", conf=settings)
     yield session
     session.stop()

@@ -26,13 +26,14 @@ from cernis.bench.scale import FULL, Scale, chosen_scale
 from cernis.bench.sequences import SEQUENCES
 from cernis.bench.spark import SPARK
 from cernis.bench.strategies import STRATEGIES
+from cernis.bench.streaming import STREAMING
 from cernis.errors import CernisError
 
 __all__ = ["BENCHMARKS", "run_benchmarks"]
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
-    for benchmark in (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY, CORRELATION, SPARK)
+    for benchmark in (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY, CORRELATION, SPARK, STREAMING)
 }
 _PAGES = Path("docs/benchmarks")
 

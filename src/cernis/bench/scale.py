@@ -49,6 +49,16 @@ class Scale:
     spark_joined: tuple[int, ...] = (250_000, 2_000_000)
     spark_cores: tuple[int, ...] = (1, 2)
     spark_key: tuple[int, ...] = (1_000_000, 10_000_000)
+    streaming_keys: tuple[int, ...] = (10, 1000, 100_000)
+    streaming_rows: int = 500_000
+    streaming_files: int = 5
+    streaming_plain_rows: int = 50_000
+    streaming_kept: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    streaming_small: int = 1000
+    streaming_small_files: int = 14
+    streaming_state: tuple[tuple[int, int], ...] = ((2_000, 10), (2_000, 30), (20_000, 30))
+    """Windows in milliseconds and numbers of files; a second, longer, a third, wider."""
+    streaming_latency: int = 8
 
 
 FULL = Scale()
@@ -83,6 +93,15 @@ QUICK = Scale(
     spark_joined=(1000, 2000),
     spark_cores=(2,),
     spark_key=(1000, 2000),
+    streaming_keys=(10,),
+    streaming_rows=2000,
+    streaming_files=3,
+    streaming_plain_rows=500,
+    streaming_kept=(100, 200),
+    streaming_small=100,
+    streaming_small_files=4,
+    streaming_state=((200, 3), (200, 4), (400, 3)),
+    streaming_latency=1,
 )
 
 

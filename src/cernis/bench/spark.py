@@ -67,11 +67,13 @@ def run_spark(scale: Scale, step: Step) -> list[Record]:
             names = scale.spark_cases if cores == max(scale.spark_cores) else ONE_CORE
             request = {"task": "cases", "folder": folder, "cores": cores, "names": names}
             request["joined"] = scale.spark_joined
-            records += _records(_asked({**request, "rounds": scale.spark_rounds}), cores, scale)
+            records += _records(
+                asked("spark_process", {**request, "rounds": scale.spark_rounds}), cores, scale
+            )
         step("one long key", len(scale.spark_cores) + 1, len(scale.spark_cores) + 2)
         for rows in scale.spark_key:
             _write(Path(folder, f"key{rows}"), rows, symbols=1)
-        peaks = _asked({"task": "key", "folder": folder, "rows": scale.spark_key})
+        peaks = asked("spark_process", {"task": "key", "folder": folder, "rows": scale.spark_key})
         for rows in scale.spark_key:
             peak = peaks[str(rows)]
             records.append(Record(NAME, "peak of a worker", peak, "B", {"rows": rows}))
@@ -91,10 +93,10 @@ def _write(folder: Path, rows: int, symbols: int) -> None:
         pq.write_table(table.slice(number * size, size), folder / f"part-{number}.parquet")
 
 
-def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
+def asked(process: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """What a process of its own answers."""
     run = subprocess.run(
-        [sys.executable, "-m", "cernis.bench.spark_process"],
+        [sys.executable, "-m", f"cernis.bench.{process}"],
         input=json.dumps(request),
         capture_output=True,
         text=True,

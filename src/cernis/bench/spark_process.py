@@ -102,10 +102,10 @@ def _timed(name: str, frame: Any, busy: dict[str, float]) -> Callable[[], float]
     """Wall-clock seconds of one run; the least processor time is noted beside."""
 
     def contestant() -> float:
-        processor, began = _processor_seconds(), time.perf_counter()
+        processor, began = processor_seconds(), time.perf_counter()
         frame.write.format("noop").mode("overwrite").save()
         seconds = time.perf_counter() - began
-        busy[name] = min(busy.get(name, float("inf")), _processor_seconds() - processor)
+        busy[name] = min(busy.get(name, float("inf")), processor_seconds() - processor)
         return seconds
 
     return contestant
@@ -173,10 +173,16 @@ def _below() -> Iterator[Any]:
             yield process
 
 
-def _processor_seconds() -> float:
+def processor_seconds() -> float:
     """Of all processes below this one, and of those that they have waited for."""
-    times = [process.cpu_times() for process in _below()]
-    return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
+    import psutil
+
+    seconds = 0.0
+    for process in _below():
+        with suppress(psutil.Error):
+            t = process.cpu_times()
+            seconds += t.user + t.system + t.children_user + t.children_system
+    return seconds
 
 
 def _peaks() -> Iterator[int]:

@@ -1,0 +1,53 @@
+"""State and Python for each key: the plain way to look for pairs, which benchmarks compare with.
+
+This is what one writes with Spark's stateful processors alone. It reads events in order of
+arrival within a micro-batch, and costs Spark a fixed price for each key in each micro-batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class EachKey(StatefulProcessor):
+    """Pairs of A and B within the window, key by key."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+
+    def init(self, handle: Any) -> None:
+        self.open = handle.getValueState("open", "times string")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        held = self.open.get()
+        times = json.loads(held[0]) if held else []
+        pairs = 0
+        for frame in rows:
+            for type_, ts in sorted(zip(frame["type"], frame["ts"], strict=True), key=_by_time):
+                now = ts.timestamp() * 1000
+                times = [t for t in times if now - t <= self.window]
+                if type_ == "A":
+                    times.append(now)
+                else:
+                    pairs += len(times)
+        self.open.update((json.dumps(times),))
+        if pairs:
+            import pandas as pd
+
+            yield pd.DataFrame({"k": [key[0]], "pairs": [pairs]})
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _by_time(event: tuple[str, Any]) -> Any:
+    return event[1]
