@@ -1,7 +1,7 @@
 """Hypothesis profiles: `ci` repeats the same cases each time, `fuzz` looks for new ones.
 
-With several test processes, all tests of Spark run in one of them: each process that has
-some would start a Java of its own.
+With several test processes, all tests of Spark in batch run in one of them, and all of streams
+in one: each process that has some starts a Java of its own.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+STREAMS = ("tests/spark/test_stream", "tests/spark/test_crash", "tests/kafka/")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     # not the group marks of xdist: with some versions of pytest they have no effect
@@ -34,6 +37,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class SparkTogether(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(STREAMS):
+                return "streams"
             on_spark = nodeid.startswith("tests/spark/") or ", on Spark" in nodeid
             return "spark" if on_spark else nodeid
 

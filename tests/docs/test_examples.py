@@ -35,7 +35,7 @@ _BLOCK = re.compile(
     r"^(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_SPARK = re.compile(r"cernis\.spark\.session|--engine spark")
+_SPARK = re.compile(r"cernis\.spark\.session|--engine spark|cernis stream")
 
 
 class Block(NamedTuple):

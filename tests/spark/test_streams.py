@@ -409,6 +409,8 @@ def test_what_cannot_be_streamed_is_said_before_anything_starts(spark: Any, tmp_
     with pytest.raises(DataError, match="no column 'broken' for what could not be decoded"):
         recognize(stream, PAIRS, corrupt="broken")
     batch = spark.createDataFrame(trades(("A", 0, 1)))
+    with pytest.raises(CernisError, match="corrupt='note' is for streams"):
+        recognize(batch, PAIRS, corrupt="note")
     with pytest.raises(DataError, match="some streams are streaming DataFrames and some are not"):
         recognize({"S": stream, "T": batch}, PAIRS.replace("FROM S", "FROM S, T"))
     spark.conf.set("spark.sql.shuffle.partitions", "200")

@@ -107,8 +107,6 @@ def summary(view: View) -> str:
     names = ("late", "ahead", "undecodable", "untimed")
     counts = [(getattr(view, name), name) for name in names]
     told += [f"{count:,} {_NAMES.get(name, name)}" for count, name in counts if count]
-    if view.waiting:
-        told.append(f"{_counted(view.waiting, 'event')} waiting for the watermark")
     return "; ".join(told)
 
 
@@ -230,6 +228,7 @@ class Tally:
         self._sink = sink
         self._lock = Lock()
         self._kept: dict[int, int] = {}
+        self._waiting: dict[int, int] = {}
         self._recent: deque[tuple[float, int, int]] = deque()
         self._moment: datetime | None = None
 
@@ -245,6 +244,7 @@ class Tally:
         took = progress.milliseconds.get("triggerExecution", 0.0) / 1000
         self._recent.append((now - took, progress.rows, progress.matches))
         self._kept |= progress.per_bucket
+        self._waiting |= progress.waiting_per_bucket
         watermark, self._moment = self._clock.read(progress.watermark)
         self._view = replace(
             view,
@@ -255,7 +255,7 @@ class Tally:
             ahead=view.ahead + progress.ahead,
             undecodable=view.undecodable + progress.undecodable,
             untimed=view.untimed + progress.untimed,
-            waiting=progress.waiting,
+            waiting=sum(self._waiting.values()) if self._waiting else progress.waiting,
             state_bytes=sum(self._kept.values()) if self._kept else progress.state_bytes,
             watermark=watermark,
             batch=progress.batch,

@@ -19,7 +19,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -33,7 +33,7 @@ from cernis.errors import QueryError
 from cernis.events.times import UNITS
 from cernis.plan.explain import entry
 from cernis.run.query import Query
-from cernis.spark.local import _is_chosen, _spark, local_session, session
+from cernis.spark.local import is_chosen, local_session, session, spark_class
 from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.endpoints import (
     Folder,
@@ -119,15 +119,14 @@ def stream(text: str, language: str, asked: Asked) -> None:
     """Runs a query on streams until it is told to stop, or explains what it would do."""
     plan = planned(text, language, asked)
     spark = _session(asked.cores, plan)
-    frames = sources.streams(spark, plan.feeds, asked.max_files)
     for feed in plan.feeds:
         if feed.found_in is not None:
             _say(f"note: {feed.stream}: the columns of {feed.found_in}: {feed.columns}")
-    events = frames if len(frames) > 1 else next(iter(frames.values()))
+    frames = sources.streams(spark, plan.feeds, asked.reading, asked.max_files)
     if asked.explain:
-        typer.echo(_explained(plan, events))
-        return
-    _run(plan, spark, events, _clock(plan, frames))
+        typer.echo(_explained(plan, frames))
+    else:
+        _run(plan, spark, frames)
 
 
 # ----------------------------------------------------------------- checking
@@ -206,8 +205,8 @@ def _check_folders(
 
 
 def _session(cores: int | None, plan: Plan) -> Any:
-    _spark()  # says so if there is none
-    chosen = _is_chosen()
+    spark_class()  # says so if there is none
+    chosen = is_chosen()
     with waiting("starting Spark"):
         if chosen:
             spark = session().newSession()
@@ -229,58 +228,37 @@ def _packages(plan: Plan) -> dict[str, str]:
         return {}
     from cernis.spark.streaming.kafka import package
 
-    return {"spark.jars.packages": package()}
+    protobuf = any(feed.format == "protobuf" for feed in topics)
+    return {"spark.jars.packages": package(protobuf=protobuf)}
 
 
 # ------------------------------------------------------------------ running
 
 
-def _run(plan: Plan, spark: Any, events: Any, clock: Clock) -> None:
-    from cernis.spark import progress_of, watch
+def _run(plan: Plan, spark: Any, frames: dict[str, Any]) -> None:
+    from cernis.spark import watch
 
     assert plan.sink is not None
-    assert plan.checkpoint is not None
-    found = _recognized(plan, events)
-    console = errors()
     folder = plan.sink.path if isinstance(plan.sink, Folder) else None
-    tally = Tally(plan.title, clock, folder)
-    out = _Output(tally)
+    tally = Tally(plan.title, _clock(plan, frames), folder)
+    found = _recognized(plan, frames)
     listener = watch(spark, tally.take)
-    looking = console.is_terminal and not (out.is_used(plan.sink) and sys.stdout.isatty())
     try:
-        with _signals() as caught, shown(tally, console, wanted=looking):
-            running = sinks.start(
-                found,
-                plan.sink,
-                plan.checkpoint,
-                form=plan.form,
-                trigger=plan.trigger,
-                out=out.write,
-            )
-            try:
-                _wait(running, caught, tally)
-            except BaseException:
-                running.stop()
-                if out.is_closed:
-                    raise BrokenPipeError from None
-                raise
-        for told in running.recentProgress:  # what the listener has not been told yet
-            progress = progress_of(told)
-            if progress is not None:
-                tally.take(progress)
+        _run_to_the_end(plan, found, tally)
     finally:
-        spark.streams.removeListener(listener)
+        with suppress(Exception):  # Java may be gone
+            spark.streams.removeListener(listener)
     _say(summary(tally.view()))
 
 
-def _recognized(plan: Plan, events: Any) -> Any:
+def _recognized(plan: Plan, frames: dict[str, Any]) -> Any:
     from cernis.spark import recognize
 
     assert plan.checkpoint is not None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         found = recognize(
-            events,
+            _streams(frames),
             plan.query,
             lateness=plan.lateness,
             ahead=plan.ahead,
@@ -292,6 +270,38 @@ def _recognized(plan: Plan, events: Any) -> Any:
     for one in caught:
         _say(f"note: {one.message}")
     return sinks.lines_of(found, plan.answers) if plan.form == "jsonl" else found
+
+
+def _streams(frames: dict[str, Any]) -> Any:
+    """One stream need not have the name that the query has for it."""
+    return frames if len(frames) > 1 else next(iter(frames.values()))
+
+
+def _run_to_the_end(plan: Plan, found: Any, tally: Tally) -> None:
+    from cernis.spark import progress_of
+
+    assert plan.sink is not None
+    assert plan.checkpoint is not None
+    console, out = errors(), _Output(tally)
+    printing = isinstance(plan.sink, StandardOutput) and sys.stdout.isatty()
+    form, trigger = plan.form, plan.trigger
+    with _signals() as caught, shown(tally, console, wanted=console.is_terminal and not printing):
+        running = sinks.start(
+            found, plan.sink, plan.checkpoint, form=form, trigger=trigger, out=out.write
+        )
+        try:
+            _wait(running, caught, tally)
+        except sinks.Gone:
+            if not caught.number:
+                raise
+            return  # the signal was for all processes of the group
+        except Exception:
+            if out.is_closed:
+                raise BrokenPipeError from None
+            raise
+    for told in running.recentProgress:  # the listener may not have been told all yet
+        if (progress := progress_of(told)) is not None:
+            tally.take(progress)
 
 
 def _wait(running: Any, caught: _Signals, tally: Tally) -> None:
@@ -308,10 +318,6 @@ class _Output:
     def __init__(self, tally: Tally) -> None:
         self.is_closed = False
         self._tally = tally
-
-    @staticmethod
-    def is_used(sink: Sink) -> bool:
-        return isinstance(sink, StandardOutput)
 
     def write(self, lines: memoryview) -> None:
         try:
@@ -352,21 +358,20 @@ def _signals() -> Iterator[_Signals]:
 # ----------------------------------------------------------------- telling
 
 
-def _explained(plan: Plan, events: Any) -> str:
+def _explained(plan: Plan, frames: dict[str, Any]) -> str:
     from cernis.spark import explain
 
-    told = [str(explain(events, plan.query, **plan.options))]
+    attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
+    told = [str(explain(_streams(attributes), plan.query, **plan.options))]
     for feed in plan.feeds:
         told += entry("source", [f"{feed.stream}: {feed.place}, {feed.format}: {feed.columns}"])
-    late = "none" if plan.ahead is None else plan.asked.ahead
-    told += entry("time", [f"lateness {plan.asked.lateness}; at most ahead of the clock: {late}"])
+    ahead = "" if plan.ahead is None else f"; ahead of the clock by at most {plan.asked.ahead}"
+    told += entry("time", [f"lateness {plan.asked.lateness}{ahead}"])
     if plan.sink is not None:
         told += entry("sink", [f"{plan.sink}, {plan.form}, {sinks.promise(plan.sink)}"])
     if plan.checkpoint is not None:
         there = (plan.checkpoint.path / "offsets").is_dir()
-        told += entry(
-            "checkpoint", [f"{plan.checkpoint}, {'which is gone on from' if there else 'new'}"]
-        )
+        told += entry("checkpoint", [f"{plan.checkpoint}, {'begun before' if there else 'new'}"])
     return "\n".join(told)
 
 

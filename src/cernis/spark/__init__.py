@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cernis.spark.explanation import explain
     from cernis.spark.job import recognize, recognizer
     from cernis.spark.local import session
+    from cernis.spark.streaming.kafka import read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
     from cernis.spark.table_function import register
 
@@ -20,22 +21,26 @@ __all__ = [
     "Progress",
     "explain",
     "progress_of",
+    "read_kafka",
     "recognize",
     "recognizer",
     "register",
     "session",
     "watch",
+    "write_kafka",
 ]
 
 _WHERE = {
     "Progress": "streaming.progress",
     "explain": "explanation",
     "progress_of": "streaming.progress",
+    "read_kafka": "streaming.kafka",
     "recognize": "job",
     "recognizer": "job",
     "register": "table_function",
     "session": "local",
     "watch": "streaming.progress",
+    "write_kafka": "streaming.kafka",
 }
 
 

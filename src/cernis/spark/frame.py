@@ -143,9 +143,19 @@ _LAST = "+294247-01-10 04:00:54.775807"
 
 
 def frame_of(
-    stream: str, df: Any, *, time: str | None, type: str, time_unit: str, row: str | None
+    stream: str,
+    df: Any,
+    *,
+    time: str | None,
+    type: str,
+    time_unit: str,
+    row: str | None,
+    corrupt: str | None,
 ) -> Frame:
-    """The DataFrame as a stream; DataError says what is wrong with it."""
+    """The DataFrame as a stream; DataError says what is wrong with it.
+
+    `corrupt` names a column that says what could not be decoded, and is no attribute.
+    """
     check_unit(time_unit)
     label = f"stream {stream!r}"
     if not hasattr(df, "toDF") or not hasattr(df, "isStreaming"):
@@ -161,7 +171,9 @@ def frame_of(
         hidden = name in HIDDEN and row != ROW
         if name in (TIME.name, TIME_NS.name) or computed(name) or hidden:
             raise DataError(f"{label}: the column name {name!r} is taken; rename it")
-    fields = {field.name: field for field in schema if field.name not in HIDDEN}
+    if corrupt is not None and corrupt not in names:
+        raise DataError(f"{label}: no column {corrupt!r} for what could not be decoded")
+    fields = {f.name: f for f in schema if f.name not in HIDDEN and f.name != corrupt}
     places = {name: F.col(f"c{i}") for i, name in enumerate(names)}
     _check_type(label, type, fields)
     named = time if time is not None else DEFAULT_TIME if DEFAULT_TIME in fields else None
@@ -206,6 +218,7 @@ def frames_of(
     type: str,
     time_unit: str,
     row: str | None,
+    corrupt: str | None,
 ) -> list[Frame]:
     """The streams of a query: one DataFrame, or a dictionary of them by name."""
     if isinstance(events, Mapping) and not events:
@@ -215,7 +228,7 @@ def frames_of(
         given = [(str(name), df) for name, df in events.items()]
     wanted = named_inputs(given, names)
     frames = [
-        frame_of(name, df, time=time, type=type, time_unit=time_unit, row=row)
+        frame_of(name, df, time=time, type=type, time_unit=time_unit, row=row, corrupt=corrupt)
         for name, df in wanted
     ]
     _check_alike(frames)

@@ -84,6 +84,7 @@ class Options:
     limit: int | None = None
     """Each task may stop after so many matches: no more of its first ones are wanted."""
     ids: bool = False
+    corrupt: str | None = None
 
 
 def recognize(
@@ -145,6 +146,7 @@ def recognize(
         budget=budget,
         on_budget=on_budget,
         ids=ids,
+        corrupt=corrupt,
     )
     job = job_of(events, query, options, lang=lang)
     if not job.streaming:
@@ -155,7 +157,6 @@ def recognize(
         lateness=lateness,
         ahead=ahead,
         late_output=late_output,
-        corrupt=corrupt,
         checkpoint=checkpoint,
     )
     return StreamJob(job, live).matches()
@@ -181,6 +182,7 @@ def job_of(
         type=options.type,
         time_unit=options.time_unit,
         row=options.row,
+        corrupt=options.corrupt,
     )
     schema = Schema(tuple(stream_of(frame.stream, frame.arrow) for frame in frames))
     if pattern.declared is None:
@@ -191,6 +193,10 @@ def job_of(
         plan = make_plan(pattern, text, query.conjunctive)
     if frames[0].source.isStreaming:
         return Job(query, plan, streamed(plan), frames, options)
+    if options.corrupt is not None:
+        raise CernisError(
+            f"corrupt={options.corrupt!r} is for streams; of a batch, filter such rows first"
+        )
     timed = frames[0].time is not None
     countable = timed or all(repeatable(frame, options.row) for frame in frames)
     spread = layout(plan, timed=timed, countable=countable)

@@ -36,11 +36,11 @@ _LINES_SHOWN = 20
 
 def session(cores: int | str = "*", *, app: str = "cernis") -> SparkSession:
     """The session that is there or was asked for (spark-submit, SPARK_REMOTE); else a local one."""
-    SparkSession = _spark()
+    SparkSession = spark_class()
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    if _is_chosen():
+    if is_chosen():
         return SparkSession.builder.appName(app).getOrCreate()
     return local_session(cores, app=app)
 
@@ -53,7 +53,7 @@ def local_session(
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session in this process, on so many cores; if one runs already, that one."""
-    SparkSession = _spark()
+    SparkSession = spark_class()
     from pyspark import SparkConf, SparkContext
 
     context = SparkContext._active_spark_context
@@ -65,7 +65,8 @@ def local_session(
     return SparkSession(context)
 
 
-def _spark() -> type[SparkSession]:
+def spark_class() -> type[SparkSession]:
+    """Spark's class of sessions; an error says how to install it."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -75,7 +76,7 @@ def _spark() -> type[SparkSession]:
     return SparkSession
 
 
-def _is_chosen() -> bool:
+def is_chosen() -> bool:
     """Whether whoever started this process said where Spark is."""
     from pyspark import SparkContext
 

@@ -174,6 +174,8 @@ def _topic(argument: str) -> Topic:
     rows = options.get("per_trigger")
     if rows is not None and not (rows.isdecimal() and int(rows)):
         raise CernisError(f"{argument}: per_trigger={rows}: expected a number of records")
+    if options.get("starting", "latest") not in ("earliest", "latest"):
+        raise CernisError(f"{argument}: starting is earliest or latest")
     return Topic(servers, topic, options)
 
 

@@ -58,7 +58,6 @@ class Live:
     lateness: str | timedelta = "0 seconds"
     ahead: str | timedelta | None = "1 hour"
     late_output: str | None = None
-    corrupt: str | None = None
     checkpoint: str | None = None
 
 
@@ -220,14 +219,9 @@ class StreamJob:
         untimed, micros = frame.untimed, _micros(frame)
         assert untimed is not None
         reason = F.when(untimed, UNTIMED)
-        if self.live.corrupt is not None:
-            found = frame.columns.get(self.live.corrupt)
-            if found is None:
-                raise DataError(
-                    f"stream {frame.stream!r}: no column {self.live.corrupt!r} for what could "
-                    "not be decoded"
-                )
-            reason = F.when(found[0].isNotNull(), UNDECODABLE).when(untimed, UNTIMED)
+        if (corrupt := self.job.options.corrupt) is not None:
+            undecoded = frame.columns[corrupt][0].isNotNull()
+            reason = F.when(undecoded, UNDECODABLE).when(untimed, UNTIMED)
         if self.live.ahead is not None:
             reason = reason.when(
                 micros > _clock_and(_microseconds("ahead", self.live.ahead)), AHEAD
@@ -242,7 +236,9 @@ def _reports(course: Course) -> Iterator[Column]:
     for name in REPORTED:
         yield F.sum(name).alias(name)
     for number in course.buckets[:64]:
-        yield F.max(F.when(F.col("bucket") == number, F.col("kept"))).alias(f"kept in {number}")
+        for name in ("kept", "waiting"):
+            own = F.when(F.col("bucket") == number, F.col(name))
+            yield F.max(own).alias(f"{name} in {number}")
 
 
 def _counted(reason: Column) -> Iterator[Column]:

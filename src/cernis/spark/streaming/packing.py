@@ -64,7 +64,7 @@ def _check(packing: Packing, left_out: pa.Table) -> None:
         event = f": {bad.column(WHOLE)[0]}" if WHOLE in bad.column_names else ""
         raise DataError(
             f"stream {packing.streams[stream]!r}: an event cannot be read ({bad.column(ASIDE)[0]})"
-            f"{event}; on_error='skip' would count such events and go on"
+            f"{event}; to count such events and go on: on_error='skip', or --on-error skip"
         )
 
 

@@ -43,6 +43,8 @@ class Progress:
     state_bytes: int
     per_bucket: Mapping[int, int]
     """Bytes of state in each bucket that had something to do."""
+    waiting_per_bucket: Mapping[int, int]
+    """Events that wait in each of these; in others, as many as were told last."""
     recalled: int
     """Events that were read again because another worker had their bucket before."""
     watermark: str | None
@@ -72,7 +74,13 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
 
     spent = {name: float(value) for name, value in (told.get("durationMs") or {}).items()}
     spent |= {part: float(sums(f"{part}_ms")) for part in ("engine", "state")}
-    prefix = "kept in "
+
+    def per_bucket(name: str) -> dict[int, int]:
+        told = [
+            (key.partition(f"{name} in "), value) for one in buckets for key, value in one.items()
+        ]
+        return {int(n): int(value) for (_, found, n), value in told if found and value is not None}
+
     return Progress(
         query=str(told.get("id")),
         run=str(told.get("runId")),
@@ -86,12 +94,8 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
         waiting=sums("waiting"),
         matches=sums("matches"),
         state_bytes=sums("kept"),
-        per_bucket={
-            int(name.removeprefix(prefix)): int(value)
-            for one in buckets
-            for name, value in one.items()
-            if name.startswith(prefix) and value is not None
-        },
+        per_bucket=per_bucket("kept"),
+        waiting_per_bucket=per_bucket("waiting"),
         recalled=sums("recalled"),
         watermark=(told.get("eventTime") or {}).get("watermark"),
         milliseconds=spent,

@@ -8,14 +8,15 @@ the same each time it is written.
 A run ends by itself, when it is told to, or with an error of which Spark tells hundreds of lines;
 `ended` says it in one or two.
 
-Cost: a folder gets a file for each task of a micro-batch that has matches. Standard output is
-written by this process, one micro-batch at a time: it is for looking at, and for pipes.
+Cost: a folder gets a file for each task of a micro-batch that has matches, and one if none has.
+Standard output is written by this process, a micro-batch at a time: for eyes, and for pipes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -29,7 +30,6 @@ from cernis.results.jsonlines import answer_lines, text_of
 from cernis.spark.streaming.endpoints import Folder, Sink, StandardOutput
 
 LINE = "line"
-FORMATS = ("parquet", "jsonl")
 
 _LOG = "_spark_metadata"
 _PAUSE = 0.02
@@ -129,12 +129,17 @@ def _print(batch: Any, out: Callable[[memoryview], None]) -> None:
 # ------------------------------------------------------------------- ending
 
 
+class Gone(CernisError):
+    """Spark's Java process has ended under a running query."""
+
+
 def ended(running: Any, seconds: float) -> bool:
     """Waits for a query to end; says whether it did, and what for if it failed."""
     from pyspark.errors import StreamingQueryException
 
     try:
-        return bool(running.awaitTermination(seconds))
+        with _heard():
+            return bool(running.awaitTermination(seconds))
     except StreamingQueryException as error:
         told = cause(str(error), _causes(error))
         if told is None:
@@ -144,12 +149,23 @@ def ended(running: Any, seconds: float) -> bool:
 
 def stop(running: Any, at_once: Callable[[], bool]) -> None:
     """Lets the micro-batch that runs come to its end, unless that is no longer wanted."""
-    before = _batch(running)
-    while not at_once() and running.isActive and running.status["isTriggerActive"]:
-        if _batch(running) != before:
-            break  # the next one has only begun
-        sleep(_PAUSE)
-    running.stop()
+    with _heard():
+        before = _batch(running)
+        while not at_once() and running.isActive and running.status["isTriggerActive"]:
+            if _batch(running) != before:
+                break  # the next one has only begun
+            sleep(_PAUSE)
+        running.stop()
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+            raise Gone("Spark's Java process has ended") from error
+        raise
 
 
 def _batch(running: Any) -> int | None:

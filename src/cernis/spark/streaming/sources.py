@@ -16,6 +16,7 @@ Cost: a look at the names in each folder, and the first block of one file in it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,9 +48,13 @@ Places = Sequence[tuple[str | None, endpoints.Source]]
 UNDECODED = "@undecoded"
 """The column with the text of a row that could not be decoded; NULL where it could."""
 
+ARRIVED = "kafka_timestamp"
+"""The column with the time at which Kafka got a record, for events without a time of their own."""
+
 OF_FOLDERS = ("csv", "tsv", "jsonl", "parquet")
 OF_TOPICS = ("json", "csv", "protobuf")
 _SAME = {"json": "jsonl"}
+_PLAIN = re.compile("[A-Za-z_][A-Za-z_0-9]*")
 _COMPRESSED = ("", ".gz", ".bz2")
 _KINDS = {
     Kind.INT: pa.int64(),
@@ -202,23 +207,35 @@ def _decided(
 def _of_topic(
     stream: str, place: Topic, told: Stream | None, columns: str | None, reading: Reading
 ) -> Feed:
-    format_ = {"jsonl": "json"}.get(reading.format or "json", reading.format or "json")
+    asked = reading.format or "json"
+    format_ = "json" if asked == "jsonl" else asked
     if format_ not in OF_TOPICS:
         raise CernisError(
             f"{place}: the records of a topic are {', '.join(OF_TOPICS)}, not {format_}"
         )
     feed = Feed(stream=stream, place=place, format=format_, columns=columns)
     if format_ == "protobuf":
-        for name in ("descriptor", "message"):
-            if name not in place.options:
-                raise CernisError(
-                    f"{place}: Protocol Buffers need a descriptor file and a message: "
-                    f"{place}?descriptor=FILE&message=NAME"
-                )
-        if not os.path.isfile(place.options["descriptor"]):
-            raise CernisError(f"{place.options['descriptor']}: no such file")
+        _check_messages(place, columns)
         return feed
+    if "descriptor" in place.options or "message" in place.options:
+        raise CernisError(f"{place}: descriptor and message are for --format protobuf")
     return feed if columns is not None else _of_declaration(feed, told, reading)
+
+
+def _check_messages(place: Topic, columns: str | None) -> None:
+    """Whether all is there that tells the columns of Protocol Buffers."""
+    options = place.options
+    if columns is not None:
+        raise CernisError(
+            f"{place}: the descriptor of Protocol Buffers has the columns, not --schema"
+        )
+    if not options.get("descriptor") or not options.get("message"):
+        raise CernisError(
+            f"{place}: Protocol Buffers need a descriptor file and a message: "
+            f"{place}?descriptor=FILE&message=NAME"
+        )
+    if not os.path.isfile(options["descriptor"]):
+        raise CernisError(f"{options['descriptor']}: no such file")
 
 
 # ----------------------------------------------------------------- folders
@@ -263,9 +280,7 @@ def _form(place: Folder, asked: str | None) -> tuple[str, str | None]:
         raise DataError(
             f"{place}: has files of {' and '.join(forms)}; keep them in folders of their own"
         )
-    suffixes = [suffix for suffix, form in FORMATS.items() if form == forms[0]]
-    ends = ",".join(f"{suffix}{packed}" for suffix in suffixes for packed in _COMPRESSED)
-    return forms[0], f"*{{{ends}}}"
+    return forms[0], f"*{{{','.join(_ends(forms[0]))}}}"
 
 
 def _form_of(name: str) -> str | None:
@@ -273,18 +288,18 @@ def _form_of(name: str) -> str | None:
         form = format_of(Path(name))
     except DataError:
         return None
-    known = form in OF_FOLDERS and name.endswith(_ends(form))
-    return form if known else None
+    return form if form in OF_FOLDERS and name.endswith(_ends(form)) else None
 
 
 def _ends(form: str) -> tuple[str, ...]:
+    """How the names of files of a form end."""
     suffixes = [suffix for suffix, of in FORMATS.items() if of == form]
     return tuple(f"{suffix}{packed}" for suffix in suffixes for packed in _COMPRESSED)
 
 
 def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
     """The first file, by name, that has something in it."""
-    folder = place.path if "://" in place.told else Path(place.told)
+    folder = Path(place.told) if os.path.isdir(place.told) else place.path
     paths = (folder / name for name in _names(place.path))
     named = (path for path in paths if files is None or path.name.endswith(_ends(form)))
     return next((p for p in named if p.is_file() and p.stat().st_size), None)
@@ -308,8 +323,11 @@ def _of_file(feed: Feed, file: Path, declared: Schema | None, reading: Reading) 
     known = source.schema
     time = source.time_column
     if time is not None and is_text(plain(known.field(time).type)):
-        # Spark reads times that are text as it does those of a column of times
-        at = known.get_field_index(time)
+        if feed.format == "parquet":
+            raise DataError(
+                f"{file}: the time column {time!r} holds text, which Spark does not take for times"
+            )
+        at = known.get_field_index(time)  # out of text, Spark reads it as times
         known = known.set(at, pa.field(time, pa.timestamp("us", "UTC")))
     return _with(feed, known, file)
 
@@ -352,10 +370,13 @@ def _as_read(where: object, field: pa.Field, *, text: bool) -> str:
 def _checked(feed: Feed, reading: Reading) -> Source:
     """The stream as the embedded engine sees it, without rows."""
     assert feed.known is not None
+    known = feed.known
+    if isinstance(feed.place, Topic) and reading.time == ARRIVED:
+        known = known.append(pa.field(ARRIVED, _KINDS[Kind.TIMESTAMP]))
     label = str(feed.place if feed.found_in is None else feed.found_in)
     source = Source(
         feed.stream,
-        TableReader(label, feed.known.empty_table()),
+        TableReader(label, known.empty_table()),
         time=reading.time,
         type=reading.type,
         time_unit=reading.time_unit,
@@ -392,7 +413,7 @@ def ddl_type(type_: pa.DataType) -> str | None:
     """A type of Arrow's in Spark's DDL; None where Spark has none for it.
 
     >>> ddl_type(pa.list_(pa.struct({"at": pa.timestamp("ms"), "n": pa.uint8()})))
-    'array<struct<`at`: timestamp_ntz, `n`: smallint>>'
+    'array<struct<at: timestamp_ntz, n: smallint>>'
     """
     type_ = plain(type_)
     t = pa.types
@@ -416,21 +437,30 @@ def ddl_type(type_: pa.DataType) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's DDL writes it."""
-    return "`" + name.replace("`", "``") + "`"
+    """A name as Spark's DDL writes it.
+
+    >>> quoted("price"), quoted("unit price")
+    ('price', '`unit price`')
+    """
+    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 # ------------------------------------------------------------------ reading
 
 
-def streams(spark: Any, feeds: Sequence[Feed], max_files: int | None = None) -> dict[str, Any]:
+def streams(
+    spark: Any, feeds: Sequence[Feed], reading: Reading, max_files: int | None = None
+) -> dict[str, Any]:
     """Each stream as a streaming DataFrame, with `UNDECODED` as its last column."""
-    return {feed.stream: _stream(spark, feed, max_files) for feed in feeds}
+    return {
+        feed.stream: _of_kafka(spark, feed, feed.place, reading)
+        if isinstance(feed.place, Topic)
+        else _of_folder(spark, feed, feed.place, max_files)
+        for feed in feeds
+    }
 
 
-def _stream(spark: Any, feed: Feed, max_files: int | None) -> Any:
-    if isinstance(feed.place, Topic):
-        return _of_kafka(spark, feed, feed.place)
+def _of_folder(spark: Any, feed: Feed, folder: Folder, max_files: int | None) -> Any:
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -440,7 +470,7 @@ def _stream(spark: Any, feed: Feed, max_files: int | None) -> Any:
         reader = reader.option("maxFilesPerTrigger", max_files)
     if feed.files is not None:
         reader = reader.option("pathGlobFilter", feed.files)
-    place = f"file://{feed.place.path}"
+    place = f"file://{folder.path}"
     if feed.format == "parquet":
         nothing = F.lit(None).cast("string").alias(UNDECODED)
         return reader.schema(columns).parquet(place).select("*", nothing)
@@ -449,8 +479,13 @@ def _stream(spark: Any, feed: Feed, max_files: int | None) -> Any:
     )
     if feed.format == "jsonl":
         return reader.json(place)
-    separator = "\t" if feed.format == "tsv" else ","
-    return reader.options(header=True, enforceSchema=False, escape='"', sep=separator).csv(place)
+    return reader.options(
+        header=True,
+        enforceSchema=False,
+        columnPruning=False,  # otherwise only columns that the query needs are looked at
+        escape='"',
+        sep="\t" if feed.format == "tsv" else ",",
+    ).csv(place)
 
 
 def _struct(feed: Feed) -> Any:
@@ -466,17 +501,17 @@ def _struct(feed: Feed) -> Any:
         raise CernisError(f"--schema {feed.columns}: {said}") from error
 
 
-def _of_kafka(spark: Any, feed: Feed, place: Topic) -> Any:
-    from cernis.spark.streaming import kafka
+def _of_kafka(spark: Any, feed: Feed, place: Topic, reading: Reading) -> Any:
+    from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka
 
-    told = dict(place.options)
-    per_trigger = told.pop("per_trigger", None)
-    return kafka.read_kafka(
-        spark,
-        place.servers,
-        place.topic,
-        format=feed.format,
-        schema=feed.columns,
-        per_trigger=None if per_trigger is None else int(per_trigger),
-        **told,
+    options: dict[str, Any] = dict(place.options)
+    if "per_trigger" in options:
+        options["per_trigger"] = int(options["per_trigger"])
+    form: Any = feed.format
+    read = read_kafka(
+        spark, place.servers, place.topic, format=form, schema=feed.columns, **options
     )
+    if reading.time != ARRIVED:
+        read = read.drop(ARRIVED)
+    others = [f"`{name.replace('`', '``')}`" for name in read.columns if name != UNDECODABLE]
+    return read.select(*others, read[UNDECODABLE].alias(UNDECODED))
