@@ -96,9 +96,9 @@ def test_who_starts_the_process_may_say_where_spark_is(
     monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
     for known in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(known, raising=False)
-    assert not local._is_chosen()
+    assert not local.is_chosen()
     monkeypatch.setenv(name, value)
-    assert local._is_chosen()
+    assert local.is_chosen()
 
 
 def test_without_pyspark_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
