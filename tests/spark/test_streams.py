@@ -161,7 +161,7 @@ def _answered(spark: Any, folder: Path, every: int) -> None:
 
 
 def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) -> None:
-    _answered(spark, tmp_path, every=45)
+    _answered(spark, tmp_path, every=90)
 
 
 @pytest.mark.fuzz
@@ -179,9 +179,13 @@ few = settings(
 )
 
 
-def many(**features: Any) -> st.SearchStrategy[list[tuple[Pattern, Events]]]:
+Drawn = list[tuple[Pattern, Events]]
+SEEDS = st.integers(0, 10**6)
+
+
+def many(number: int, **features: Any) -> st.SearchStrategy[Drawn]:
     drawn = random_cases(untimed=False, **features)
-    return st.lists(drawn, min_size=AT_ONCE, max_size=AT_ONCE)
+    return st.lists(drawn, min_size=number, max_size=number)
 
 
 def _agree(spark: Any, folder: Path, drawn: Sequence[tuple[Pattern, Events]], seed: int) -> None:
@@ -198,46 +202,73 @@ def _agree(spark: Any, folder: Path, drawn: Sequence[tuple[Pattern, Events]], se
             assert_agrees(pattern, events, triples(lines))
 
 
+KEYED = {
+    "partition": True,
+    "windows": (None, Unit.EVENTS, Unit.TIME),
+    "consume": tuple(Consume),
+}
+WINDOWS = {"windows": (None, Unit.TIME), "strategies": tuple(Strategy)}
+COMPARED = {"binary": True, "size": 7, "events": 7}
+STREAMS = {"streams": ("S", "T"), "windows": (None, Unit.TIME)}
+
+
+def _by_stream(drawn: Sequence[tuple[Pattern, Events]]) -> list[tuple[Pattern, Events]]:
+    ordered: list[tuple[Pattern, Events]] = []
+    for pattern, events in drawn:
+        read = [e for e in events if not pattern.streams or e[STREAM] in pattern.streams]
+        ordered.append((pattern, by_stream(read)[0]))
+    return ordered
+
+
 @few
-@given(
-    many(partition=True, windows=(None, Unit.EVENTS, Unit.TIME), consume=tuple(Consume)),
-    st.integers(0, 10**6),
-)
+@given(many(1, **KEYED), many(1, **WINDOWS), many(1, **COMPARED), many(1, **STREAMS), SEEDS)
+def test_queries_of_all_kinds_agree_with_the_oracle(
+    spark: Any,
+    tmp_path_factory: Any,
+    keyed: Drawn,
+    windows: Drawn,
+    compared: Drawn,
+    streams: Drawn,
+    seed: int,
+) -> None:
+    drawn = [*keyed, *windows, *compared, *_by_stream(streams)]
+    _agree(spark, tmp_path_factory.mktemp("kinds"), drawn, seed)
+
+
+@pytest.mark.fuzz
+@few
+@given(many(AT_ONCE, **KEYED), SEEDS)
 def test_keyed_queries_agree_with_the_oracle(
-    spark: Any, tmp_path_factory: Any, drawn: list[tuple[Pattern, Events]], seed: int
+    spark: Any, tmp_path_factory: Any, drawn: Drawn, seed: int
 ) -> None:
     _agree(spark, tmp_path_factory.mktemp("keyed"), drawn, seed)
 
 
+@pytest.mark.fuzz
 @few
-@given(
-    many(windows=(None, Unit.TIME), strategies=tuple(Strategy)),
-    st.integers(0, 10**6),
-)
+@given(many(AT_ONCE, **WINDOWS), SEEDS)
 def test_windows_and_strategies_agree_with_the_oracle(
-    spark: Any, tmp_path_factory: Any, drawn: list[tuple[Pattern, Events]], seed: int
+    spark: Any, tmp_path_factory: Any, drawn: Drawn, seed: int
 ) -> None:
     _agree(spark, tmp_path_factory.mktemp("windows"), drawn, seed)
 
 
+@pytest.mark.fuzz
 @few
-@given(many(binary=True, size=7, events=7), st.integers(0, 10**6))
+@given(many(AT_ONCE, **COMPARED), SEEDS)
 def test_comparisons_between_events_agree_with_the_oracle(
-    spark: Any, tmp_path_factory: Any, drawn: list[tuple[Pattern, Events]], seed: int
+    spark: Any, tmp_path_factory: Any, drawn: Drawn, seed: int
 ) -> None:
     _agree(spark, tmp_path_factory.mktemp("compared"), drawn, seed)
 
 
+@pytest.mark.fuzz
 @few
-@given(many(streams=("S", "T"), windows=(None, Unit.TIME)), st.integers(0, 10**6))
+@given(many(AT_ONCE, **STREAMS), SEEDS)
 def test_several_streams_agree_with_the_oracle(
-    spark: Any, tmp_path_factory: Any, drawn: list[tuple[Pattern, Events]], seed: int
+    spark: Any, tmp_path_factory: Any, drawn: Drawn, seed: int
 ) -> None:
-    ordered = []
-    for pattern, events in drawn:
-        read = [e for e in events if not pattern.streams or e[STREAM] in pattern.streams]
-        ordered.append((pattern, by_stream(read)[0]))
-    _agree(spark, tmp_path_factory.mktemp("streams"), ordered, seed)
+    _agree(spark, tmp_path_factory.mktemp("streams"), _by_stream(drawn), seed)
 
 
 # ------------------------------------------------------------------- state

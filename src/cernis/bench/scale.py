@@ -50,15 +50,15 @@ class Scale:
     spark_cores: tuple[int, ...] = (1, 2)
     spark_key: tuple[int, ...] = (1_000_000, 10_000_000)
     streaming_keys: tuple[int, ...] = (10, 1000, 100_000)
-    streaming_rows: int = 500_000
-    streaming_files: int = 5
+    streaming_rows: int = 300_000
+    streaming_files: int = 4
     streaming_plain_rows: int = 50_000
     streaming_kept: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     streaming_small: int = 1000
-    streaming_small_files: int = 14
-    streaming_state: tuple[tuple[int, int], ...] = ((2_000, 10), (2_000, 30), (20_000, 30))
+    streaming_small_files: int = 10
+    streaming_state: tuple[tuple[int, int], ...] = ((2_000, 8), (2_000, 24), (20_000, 24))
     """Windows in milliseconds and numbers of files; a second, longer, a third, wider."""
-    streaming_latency: int = 8
+    streaming_latency: int = 6
 
 
 FULL = Scale()
@@ -95,12 +95,12 @@ QUICK = Scale(
     spark_key=(1000, 2000),
     streaming_keys=(10,),
     streaming_rows=2000,
-    streaming_files=3,
+    streaming_files=2,
     streaming_plain_rows=500,
     streaming_kept=(100, 200),
     streaming_small=100,
-    streaming_small_files=4,
-    streaming_state=((200, 3), (200, 4), (400, 3)),
+    streaming_small_files=2,
+    streaming_state=((200, 2), (200, 3), (400, 2)),
     streaming_latency=1,
 )
 

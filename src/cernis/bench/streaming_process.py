@@ -45,15 +45,15 @@ class Files:
         self.random = np.random.default_rng(7)
         folder.mkdir(parents=True)
 
-    def put(self, rows: int, *, at: int | None = None) -> None:
-        """A file of so many events, from the moment `at` on."""
-        first = BEGIN + 1000 * self.rows if at is None else at
+    def put(self, rows: int, types: str = "ABC", least: float = 0.0) -> None:
+        """A file of so many events of these types, with values from `least` to 1."""
+        first = BEGIN + 1000 * self.rows
         table = pa.table(
             {
-                "type": np.array(["A", "B", "C"])[self.random.integers(0, 3, rows)],
+                "type": np.array([*types])[self.random.integers(0, len(types), rows)],
                 "ts": pa.array(first + 1000 * np.arange(rows)).cast(SCHEMA.field("ts").type),
                 "k": self.random.integers(0, self.keys, rows),
-                "v": self.random.random(rows),
+                "v": least + (1 - least) * self.random.random(rows),
             },
             schema=SCHEMA,
         )
@@ -173,8 +173,8 @@ def kept_state(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, A
     """Processor seconds of a small batch beside so many events in the state."""
     answer = {}
     for kept in request["kept"]:
-        files = Files(folder / f"kept{kept}", 100)
-        files.put(kept * 15)  # one event in fifteen can be used
+        files = Files(folder / f"kept{kept}", kept)
+        files.put(kept, "A", 0.9)  # all of them begin something
         small = request["small_files"]
         for _ in range(small):
             files.put(request["small"])

@@ -150,8 +150,10 @@ class Log:
         own = self.header
         if own.born != header.born or not header.first <= own.next <= header.next:
             return False
-        if header.watermark is None or (own.watermark or header.watermark) > header.watermark:
-            return own.watermark is None and header.watermark is None and own == header
+        if own.watermark is not None and (
+            header.watermark is None or own.watermark > header.watermark
+        ):
+            return False
         if own.next == header.next:
             return own.token == header.token
         chunk = store.chunk(own.next)
