@@ -251,8 +251,8 @@ def test_what_cannot_be_read_ends_the_run(spark: Any, capfd: Capture) -> None:
     assert stream(PAIRS, "--source", "in", "--once", sink="-") == 1
     _, error = capfd.readouterr().err.splitlines()
     assert error == (
-        "error: stream 'S': an event cannot be read (undecodable); on_error='skip' would count "
-        "such events and go on"
+        "error: stream 'S': an event cannot be read (undecodable); to count such events and go "
+        "on: on_error='skip', or --on-error skip"
     )
     Path("in/2.csv").write_text("type,k,ts,note\nA,1,2024-01-02 10:00:00,x\n")
     options = ("--source", "in", "--once", "--on-error", "skip")
