@@ -56,7 +56,7 @@ class Scale:
     streaming_kept: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     streaming_small: int = 1000
     streaming_small_files: int = 10
-    streaming_state: tuple[tuple[int, int], ...] = ((2_000, 8), (2_000, 24), (20_000, 24))
+    streaming_state: tuple[tuple[int, int], ...] = ((50_000, 12), (50_000, 36), (500_000, 60))
     """Windows in milliseconds and numbers of files; a second, longer, a third, wider."""
     streaming_latency: int = 6
 

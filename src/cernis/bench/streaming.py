@@ -56,6 +56,7 @@ def _records(part: str, answer: Mapping[str, Any]) -> Iterator[Record]:
             where: dict[str, int | str] = {"way": first, "keys": int(second)}
             yield Record(NAME, "wall", value["wall"], "rows/s", where)
             yield Record(NAME, "processor", value["cpu"], "rows/s", where)
+            yield Record(NAME, "processor of a micro-batch", value["batch"], "s", where)
         elif part == "kept":
             where = {"kept": int(first)}
             yield Record(NAME, "processor of a small batch", value["cpu"], "s", where)
@@ -93,6 +94,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
             title,
             *(short(find(records, "wall", way=way, keys=n)) for n in keys),
             *(short(find(records, "processor", way=way, keys=n)) for n in keys),
+            *(short(find(records, "processor of a micro-batch", way=way, keys=n)) for n in keys),
         )
         for way, title in WAYS.items()
     )
@@ -100,6 +102,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
         "",
         *(f"rows/s, {short(n)} keys" for n in keys),
         *(f"rows/CPU-s, {short(n)} keys" for n in keys),
+        *(f"CPU-s of a micro-batch, {short(n)} keys" for n in keys),
     )
     small = tuple(
         (

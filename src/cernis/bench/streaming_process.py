@@ -139,11 +139,15 @@ class Running:
         self.query.stop()
 
     def rates(self, skip: int) -> dict[str, float]:
-        """Rows in a second, and in a second of processor time, after the first batches."""
+        """Rows in a second and in a second of processor time, and such seconds of a batch."""
         batches = sorted(self.marks)[skip:]
         (began, busy), (ended, at_end) = self.marks[batches[0]], self.marks[batches[-1]]
-        rows = sum(self.rows[batch] for batch in batches[1:])
-        return {"wall": rows / (ended - began), "cpu": rows / (at_end - busy)}
+        rows, busy = sum(self.rows[batch] for batch in batches[1:]), at_end - busy
+        return {
+            "wall": rows / (ended - began),
+            "cpu": rows / busy,
+            "batch": busy / (len(batches) - 1),
+        }
 
     def seconds(self, skip: int) -> float:
         """Processor seconds of a micro-batch, the middle one after the first."""
