@@ -1,0 +1,111 @@
+"""A SPAseQ query: graph patterns on named RDF streams, and the sequence that joins them.
+
+The paper's (V, ω, SeqExp). A sequence is flat: steps one after the other, each with the
+separator that stands before it, because each separator counts where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cernis.errors import Span
+from cernis.pattern.graph import GraphPattern, Triple
+
+__all__ = ["Both", "Either", "Element", "Gpm", "Link", "Named", "Selected", "SpaseqQuery", "Step"]
+
+Link = str
+"""`,` the next timestamp of the streamset; `;` the first that fits; `:` any later one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A graph pattern by its name."""
+
+    gpm: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """`A & B`: at the same timestamp, compatible."""
+
+    parts: tuple[Element, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """`A | B`"""
+
+    parts: tuple[Element, ...]
+
+
+Element = Named | Both | Either
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One place of a sequence."""
+
+    element: Element
+    link: Link | None
+    """The separator before it; None for the first step."""
+    rounds: Link | None = None
+    """`B+`: the separator between its rounds; None: one round."""
+    optional: bool = False
+    negated: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpm:
+    """`DEFINE GPM name ON streams { pattern }`"""
+
+    name: str
+    streams: tuple[str, ...]
+    pattern: GraphPattern
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """`?v`, or `LIST(?v)`: a value for each round; `name` is its name in the answer."""
+
+    variable: str
+    name: str
+    listed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpaseqQuery:
+    """A query as it was written, names resolved and checked."""
+
+    select: tuple[Selected, ...] | None
+    """None: `*`, every variable of a step that is not negated, blank nodes left out."""
+    streams: tuple[tuple[str, str], ...]
+    """Name and IRI (without brackets), in the order of FROM STREAM."""
+    gpms: tuple[Gpm, ...]
+    steps: tuple[Step, ...]
+    within: int | None = None
+    """Nanoseconds; last time − first time is at most this."""
+    tumbling_from: int | str | None = None
+    """Half-open windows of that length from here on: ticks as a number, or a dateTime as text."""
+    partition: tuple[str, ...] = ()
+    construct: tuple[Triple, ...] | None = None
+    source: str = field(default="", compare=False, repr=False)
+
+    def gpm(self, name: str) -> Gpm:
+        return next(gpm for gpm in self.gpms if gpm.name == name)
+
+
+def leaves(element: Element) -> Iterator[Named]:
+    """The named patterns of an element, left to right.
+
+    >>> [leaf.gpm for leaf in leaves(Either((Named("A"), Both((Named("B"), Named("C"))))))]
+    ['A', 'B', 'C']
+    """
+    if isinstance(element, Named):
+        yield element
+        return
+    for part in element.parts:
+        yield from leaves(part)
