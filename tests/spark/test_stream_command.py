@@ -263,6 +263,12 @@ def test_what_cannot_be_read_ends_the_run(spark: Any, capfd: Capture) -> None:
         "in/2.csv: has the columns type, k, ts, note, and the stream has type, ts, k, note; text "
         "is read by place, so they must be the same"
     )
+    put("typed/1.parquet", events(("A", 0, 1)))
+    put("typed/2.parquet", events(("B", 1, 1)).set_column(2, "k", pa.array(["1"])))
+    assert stream(PAIRS, "--source", "typed", "--once", checkpoint="cp2", sink="-") == 1
+    assert capfd.readouterr().err.endswith(
+        "typed/2.parquet: the column k is stored as BINARY, and the stream has bigint\n"
+    )
     before = sorted(Path().rglob("*"))
     other = PAIRS.replace("5 SECONDS", "6 SECONDS")
     assert stream(other, "--source", "in", "--once", "--on-error", "skip") == 1
@@ -517,6 +523,12 @@ CSV file: file:///a%20b/2.csv"""
             "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a/2.parquet. ",
             ["[FAILED_READ_FILE] Encountered", "file:/a/2.parquet is not Parquet\n\tat"],
             "/a/2.parquet: Spark cannot read the file: file:/a/2.parquet is not Parquet",
+        ),
+        (
+            "[STREAM_FAILED] Query terminated with exception: An exception was raised by the "
+            "Python Proxy. Return Message: Traceback\nCaused by: java.io.IOException: disk full",
+            ["An exception was raised by the Python Proxy. Return Message: Traceback"],
+            "Spark: disk full",
         ),
         (
             (

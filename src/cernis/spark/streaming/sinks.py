@@ -189,8 +189,13 @@ _LENGTH = re.compile(
     r"Number of column in CSV header is not equal to number of fields in the schema:\s+"
     r"Header length: (?P<found>\d+), schema size: (?P<own>\d+)\s+CSV file: (?P<file>\S+)"
 )
+_COLUMN = re.compile(
+    r"Data type mismatches when reading Parquet column <?(?P<column>\[?[^>]*?\]?)>?\. "
+    r"Expected Spark type (?P<own>[^,\n]*), actual Parquet type (?P<found>\w+)"
+)
 _FILE = re.compile(r"Encountered error while reading file (?P<file>\S+?)\.?\s")
 _CAUSED = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
+_PROXY = "An exception was raised by the Python Proxy"
 _AROUND = re.compile(
     r"\[[A-Z_0-9.]+\] |Query \[id = [^\]]*\] terminated with exception: "
     r"|Job aborted due to stage failure: |Task \d+ in stage [\d.]+ failed \d+ times, "
@@ -219,7 +224,15 @@ def cause(text: str, causes: Sequence[str] = ()) -> str | None:
         )
     if "OutOfMemoryError" in said or "from the Python worker" in said:
         return None
+    column = _COLUMN.search(said)
+    if column and (found := _FILE.search(said)):
+        return (
+            f"{_path(found['file'])}: the column {column['column'].strip('[]')} is stored as "
+            f"{column['found']}, and the stream has {column['own']}"
+        )
     deepest = [*_CAUSED.findall(text), *causes][-1:] or [text]
+    if deepest[0].startswith(_PROXY):  # Python called Java, which called Python, …
+        deepest = _CAUSED.findall(said)[-1:] or deepest
     why = _AROUND.sub("", deepest[0].strip().partition("\n")[0]).partition(" SQLSTATE:")[0].strip()
     if found := _FILE.search(said):
         return f"{_path(found['file'])}: Spark cannot read the file: {why}"
