@@ -15,10 +15,10 @@ from cernis.spark.streaming.endpoints import (
     check_apart,
     check_writable,
     folder_of,
-    milliseconds,
     sink_of,
     source_of,
 )
+from cernis.spark.streaming.interval import milliseconds
 
 
 @pytest.fixture(autouse=True)

@@ -525,8 +525,10 @@ CSV file: file:///a%20b/2.csv"""
             "/a/2.parquet: Spark cannot read the file: file:/a/2.parquet is not Parquet",
         ),
         (
-            "[STREAM_FAILED] Query terminated with exception: An exception was raised by the "
-            "Python Proxy. Return Message: Traceback\nCaused by: java.io.IOException: disk full",
+            (
+                "[STREAM_FAILED] Query terminated: An exception was raised by the Python Proxy. "
+                "Return Message: Traceback\nCaused by: java.io.IOException: disk full"
+            ),
             ["An exception was raised by the Python Proxy. Return Message: Traceback"],
             "Spark: disk full",
         ),

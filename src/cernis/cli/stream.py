@@ -43,9 +43,9 @@ from cernis.spark.streaming.endpoints import (
     check_apart,
     check_writable,
     folder_of,
-    milliseconds,
     sink_of,
 )
+from cernis.spark.streaming.interval import milliseconds
 from cernis.spark.streaming.sources import UNDECODED, Feed, Places, Reading
 
 _POLL = 0.2

@@ -97,6 +97,8 @@ class Bucket:
         self.late: pa.Table | None = None
         """The late events of the last call."""
         self.report = Report()
+        self._kept_events = 0
+        """How many events the session held when it last let go of some."""
 
     # --------------------------------------------------------------- calls
 
@@ -129,7 +131,7 @@ class Bucket:
         if (earliest := self.waiting.earliest) is not None:
             calls.append(course.passed(earliest))
         if course.window is not None and self.log.kept:
-            calls.append(course.passed(max(k.last for k in self.log.kept) + course.window))
+            calls.append(course.passed(self.log.latest + course.window))
         return min(calls) if calls else None
 
     # ------------------------------------------------------------- accept
@@ -193,8 +195,6 @@ class Bucket:
             session.forget()
             self._kept_events = session.events - session.kept_from
 
-    _kept_events = 0
-
     def _close(self, store: Store, call: Callable[[int | None, int | None], None]) -> None:
         began = perf_counter()
         if self.course.window is None and self.log.outweighs:
@@ -214,16 +214,12 @@ class Bucket:
 
     # ------------------------------------------------------------- recall
 
-    def is_of(self, store: Store, header: Header) -> bool:
-        """Whether what this bucket knows is a beginning of what the store holds."""
-        return self.log.leads_to(store, header)
-
     def catch_up(self, store: Store, header: Header) -> None:
         """Reads what another worker has written since, without looking at its matches."""
         recalled = 0
-        for kept, table in self.log.missed(store, header):
+        for number, size, table in self.log.missed(store, header):
             ticks = self._ticks(table)
-            self.log.kept.append(Kept(kept.number, int(ticks.max()), kept.size))
+            self.log.keep(Kept(number, int(ticks.max()), size))
             self.waiting.add(table.append_column(TICKS, pa.array(ticks)))
             recalled += table.num_rows
         if header.watermark is not None:
@@ -245,7 +241,7 @@ def recall(course: Course, number: int, store: Store, live: Bucket | None) -> Bu
             "the checkpoint belongs to another query, other columns or another number of "
             "buckets; go on with those, or begin with a new checkpoint folder"
         )
-    if live is None or not live.is_of(store, header):
+    if live is None or not live.log.leads_to(store, header):
         live = Bucket(course, number, Header(course.query, born=header.born, first=header.first))
         if header.snapshot:
             _thaw(live, store)

@@ -15,7 +15,6 @@ lines with `cernis.spark.recognize` reads and writes whatever Spark does.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,16 +29,6 @@ from cernis.events.mistakes import did_you_mean
 TOPIC_OPTIONS = ("starting", "per_trigger", "descriptor", "message")
 """What may be said of a topic after a question mark."""
 
-_UNITS = {
-    1: ("ms", "millisecond"),
-    1000: ("s", "sec", "second"),
-    60_000: ("m", "min", "minute"),
-    3_600_000: ("h", "hour"),
-    86_400_000: ("d", "day"),
-}
-_FACTORS = {name: factor for factor, names in _UNITS.items() for name in names}
-_FACTORS |= {f"{name}s": factor for name, factor in _FACTORS.items() if len(name) > 2}
-_INTERVAL = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)", re.IGNORECASE)
 _SERVER = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _TOPIC = re.compile(r"[\w.-]{1,249}", re.ASCII)
 _PATTERN = re.compile(r"[][{}*?\\]")
@@ -180,24 +169,6 @@ def _topic(argument: str) -> Topic:
 
 
 # -------------------------------------------------------------------- times
-
-
-def milliseconds(option: str, text: str) -> int:
-    """A time as people write it, in milliseconds; what is finer is rounded up.
-
-    >>> milliseconds("--lateness", "30s"), milliseconds("--lateness", "1.5 minutes")
-    (30000, 90000)
-    """
-    found = _INTERVAL.fullmatch(text.strip())
-    factor = _FACTORS.get(found[2].lower()) if found else None
-    if text.strip() == "0":
-        return 0
-    if found is None or factor is None:
-        raise CernisError(f"{option} {text}: expected a time like '30s', '5 min' or '1 hour'")
-    amount = math.ceil(round(float(found[1]) * factor, 6))
-    if amount > 36_500 * _FACTORS["day"]:
-        raise CernisError(f"{option} {text}: that is more than a hundred years")
-    return amount
 
 
 # ------------------------------------------------------------------ folders

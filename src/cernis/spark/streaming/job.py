@@ -26,13 +26,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cernis.errors import CernisError, DataError
+from cernis.errors import DataError
 from cernis.events.times import UNITS
 from cernis.spark.frame import Frame, quoted
 from cernis.spark.job import DEFAULT_TASKS, Job
 from cernis.spark.streaming.aside import AHEAD, ASIDE, UNDECODABLE, UNTIMED, WHOLE, Aside
 from cernis.spark.streaming.bucket import Course
 from cernis.spark.streaming.checkpoint import claim, noted
+from cernis.spark.streaming.interval import milliseconds
 from cernis.spark.streaming.packing import PACKED, Packing, packed_rows, read_blob
 from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, BucketProcessor
 from cernis.spark.streaming.progress import BUCKETS, ROWS
@@ -44,11 +45,15 @@ SHIFT = 2**43
 
 _FIRST_TIME = "0001-01-01 00:00:00"
 _STORE = "spark.sql.streaming.stateStore."
+_PROVIDERS = "org.apache.spark.sql.execution.streaming.state."
 _SETTINGS = {
-    f"{_STORE}providerClass": "org.apache.spark.sql.execution.streaming.state."
-    "RocksDBStateStoreProvider",
-    f"{_STORE}rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STORE}providerClass": (
+        f"{_PROVIDERS}HDFSBackedStateStoreProvider",
+        f"{_PROVIDERS}RocksDBStateStoreProvider",
+    ),
+    f"{_STORE}rocksdb.changelogCheckpointing.enabled": ("false", "true"),
 }
+"""What the query cannot run without: Spark's default, and ours unless the user chose another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +160,9 @@ class StreamJob:
                 f"session's is {zone}; cast it to timestamp, or set spark.sql.session.timeZone "
                 "to UTC"
             )
-        for name, value in _SETTINGS.items():
-            _set_if_open(self.spark, name, value)
+        for name, (default, value) in _SETTINGS.items():
+            if self.spark.conf.get(name, "") in ("", default):
+                self.spark.conf.set(name, value)
         told = self.spark.conf.get("spark.sql.shuffle.partitions", DEFAULT_TASKS)
         if told == DEFAULT_TASKS:
             warnings.warn(
@@ -188,7 +194,8 @@ class StreamJob:
         mark = F.when(told.isNull(), _shifted(_micros(frame), course.shift))
         first = F.lit(_FIRST_TIME).cast("timestamp")
         data = data.withColumn(MARK, F.coalesce(F.timestamp_micros(mark), first))
-        data = data.withWatermark(quoted(MARK), _interval("lateness", self.live.lateness))
+        lateness = milliseconds("lateness", self.live.lateness)
+        data = data.withWatermark(quoted(MARK), f"{lateness} milliseconds")
         data = data.observe(f"{ROWS}{self.name}.{i}", *_counted(told))
         wanted = told.isNull() if kept is None else told.isNull() & kept
         data = data.filter(wanted | self._needed_aside(told))
@@ -224,7 +231,7 @@ class StreamJob:
             reason = F.when(undecoded, UNDECODABLE).when(untimed, UNTIMED)
         if self.live.ahead is not None:
             reason = reason.when(
-                micros > _clock_and(_microseconds("ahead", self.live.ahead)), AHEAD
+                micros > _clock_and(1000 * milliseconds("ahead", self.live.ahead)), AHEAD
             )
         return reason.when(_shifted(micros, course.shift).isNull(), UNTIMED)
 
@@ -323,37 +330,3 @@ def _name(work: Work, buckets: tuple[int, ...]) -> str:
         repr(buckets),
     ]
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:32]
-
-
-def _set_if_open(spark: Any, name: str, value: str) -> None:
-    """A setting that the query cannot run without, unless the user has chosen another."""
-    if spark.conf.get(name, "") in ("", _default(name)):
-        spark.conf.set(name, value)
-
-
-def _default(name: str) -> str:
-    if name.endswith("providerClass"):
-        return "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-    return "false"
-
-
-def _microseconds(name: str, interval: str | timedelta) -> int:
-    if isinstance(interval, timedelta):
-        return round(interval / timedelta(microseconds=1))
-    number, _, unit = str(interval).strip().partition(" ")
-    factors = {"millisecond": 10**3, "second": 10**6, "minute": 6 * 10**7, "hour": 36 * 10**8}
-    factors["day"] = 24 * factors["hour"]
-    factor = factors.get(unit.strip().lower().removesuffix("s"))
-    try:
-        amount = float(number)
-    except ValueError:
-        amount = -1.0
-    if factor is None or not 0 <= amount < float("inf"):
-        raise CernisError(
-            f"{name}={interval!r}: expected a time like '30 seconds', '5 minutes' or '1 hour'"
-        )
-    return round(amount * factor)
-
-
-def _interval(name: str, interval: str | timedelta) -> str:
-    return f"{-(-_microseconds(name, interval) // 1000)} milliseconds"

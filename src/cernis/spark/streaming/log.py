@@ -102,6 +102,9 @@ class Log:
     def __init__(self, header: Header) -> None:
         self.header = header
         self.kept: deque[Kept] = deque()
+        self.latest = 0
+        """The last event of all chunks; chunks leave in order, so while there is one, it is its
+        or that of one before it, which would have left with it."""
 
     @property
     def size(self) -> int:
@@ -115,10 +118,15 @@ class Log:
         header = self.header
         chunk = write_blob(table, {_BEFORE: header.token})
         store.put_chunk(header.next, chunk)
-        self.kept.append(Kept(header.next, last, len(chunk)))
+        self.keep(Kept(header.next, last, len(chunk)))
         header.token = hashlib.sha256(header.token.encode() + chunk).hexdigest()[:32]
         header.next += 1
         header.log += len(chunk)
+
+    def keep(self, chunk: Kept) -> None:
+        """Takes note of a chunk that is in the store."""
+        self.latest = max(self.latest, chunk.last) if self.kept else chunk.last
+        self.kept.append(chunk)
 
     def drop_before(self, store: Store, tick: int) -> None:
         """Lets go of the first chunks, as long as all their events lie before a time."""
@@ -159,8 +167,11 @@ class Log:
         chunk = store.chunk(own.next)
         return chunk is not None and token_before(read_blob(chunk)) == own.token
 
-    def missed(self, store: Store, header: Header) -> Iterator[tuple[Kept, pa.Table]]:
-        """The chunks that have come since; afterwards the header is the store's."""
+    def missed(self, store: Store, header: Header) -> Iterator[tuple[int, int, pa.Table]]:
+        """The chunks that have come since: number, bytes, events. The header is the store's then.
+
+        Whoever reads them knows their times, and has them kept.
+        """
         known = self.header.next
         self.header = header
         while self.kept and self.kept[0].number < header.first:
@@ -169,7 +180,7 @@ class Log:
             chunk = store.chunk(number)
             if chunk is None:
                 raise StateError(f"the checkpoint is damaged: chunk {number} is missing")
-            yield Kept(number, 0, len(chunk)), read_blob(chunk)
+            yield number, len(chunk), read_blob(chunk)
 
 
 def token_before(table: pa.Table) -> str:
