@@ -11,7 +11,7 @@ reported too; any other syntax error ends the parse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, cast
 
@@ -36,6 +36,8 @@ class Language(NamedTuple):
     grammar: Callable[[], Lark]
     lexical: Callable[[list[Token], str], list[Diagnostic]]
     unexpected: Callable[[Token, set[str], Sequence[Token], int], Diagnostic]
+    words: Mapping[str, str] = TERMINALS
+    """Keyword, in capitals, to its terminal: what a misspelt word may have been meant to be."""
 
 
 def read_tokens(language: Language, text: str) -> list[Token]:
@@ -48,14 +50,19 @@ def read_tokens(language: Language, text: str) -> list[Token]:
     if clean != text:
         raise QueryError([Diagnostic("the query holds characters that are not Unicode")], clean)
     tokens = list(islice(language.grammar().lex(text), MAX_TOKENS + 1))
-    if len(tokens) > MAX_TOKENS:
-        raise BudgetError(f"the query has more than {MAX_TOKENS:,} words and symbols")
+    bound_tokens(tokens)
     mistakes = language.lexical(tokens, text)
     if not any(token.type.startswith("UNCLOSED") for token in tokens[-1:]):
         mistakes += bracket_mistakes(tokens, text, MAX_DEPTH)
     if mistakes:
         raise QueryError(in_order(mistakes), text)
     return tokens
+
+
+def bound_tokens(tokens: Sequence[Token]) -> None:
+    """Refuses too many tokens."""
+    if len(tokens) > MAX_TOKENS:
+        raise BudgetError(f"the query has more than {MAX_TOKENS:,} words and symbols")
 
 
 def read_tree(language: Language, start: str, tokens: list[Token], text: str) -> Tree[Token]:
@@ -70,12 +77,12 @@ def read_tree(language: Language, start: str, tokens: list[Token], text: str) ->
         except UnexpectedToken:
             before = tokens[:number]
             accepted = _accepted(language, start, before)
-            meant = mend(token, accepted)
+            meant = mend(token, accepted, language.words)
             if meant is None or len(mistakes) == MOST_MISTAKES:
                 mistakes.append(language.unexpected(token, accepted, before, len(text.rstrip())))
                 break
             mistakes.append(misspelt(token, meant))
-            token.type, token.value = TERMINALS[meant], meant
+            token.type, token.value = language.words[meant], meant
             parser.feed_token(token)
     if mistakes:
         raise QueryError(mistakes, text)

@@ -252,3 +252,27 @@ def mentioned(expression: Expression) -> list[Variable]:
             return mentioned(value) + [v for choice in choices for v in mentioned(choice)]
         case Call(_, arguments):
             return [v for argument in arguments for v in mentioned(argument)]
+
+
+def parted(pattern: GraphPattern) -> tuple[GraphPattern, tuple[Expression, ...]]:
+    """A pattern without the conditions of its outermost FILTERs that mention what it does not
+    bind, and these conditions: they are asked of the pattern joined with what came before.
+
+    >>> x, y, p = Variable("x"), Variable("y"), Term("<http://x/p>")
+    >>> one = Basic((Triple(x, p, x),))
+    >>> parted(Filtered(one, Compared("<", x, y))) == (one, (Compared("<", x, y),))
+    True
+    """
+    own: list[Expression] = []
+    late: list[Expression] = []
+    inner = pattern
+    while isinstance(inner, Filtered):
+        known = set(variables(inner.pattern))
+        condition = inner.condition
+        for part in condition.parts if isinstance(condition, And) else (condition,):
+            here = all(variable.name in known for variable in mentioned(part))
+            (own if here else late).append(part)
+        inner = inner.pattern
+    for condition in reversed(own):
+        inner = Filtered(inner, condition)
+    return inner, tuple(late)

@@ -97,6 +97,11 @@ class SpaseqQuery:
     def gpm(self, name: str) -> Gpm:
         return next(gpm for gpm in self.gpms if gpm.name == name)
 
+    def __str__(self) -> str:
+        from cernis.pattern.write_spaseq import write_spaseq
+
+        return write_spaseq(self)
+
 
 def leaves(element: Element) -> Iterator[Named]:
     """The named patterns of an element, left to right.

@@ -7,7 +7,7 @@ that the parser did not expect. Within each, all that can be told reliably are r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from lark import Token
@@ -148,16 +148,16 @@ def bracket_mistakes(tokens: Iterable[Token], source: str, deepest: int) -> list
 # ------------------------------------------------------------------------ tokens
 
 
-def mend(token: Token, accepted: set[str]) -> str | None:
+def mend(token: Token, accepted: set[str], keywords: Mapping[str, str] = TERMINALS) -> str | None:
     """The keyword that a misspelt word stands for, if one may stand here."""
     if not token.value.isidentifier():
         return None
     meant = _ABBREVIATIONS.get(token.value.lower())
-    if meant is not None and TERMINALS[meant] in accepted:
+    if meant is not None and keywords.get(meant) in accepted:
         return meant
     if token.type != "NAME":
         return None
-    words = sorted(word for word, terminal in TERMINALS.items() if terminal in accepted)
+    words = sorted(word for word, terminal in keywords.items() if terminal in accepted)
     return closest(token.value, words, cutoff=0.7)
 
 

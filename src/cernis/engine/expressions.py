@@ -1,0 +1,618 @@
+"""Expressions of filters over rows of term codes: a small stack machine with SPARQL's values.
+
+A *program* is an array of steps (operation, two arguments); `holds` runs it for one row and
+answers TRUE, FALSE or ERROR, by SPARQL 1.1's operator table (section 17), three-valued logic
+and effective boolean value. It sees two rows of codes, the solution at hand (`row`) and what was
+bound before (`kept`); code -1 is unbound. Whatever is a function of one term (STR, REGEX, casts)
+is looked up in `maps`, which are filled once per distinct term and not here.
+
+What is known of a term is one record of 32 bytes (`FACT`), so that a term costs one cache line.
+The codes of terms count up from 0; values that functions made have codes from -2 down, at the
+other end of the same array, and the last record (code -1) is an error: unbound variables need no
+test. The cells of the stack are such records too, so every operation works on values and texts,
+never on codes.
+
+Numbers. An integer or decimal is `exact` × 10^-`scale` with an int64: sums, differences, products
+and comparisons of decimals are exact while they fit into 18 digits (0.1 + 0.2 = 0.3 holds). A
+decimal that is longer has scale INEXACT and counts as its float64: two long decimals that differ
+after the 16th digit are equal here. A quotient has 18 digits after the point, cut, where they
+fit. Integers outside of int64 are no numbers here (comparing them is an error, unless they are
+the same term), and sums that leave int64 are errors. dateTimes and durations are seconds in the
+same form, so compared exactly. Floats are promoted and rounded to float32, doubles to float64.
+
+Cost: a few nanoseconds per step; no allocation, no Python. Texts are compared as UTF-8 bytes,
+whose order is the order of code points.
+
+Turned down: one array for each property of a term, as columns usually are. A comparison needs
+kind, number and exact value of terms in random places: three cache misses instead of one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing, kernel
+
+FALSE, TRUE, ERROR = range(3)
+"""What a program answers."""
+
+(
+    NOTHING,
+    IRI,
+    BLANK,
+    STRING,
+    TAGGED,
+    BOOLEAN,
+    INTEGER,
+    DECIMAL,
+    FLOAT,
+    DOUBLE,
+    INSTANT,
+    LOCAL_INSTANT,
+    DATE,
+    LOCAL_DATE,
+    DURATION,
+    ILL_TYPED,
+    OTHER,
+) = range(17)
+"""Kinds of values. NOTHING: unbound, or an error. TAGGED: with a language. LOCAL: without a time
+zone. ILL_TYPED: a boolean or number that is none, like "x"^^xsd:integer; OTHER: a literal of a
+datatype that is not known here, or outside of what can be represented."""
+
+FACT = np.dtype(
+    [
+        ("number", np.float64),
+        ("exact", np.int64),
+        ("begin", np.int64),
+        ("length", np.int32),
+        ("tag", np.uint16),
+        ("kind", np.int8),
+        ("scale", np.int8),
+    ]
+)
+"""`begin` and `length`: the lexical form in the text, -1 for a number that was computed; `tag`:
+which datatype or language; `exact`: also 0 or 1 for booleans."""
+
+INEXACT = -1
+MOST_DIGITS = 18
+UNBOUND = -1
+
+_OPERATIONS = (
+    ROW,
+    KEPT,
+    CONSTANT,
+    MAPPED_ROW,
+    MAPPED_KEPT,
+    BOUND_ROW,
+    BOUND_KEPT,
+    EQUAL,
+    DIFFERENT,
+    LESS,
+    LESS_EQUAL,
+    GREATER,
+    GREATER_EQUAL,
+    ADD,
+    SUBTRACT,
+    MULTIPLY,
+    DIVIDE,
+    NEGATE,
+    ABSOLUTE,
+    CEILING,
+    FLOOR,
+    ROUND,
+    AND,
+    OR,
+    NOT,
+    SKIP_IF_FALSE,
+    SKIP_IF_TRUE,
+    SAME_TERM,
+    CONTAINS,
+    STARTS,
+    ENDS,
+    IN_NOTHING,
+    CHOOSE,
+    OTHERWISE,
+) = range(34)
+"""Operations. ROW, KEPT: push what stands in column a. CONSTANT: push the value of code a.
+MAPPED_*: push what map a says of column b. SKIP_*: leave out the next a steps if that is what the
+top is. IN_NOTHING: `x IN ()`. CHOOSE: IF. OTHERWISE: COALESCE of two."""
+
+EFFECT = {
+    **dict.fromkeys((ROW, KEPT, CONSTANT, MAPPED_ROW, MAPPED_KEPT, BOUND_ROW, BOUND_KEPT), 1),
+    **dict.fromkeys(range(EQUAL, NEGATE), -1),
+    **dict.fromkeys((AND, OR, SAME_TERM, CONTAINS, STARTS, ENDS, OTHERWISE), -1),
+    CHOOSE: -2,
+}
+"""By how much an operation changes the height of the stack, where it does."""
+
+LARGEST = np.int64(2**63 - 1)
+TEN_TO = np.array([10**k for k in range(19)], np.int64)
+_FOURTEEN_HOURS = 14 * 3600
+_LESS, _SAME, _MORE, _UNORDERED, _INCOMPARABLE = -1, 0, 1, 2, 3
+
+
+class Values(NamedTuple):
+    """What is known of every term: see the module's head."""
+
+    facts: NDArray[np.void]
+    text: NDArray[np.uint8]
+    maps: NDArray[np.int32]
+    """Per function and code of a term, the code of its value; -1 is an error."""
+
+
+def new_stack(depth: int) -> NDArray[np.void]:
+    """Scratch for programs that stack up to `depth` values."""
+    return np.zeros(max(depth, 1), FACT)
+
+
+# ------------------------------------------------------------------- numbers
+
+
+@borrowing
+def _round_to_float32(number):
+    return np.float64(np.float32(number))
+
+
+@borrowing
+def _compare_exact(a, a_scale, b, b_scale):
+    """-1, 0 or 1 for a × 10^-a_scale against b × 10^-b_scale; never overflows."""
+    if a_scale != b_scale:
+        high_a, high_b = a // TEN_TO[a_scale], b // TEN_TO[b_scale]
+        if high_a != high_b:
+            return _LESS if high_a < high_b else _MORE
+        a = (a - high_a * TEN_TO[a_scale]) * TEN_TO[MOST_DIGITS - a_scale]
+        b = (b - high_b * TEN_TO[b_scale]) * TEN_TO[MOST_DIGITS - b_scale]
+    if a < b:
+        return _LESS
+    return _MORE if a > b else _SAME
+
+
+@borrowing
+def _compare_numbers(a, b):
+    kind = max(a["kind"], b["kind"])
+    if kind <= DECIMAL and a["scale"] >= 0 and b["scale"] >= 0:
+        return _compare_exact(a["exact"], a["scale"], b["exact"], b["scale"])
+    x, y = a["number"], b["number"]
+    if kind == FLOAT:
+        x, y = _round_to_float32(x), _round_to_float32(y)
+    if x < y:
+        return _LESS
+    if x > y:
+        return _MORE
+    return _SAME if x == y else _UNORDERED
+
+
+@borrowing
+def _is_number(kind):
+    return INTEGER <= kind <= DOUBLE
+
+
+@borrowing
+def _set_number(cell, kind, number):
+    cell["kind"] = kind
+    cell["number"] = _round_to_float32(number) if kind == FLOAT else number
+    cell["scale"] = INEXACT
+    cell["length"] = -1
+
+
+@borrowing
+def _set_exact(cell, kind, exact, scale):
+    while scale > 0 and exact % 10 == 0:
+        exact //= 10
+        scale -= 1
+    cell["kind"] = kind
+    cell["exact"] = exact
+    cell["scale"] = scale
+    cell["number"] = exact / TEN_TO[scale]
+    cell["length"] = -1
+
+
+@borrowing
+def _add_exactly(cell, a, a_scale, b, b_scale, kind):
+    """cell = a + b; False if it does not fit."""
+    scale = max(a_scale, b_scale)
+    up_a, up_b = TEN_TO[scale - a_scale], TEN_TO[scale - b_scale]
+    if abs(a) > LARGEST // up_a or abs(b) > LARGEST // up_b:
+        return False
+    a, b = a * up_a, b * up_b
+    if (b > 0 and a > LARGEST - b) or (b < 0 and a < -LARGEST - b):
+        return False
+    _set_exact(cell, kind, a + b, scale)
+    return True
+
+
+@borrowing
+def _multiply_exactly(cell, a, a_scale, b, b_scale, kind):
+    if a_scale + b_scale > MOST_DIGITS or (a != 0 and abs(b) > LARGEST // abs(a)):
+        return False
+    _set_exact(cell, kind, a * b, a_scale + b_scale)
+    return True
+
+
+@borrowing
+def _divide_exactly(cell, a, a_scale, b, b_scale):
+    """Long division, up to 18 digits after the point."""
+    negative = (a < 0) != (b < 0)
+    a, b = abs(a), abs(b)
+    quotient, rest, scale = a // b, a % b, np.int64(a_scale) - b_scale
+    while scale < 0 or (rest != 0 and scale < MOST_DIGITS):
+        if rest > LARGEST // 10 or quotient > (LARGEST - 9) // 10:
+            return False
+        quotient = quotient * 10 + rest * 10 // b
+        rest = rest * 10 % b
+        scale += 1
+    _set_exact(cell, DECIMAL, -quotient if negative else quotient, scale)
+    return True
+
+
+@borrowing
+def _calculate(operation, a, b):
+    """a = a operation b, for numbers, and for instants and durations."""
+    kind = max(a["kind"], b["kind"])
+    if not (_is_number(a["kind"]) and _is_number(b["kind"])):
+        _calculate_time(operation, a, b)
+        return
+    x, y = a["number"], b["number"]
+    if kind <= DECIMAL:
+        result = DECIMAL if operation == DIVIDE else kind
+        if operation == DIVIDE and y == 0:
+            a["kind"] = NOTHING
+            return
+        if a["scale"] >= 0 and b["scale"] >= 0:
+            p, p_scale, q, q_scale = a["exact"], a["scale"], b["exact"], b["scale"]
+            if operation == ADD:
+                done = _add_exactly(a, p, p_scale, q, q_scale, result)
+            elif operation == SUBTRACT:
+                done = _add_exactly(a, p, p_scale, -q, q_scale, result)
+            elif operation == MULTIPLY:
+                done = _multiply_exactly(a, p, p_scale, q, q_scale, result)
+            else:
+                done = _divide_exactly(a, p, p_scale, q, q_scale)
+            if done:
+                return
+        if result == INTEGER:
+            a["kind"] = NOTHING
+            return
+        kind = result
+    elif kind == FLOAT:
+        x, y = _round_to_float32(x), _round_to_float32(y)
+    if operation == ADD:
+        number = x + y
+    elif operation == SUBTRACT:
+        number = x - y
+    elif operation == MULTIPLY:
+        number = x * y
+    elif y != 0:
+        number = x / y
+    elif x == 0 or x != x or y != y:
+        number = np.nan
+    else:
+        number = np.inf * np.copysign(1.0, x) * np.copysign(1.0, y)
+    _set_number(a, kind, number)
+
+
+@borrowing
+def _calculate_time(operation, a, b):
+    """Instants and durations, as XPath adds them up: an extension that SPARQL allows."""
+    one, other = a["kind"], b["kind"]
+    result = NOTHING
+    if operation == SUBTRACT and one == other and INSTANT <= one <= LOCAL_DATE:
+        result = DURATION
+    elif operation in (ADD, SUBTRACT) and other == DURATION and one in (INSTANT, LOCAL_INSTANT):
+        result = one
+    elif operation in (ADD, SUBTRACT) and other == DURATION and one == DURATION:
+        result = DURATION
+    elif operation == ADD and one == DURATION and other in (INSTANT, LOCAL_INSTANT):
+        result = other
+    a["kind"] = result
+    if result == NOTHING:
+        return
+    sign = 1 if operation == ADD else -1
+    if not _add_exactly(a, a["exact"], a["scale"], sign * b["exact"], b["scale"], result):
+        a["kind"] = NOTHING
+
+
+@borrowing
+def _round_exactly(operation, exact, scale):
+    """The whole number that an exact number is rounded to."""
+    unit = TEN_TO[scale]
+    if operation == CEILING:
+        return -(-exact // unit)
+    whole = exact // unit
+    if operation == ROUND and (exact - whole * unit) * 2 >= unit:
+        whole += 1
+    return whole
+
+
+@borrowing
+def _change(operation, a):
+    """a = operation(a), for one number."""
+    kind = a["kind"]
+    if not _is_number(kind) and not (kind == DURATION and operation == NEGATE):
+        a["kind"] = NOTHING
+        return
+    if a["scale"] >= 0 and kind not in (FLOAT, DOUBLE):
+        exact, scale = a["exact"], a["scale"]
+        if operation == NEGATE:
+            exact = -exact
+        elif operation == ABSOLUTE:
+            exact = abs(exact)
+        else:
+            exact, scale = _round_exactly(operation, exact, scale), np.int8(0)
+        _set_exact(a, kind, exact, scale)
+        return
+    x = a["number"]
+    if operation == NEGATE:
+        x = -x
+    elif operation == ABSOLUTE:
+        x = abs(x)
+    elif operation == CEILING:
+        x = np.ceil(x)
+    elif operation == FLOOR or abs(x) >= 2.0**52:
+        x = np.floor(x)
+    else:
+        x = np.floor(x + 0.5)
+    _set_number(a, kind, x)
+
+
+# --------------------------------------------------------------------- texts
+
+
+@borrowing
+def _compare_texts(a, b, text):
+    if a["begin"] == b["begin"] and a["length"] == b["length"]:
+        return _SAME
+    for k in range(min(a["length"], b["length"])):
+        x, y = text[a["begin"] + k], text[b["begin"] + k]
+        if x != y:
+            return _LESS if x < y else _MORE
+    if a["length"] == b["length"]:
+        return _SAME
+    return _LESS if a["length"] < b["length"] else _MORE
+
+
+@borrowing
+def _same_text(a, b, text):
+    return a["length"] == b["length"] and _compare_texts(a, b, text) == _SAME
+
+
+@borrowing
+def _stands_at(a, b, text, at):
+    """Whether the text of b stands in the text of a at that place."""
+    k = 0
+    while k < b["length"] and text[a["begin"] + at + k] == text[b["begin"] + k]:
+        k += 1
+    return k == b["length"]
+
+
+@borrowing
+def _search(operation, a, b, text):
+    """CONTAINS, STRSTARTS and STRENDS, for compatible strings."""
+    if a["kind"] not in (STRING, TAGGED) or b["kind"] not in (STRING, TAGGED):
+        return ERROR
+    if b["kind"] == TAGGED and (a["kind"] != TAGGED or a["tag"] != b["tag"]):
+        return ERROR
+    last = a["length"] - b["length"]
+    if last < 0:
+        return FALSE
+    if operation == STARTS:
+        return TRUE if _stands_at(a, b, text, 0) else FALSE
+    if operation == ENDS:
+        return TRUE if _stands_at(a, b, text, last) else FALSE
+    for at in range(last + 1):
+        if _stands_at(a, b, text, at):
+            return TRUE
+    return FALSE
+
+
+# --------------------------------------------------------------- comparisons
+
+
+@borrowing
+def _same_term(a, b, text):
+    """Whether two terms (no computed numbers) are the same."""
+    return a["kind"] == b["kind"] and a["tag"] == b["tag"] and _same_text(a, b, text)
+
+
+@borrowing
+def _equal(a, b, text):
+    """a = b: known kinds by value, unknown ones only if they are the same term."""
+    one, other = a["kind"], b["kind"]
+    if one == NOTHING or other == NOTHING:
+        return ERROR
+    if _is_number(one) and _is_number(other):
+        return TRUE if _compare_numbers(a, b) == _SAME else FALSE
+    if one >= ILL_TYPED or other >= ILL_TYPED:
+        if one >= ILL_TYPED and other >= ILL_TYPED:
+            return TRUE if _same_term(a, b, text) else ERROR
+        least = min(one, other)
+        return FALSE if least in (IRI, BLANK, TAGGED) else ERROR
+    if one != other:
+        return FALSE
+    if one == BOOLEAN:
+        return TRUE if a["exact"] == b["exact"] else FALSE
+    if one >= INSTANT:
+        order = _compare_exact(a["exact"], a["scale"], b["exact"], b["scale"])
+        return TRUE if order == _SAME else FALSE
+    if one == TAGGED and a["tag"] != b["tag"]:
+        return FALSE
+    return TRUE if _same_text(a, b, text) else FALSE
+
+
+@borrowing
+def _compare_mixed(a, b):
+    """An instant without a time zone against one that has one: by more than 14 hours, or not."""
+    for sign in (-1, 1):
+        shifted = a["exact"] // TEN_TO[a["scale"]] + sign * _FOURTEEN_HOURS
+        rest = a["exact"] - a["exact"] // TEN_TO[a["scale"]] * TEN_TO[a["scale"]]
+        whole = b["exact"] // TEN_TO[b["scale"]]
+        order = _compare_exact(shifted, 0, whole, 0)
+        if order == _SAME:
+            beyond = b["exact"] - whole * TEN_TO[b["scale"]]
+            order = _compare_exact(rest, a["scale"], beyond, b["scale"])
+        if order == -sign:
+            return order
+    return _INCOMPARABLE
+
+
+@borrowing
+def _compare(a, b, text):
+    """The order of two values, where they have one."""
+    one, other = a["kind"], b["kind"]
+    if _is_number(one) and _is_number(other):
+        return _compare_numbers(a, b)
+    if one == other:
+        if one == STRING or (one == TAGGED and a["tag"] == b["tag"]):
+            return _compare_texts(a, b, text)
+        if one == BOOLEAN or INSTANT <= one <= DURATION:
+            return _compare_exact(a["exact"], a["scale"], b["exact"], b["scale"])
+    elif (one, other) in ((LOCAL_INSTANT, INSTANT), (LOCAL_DATE, DATE)):
+        return _compare_mixed(a, b)
+    elif (one, other) in ((INSTANT, LOCAL_INSTANT), (DATE, LOCAL_DATE)):
+        order = _compare_mixed(b, a)
+        return order if order == _INCOMPARABLE else -order
+    return _INCOMPARABLE
+
+
+@borrowing
+def _stands(operation, a, b, text):
+    """a operation b."""
+    if operation == EQUAL:
+        return _equal(a, b, text)
+    if operation == DIFFERENT:
+        found = _equal(a, b, text)
+        return found if found == ERROR else TRUE - found
+    order = _compare(a, b, text)
+    if order == _INCOMPARABLE:
+        return ERROR
+    if order == _UNORDERED:
+        return FALSE
+    if operation == LESS:
+        return TRUE if order == _LESS else FALSE
+    if operation == LESS_EQUAL:
+        return TRUE if order != _MORE else FALSE
+    if operation == GREATER:
+        return TRUE if order == _MORE else FALSE
+    return TRUE if order != _LESS else FALSE
+
+
+@borrowing
+def _truth(a):
+    """The effective boolean value."""
+    kind = a["kind"]
+    if kind == BOOLEAN:
+        return TRUE if a["exact"] != 0 else FALSE
+    if kind == STRING:
+        return TRUE if a["length"] > 0 else FALSE
+    if _is_number(kind):
+        x = a["number"]
+        return TRUE if x != 0 and x == x else FALSE
+    return FALSE if kind == ILL_TYPED else ERROR
+
+
+@borrowing
+def _set_truth(cell, answer):
+    cell["kind"] = NOTHING if answer == ERROR else BOOLEAN
+    cell["exact"] = answer
+    cell["scale"] = 0
+    cell["length"] = -1
+
+
+# ------------------------------------------------------------------ programs
+
+
+@borrowing
+def holds(
+    steps: NDArray[np.int32],
+    values: Values,
+    row: NDArray[np.int32],
+    kept: NDArray[np.int32],
+    stack: NDArray[np.void],
+) -> int:
+    """What a program says of a row and of what was kept: TRUE, FALSE or ERROR."""
+    facts, text = values.facts, values.text
+    top = -1
+    at = 0
+    while at < len(steps):
+        operation, a = steps[at, 0], steps[at, 1]
+        at += 1
+        if operation <= BOUND_KEPT:
+            top += 1
+            if operation == ROW:
+                stack[top] = facts[row[a]]
+            elif operation == KEPT:
+                stack[top] = facts[kept[a]]
+            elif operation == CONSTANT:
+                stack[top] = facts[a]
+            elif operation <= MAPPED_KEPT:
+                b = steps[at - 1, 2]
+                code = row[b] if operation == MAPPED_ROW else kept[b]
+                stack[top] = facts[values.maps[a, code] if code >= 0 else UNBOUND]
+            else:
+                code = row[a] if operation == BOUND_ROW else kept[a]
+                _set_truth(stack[top], TRUE if code >= 0 else FALSE)
+        elif operation <= GREATER_EQUAL:
+            top -= 1
+            _set_truth(stack[top], _stands(operation, stack[top], stack[top + 1], text))
+        elif operation <= DIVIDE:
+            top -= 1
+            _calculate(operation, stack[top], stack[top + 1])
+        elif operation <= ROUND:
+            _change(operation, stack[top])
+        elif operation <= OR:
+            top -= 1
+            one, other = _truth(stack[top]), _truth(stack[top + 1])
+            decisive = FALSE if operation == AND else TRUE
+            if one == decisive or other == decisive:
+                one = decisive
+            elif other == ERROR:
+                one = ERROR
+            _set_truth(stack[top], one)
+        elif operation <= SKIP_IF_TRUE:
+            answer = _truth(stack[top])
+            if operation == NOT:
+                _set_truth(stack[top], answer if answer == ERROR else TRUE - answer)
+            elif answer == (TRUE if operation == SKIP_IF_TRUE else FALSE):
+                _set_truth(stack[top], answer)
+                at += a
+        elif operation == SAME_TERM:
+            top -= 1
+            answer = TRUE if _same_term(stack[top], stack[top + 1], text) else FALSE
+            if NOTHING in (stack[top]["kind"], stack[top + 1]["kind"]):
+                answer = ERROR
+            _set_truth(stack[top], answer)
+        elif operation <= ENDS:
+            top -= 1
+            _set_truth(stack[top], _search(operation, stack[top], stack[top + 1], text))
+        elif operation == IN_NOTHING:
+            _set_truth(stack[top], ERROR if stack[top]["kind"] == NOTHING else FALSE)
+        elif operation == CHOOSE:
+            top -= 2
+            answer = _truth(stack[top])
+            if answer == ERROR:
+                stack[top]["kind"] = NOTHING
+            else:
+                stack[top] = stack[top + 1 if answer == TRUE else top + 2]
+        else:
+            top -= 1
+            if stack[top]["kind"] == NOTHING:
+                stack[top] = stack[top + 1]
+    answer: int = _truth(stack[0])
+    return answer
+
+
+@kernel
+def keep(
+    steps: NDArray[np.int32],
+    values: Values,
+    codes: NDArray[np.int32],
+    stack: NDArray[np.void],
+) -> NDArray[np.bool_]:
+    """For each row of a table, whether the program holds; errors do not."""
+    mask = np.empty(len(codes), np.bool_)
+    for k in range(len(codes)):
+        mask[k] = holds(steps, values, codes[k], codes[k], stack) == TRUE
+    return mask

@@ -1,0 +1,204 @@
+"""`LinkedEngine` drives the kernels of SPAseQ: feeds rows, makes room, hands out snapshots.
+
+Cost contract: Python runs per batch and per doubling of an array. Memory is that of the runs
+inside the window; matches that are held keep what they need.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine.correlated import records as r
+from cernis.engine.correlated.collect import collect
+from cernis.engine.correlated.walk import Snapshot
+from cernis.engine.expressions import Values
+from cernis.engine.linked import step as kernel
+from cernis.engine.linked import waiting as w
+from cernis.engine.linked.tables import Tables, unions_alone
+from cernis.errors import BudgetError
+
+MOST_RECORDS = 2**30
+MOST_ENTRIES = 2**25
+FIRST_RECORDS = 1 << 12
+FIRST_ENTRIES = 1 << 8
+_NO_PARTS = np.empty(0, np.int64)
+
+
+class LinkedEngine:
+    """One query's state over one streamset."""
+
+    def __init__(self, tables: Tables, columns: int, *, partitioned: bool = False) -> None:
+        self.tables = tables
+        self.partitioned = partitioned
+        self.net = unions_alone()
+        self.rows = 0
+        self.bound = int(r.NOTHING)
+        self.moment = 0
+        self.memory = _first_memory()
+        indexes = tables.index_of.shape[1]
+        self.waiting = w.waiting_room(FIRST_ENTRIES, columns, indexes)
+        self.parts = kernel.Parts(np.full(1, -2, np.int64), np.full(1, -2, np.int64))
+        self.pending = _pending(FIRST_ENTRIES, columns)
+
+    @property
+    def entries(self) -> int:
+        """How many groups of runs wait."""
+        return int(self.waiting.counters[w.LIVE])
+
+    def push(
+        self, rows: kernel.Rows, values: Values, stack: NDArray[np.void], parts: int = 1
+    ) -> list[Snapshot]:
+        """Reads a batch that ends with a moment; `parts` is how many partitions there are."""
+        snapshots: list[Snapshot] = []
+        self._reserve_parts(parts)
+        at = 0
+        while True:
+            status, at, array = kernel.step(
+                self.tables,
+                values,
+                rows,
+                at,
+                self.rows,
+                self.partitioned,
+                self.memory,
+                self.waiting,
+                self.parts,
+                self.pending,
+                stack,
+            )
+            if status == kernel.DONE:
+                break
+            self._pass(rows, at)
+            if status == kernel.NO_PENDING:
+                self.pending = kernel.Pending(*(_twice(one) for one in self.pending))
+            elif status == kernel.NO_ENTRIES:
+                self._more_entries()
+            else:
+                self._more(array, snapshots)
+        if len(rows.bound):
+            self._pass(rows, -1)
+        self._close(snapshots)
+        self.rows += len(rows.reading)
+        return snapshots
+
+    def earliest(self) -> int:
+        """No partial match reaches back before this row."""
+        self._collect()
+        used = self.memory.vertices[1 : self.memory.counters[r.VERTICES]]
+        return int(used["position"].min()) if len(used) else self.rows
+
+    def _pass(self, rows: kernel.Rows, at: int) -> None:
+        self.bound = max(self.bound, int(rows.bound[at]))
+        self.moment = int(rows.moment[at])
+
+    # ----------------------------------------------------------------- room
+
+    def _close(self, snapshots: list[Snapshot]) -> None:
+        found = int(self.memory.counters[r.ROOTS])
+        if found:
+            roots = self.memory.roots[:found].copy()
+            snapshots.append(Snapshot(self.net, self.memory, roots))
+            self.memory.counters[r.ROOTS] = 0
+
+    def _more(self, array: int, snapshots: list[Snapshot]) -> None:
+        """Room in the arena: what has left the window is left behind first."""
+        filing = self.waiting.counters[w.PHASE] == kernel.FILING
+        if not filing:
+            self._close(snapshots)
+            if array != r.ROOTS:
+                self._collect()
+        self._grow(array)
+
+    def _grow(self, array: int) -> None:
+        name = r.GROWING[array]
+        used, current = int(self.memory.counters[array]), getattr(self.memory, name)
+        wanted = max(FIRST_RECORDS, 2 * used + 64)
+        if wanted <= len(current):
+            return
+        if wanted > MOST_RECORDS:
+            raise BudgetError("more than 2^30 partial matches are alive; set a smaller window")
+        longer = np.zeros(wanted, current.dtype)
+        longer[:used] = current[:used]
+        grown = {name: longer}
+        if array == r.VERTICES:
+            grown["facts"] = np.zeros((wanted, 0), np.int64)
+        self.memory = self.memory._replace(**grown)
+
+    def _collect(self) -> None:
+        self._sweep()
+        stores = np.zeros(len(self.memory.buckets), np.int32)
+        self.memory = collect(self.net, self.memory, stores, np.array([self.bound], np.int64))
+        for array in (r.VERTICES, r.SOURCES, r.NODES):
+            self._grow(array)
+
+    def _more_entries(self) -> None:
+        live = int(self.waiting.counters[w.LIVE])
+        self._sweep()
+        size = len(self.waiting.store)
+        if self.waiting.counters[w.LIVE] <= size // 2:
+            return
+        if 2 * size > MOST_ENTRIES:
+            raise BudgetError(f"{live:,} groups of runs wait at once; set a smaller window")
+        old = self.waiting
+        fresh = w.waiting_room(2 * size, old.codes.shape[1], old.asked_after.shape[1])
+        fresh.counters[:] = old.counters
+        for name in ("store", "part", "codes", "moved", "after"):
+            getattr(fresh, name)[:size] = getattr(old, name)
+        self.waiting = fresh
+        w.relink(self.tables, fresh)
+        self.memory = self.memory._replace(buckets=_twice(self.memory.buckets))
+
+    def _sweep(self) -> None:
+        w.sweep(
+            self.tables,
+            self.waiting,
+            self.memory.buckets,
+            self.memory.nodes,
+            self.bound,
+            self.moment,
+            self.parts.before if self.partitioned else _NO_PARTS,
+        )
+
+    def _reserve_parts(self, parts: int) -> None:
+        have = len(self.parts.last)
+        if parts > have:
+            more = np.full(max(parts, 2 * have) - have, -2, np.int64)
+            self.parts = kernel.Parts(*(np.concatenate([one, more]) for one in self.parts))
+
+
+def _first_memory() -> r.Memory:
+    counters = np.zeros(r.COUNTERS, np.int64)
+    counters[: r.ASKED + 1] = 1
+    counters[r.SOURCES] = 0
+    size = FIRST_RECORDS
+    return r.Memory(
+        counters=counters,
+        vertices=np.zeros(size, r.VERTEX),
+        facts=np.zeros((size, 0), np.int64),
+        sources=np.zeros(size, r.SOURCE),
+        nodes=np.zeros(size, r.NODE),
+        entries=np.zeros(1, r.ENTRY),
+        values=np.zeros((1, 1), np.int64),
+        back=np.zeros((1, 1), np.int32),
+        branches=np.zeros(1, r.BRANCH),
+        asked=np.zeros((1, 2), np.int64),
+        buckets=np.zeros(FIRST_ENTRIES, r.BUCKET),
+        base=np.zeros(1, np.int64),
+        roots=np.zeros(size, r.ROOT),
+        part_events=np.zeros(1, np.int64),
+        part_bound=np.full(1, r.NOTHING),
+        pending_vertex=np.zeros(1, np.int32),
+        pending_store=np.zeros(1, np.int32),
+    )
+
+
+def _pending(size: int, columns: int) -> kernel.Pending:
+    vertex, state, part = (np.zeros(size, np.int32) for _ in range(3))
+    return kernel.Pending(vertex, state, part, np.zeros((size, columns), np.int32))
+
+
+def _twice(array: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([array, np.zeros_like(array)])

@@ -1,0 +1,176 @@
+"""An automaton of links as arrays: which transitions a reading has, which stores a state.
+
+Built once per query, linear in the automaton. Variables are columns of rows, the same for rows
+and for runs that wait; a store looks at some of them, an *index* of it at fewer: those that runs
+and readings share. Readings that share the same ones share the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.linked import Linked
+from cernis.engine.correlated.network import Net
+from cernis.engine.correlated.records import UNION
+from cernis.errors import BudgetError
+from cernis.pattern.graph import Expression
+
+STRICT, NEXT, ANY = range(3)
+LINKS = {",": STRICT, ";": NEXT, ":": ANY}
+MOST_INDEXES, MOST_COLUMNS = 32, 256
+"""The most ways to ask a store, and the most variables that are asked for."""
+
+Ints = NDArray[np.int32]
+Compile = Callable[[Expression, dict[str, int], dict[str, int]], Ints]
+"""From a condition, the columns of a row and the columns of a run, to the steps of a program."""
+
+
+class Tables(NamedTuple):
+    """The arrays that the kernels read. `x_first[i]:x_first[i + 1]` are the places of i in x."""
+
+    reading_first: Ints
+    reading_transitions: Ints
+    guard_first: Ints
+    reading_guards: Ints
+    transition_store: Ints
+    """-1: a match begins."""
+    transition_index: Ints
+    transition_target: Ints
+    transition_label: Ints
+    transition_final: NDArray[np.uint8]
+    transition_fresh: NDArray[np.uint8]
+    """Per column: whether it is bound afresh."""
+    guard_store: Ints
+    guard_index: Ints
+    asked_first: Ints
+    """Per transition, and then per guard: the programs that have to hold."""
+    program_first: Ints
+    programs: Ints
+    store_link: Ints
+    store_first: Ints
+    store_columns: Ints
+    state_first: Ints
+    """Per state: its stores, which follow each other."""
+    index_of: Ints
+    """Per store and place: the number of an index, -1 for none."""
+    index_place: Ints
+    index_first: Ints
+    index_columns: Ints
+
+
+def tables_of(linked: Linked, compile_: Compile) -> Tables:
+    """The arrays of an automaton."""
+    column = {name: i for i, name in enumerate(linked.columns)}
+    order = sorted(range(len(linked.stores)), key=lambda s: linked.stores[s].state)
+    number = {store: i for i, store in enumerate(order)}
+    stores = [linked.stores[store] for store in order]
+    indexes: dict[tuple[int, tuple[str, ...]], int] = {}
+    places: list[list[int]] = [[] for _ in stores]
+
+    def index(store: int, joins: tuple[str, ...]) -> int:
+        key = (number[store], joins)
+        if key not in indexes:
+            indexes[key] = len(indexes)
+            places[key[0]].append(indexes[key])
+        return indexes[key]
+
+    asked: list[list[Ints]] = []
+
+    def programs(reading: int, store: int | None) -> list[Ints]:
+        bound = linked.readings[reading].bound
+        own = linked.alternatives[linked.readings[reading].alternative].names
+        kept = set(linked.stores[store].kept) if store is not None else set()
+        from_row = {v: column[v] for v in own if v in column and (v in bound or v not in kept)}
+        from_run = {v: column[v] for v in kept if v not in from_row}
+        return [compile_(one, from_row, from_run) for one in linked.conditions(reading)]
+
+    transitions = linked.transitions
+    for transition in transitions:
+        asked.append(programs(transition.reading, transition.store))
+    for guard in linked.guards:
+        asked.append(programs(guard.reading, guard.store))
+    transition_index = [-1 if t.store is None else index(t.store, t.joins) for t in transitions]
+    guard_index = [index(one.store, one.joins) for one in linked.guards]
+    fresh = np.zeros((len(transitions), len(column)), np.uint8)
+    for i, transition in enumerate(transitions):
+        for name in transition.fresh:
+            if name in column:
+                fresh[i, column[name]] = 1
+    reading_first, reading_transitions = _grouped(
+        len(linked.readings), [t.reading for t in transitions]
+    )
+    guard_first, reading_guards = _grouped(len(linked.readings), [o.reading for o in linked.guards])
+    state_first, _ = _grouped(len(linked.states), [store.state for store in stores])
+    widest = max([len(place) for place in places], default=0)
+    if widest > MOST_INDEXES or len(column) > MOST_COLUMNS:
+        raise BudgetError(
+            f"the query joins {len(column)} variables in {widest} ways; at most {MOST_COLUMNS} "
+            f"and {MOST_INDEXES} are possible"
+        )
+    index_of = np.full((len(stores), max(widest, 1)), -1, np.int32)
+    for i, place in enumerate(places):
+        index_of[i, : len(place)] = place
+    index_columns = [[column[v] for v in joins] for _, joins in indexes]
+    flat = [program for some in asked for program in some]
+    return Tables(
+        reading_first,
+        reading_transitions,
+        guard_first,
+        reading_guards,
+        _ints(-1 if t.store is None else number[t.store] for t in transitions),
+        _ints(transition_index),
+        _ints(t.target for t in transitions),
+        _ints(linked.readings[t.reading].alternative for t in transitions),
+        np.array([t.final for t in transitions], np.uint8),
+        fresh,
+        _ints(number[one.store] for one in linked.guards),
+        _ints(guard_index),
+        _firsts(map(len, asked)),
+        _firsts(map(len, flat)),
+        np.concatenate([np.empty((0, 3), np.int32), *flat]).astype(np.int32),
+        _ints(LINKS[store.link] for store in stores),
+        _firsts(len(store.kept) for store in stores),
+        _ints(column[v] for store in stores for v in store.kept),
+        state_first,
+        index_of,
+        _ints(places[store].index(i) for (store, _), i in indexes.items()),
+        _firsts(map(len, index_columns)),
+        _ints(c for columns in index_columns for c in columns),
+    )
+
+
+def _ints(numbers: Iterable[int]) -> Ints:
+    return np.array(list(numbers), np.int32)
+
+
+def _firsts(lengths: Iterable[int]) -> Ints:
+    return np.cumsum([0, *lengths]).astype(np.int32)
+
+
+def _grouped(groups: int, of: Sequence[int]) -> tuple[Ints, Ints]:
+    """Members by group: where each group begins, and the members."""
+    numbers = np.array(of, np.int64)
+    return (
+        np.searchsorted(np.sort(numbers), np.arange(groups + 1)).astype(np.int32),
+        np.argsort(numbers, kind="stable").astype(np.int32),
+    )
+
+
+def unions_alone() -> Net:
+    """What the kernels of correlation that list and count have to know: all sources are unions."""
+    none, mask = np.zeros(0, np.int32), np.zeros(0, np.uint8)
+    one = np.zeros(1, np.int32)
+    arrays: dict[str, NDArray[np.int32] | NDArray[np.uint8]] = dict.fromkeys(Net._fields, none)
+    for name in ("transition_final", "store_contiguous", "store_strict", "store_collapsed"):
+        arrays[name] = mask
+    for name in ("link_values", "store_values", "steps"):
+        arrays[name] = np.zeros((0, 1), np.int32)
+    for name in ("required", "label_left", "label_right"):
+        arrays[name] = np.zeros((0, 1), np.uint8)
+    arrays["link_store"] = one
+    arrays["store_kind"] = np.full(1, UNION, np.int32)
+    return Net(**arrays)  # type: ignore[arg-type]

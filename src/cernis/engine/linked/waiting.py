@@ -1,0 +1,240 @@
+"""Runs that wait, by what they have bound: one entry for all runs of a store with equal values.
+
+An entry is found in two ways: by all its values, when a run is filed, and by the values of an
+index, when a row asks. Both are hash tables with chains; entries leave a chain from its middle,
+so chains have links both ways. The runs of an entry are a union tree of `correlated.unions`,
+whose root lies in a bucket of the same number.
+
+Cost contract: filing, asking and leaving are O(columns) each; entries that have left the window
+are met and dropped by those who ask, and by `sweep` before room is made.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+from cernis.engine.linked.tables import MOST_INDEXES, STRICT
+
+USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE = range(8)
+"""Places in `counters`: entries ever used, the first free one, how many are in use, how many
+are leaving; runs to be filed, how many have been, and where the next one stands."""
+COUNTERS = 8
+NO_ENTRY = 0
+_PRIME = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
+
+class Waiting(NamedTuple):
+    """Entry 0 is nothing."""
+
+    counters: NDArray[np.int64]
+    store: NDArray[np.int32]
+    """-1: the entry is free."""
+    part: NDArray[np.int32]
+    codes: NDArray[np.int32]
+    moved: NDArray[np.int64]
+    """The moment at which an entry leaves."""
+    after: NDArray[np.int32]
+    before: NDArray[np.int32]
+    heads: NDArray[np.int32]
+    asked_after: NDArray[np.int32]
+    asked_before: NDArray[np.int32]
+    asked_heads: NDArray[np.int32]
+    leaving: NDArray[np.int32]
+
+
+def waiting_room(size: int, columns: int, indexes: int) -> Waiting:
+    """Room for so many entries; `size` is a power of two."""
+    counters = np.zeros(COUNTERS, np.int64)
+    counters[USED] = 1
+    links = (size, max(indexes, 1))
+    return Waiting(
+        counters,
+        np.full(size, -1, np.int32),
+        np.zeros(size, np.int32),
+        np.full((size, columns), -1, np.int32),
+        np.full(size, -1, np.int64),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros(links, np.int32),
+        np.zeros(links, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
+    )
+
+
+@kernel
+def _hash(seed, columns, first, last, codes):
+    value = np.uint64(seed + 1) * _PRIME
+    for k in range(first, last):
+        value = (value ^ np.uint64(codes[columns[k]] + 1)) * _PRIME
+        value ^= value >> _SHIFT
+    return value
+
+
+@kernel
+def _place(tables, waiting, store, codes):
+    """Where the chain of a store's entries with these values begins."""
+    first, last = tables.store_first[store], tables.store_first[store + 1]
+    value = _hash(store, tables.store_columns, first, last, codes)
+    return np.int64(value & np.uint64(len(waiting.heads) - 1))
+
+
+@kernel
+def asked_place(tables, waiting, index, codes):
+    """Where the chain of the entries begins that an index has for these values."""
+    first, last = tables.index_first[index], tables.index_first[index + 1]
+    value = _hash(index, tables.index_columns, first, last, codes)
+    return np.int64(value & np.uint64(len(waiting.asked_heads) - 1))
+
+
+@kernel
+def agrees(tables, waiting, index, entry, codes):
+    """Whether an entry has the values of an index that a row has."""
+    for k in range(tables.index_first[index], tables.index_first[index + 1]):
+        column = tables.index_columns[k]
+        if waiting.codes[entry, column] != codes[column]:
+            return False
+    return True
+
+
+@kernel
+def find(tables, waiting, store, codes):
+    """The entry of a store with these values, or 0."""
+    entry = waiting.heads[_place(tables, waiting, store, codes)]
+    while entry != NO_ENTRY:
+        if waiting.store[entry] == store:
+            same = True
+            for k in range(tables.store_first[store], tables.store_first[store + 1]):
+                column = tables.store_columns[k]
+                same = same and waiting.codes[entry, column] == codes[column]
+            if same:
+                return entry
+        entry = waiting.after[entry]
+    return NO_ENTRY
+
+
+@kernel
+def enter(tables, waiting, store, part, codes):
+    """A new entry; 0 where there is no room for one."""
+    counters = waiting.counters
+    entry = counters[FREE]
+    if entry != NO_ENTRY:
+        counters[FREE] = waiting.after[entry]
+    else:
+        entry = counters[USED]
+        if entry == len(waiting.store):
+            return NO_ENTRY
+        counters[USED] = entry + 1
+    counters[LIVE] += 1
+    waiting.store[entry] = store
+    waiting.part[entry] = part
+    waiting.moved[entry] = -1
+    for column in range(waiting.codes.shape[1]):
+        waiting.codes[entry, column] = -1
+    for k in range(tables.store_first[store], tables.store_first[store + 1]):
+        column = tables.store_columns[k]
+        waiting.codes[entry, column] = codes[column]
+    _link(tables, waiting, entry)
+    return entry
+
+
+@kernel
+def _link(tables, waiting, entry):
+    store, codes = waiting.store[entry], waiting.codes[entry]
+    at = _place(tables, waiting, store, codes)
+    head = waiting.heads[at]
+    waiting.after[entry] = head
+    waiting.before[entry] = 0
+    if head != 0:
+        waiting.before[head] = entry
+    waiting.heads[at] = entry
+    for place in range(tables.index_of.shape[1]):
+        index = tables.index_of[store, place]
+        if index < 0:
+            break
+        at = asked_place(tables, waiting, index, codes)
+        head = waiting.asked_heads[at]
+        waiting.asked_before[entry, place] = 0
+        if head != 0:
+            # the chain of a place holds entries of several indexes
+            waiting.asked_before[named_entry(head), named_place(head)] = _name(entry, place)
+        waiting.asked_heads[at] = _name(entry, place)
+        waiting.asked_after[entry, place] = head
+
+
+@kernel
+def _name(entry, place):
+    """An entry and one of its indexes, as one number: links of chains."""
+    return np.int32(entry * MOST_INDEXES + place)
+
+
+@kernel
+def named_entry(name):
+    return name // MOST_INDEXES
+
+
+@kernel
+def named_place(name):
+    return name % MOST_INDEXES
+
+
+@kernel
+def leave(tables, waiting, entry):
+    """Takes an entry out of all chains."""
+    store, codes = waiting.store[entry], waiting.codes[entry]
+    before, after = waiting.before[entry], waiting.after[entry]
+    if before != 0:
+        waiting.after[before] = after
+    else:
+        waiting.heads[_place(tables, waiting, store, codes)] = after
+    if after != 0:
+        waiting.before[after] = before
+    for place in range(tables.index_of.shape[1]):
+        index = tables.index_of[store, place]
+        if index < 0:
+            break
+        before, after = waiting.asked_before[entry, place], waiting.asked_after[entry, place]
+        if before != 0:
+            waiting.asked_after[named_entry(before), named_place(before)] = after
+        else:
+            waiting.asked_heads[asked_place(tables, waiting, index, codes)] = after
+        if after != 0:
+            waiting.asked_before[named_entry(after), named_place(after)] = before
+    counters = waiting.counters
+    waiting.store[entry] = -1
+    waiting.after[entry] = counters[FREE]
+    counters[FREE] = entry
+    counters[LIVE] -= 1
+
+
+@kernel
+def sweep(tables, waiting, buckets, nodes, bound, moment, before):
+    """Drops the entries whose runs have all left the window, or missed their only moment.
+
+    `before` has the moment before the last of each partition; empty: there are none.
+    """
+    for entry in range(1, waiting.counters[USED]):
+        store = waiting.store[entry]
+        if store >= 0:
+            root = buckets[entry]["root"]
+            gone = root == 0 or nodes[root]["start"] < bound
+            if tables.store_link[store] == STRICT:
+                since = before[waiting.part[entry]] if len(before) > 0 else moment - 1
+                gone = gone or buckets[entry]["ordinal"] < since
+            if gone:
+                buckets[entry]["root"] = 0
+                leave(tables, waiting, entry)
+
+
+@kernel
+def relink(tables, waiting):
+    """Makes all chains anew, after the tables have grown."""
+    for entry in range(1, waiting.counters[USED]):
+        if waiting.store[entry] >= 0:
+            _link(tables, waiting, entry)

@@ -1,0 +1,279 @@
+"""What is wrong with a SPAseQ text, as a person would explain it.
+
+Syntax first: lexemes that no query holds, and tokens that the parser did not expect. What is
+wrong with a text that parses is collected in `Notes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lark import Token
+
+from cernis.errors import Diagnostic, Span
+from cernis.languages.ceql.mistakes import MOST_MISTAKES, span_of
+from cernis.languages.spaseq.words import TERMINALS, describe
+from cernis.pattern.suggest import closest, did_you_mean
+
+_STRAY_HELP = {
+    "==": "use '='",
+    "=>": "use '>='",
+    "->": "use ',', ';' or ':' between the steps of a sequence",
+    "**": "use '*'; there is no power",
+    "^": "property paths are not part of the language; turn the triple around",
+    "≤": "use '<='",
+    "≥": "use '>='",
+    "≠": "use '!='",
+    "’": "use straight quotes: '",
+    "‘": "use straight quotes: '",
+    "“": 'use straight quotes: "',
+    "”": 'use straight quotes: "',
+    "−": "use '-'",
+    "@": 'a language is written right after its string: "word"@en',
+    "$": "a variable begins with '?' or '$', and a letter follows",
+    "~": None,
+}
+_NOT_SPARQL = {
+    "AND": "use '&&'",
+    "OR": "use '||'",
+    "NOT": "use '!'; a graph pattern that must not match is a step of its own: SEQ (A ; B! ; C)",
+    "EXISTS": "a graph pattern that must not match is a step of its own: SEQ (A ; B! ; C)",
+    "BIND": "graph patterns have no BIND; write the expression where it is used",
+    "VALUES": "graph patterns have no VALUES; use FILTER (?x IN (…))",
+    "MINUS": "graph patterns have no MINUS; what must not match is a step: SEQ (A ; B! ; C)",
+    "SERVICE": "graph patterns have no SERVICE; GRAPH <…> is background knowledge",
+    "SELECT": "graph patterns have no queries inside",
+}
+_NOT_A_CLAUSE = {
+    "DISTINCT": "leave it out",
+    "REDUCED": "leave it out",
+    "LIMIT": "leave it out",
+    "OFFSET": "leave it out",
+    "ORDER": "leave it out; matches come in the order of time",
+    "GROUP": "use PARTITION BY (?x), or LIST(?x) for the values of a '+' step",
+    "HAVING": "leave it out",
+    "RANGE": "write WITHIN 30 MINUTES",
+    "STEP": "write WITHIN 30 MINUTES TUMBLING FROM 0",
+}
+_CLAUSES = {"_WITHIN": "WITHIN", "_FROM": "FROM STREAM", "_SEQ": "SEQ", "_SELECT": "SELECT"}
+_PATHS = {"SLASH", "VBAR", "STAR", "PLUS", "QMARK", "BANG", "LPAR"}
+_NODES = {"VAR", "IRI", "PNAME", "PNAME_NS", "BLANK", "STRING", "LSQB"}
+_VERBS = {"IRI", "PNAME", "PNAME_NS", "A"}
+_NO_PATHS = "property paths are not part of the language; write the triples one by one"
+_SEPARATORS = {"COMMA", "SEMICOLON", "COLON"}
+_JOINING = {"AND": "&", "OR": "|", "ANDAND": "&", "OROR": "|"}
+
+
+class Notes:
+    """The first mistakes of a text that parses; later ones cost nothing."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[Diagnostic] = []
+
+    @property
+    def full(self) -> bool:
+        return len(self.mistakes) >= MOST_MISTAKES
+
+    def add(
+        self,
+        message: str,
+        span: Span | None,
+        *,
+        expected: str | None = None,
+        suggestion: str | None = None,
+        word: str = "",
+        among: Iterable[str] = (),
+    ) -> None:
+        """Notes a mistake, and suggests what `word` was meant to be, where something is close."""
+        if not self.full:
+            suggestion = did_you_mean(word, among) or suggestion
+            self.mistakes.append(Diagnostic(message, span, expected, suggestion))
+
+
+# ---------------------------------------------------------------------- lexemes
+
+
+def _lexical(token: Token) -> Diagnostic | None:
+    span = span_of(token)
+    match token.type:
+        case "STRAY" | "FOREIGN" | "CIRCUMFLEX":
+            shown = token.value if token.value.isprintable() else repr(token.value)[1:-1]
+            help_ = _STRAY_HELP.get(token.value)
+            return Diagnostic(f"'{shown}' is not part of the language", span, suggestion=help_)
+        case "BAD_IRI":
+            return Diagnostic(
+                "this is not an IRI",
+                span,
+                suggestion="an IRI holds no spaces, quotes, braces, '|', '^', '`' or '\\'",
+            )
+        case "UNCLOSED":
+            quote = token.value[:3] if token.value[:3] == token.value[0] * 3 else token.value[0]
+            return Diagnostic(
+                f"the quote {quote} is never closed",
+                Span(span.start, span.start + len(quote)),
+                suggestion="a string with line breaks stands in three quotes"
+                if len(quote) == 1 and "\n" in token.value
+                else f"a quote inside the quotes is written \\{quote[0]}",
+            )
+        case "NAME" if not token.value.isascii():
+            return Diagnostic(
+                f"'{_cut(token.value)}' is not part of the language",
+                span,
+                suggestion="names are made of A to Z, a to z, 0 to 9 and '_'",
+            )
+        case _:
+            return None
+
+
+def lexical_mistakes(tokens: Iterable[Token], text: str) -> list[Diagnostic]:
+    """Every lexeme that no query holds."""
+    found: list[Diagnostic] = []
+    for token in tokens:
+        mistake = _lexical(token)
+        if mistake is not None:
+            found.append(mistake)
+            if len(found) == MOST_MISTAKES:
+                break
+    return found
+
+
+# ------------------------------------------------------------------------ tokens
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _in_sequence(before: Sequence[Token]) -> bool:
+    """Whether SEQ's brackets are open after these tokens."""
+    depth = 0
+    for token in reversed(before):
+        match token.type:
+            case "RPAR":
+                depth += 1
+            case "LPAR":
+                depth -= 1
+            case "_SEQ":
+                return depth < 0
+            case "LBRACE" | "RBRACE" | "VAR":
+                return False
+    return False
+
+
+def _in_triples(before: Sequence[Token]) -> bool:
+    """Whether the braces of a graph pattern or a template are open after these tokens."""
+    types = [token.type for token in before]
+    deep = types.count("LBRACE") - types.count("RBRACE")
+    return deep > ("_WHERE" in types)
+
+
+def _in_steps(token: Token, accepted: set[str], last: Token) -> str | None:
+    """What to do about a token inside SEQ."""
+    word = token.value.upper() if token.type == "NAME" else token.type
+    if token.type == "STAR":
+        return "use '+' for one or more, '?' for none or one"
+    if word in _JOINING and "AMP" in accepted:
+        return f"use '{_JOINING[word]}'"
+    if token.type == "BANG" and "BANG" not in accepted:
+        return "'!' stands after the name: SEQ (A ; B! ; C)"
+    if token.type in ("NAME", "LPAR") and "SEMICOLON" in accepted:
+        return "put ',', ';' or ':' between two steps"
+    if last.type in _SEPARATORS and token.type in _SEPARATORS:
+        return "one separator stands between two steps"
+    return None
+
+
+def _in_group(token: Token, accepted: set[str], last: Token) -> str | None:
+    """What to do about a token inside a graph pattern."""
+    word = token.value.upper()
+    if last.type == "_FILTER":
+        if word in ("NOT", "EXISTS"):
+            return _NOT_SPARQL[word]
+        return "put the condition in brackets: FILTER (?x > 5)"
+    if last.type == "NAME" and last.value.upper() == "EXISTS":
+        return _NOT_SPARQL["EXISTS"]
+    if "CMP" in accepted or "ANDAND" in accepted:
+        if token.value == "<>":
+            return "use '!='"
+        if token.type == "IRI":
+            return "put a space after '<', or this is an IRI"
+        if token.type == "CMP":
+            return "join comparisons with '&&'"
+        if token.type in ("AMP", "VBAR"):
+            return f"use '{token.value * 2}'"
+    if token.type in ("NAME", "NOT", "_SELECT") and word in _NOT_SPARQL:
+        return _NOT_SPARQL[word]
+    if word == "A" and "A" in accepted:
+        return "the keyword is a small 'a'"
+    if token.type == "NAME" and "VAR" in accepted:
+        name = _cut(token.value)
+        return f"a name has a prefix, and a variable begins with '?': :{name} or ?{name}"
+    if token.type in _PATHS and ("A" in accepted or last.type in _VERBS):
+        if token.type == "LPAR" and "A" not in accepted:
+            return "collections are not part of the language; write the triples one by one"
+        return _NO_PATHS
+    if token.type == "LPAR" and "BLANK" in accepted:
+        return "collections are not part of the language; write the triples one by one"
+    if last.type in ("PLUS", "MINUS") and token.type in _NODES and "INTEGER" in accepted:
+        return _NO_PATHS
+    if token.type in _NODES and {"DOT", "SEMICOLON"} <= accepted:
+        return "put '.' between two triple patterns"
+    if token.type == "LSQB" and "A" in accepted:
+        return "a predicate is an IRI or a variable"
+    return None
+
+
+def _in_clauses(
+    token: Token, accepted: set[str], before: Sequence[Token], last: Token | None
+) -> str | None:
+    """What to do about a token outside of graph patterns and SEQ."""
+    word = token.value.upper()
+    last_type = last.type if last is not None else ""
+    if token.type == "NAME" and word in _NOT_A_CLAUSE:
+        return f"there is no {word}; {_NOT_A_CLAUSE[word]}"
+    if last is not None and last.type == "NAME" and last.value.upper() in _NOT_A_CLAUSE:
+        return _NOT_A_CLAUSE[last.value.upper()]
+    if token.type == "COMMA" and "_LIST" in accepted:
+        return "variables stand side by side: SELECT ?a ?b"
+    if token.type == "NAME" and "VAR" in accepted:
+        return f"a variable begins with '?': ?{_cut(token.value)}"
+    if token.type == "VAR" and last_type == "_BY":
+        return f"write PARTITION BY ({token.value})"
+    if accepted == {"PNAME_NS"} and token.type in ("NAME", "A"):
+        return f"a prefix ends with ':': {_cut(token.value)}:"
+    if accepted == {"_STREAM"}:
+        return "write FROM STREAM S <http://…>"
+    if last_type == "_DEFINE":
+        return "write DEFINE GPM A ON S { … }"
+    if token.type == "LBRACE" and "_WHERE" in accepted:
+        return "write WHERE before '{'"
+    if token.type in _CLAUSES and "$END" in accepted:
+        return f"{_CLAUSES[token.type]} stands before WHERE"
+    if token.type in ("_PREFIX", "_BASE"):
+        return f"{word} stands before SELECT"
+    if last is not None and last.type == "NAME" and before[-2:-1]:
+        meant = closest(last.value, TERMINALS, cutoff=0.75)
+        if meant is not None:
+            return f"did you mean '{meant}' instead of '{_cut(last.value)}'?"
+    return None
+
+
+def unexpected(token: Token, accepted: set[str], before: Sequence[Token], end: int) -> Diagnostic:
+    """What is wrong with a token that the parser did not expect; `end` is the text's end."""
+    last = before[-1] if before else None
+    in_sequence = _in_sequence(before)
+    if in_sequence and last is not None and last.type in _SEPARATORS:
+        accepted = accepted - {"RPAR"}  # read, so that a trailing separator can be explained
+    expected = describe(accepted, last.type if last is not None else "", in_sequence)
+    if token.type == "$END":
+        return Diagnostic("the query ends too early", Span(end, end), expected)
+    if in_sequence and last is not None:
+        suggestion = _in_steps(token, accepted, last)
+    elif last is not None and _in_triples(before):
+        suggestion = _in_group(token, accepted, last)
+    else:
+        suggestion = None
+    suggestion = suggestion or _in_clauses(token, accepted, before, last)
+    shown = _cut(token.value)
+    message = f"unexpected {shown}" if token.type == "STRING" else f"unexpected '{shown}'"
+    return Diagnostic(message, span_of(token), expected, suggestion)

@@ -1,0 +1,441 @@
+"""Looks up what a written query names: streams, graph patterns and variables.
+
+All mistakes are collected. A variable is bound by the steps that are not negated; the FILTER of
+a graph pattern may mention those of earlier steps and of the patterns of the same `&`, a
+FILTER further inside only what its own graph pattern binds.
+
+Where SEQ names graph patterns that do not exist, it is not known what a step binds: then
+only variables that no graph pattern binds at all are mistakes.
+
+Linear in the query, but for a graph pattern that stands in many branches of one step and
+mentions many variables of its companions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from cernis.errors import Diagnostic, Span
+from cernis.languages.ceql.words import list_words
+from cernis.languages.spaseq.mistakes import Notes
+from cernis.languages.spaseq.tree import Name, WrittenGpm, WrittenQuery
+from cernis.pattern.check import MAX_DEPTH
+from cernis.pattern.graph import (
+    And,
+    Arithmetic,
+    Background,
+    Basic,
+    Call,
+    Compared,
+    Expression,
+    Filtered,
+    GraphPattern,
+    Joined,
+    Negative,
+    Not,
+    OneOf,
+    Optional,
+    Or,
+    Term,
+    United,
+    Variable,
+    certain,
+    mentioned,
+    variables,
+)
+from cernis.pattern.spaseq import Both, Element, Gpm, Named, SpaseqQuery, Step, leaves
+
+_LONGEST_LIST = 8
+
+
+class _Beside(NamedTuple):
+    """What the parts of an `&` bind, and what one of them has for itself."""
+
+    found: set[str]
+    hidden: set[str]
+
+
+def resolve(written: WrittenQuery, notes: Notes, source: str) -> SpaseqQuery:
+    """The query; what is wrong with it is noted."""
+    names = _Names(written, notes)
+    names.streams()
+    names.graph_patterns()
+    names.sequence()
+    names.filters()
+    names.answer()
+    names.partition()
+    return SpaseqQuery(
+        select=None if written.select is None else tuple(i.selected for i in written.select),
+        streams=tuple((stream.name.text, stream.iri) for stream in written.streams),
+        gpms=tuple(
+            Gpm(gpm.name.text, tuple(s.text for s in gpm.streams), gpm.pattern, gpm.name.span)
+            for gpm in written.gpms
+        ),
+        steps=written.steps,
+        within=written.within,
+        tumbling_from=written.tumbling_from,
+        partition=tuple(variable.name for variable in written.partition),
+        construct=written.construct,
+        source=source,
+    )
+
+
+# ------------------------------------------------------------------------ depth
+
+
+def _below(
+    node: GraphPattern | Expression,
+) -> Sequence[GraphPattern | Expression]:
+    match node:
+        case Basic() | Variable() | Term():
+            return ()
+        case Joined(parts) | United(parts):
+            return parts
+        case And(conditions) | Or(conditions):
+            return conditions
+        case Optional(pattern, extra, condition):
+            return (pattern, extra) if condition is None else (pattern, extra, condition)
+        case Filtered(pattern, condition):
+            return pattern, condition
+        case Background(_, pattern):
+            return (pattern,)
+        case Not(part) | Negative(part):
+            return (part,)
+        case Compared(_, left, right) | Arithmetic(_, left, right):
+            return left, right
+        case OneOf(value, choices, _):
+            return value, *choices
+        case Call(_, arguments):
+            return arguments
+
+
+def too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
+    """The mistake of a graph pattern that is nested more than MAX_DEPTH deep; not recursive."""
+    for gpm in gpms:
+        stack: list[tuple[GraphPattern | Expression, int]] = [(gpm.pattern, 1)]
+        while stack:
+            node, depth = stack.pop()
+            if depth > MAX_DEPTH:
+                return Diagnostic(
+                    f"graph pattern {gpm.name.text} is nested more than {MAX_DEPTH} deep",
+                    gpm.name.span,
+                )
+            stack.extend((child, depth + 1) for child in _below(node))
+    return None
+
+
+# ---------------------------------------------------------------------- filters
+
+
+def _conditions(pattern: GraphPattern) -> Iterator[Expression]:
+    """All filters of a pattern."""
+    match pattern:
+        case Joined(parts) | United(parts):
+            for part in parts:
+                yield from _conditions(part)
+        case Optional(inner, extra, condition):
+            yield from _conditions(inner)
+            yield from _conditions(extra)
+            if condition is not None:
+                yield condition
+        case Filtered(inner, condition):
+            yield from _conditions(inner)
+            yield condition
+        case Background(_, inner):
+            yield from _conditions(inner)
+
+
+class _Names:
+    def __init__(self, written: WrittenQuery, notes: Notes) -> None:
+        self.written = written
+        self.notes = notes
+        self.bound: dict[str, set[str]] = {}
+        """What each graph pattern may bind."""
+        self.certain: dict[str, set[str]] = {}
+        for gpm in written.gpms:
+            found = {name for name in variables(gpm.pattern) if not name.startswith("_:")}
+            self.bound.setdefault(gpm.name.text, set()).update(found)
+            self.certain.setdefault(gpm.name.text, certain(gpm.pattern))
+        self.everywhere = {name for found in self.bound.values() for name in found}
+        self.used: dict[str, Span | None] = {}
+        """The graph patterns of SEQ, each with the place that names it first."""
+        for step in written.steps:
+            for leaf in leaves(step.element):
+                self.used.setdefault(leaf.gpm, leaf.span)
+        self.sure = bool(written.steps) and self.used.keys() <= self.bound.keys()
+        """Whether it is known what each step binds."""
+        self.positive = self._of(step for step in written.steps if not step.negated)
+        """For each variable, the first graph pattern of a step that binds it."""
+        self.negative = self._of(step for step in written.steps if step.negated)
+        self.repeated = self._of(step for step in written.steps if step.rounds is not None)
+        self.unused: dict[str, str] = {}
+        for gpm_name, found in self.bound.items():
+            if gpm_name not in self.used:
+                for name in found:
+                    self.unused.setdefault(name, gpm_name)
+
+    def _of(self, steps: Iterable[Step]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for gpm in dict.fromkeys(leaf.gpm for step in steps for leaf in leaves(step.element)):
+            for name in self.bound.get(gpm, ()):
+                found.setdefault(name, gpm)
+        return found
+
+    @cached_property
+    def all_names(self) -> list[str]:
+        return [f"?{name}" for name in sorted(self.everywhere)]
+
+    @cached_property
+    def names_of_steps(self) -> list[str]:
+        return [f"?{name}" for name in sorted(self.positive)]
+
+    # -------------------------------------------------------- streams and patterns
+
+    def _unknown(self, what: str, name: str, span: Span | None, known: Iterable[str]) -> None:
+        if self.notes.full:
+            return
+        names = list(dict.fromkeys(known))
+        shown = list_words(names) if 0 < len(names) <= _LONGEST_LIST else None
+        self.notes.add(f"unknown {what} '{name}'", span, expected=shown, word=name, among=names)
+
+    def _twice(self, message: str, names: Iterable[Name]) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if name.text in seen:
+                self.notes.add(message.format(name.text), name.span)
+            seen.add(name.text)
+
+    def streams(self) -> None:
+        self._twice("stream '{}' is declared twice", (s.name for s in self.written.streams))
+
+    def graph_patterns(self) -> None:
+        self._twice("graph pattern '{}' is defined twice", (g.name for g in self.written.gpms))
+        known = [stream.name.text for stream in self.written.streams]
+        declared = set(known)
+        for gpm in self.written.gpms:
+            self._twice("stream '{}' is named twice", gpm.streams)
+            for stream in gpm.streams:
+                if stream.text not in declared and known:
+                    self._unknown("stream", stream.text, stream.span, known)
+
+    # ------------------------------------------------------------------- sequences
+
+    def sequence(self) -> None:
+        steps = self.written.steps
+        for name, span in self.used.items():
+            if name not in self.bound:
+                self._unknown("graph pattern", name, span, self.bound)
+        for step in steps:
+            if step.negated and (steps[0] is step or steps[-1] is step):
+                self._edge(step, "before" if steps[0] is step else "after")
+        if steps and all(step.optional or step.negated for step in steps):
+            whole = None
+            if steps[0].span is not None and steps[-1].span is not None:
+                whole = steps[0].span.to(steps[-1].span)
+            self.notes.add("at least one step must be neither optional nor negated", whole)
+
+    def _edge(self, step: Step, side: str) -> None:
+        self.notes.add(
+            f"a negated step needs a step {side} it",
+            step.span,
+            suggestion="'!' says what does not happen between two steps: SEQ (A ; B! ; C)",
+        )
+
+    # --------------------------------------------------------------------- filters
+
+    def filters(self) -> None:
+        own: dict[str, dict[str, Variable]] = {}
+        for gpm in self.written.gpms:
+            inside, condition = gpm.group
+            bound = self.bound[gpm.name.text]
+            for inner in _conditions(inside):
+                for variable in mentioned(inner):
+                    if variable.name not in bound:
+                        self._inside(gpm, variable)
+            needed = own.setdefault(gpm.name.text, {})
+            for variable in () if condition is None else mentioned(condition):
+                if variable.name not in bound:
+                    needed.setdefault(variable.name, variable)
+        for name, needed in own.items():
+            if name not in self.used or not self.sure:
+                for variable in needed.values():
+                    if variable.name not in self.everywhere:
+                        self._unbound(variable)
+        if self.sure:
+            self._in_order(own)
+
+    def _inside(self, gpm: WrittenGpm, variable: Variable) -> None:
+        if variable.name in self.everywhere:
+            self.notes.add(
+                f"{gpm.name.text} does not bind ?{variable.name}, "
+                "and a FILTER inside braces sees its own group alone",
+                variable.span,
+                suggestion=f"put the FILTER outside of the inner braces of {gpm.name.text}",
+            )
+        else:
+            self._unbound(variable)
+
+    def _unbound(self, variable: Variable) -> None:
+        self.notes.add(
+            f"nothing binds ?{variable.name}",
+            variable.span,
+            word=f"?{variable.name}",
+            among=self.all_names,
+        )
+
+    def _in_order(self, own: dict[str, dict[str, Variable]]) -> None:
+        """Whether what each FILTER mentions is bound when its step is looked at."""
+        before: set[str] = set()
+        # what is bound before stays so for later uses, and is not looked at again
+        pending = {gpm: set(needed) for gpm, needed in own.items()}
+        for number, step in enumerate(self.written.steps):
+            for gpm, beside in self._companions(step.element, ()):
+                pending[gpm] -= before
+                missing = pending[gpm]
+                for found, hidden in beside:
+                    missing = (missing - found) | (missing & hidden)
+                if missing:
+                    pending[gpm] = pending[gpm] - missing
+                    for name in filter(missing.__contains__, own[gpm]):
+                        self._too_early(gpm, own[gpm][name], number)
+            if not step.negated:
+                for leaf in leaves(step.element):
+                    before |= self.bound[leaf.gpm]
+
+    def _companions(
+        self, element: Element, beside: tuple[_Beside, ...]
+    ) -> Iterator[tuple[str, tuple[_Beside, ...]]]:
+        """Each graph pattern of an element, with what is bound at the same time."""
+        if isinstance(element, Named):
+            yield element.gpm, beside
+            return
+        if not isinstance(element, Both):
+            for part in element.parts:
+                yield from self._companions(part, beside)
+            return
+        each = [self._binds(part) for part in element.parts]
+        found: set[str] = set()
+        shared: set[str] = set()
+        for one in each:
+            shared |= found & one
+            found |= one
+        for part, one in zip(element.parts, each, strict=True):
+            yield from self._companions(part, (*beside, _Beside(found, one - shared)))
+
+    def _binds(self, element: Element) -> set[str]:
+        found: set[str] = set()
+        for leaf in leaves(element):
+            found |= self.bound[leaf.gpm]
+        return found
+
+    def _too_early(self, gpm: str, variable: Variable, number: int) -> None:
+        name = variable.name
+        if self.notes.full:
+            return
+        if name not in self.everywhere:
+            self._unbound(variable)
+            return
+        here = [leaf.gpm for leaf in leaves(self.written.steps[number].element)]
+        branch = next((other for other in here if name in self.bound[other]), None)
+        if branch is not None:
+            why = f"only {branch} binds ?{name}, and {gpm} is in another branch of '|'"
+        elif name in self.positive:
+            why = f"{self.positive[name]} binds ?{name}, and comes after {gpm}"
+        elif name in self.negative:
+            why = f"only {self.negative[name]} binds ?{name}, and is negated: it has no event"
+        else:
+            why = f"only {self.unused[name]} binds ?{name}, and SEQ does not use it"
+        later = branch is None and name in self.positive
+        self.notes.add(
+            why,
+            variable.span,
+            suggestion=f"put the FILTER into {self.positive[name]}" if later else None,
+        )
+
+    # ---------------------------------------------------------------------- answer
+
+    def answer(self) -> None:
+        for triple in self.written.construct or ():
+            for node in triple.nodes():
+                if isinstance(node, Variable) and not node.hidden:
+                    self._selected(node)
+        seen: set[str] = set()
+        for selected, span in self.written.select or ():
+            self._selected(Variable(selected.variable, span))
+            if selected.listed and selected.variable in self.positive and self.sure:
+                self._listed(selected.variable, span)
+            if selected.name in seen:
+                value = f"?{selected.variable}"
+                value = f"LIST({value})" if selected.listed else value
+                self.notes.add(
+                    f"two things are called ?{selected.name}",
+                    span,
+                    suggestion=f"give one of them another name: ({value} AS ?{selected.name}2)",
+                )
+            seen.add(selected.name)
+
+    def _selected(self, variable: Variable) -> None:
+        name = variable.name
+        if name in self.positive or (not self.sure and name in self.everywhere):
+            return
+        if name in self.negative:
+            why = f"only {self.negative[name]} binds ?{name}, and is negated: it has no event"
+            self.notes.add(why, variable.span)
+        elif name in self.unused:
+            why = f"only {self.unused[name]} binds ?{name}, and SEQ does not use it"
+            self.notes.add(why, variable.span)
+        else:
+            known = self.names_of_steps if self.sure else self.all_names
+            self.notes.add(
+                f"no step binds ?{name}",
+                variable.span,
+                expected=list_words(known) if 0 < len(known) <= _LONGEST_LIST else None,
+                word=f"?{name}",
+                among=known,
+            )
+
+    def _listed(self, name: str, span: Span) -> None:
+        if name not in self.repeated:
+            self.notes.add(
+                f"no step with '+' binds ?{name}, so that it has one value",
+                span,
+                suggestion=f"write ?{name}",
+            )
+
+    # ------------------------------------------------------------------- partition
+
+    def partition(self) -> None:
+        self._twice(
+            "?{} stands twice in PARTITION BY",
+            (Name(v.name, v.span) for v in self.written.partition if v.span is not None),
+        )
+        for variable in self.written.partition:
+            name = variable.name
+            if name not in self.everywhere:
+                self._selected(variable)
+                continue
+            if not self.sure:
+                continue
+            lacking = [gpm for gpm in self.used if name not in self.certain[gpm]]
+            if lacking:
+                self.notes.add(
+                    f"{_and(lacking)} {'does' if len(lacking) == 1 else 'do'} "
+                    f"not bind ?{name} for certain",
+                    variable.span,
+                    suggestion="a key is bound by every graph pattern of SEQ, outside of "
+                    "OPTIONAL and in every branch of UNION",
+                )
+
+
+def _and(names: list[str]) -> str:
+    """The first names of a list.
+
+    >>> _and(["A", "B", "C"])
+    'A, B and C'
+    """
+    if len(names) > _LONGEST_LIST:
+        return f"{', '.join(names[:_LONGEST_LIST])} and others"
+    *head, last = names
+    return f"{', '.join(head)} and {last}" if head else last

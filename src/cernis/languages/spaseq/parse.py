@@ -1,0 +1,169 @@
+"""The text of a SPAseQ query to `SpaseqQuery`.
+
+Linear in the text, with the limits of `cernis.languages.reading` on its length, its tokens and
+the depth of its brackets. The lexer is SPARQL's throughout; inside SEQ (…) its tokens are cut
+anew, because there ':' separates. A lexer that follows the parser's state would do the same
+in one go, and could not lex a text that does not parse, so that mistakes would hide others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+
+from lark import Lark, Token
+
+from cernis.errors import QueryError
+from cernis.languages.ceql.mistakes import span_of
+from cernis.languages.reading import Language, bound_tokens, in_order, read_tokens, read_tree
+from cernis.languages.spaseq.mistakes import lexical_mistakes, unexpected
+from cernis.languages.spaseq.names import resolve, too_deep
+from cernis.languages.spaseq.tree import Writing, WrittenQuery
+from cernis.languages.spaseq.words import TERMINALS
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.pattern.suggest import closest
+
+__all__ = ["parse"]
+
+_SEPARATORS = ("COMMA", "SEMICOLON", "COLON")
+_CUT = ("PNAME", "PNAME_NS", "BLANK", "VAR")
+"""Tokens of SPARQL that are several tokens inside SEQ."""
+_PIECE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|.", re.DOTALL)
+_PIECES = {":": "COLON", "?": "QMARK"}
+
+
+def _word(token: Token) -> Token:
+    """A word that is a keyword becomes that keyword's terminal."""
+    if token.value == "a":
+        token.type = "A"
+    elif token.value.isascii():
+        token.type = TERMINALS.get(token.value.upper(), "NAME")
+    return token
+
+
+def _prefixed(token: Token) -> Token:
+    if token.value.index(":") == len(token.value) - 1:
+        token.type = "PNAME_NS"
+    return token
+
+
+@cache
+def _grammar() -> Lark:
+    return Lark(
+        files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8"),
+        parser="lalr",
+        lexer="basic",
+        start=["spaseq", "lexical"],
+        propagate_positions=True,
+        maybe_placeholders=False,
+        lexer_callbacks={"NAME": _word, "PNAME": _prefixed},
+    )
+
+
+_SPASEQ = Language(_grammar, lexical_mistakes, unexpected, TERMINALS)
+
+
+# ----------------------------------------------------------------------- tokens
+
+
+def _pieces(token: Token) -> Iterator[Token]:
+    start = span_of(token).start
+    for found in _PIECE.finditer(token.value):
+        name = found[0][0].isalpha() or found[0][0] == "_"
+        type_ = "NAME" if name else _PIECES.get(found[0], "STRAY")
+        yield Token(
+            type_, found[0], start + found.start(), token.line, token.column, token.end_line,
+            token.end_column, start + found.end(),
+        )  # fmt: skip
+
+
+def _as_name(token: Token) -> Token:
+    """Where only a name can stand, a keyword is one."""
+    if token.value.isidentifier():
+        token.type = "NAME"
+    return token
+
+
+def _steps(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens inside SEQ's brackets, cut anew."""
+    found: list[Token] = []
+    for token in tokens:
+        found += _pieces(token) if token.type in _CUT else (_as_name(token),)
+    for before, token, after in zip(found, found[1:], found[2:], strict=False):
+        ends = after.type in (*_SEPARATORS, "RPAR")
+        if before.type == "PLUS" and token.type in _SEPARATORS and ends:
+            token.type = "LINK"
+    return found
+
+
+def _begins_steps(token: Token, after: Token) -> bool:
+    if after.type != "LPAR":
+        return False
+    misspelt = token.type == "NAME" and closest(token.value, ["SEQ"], cutoff=0.7) is not None
+    return token.type == "_SEQ" or misspelt
+
+
+def _close(tokens: Sequence[Token], opened: int) -> int:
+    """Where the bracket is closed that is opened there; brackets have been checked."""
+    depth = 0
+    for place in range(opened, len(tokens)):
+        depth += {"LPAR": 1, "RPAR": -1}.get(tokens[place].type, 0)
+        if depth == 0:
+            return place
+    return len(tokens) - 1
+
+
+def _mended(tokens: list[Token]) -> Iterator[Token]:
+    """The tokens with what only their surroundings tell: see the head of the grammar."""
+    braces = place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        following = tokens[place + 1 : place + 2]
+        place += 1
+        yield token
+        braces += {"LBRACE": 1, "RBRACE": -1}.get(token.type, 0)
+        if not following:
+            continue
+        if braces <= 1 and _begins_steps(token, following[0]):
+            closed = _close(tokens, place)
+            yield from _steps(tokens[place : closed + 1])
+            place = closed + 1
+        elif token.type in ("_GPM", "_STREAM") and following[0].value.isidentifier():
+            yield _as_name(following[0])
+            place += 1
+        elif token.type == "_ON":
+            while place < len(tokens) and (
+                tokens[place].type == "COMMA" or tokens[place].value.isidentifier()
+            ):
+                yield _as_name(tokens[place])
+                place += 1
+
+
+# ------------------------------------------------------------------------ query
+
+
+def parse(text: str) -> SpaseqQuery:
+    """The query that a text stands for; raises QueryError with every mistake found.
+
+    >>> query = parse("SELECT * FROM STREAM S <http://a/s> WHERE {"
+    ...     " SEQ (A ; B+) DEFINE GPM A ON S { ?x a ?y } DEFINE GPM B ON S { ?y a ?z } }")
+    >>> query.steps[1].rounds
+    ','
+    """
+    tokens = read_tokens(_SPASEQ, text)
+    labels = (token.value[2:] for token in tokens if token.type == "BLANK")
+    writing = Writing(text, list(labels))
+    mended = list(_mended(tokens))
+    bound_tokens(mended)
+    tree = read_tree(_SPASEQ, "spaseq", mended, text)
+    written: WrittenQuery = writing.transform(tree)
+    mistakes = writing.notes.mistakes
+    deep = too_deep(written.gpms)
+    if deep is not None:
+        raise QueryError(in_order([*mistakes, deep]), text)
+    query = resolve(written, writing.notes, text)
+    if mistakes:
+        raise QueryError(in_order(mistakes), text)
+    return query

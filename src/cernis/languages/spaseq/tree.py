@@ -1,0 +1,333 @@
+"""From lark's parse tree to a query as it is written: names not yet looked up.
+
+One method for each rule, on top of those for graph patterns (`graphs.py`). Sequences are lists
+of steps all the way down: a name is a list of one, and parentheses around several steps in a
+sequence add nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, NamedTuple, cast
+
+from lark import Token, v_args
+from lark.tree import Meta
+
+from cernis.errors import Span
+from cernis.languages.ceql.mistakes import span_of
+from cernis.languages.ceql.words import NANOSECONDS
+from cernis.languages.spaseq.graphs import Graphs, Group, span_of_tree
+from cernis.languages.spaseq.terms import XSD
+from cernis.pattern.graph import GraphPattern, Term, Triple, Variable
+from cernis.pattern.spaseq import Both, Either, Element, Link, Named, Selected, Step
+
+_MOST_DIGITS = 40
+_LARGEST_EXPONENT = 30
+_LARGEST_TIME = 2**63 - 1
+_MOMENT = re.compile(
+    r'"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?'
+    r'(?:Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)?"'
+)
+_DATE_TIME = f"^^<{XSD}dateTime>"
+_DEFAULT = ""
+"""The link between rounds where none is written, until the whole sequence is known."""
+
+
+class Name(NamedTuple):
+    text: str
+    span: Span
+
+
+class WrittenItem(NamedTuple):
+    """One thing after SELECT."""
+
+    selected: Selected
+    span: Span
+
+
+class WrittenStream(NamedTuple):
+    name: Name
+    iri: str
+
+
+class WrittenGpm(NamedTuple):
+    name: Name
+    streams: tuple[Name, ...]
+    group: Group
+    """Its own filters may mention what earlier steps bind; those further inside may not."""
+
+    @property
+    def pattern(self) -> GraphPattern:
+        return self.group.whole
+
+
+class WrittenQuery(NamedTuple):
+    select: tuple[WrittenItem, ...] | None
+    construct: tuple[Triple, ...] | None
+    streams: tuple[WrittenStream, ...]
+    gpms: tuple[WrittenGpm, ...]
+    steps: tuple[Step, ...]
+    """None at all: there is no SEQ, and that has been noted."""
+    within: int | None
+    tumbling_from: int | str | None
+    partition: tuple[Variable, ...]
+
+
+class _Items(NamedTuple):
+    items: tuple[WrittenItem, ...] | None
+
+
+class _Template(NamedTuple):
+    triples: tuple[Triple, ...]
+
+
+class _Window(NamedTuple):
+    size: int
+    start: int | str | None
+    span: Span
+
+
+class _Partition(NamedTuple):
+    variables: tuple[Variable, ...]
+    span: Span
+
+
+class _Seq(NamedTuple):
+    steps: tuple[Step, ...]
+    span: Span
+
+
+class _Modifier(NamedTuple):
+    sign: str
+    link: Link | None
+    span: Span
+
+
+def _plain(steps: list[Step]) -> bool:
+    """Whether this is an element of one timestamp and nothing else."""
+    step = steps[0]
+    return len(steps) == 1 and step.rounds is None and not step.optional and not step.negated
+
+
+def _hull(steps: list[Step]) -> Span:
+    return cast(Span, steps[0].span).to(cast(Span, steps[-1].span))
+
+
+@v_args(meta=True)
+class Writing(Graphs):
+    """Reads one text; `notes` holds what was wrong with it."""
+
+    # ---------------------------------------------------------------------- query
+
+    def spaseq(self, meta: Meta, parts: list[Any]) -> WrittenQuery:
+        form, clauses = parts[1], parts[2:]
+        streams = tuple(part for part in clauses if isinstance(part, WrittenStream))
+        gpms = tuple(part for part in clauses if isinstance(part, WrittenGpm))
+        seq: _Seq | None = self._only(_Seq, "SEQ", clauses)
+        window: _Window | None = self._only(_Window, "WITHIN", clauses)
+        partition: _Partition | None = self._only(_Partition, "PARTITION BY", clauses)
+        end = Span(meta.end_pos - 1, meta.end_pos)
+        if not streams:
+            self.notes.add("no stream is read", end, expected="FROM STREAM S <http://…>")
+        if seq is None:
+            self.notes.add("the query has no sequence", end, expected="SEQ (A ; B)")
+        return WrittenQuery(
+            select=form.items if isinstance(form, _Items) else None,
+            construct=form.triples if isinstance(form, _Template) else None,
+            streams=streams,
+            gpms=gpms,
+            steps=seq.steps if seq else (),
+            within=window.size if window else None,
+            tumbling_from=window.start if window else None,
+            partition=partition.variables if partition else (),
+        )
+
+    def _only(self, kind: type[Any], clause: str, parts: list[Any]) -> Any:
+        found = [part for part in parts if isinstance(part, kind)]
+        for again in found[1:]:
+            self.notes.add(f"a query has one {clause}", again.span)
+        return found[0] if found else None
+
+    # -------------------------------------------------------------------- clauses
+
+    def select(self, meta: Meta, parts: list[Any]) -> _Items:
+        return _Items(None if parts == [None] else tuple(parts))
+
+    def everything(self, meta: Meta, parts: list[Any]) -> None:
+        return None
+
+    def selected(self, meta: Meta, parts: list[Token]) -> WrittenItem:
+        name = parts[0].value[1:]
+        return WrittenItem(Selected(name, name), span_of(parts[0]))
+
+    def listed(self, meta: Meta, parts: list[Token]) -> WrittenItem:
+        name = parts[0].value[1:]
+        return WrittenItem(Selected(name, name, listed=True), span_of_tree(meta))
+
+    def renamed(self, meta: Meta, parts: list[Any]) -> WrittenItem:
+        item, name = parts
+        return WrittenItem(replace(item.selected, name=name.value[1:]), span_of_tree(meta))
+
+    def construct(self, meta: Meta, parts: list[list[Triple]]) -> _Template:
+        return _Template(tuple(triple for part in parts for triple in part))
+
+    def from_stream(self, meta: Meta, parts: list[Any]) -> WrittenStream:
+        return WrittenStream(self._name(parts[0]), parts[1].text[1:-1])
+
+    def partition(self, meta: Meta, parts: list[Token]) -> _Partition:
+        variables = tuple(
+            Variable(token.value[1:], span_of(token)) for token in parts if token.type == "VAR"
+        )
+        return _Partition(variables, span_of_tree(meta))
+
+    def within(self, meta: Meta, parts: list[Any]) -> _Window:
+        size, start = parts[0], parts[1] if len(parts) > 1 else None
+        if start is not None and size == 0:
+            self.notes.add("tumbling windows need a length", span_of_tree(meta))
+        return _Window(size, start, span_of_tree(meta))
+
+    def duration(self, meta: Meta, parts: list[Token]) -> int:
+        whole = sum(
+            (
+                self._exact(number) * NANOSECONDS[unit.value.upper()]
+                for number, unit in zip(parts[::2], parts[1::2], strict=True)
+            ),
+            start=Fraction(0),
+        )
+        if whole > _LARGEST_TIME:
+            self.notes.add("the time is out of range", span_of_tree(meta))
+        return int(whole)  # times are whole, so that a fraction of a tick adds nothing
+
+    def _exact(self, token: Token) -> Fraction:
+        mantissa, _, exponent = token.value.lower().partition("e")
+        if len(mantissa) > _MOST_DIGITS or abs(int(exponent[:9] or 0)) > _LARGEST_EXPONENT:
+            self.notes.add("the number is out of range", span_of(token))
+            return Fraction(1)
+        return Fraction(token.value if mantissa[-1] != "." else f"{mantissa}0e{exponent}")
+
+    def tick(self, meta: Meta, parts: list[Token]) -> int:
+        number = parts[-1]
+        if len(number.value) > _MOST_DIGITS or int(number.value) > _LARGEST_TIME:
+            self.notes.add("the number is out of range", span_of(number))
+            return 0
+        return int("".join(part.value for part in parts))
+
+    def tumbling(self, meta: Meta, parts: list[Any]) -> int | str:
+        start = parts[0]
+        return self._moment(start) if isinstance(start, Term) else cast(int, start)
+
+    def _moment(self, term: Term) -> str:
+        found = _MOMENT.fullmatch(term.text.removesuffix(_DATE_TIME))
+        try:
+            if found:
+                datetime.fromisoformat(found[1])
+                return found[0][1:-1]
+        except ValueError:
+            pass
+        self.notes.add("this is no point in time", term.span, expected='"2015-01-01T00:00:00Z"')
+        return ""
+
+    # ------------------------------------------------------------- graph patterns
+
+    def _name(self, token: Token) -> Name:
+        return Name(token.value, span_of(token))
+
+    def gpm_head(self, meta: Meta, parts: list[Token]) -> list[Name]:
+        names = [self._name(token) for token in parts if token.type == "NAME"]
+        self.scope, self.nameless = names[0].text, 0
+        return names
+
+    def define(self, meta: Meta, parts: list[Any]) -> WrittenGpm:
+        (name, *streams), group = parts
+        return WrittenGpm(name, tuple(streams), group)
+
+    # ------------------------------------------------------------------ sequences
+
+    def named(self, meta: Meta, parts: list[Token]) -> list[Step]:
+        span = span_of(parts[0])
+        return [Step(Named(parts[0].value, span), None, span=span)]
+
+    def both(self, meta: Meta, parts: list[Any]) -> list[Step]:
+        return self._combined(Both, "&", parts)
+
+    def either(self, meta: Meta, parts: list[Any]) -> list[Step]:
+        return self._combined(Either, "|", parts)
+
+    def _combined(self, kind: type[Both] | type[Either], sign: str, parts: list[Any]) -> list[Step]:
+        places = [part for part in parts if isinstance(part, list)]
+        elements: list[Element] = []
+        for steps in places:
+            if not _plain(steps):
+                self._not_plain(sign, steps)
+            for step in steps:
+                flat = isinstance(step.element, kind)
+                elements += cast(Any, step.element).parts if flat else (step.element,)
+        span = _hull(places[0]).to(_hull(places[-1]))
+        return [Step(kind(tuple(elements)), None, span=span)]
+
+    def _not_plain(self, sign: str, steps: list[Step]) -> None:
+        if len(steps) > 1:
+            found, suggestion = "a sequence", None
+            if sign == "|":
+                suggestion = "write a query for each sequence"
+        else:
+            step = steps[0]
+            mark = "?" if step.optional else "!" if step.negated else "+"
+            found, suggestion = f"'{mark}'", f"put it on the whole: (A {sign} B){mark}"
+        self.notes.add(
+            f"'{sign}' joins patterns of one timestamp, and this is {found}"
+            if len(steps) > 1
+            else f"'{sign}' joins patterns of one timestamp, and {found} stands inside it",
+            _hull(steps),
+            suggestion=suggestion,
+        )
+
+    def modifier(self, meta: Meta, parts: list[Token]) -> _Modifier:
+        link = parts[1].value if len(parts) > 1 else None
+        return _Modifier(parts[0].value, link, span_of_tree(meta))
+
+    def modified(self, meta: Meta, parts: list[Any]) -> list[Step]:
+        steps, (sign, link, span) = parts
+        if not _plain(steps):
+            several = len(steps) > 1
+            self.notes.add(
+                f"'{sign}' stands on patterns of one timestamp, not on a sequence"
+                if several
+                else "a step has one of '+', '?' and '!'",
+                _hull(steps) if several else span,
+                suggestion="put it on the steps one by one" if several else None,
+            )
+            return cast("list[Step]", steps)
+        (step,) = steps
+        rounds = (_DEFAULT if link is None else link) if sign == "+" else None
+        whole = step.span.to(span)
+        return [replace(step, rounds=rounds, optional=sign == "?", negated=sign == "!", span=whole)]
+
+    def separator(self, meta: Meta, parts: list[Token]) -> Token:
+        return parts[0]
+
+    def sequence(self, meta: Meta, parts: list[Any]) -> list[Step]:
+        steps: list[Step] = []
+        link: Token | None = None
+        for part in parts:
+            if isinstance(part, Token):
+                link = part
+                continue
+            first, *rest = part
+            steps += [first if link is None else replace(first, link=link.value), *rest]
+        if isinstance(parts[-1], Token):
+            self.notes.add(
+                f"nothing follows the last '{parts[-1].value}'",
+                span_of(parts[-1]),
+                suggestion="leave it out, or name the next graph pattern after it",
+            )
+        return steps
+
+    def seq(self, meta: Meta, parts: list[list[Step]]) -> _Seq:
+        steps = parts[0]
+        usual = ";" if len(steps) == 1 else ","
+        steps = [replace(step, rounds=usual) if step.rounds == _DEFAULT else step for step in steps]
+        return _Seq(tuple(steps), span_of_tree(meta))

@@ -1,0 +1,278 @@
+"""SPAseQ queries as text: parsing what is written here gives an equal query.
+
+Prefixes are gone by then, so that IRIs are written in full. Numbers, truth values and `a` are
+short again. Only the parentheses that the precedence asks for are written. Linear in the
+size of the query; recursive, so the depth limit of the parser must hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+
+from cernis.pattern.graph import (
+    And,
+    Arithmetic,
+    Background,
+    Basic,
+    Call,
+    Compared,
+    Expression,
+    Filtered,
+    GraphPattern,
+    Joined,
+    Negative,
+    Node,
+    Not,
+    OneOf,
+    Optional,
+    Or,
+    Term,
+    Triple,
+    United,
+    Variable,
+)
+from cernis.pattern.query import Unit, Window
+from cernis.pattern.spaseq import Both, Either, Element, Gpm, Named, Selected, SpaseqQuery, Step
+from cernis.pattern.write import write_window
+
+__all__ = ["write_element", "write_expression", "write_spaseq", "write_term"]
+
+_XSD = r"\^\^<http://www\.w3\.org/2001/XMLSchema#"
+_SHORT = re.compile(
+    rf'"([+-]?[0-9]+)"{_XSD}integer>'
+    rf'|"([+-]?[0-9]*\.[0-9]+)"{_XSD}decimal>'
+    rf'|"([+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)[eE][+-]?[0-9]+)"{_XSD}double>'
+    rf'|"(true|false)"{_XSD}boolean>'
+)
+_TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+_INDENT = "  "
+
+
+# ------------------------------------------------------------------------ terms
+
+
+def write_term(term: Term) -> str:
+    """A term, without its datatype where that goes without saying.
+
+    >>> write_term(Term('"5"^^<http://www.w3.org/2001/XMLSchema#integer>'))
+    '5'
+    >>> write_term(Term('"a"@en'))
+    '"a"@en'
+    """
+    found = _SHORT.fullmatch(term.text)
+    return term.text if found is None else next(filter(None, found.groups()))
+
+
+def _write_node(node: Node, scope: str) -> str:
+    """A node of a triple; the blank nodes of each graph pattern have its name in theirs."""
+    match node:
+        case Variable(name) if node.hidden:
+            return "_:" + name.removeprefix(f"_:{scope}.")
+        case Variable(name):
+            return f"?{name}"
+        case Term():
+            return write_term(node)
+
+
+def _write_triple(triple: Triple, scope: str) -> str:
+    subject, predicate, object_ = (_write_node(node, scope) for node in triple.nodes())
+    return f"{subject} {'a' if predicate == _TYPE else predicate} {object_} ."
+
+
+# ------------------------------------------------------------------ expressions
+
+_PRIMARY, _UNARY, _PRODUCT, _SUM, _RELATION, _AND, _OR = range(7)
+
+
+def _level(expression: Expression) -> int:
+    match expression:
+        case Variable() | Term() | Call():
+            return _PRIMARY
+        case Not() | Negative():
+            return _UNARY
+        case Arithmetic(op, _, _):
+            return _PRODUCT if op in "*/" else _SUM
+        case Compared() | OneOf():
+            return _RELATION
+        case And():
+            return _AND
+        case Or():
+            return _OR
+
+
+def _within(expression: Expression, level: int) -> str:
+    text = write_expression(expression)
+    return text if _level(expression) <= level else f"({text})"
+
+
+def write_expression(expression: Expression) -> str:
+    """An expression as it stands between brackets.
+
+    >>> write_expression(Not(Compared("<", Variable("x"), Negative(Variable("y")))))
+    '!(?x < -?y)'
+    """
+    match expression:
+        case Variable(name):
+            return f"?{name}"
+        case Term():
+            return write_term(expression)
+        case Or(parts):
+            return " || ".join(_within(part, _AND) for part in parts)
+        case And(parts):
+            return " && ".join(_within(part, _RELATION) for part in parts)
+        case Not(part):
+            return f"!{_within(part, _UNARY)}"
+        case Negative(part):
+            # brackets keep the sign apart from the digits of a number
+            return f"-({write_expression(part)})" if _signed(part) else f"-{_within(part, _UNARY)}"
+        case Compared(op, left, right):
+            return f"{_within(left, _SUM)} {op} {_within(right, _SUM)}"
+        case OneOf(value, choices, negated):
+            word = "NOT IN" if negated else "IN"
+            return f"{_within(value, _SUM)} {word} ({', '.join(map(write_expression, choices))})"
+        case Arithmetic(op, left, right):
+            level = _level(expression)
+            return f"{_within(left, level)} {op} {_within(right, level - 1)}"
+        case Call(name, arguments):
+            return f"{name}({', '.join(map(write_expression, arguments))})"
+
+
+def _signed(expression: Expression) -> bool:
+    return isinstance(expression, Term | Negative)
+
+
+# --------------------------------------------------------------- graph patterns
+
+
+def _braced(head: str, pattern: GraphPattern, scope: str) -> Iterator[str]:
+    yield f"{head}{{"
+    yield from (_INDENT + line for line in _lines(pattern, scope))
+    yield "}"
+
+
+def _lines(pattern: GraphPattern, scope: str) -> Iterator[str]:
+    """The lines of a group that holds this pattern and nothing else."""
+    match pattern:
+        case Basic(triples):
+            yield from (_write_triple(triple, scope) for triple in triples)
+        case Filtered(inner, condition):
+            yield from _first(inner, scope)
+            yield f"FILTER ({write_expression(condition)})"
+        case Optional(inner, extra, condition):
+            yield from _first(inner, scope)
+            yield "OPTIONAL {"
+            yield from (_INDENT + line for line in _first(extra, scope))
+            if condition is not None:
+                yield f"{_INDENT}FILTER ({write_expression(condition)})"
+            yield "}"
+        case Joined(parts):
+            before: GraphPattern | None = None
+            for part in parts:
+                apart = isinstance(part, Optional) if before else False
+                apart |= isinstance(part, Basic) and isinstance(before, Basic)
+                yield from _braced("", part, scope) if apart else _first(part, scope)
+                before = part
+        case United(parts):
+            first, *rest = parts
+            yield from _braced("", first, scope)
+            for part in rest:
+                yield from _braced("UNION ", part, scope)
+        case Background(name, inner):
+            yield from _braced(f"GRAPH {_write_node(name, scope)} ", inner, scope)
+
+
+def _first(pattern: GraphPattern, scope: str) -> Iterator[str]:
+    """The lines of a pattern that more of its group follows: filters stay inside braces."""
+    if isinstance(pattern, Filtered):
+        return _braced("", pattern, scope)
+    return _lines(pattern, scope)
+
+
+# -------------------------------------------------------------------- sequences
+
+
+def write_element(element: Element) -> str:
+    """The element of a step.
+
+    >>> write_element(Both((Named("A"), Either((Named("B"), Named("C"))))))
+    'A & (B | C)'
+    """
+    match element:
+        case Named(gpm):
+            return gpm
+        case Both(parts):
+            return " & ".join(
+                f"({write_element(part)})" if isinstance(part, Either) else write_element(part)
+                for part in parts
+            )
+        case Either(parts):
+            return " | ".join(map(write_element, parts))
+
+
+def _write_step(step: Step, usual: str) -> str:
+    element = write_element(step.element)
+    if step.rounds is None and not step.optional and not step.negated:
+        return element
+    if not isinstance(step.element, Named):
+        element = f"({element})"
+    if step.rounds is not None:
+        return f"{element}+" if step.rounds == usual else f"{element}+{step.rounds}"
+    return f"{element}{'?' if step.optional else '!'}"
+
+
+def _write_steps(steps: tuple[Step, ...]) -> str:
+    usual = ";" if len(steps) == 1 else ","
+    return "".join(
+        f"{'' if step.link is None else f' {step.link} '}{_write_step(step, usual)}"
+        for step in steps
+    )
+
+
+# ---------------------------------------------------------------------- clauses
+
+
+def _write_selected(item: Selected) -> str:
+    value = f"LIST(?{item.variable})" if item.listed else f"?{item.variable}"
+    return value if item.name == item.variable else f"({value} AS ?{item.name})"
+
+
+def _write_form(query: SpaseqQuery) -> Iterator[str]:
+    if query.construct is not None:
+        yield "CONSTRUCT {"
+        yield from (_INDENT + _write_triple(triple, "") for triple in query.construct)
+        yield "}"
+    elif query.select is None:
+        yield "SELECT *"
+    else:
+        yield f"SELECT {' '.join(map(_write_selected, query.select))}"
+
+
+def _write_tumbling(start: int | str | None) -> str:
+    if start is None:
+        return ""
+    return f" TUMBLING FROM {start}" if isinstance(start, int) else f' TUMBLING FROM "{start}"'
+
+
+def _write_gpm(gpm: Gpm) -> Iterator[str]:
+    head = f"DEFINE GPM {gpm.name} ON {', '.join(gpm.streams)} {{"
+    yield head
+    yield from (_INDENT + line for line in _lines(gpm.pattern, gpm.name))
+    yield "}"
+
+
+def write_spaseq(query: SpaseqQuery) -> str:
+    """A whole query, one clause or triple pattern on a line."""
+    lines = [*_write_form(query)]
+    if query.within is not None:
+        window = write_window(Window(Unit.TIME, Fraction(query.within)))
+        lines.append(f"WITHIN {window}{_write_tumbling(query.tumbling_from)}")
+    lines += (f"FROM STREAM {name} <{iri}>" for name, iri in query.streams)
+    if query.partition:
+        lines.append(f"PARTITION BY ({' '.join(f'?{name}' for name in query.partition)})")
+    lines.append("WHERE {")
+    lines.append(f"{_INDENT}SEQ ({_write_steps(query.steps)})")
+    lines += (_INDENT + line for gpm in query.gpms for line in _write_gpm(gpm))
+    lines.append("}")
+    return "\n".join(lines)

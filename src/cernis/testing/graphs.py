@@ -1,0 +1,240 @@
+"""Graph patterns by brute force: SPARQL's algebra over a handful of triples, as it is defined.
+
+Terms are texts in N-Triples form; a solution is a dictionary. Exponential, for tests only. It
+knows the operators of expressions and `BOUND`; other functions have SPARQL's own engines to be
+compared with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+
+from cernis.pattern import graph as g
+
+Solution = Mapping[str, str]
+Triples = Collection[tuple[str, str, str]]
+Dataset = Mapping[str, Triples]
+"""Background knowledge: the triples of each named graph, names in N-Triples form."""
+
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^<([^>]*)>|@([\w-]+))?', re.DOTALL)
+_EXACT = {"integer", "decimal"}
+_NUMERIC = _EXACT | {"float", "double"}
+
+
+class Wrong(Exception):
+    """An error of an expression."""
+
+
+def solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> list[Solution]:
+    """The distinct solutions of a pattern.
+
+    >>> p = g.Term("<p>")
+    >>> one = g.Basic((g.Triple(g.Variable("x"), p, g.Variable("y")),))
+    >>> solutions(one, [("<a>", "<p>", "<b>")], {})
+    [{'x': '<a>', 'y': '<b>'}]
+    """
+    found: list[Solution] = []
+    for solution in _solutions(pattern, triples, kb):
+        if solution not in found:
+            found.append(solution)
+    return found
+
+
+def _solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> Iterable[Solution]:
+    match pattern:
+        case g.Basic(patterns):
+            return _basic(patterns, triples, {})
+        case g.Joined(parts):
+            found: list[Solution] = [{}]
+            for part in parts:
+                found = list(joined(found, list(_solutions(part, triples, kb))))
+            return found
+        case g.United(parts):
+            return [s for part in parts for s in _solutions(part, triples, kb)]
+        case g.Filtered(inner, condition):
+            return [s for s in _solutions(inner, triples, kb) if is_true(condition, s)]
+        case g.Optional(inner, extra, condition):
+            left, right = _solutions(inner, triples, kb), list(_solutions(extra, triples, kb))
+            return [one for s in left for one in _with_extra(s, right, condition)]
+        case g.Background(name, inner):
+            if isinstance(name, g.Term):
+                return _solutions(inner, kb.get(name.text, ()), kb)
+            return [
+                one
+                for graph, known in kb.items()
+                for one in joined([{name.name: graph}], list(_solutions(inner, known, kb)))
+            ]
+
+
+def _with_extra(
+    solution: Solution, extra: list[Solution], condition: g.Expression | None
+) -> list[Solution]:
+    both = [s for s in joined([solution], extra) if condition is None or is_true(condition, s)]
+    return both or [solution]
+
+
+def _basic(patterns: tuple[g.Triple, ...], triples: Triples, bound: Solution) -> Iterator[Solution]:
+    if not patterns:
+        yield bound
+        return
+    for triple in triples:
+        extended = dict(bound)
+        for node, term in zip(patterns[0].nodes(), triple, strict=True):
+            known = node.text if isinstance(node, g.Term) else extended.setdefault(node.name, term)
+            if known != term:
+                break
+        else:
+            yield from _basic(patterns[1:], triples, extended)
+
+
+def compatible(one: Solution, other: Solution) -> bool:
+    """Whether two solutions agree on what both bind."""
+    return all(other.get(name, term) == term for name, term in one.items())
+
+
+def joined(left: Iterable[Solution], right: list[Solution]) -> Iterator[Solution]:
+    """The compatible pairs, united."""
+    for one in left:
+        for other in right:
+            if compatible(one, other):
+                yield {**one, **other}
+
+
+# --------------------------------------------------------------- expressions
+
+Value = bool | int | Decimal | float | str | tuple[str, str, str]
+"""A boolean, a number, a plain string; any other term as ("term", its text, "")."""
+
+
+def is_true(condition: g.Expression, solution: Solution) -> bool:
+    """Whether a filter lets a solution pass; an error does not."""
+    try:
+        return _boolean(_value(condition, solution))
+    except (Wrong, ArithmeticError):
+        return False
+
+
+def _boolean(value: Value) -> bool:
+    match value:
+        case tuple():
+            raise Wrong
+        case float():
+            return value != 0 and value == value
+        case _:
+            return bool(value)
+
+
+def _value(expression: g.Expression, solution: Solution) -> Value:
+    match expression:
+        case g.Variable(name):
+            if name not in solution:
+                raise Wrong
+            return _of_term(solution[name])
+        case g.Term(text):
+            return _of_term(text)
+        case g.Or(parts):
+            return _any(parts, solution, True)
+        case g.And(parts):
+            return not _any(tuple(g.Not(part) for part in parts), solution, True)
+        case g.Not(part):
+            return not _boolean(_value(part, solution))
+        case g.Compared(op, left, right):
+            return _compared(op, _value(left, solution), _value(right, solution))
+        case g.OneOf(value, choices, negated):
+            equal = tuple(g.Compared("=", value, choice) for choice in choices)
+            return _any(equal, solution, True) != negated
+        case g.Arithmetic(op, left, right):
+            return _computed(op, _value(left, solution), _value(right, solution))
+        case g.Negative(part):
+            return _computed("-", 0, _value(part, solution))
+        case g.Call("BOUND", (g.Variable(name),)):
+            return name in solution
+        case _:
+            raise NotImplementedError(expression)
+
+
+def _any(parts: tuple[g.Expression, ...], solution: Solution, wanted: bool) -> bool:
+    """Whether one part is true; an error counts only where none is."""
+    wrong = False
+    for part in parts:
+        try:
+            if _boolean(_value(part, solution)) is wanted:
+                return True
+        except (Wrong, ArithmeticError):
+            wrong = True
+    if wrong:
+        raise Wrong
+    return False
+
+
+def _of_term(text: str) -> Value:
+    found = _LITERAL.fullmatch(text)
+    if found is None or found[3]:
+        return ("term", text, "")
+    if not found[2]:
+        return found[1]
+    kind = found[2].removeprefix(_XSD)
+    try:
+        if kind == "integer":
+            return int(found[1])
+        if kind == "decimal":
+            return Decimal(found[1])
+        if kind in ("double", "float"):
+            return float(found[1])
+    except (ValueError, InvalidOperation):
+        return ("term", text, "")
+    if kind == "boolean":
+        return found[1] in ("true", "1")
+    return found[1] if kind == "string" else ("term", text, "")
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _compared(op: str, left: Value, right: Value) -> bool:
+    if op in ("=", "!="):
+        return _equal(left, right) == (op == "=")
+    if _is_number(left) and _is_number(right):
+        left, right = _alike(left, right)
+    elif type(left) is not type(right) or isinstance(left, tuple):
+        raise Wrong
+    order = {"<": left < right, "<=": left <= right, ">": left > right}  # type: ignore[operator]
+    return order.get(op, left >= right)  # type: ignore[operator]
+
+
+def _equal(left: Value, right: Value) -> bool:
+    if _is_number(left) and _is_number(right):
+        left, right = _alike(left, right)
+        return left == right
+    if isinstance(left, tuple) and isinstance(right, tuple) and left != right:
+        both_literals = left[1].startswith('"') and right[1].startswith('"')
+        if both_literals and "^^" in left[1] and "^^" in right[1]:
+            raise Wrong
+        return False
+    if type(left) is not type(right):
+        unknown = [v for v in (left, right) if isinstance(v, tuple) and "^^" in v[1]]
+        if unknown:
+            raise Wrong
+        return False
+    return left == right
+
+
+def _alike(left: Value, right: Value) -> tuple[Value, Value]:
+    if isinstance(left, float) or isinstance(right, float):
+        return float(left), float(right)  # type: ignore[arg-type]
+    return left, right
+
+
+def _computed(op: str, left: Value, right: Value) -> Value:
+    if not (_is_number(left) and _is_number(right)):
+        raise Wrong
+    a, b = _alike(left, right)
+    if op == "/":
+        if isinstance(a, float):
+            raise Wrong  # INF and NaN are left to SPARQL's own engines
+        return Decimal(a) / Decimal(b)  # type: ignore[arg-type]
+    return {"+": a + b, "-": a - b, "*": a * b}[op]  # type: ignore[operator]
