@@ -10,7 +10,7 @@ Importing the package is light; what runs queries is loaded when it is first use
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cernis import pattern, spark
     from cernis.pattern.conjunctive import ConjunctiveQuery
     from cernis.pattern.query import Pattern
+    from cernis.rdf.matches import GraphMatches
+    from cernis.rdf.query import GraphQuery
     from cernis.results.answers import Answers
     from cernis.results.matches import Matches
     from cernis.run.query import Query
@@ -31,6 +33,8 @@ __all__ = [
     "BudgetError",
     "CernisError",
     "DataError",
+    "GraphMatches",
+    "GraphQuery",
     "Matches",
     "Pattern",
     "Query",
@@ -46,6 +50,8 @@ __all__ = [
 
 _LAZY = {
     "Answers": "cernis.results.answers",
+    "GraphMatches": "cernis.rdf.matches",
+    "GraphQuery": "cernis.rdf.query",
     "Matches": "cernis.results.matches",
     "Pattern": "cernis.pattern.query",
     "Query": "cernis.run.query",
@@ -54,13 +60,28 @@ _LAZY = {
 }
 
 
+@overload
+def query(text: str, *, lang: Literal["spaseq"]) -> GraphQuery: ...
+
+
+@overload
 def query(
     text: str | Pattern | ConjunctiveQuery, *, lang: str = "ceql", schema: Schema | None = None
-) -> Query:
+) -> Query: ...
+
+
+def query(
+    text: str | Pattern | ConjunctiveQuery, *, lang: str = "ceql", schema: Schema | None = None
+) -> Query | GraphQuery:
     """A query, checked (against a schema, where one is given).
 
-    From text in CEQL or, with `lang="cq"`, a conjunctive query; or from what these parse to.
+    From text in CEQL or, with `lang="cq"`, a conjunctive query; or from what these parse to. With
+    `lang="spaseq"`, a query over RDF streams.
     """
+    if lang == "spaseq" and isinstance(text, str):
+        from cernis.rdf.query import GraphQuery
+
+        return GraphQuery(text)
     from cernis.run.query import Query
 
     return Query(text, lang=lang, schema=schema)

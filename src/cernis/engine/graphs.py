@@ -329,7 +329,8 @@ def join_tables(
                     state[NEXT], state[ROWS] = i, begun
                     return FULL
                 out_event[rows] = event
-                out_codes[rows] = row
+                for c in range(len(row)):
+                    out_codes[rows, c] = row[c]
                 rows += 1
                 found = True
             if not alone:

@@ -139,6 +139,11 @@ class Streamset:
         return dict(zip(self.streams, decided, strict=True))
 
     @property
+    def counted(self) -> bool:
+        """Whether times are numbers, as far as is known, and not dates."""
+        return all(stream.counted for stream, _ in self._streams if stream.counted is not None)
+
+    @property
     def skipped(self) -> dict[str, int]:
         """How many lines, triples and events of each stream were left out."""
         counts = [self.mistakes.skipped.get(stream.label, 0) for stream, _ in self._streams]
@@ -248,6 +253,8 @@ class _Stream:
         reach: int,
     ) -> None:
         self.index, self.label, self.rule = index, label, rule
+        self.counted: bool | None = None
+        """Whether its times are numbers; None before the first that is not zero."""
         self._terms, self._mistakes, self._reach = terms, mistakes, max(1, reach)
         self._slots = np.empty(0, np.int32)  # by term: the entry of the graph of that name
         self._counts = np.zeros(2, np.int64)  # entries, numbers given
@@ -325,9 +332,11 @@ class _Stream:
         if self.rule.property is not None:
             times, bad = self._by_property(group, self.rule.property)
         elif self.rule.pattern is not None:
-            times, good = in_names(
-                self._terms.texts(group.names), self.rule.pattern, self.rule.unit
-            )
+            names = self._terms.texts(group.names)
+            times, good = in_names(names, self.rule.pattern, self.rule.unit)
+            if self.counted is None and times.any():
+                other, _ = in_names(names, self.rule.pattern, _other_unit(self.rule.unit))
+                self.counted = bool((times != other).any())
             bad = self._where(~good, lambda i: f"its name has no time, by {self.rule}")
         else:
             tried = ", ".join(f"<{iri}>" for iri in KNOWN_PROPERTIES)
@@ -362,7 +371,10 @@ class _Stream:
         has_own[said.event[own]] = True
         said = said.take(own | ~has_own[said.event])
         event, objects = said.event, said.o
-        found, good = times_of(self._terms.texts(objects), self.rule.unit)
+        texts = self._terms.texts(objects)
+        found, good = times_of(texts, self.rule.unit)
+        if self.counted is None and found.any():
+            self.counted = bool((times_of(texts, _other_unit(self.rule.unit))[0] != found).any())
         bad: dict[int, str] = {}
         missing = np.ones(n, np.bool_)
         missing[event] = False
@@ -479,6 +491,11 @@ class _Stream:
 
 
 _LARGEST = 2**63 - 1
+
+
+def _other_unit(unit: str) -> str:
+    """Numbers mean something else in another unit, dates do not."""
+    return "us" if unit == "ns" else "ns"
 
 
 def _meant(text: str) -> str:

@@ -755,3 +755,38 @@ def _with_graph(table: _Table, name: str, graphs: Codes) -> _Table:
     codes = table.codes[fits]
     codes[:, column] = own[fits]
     return _Table(table.names, table.event[fits], codes)
+
+
+def projected(found: Solutions, names: Names) -> Solutions:
+    """Some columns of a table, in this order; distinct rows per event."""
+    return Solutions(*_projected(_Table(*found), names))
+
+
+def join_solutions(
+    left: Solutions, right: Solutions, certain: Collection[str], values: e.Values
+) -> Solutions:
+    """The compatible pairs of two tables, event by event; both always bind what is `certain`."""
+    names = tuple(dict.fromkeys((*left.names, *right.names)))
+    shared = [name for name in left.names if name in right.names]
+    keys = [name for name in shared if name in certain]
+    loose = [name for name in shared if name not in certain]
+    join = k.Join(
+        _places(keys, left.names),
+        _places(keys, right.names),
+        _places(loose, left.names),
+        _places(loose, right.names),
+        _places(names, left.names),
+        _places(names, right.names),
+        np.zeros((0, 3), np.int32),
+        False,
+    )
+    room = _room(k.largest_event(right.event))
+    row, stack = np.zeros(len(names), np.int32), e.new_stack(1)
+
+    def fill(event: Codes, codes: Codes, state: NDArray[np.int64]) -> int:
+        tables = (left.event, left.codes, right.event, right.codes)
+        return k.join_tables(join, *tables, *room, False, values, stack, row, event, codes, state)
+
+    nothing = k.Graph(np.zeros(2, np.int64), *np.zeros((3, 1, 0), np.int32))
+    run = _Run(nothing, values, _MOST_ROWS, _ANY, _too_many)
+    return Solutions(*_filled(names, len(left.event), run, fill))

@@ -124,7 +124,7 @@ def _parse(text: str, lang: str, schema: Schema | None) -> Pattern | Conjunctive
         case "cq":
             return parse_conjunctive(text, schema=schema)
         case _:
-            raise QueryError([Diagnostic(f"no language {lang!r}; there are 'ceql' and 'cq'")])
+            raise QueryError([Diagnostic(f"no language {lang!r}; there are 'ceql', 'cq' and 'spaseq'")])
 
 
 def schema_of_events(

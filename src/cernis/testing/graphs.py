@@ -237,4 +237,4 @@ def _computed(op: str, left: Value, right: Value) -> Value:
         if isinstance(a, float):
             raise Wrong  # INF and NaN are left to SPARQL's own engines
         return Decimal(a) / Decimal(b)  # type: ignore[arg-type]
-    return {"+": a + b, "-": a - b, "*": a * b}[op]  # type: ignore[operator]
+    return {"+": a + b, "-": a - b, "*": a * b}[op]  # type: ignore[operator,return-value]

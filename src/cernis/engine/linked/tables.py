@@ -30,7 +30,10 @@ Compile = Callable[[Expression, dict[str, int], dict[str, int]], Ints]
 
 
 class Tables(NamedTuple):
-    """The arrays that the kernels read. `x_first[i]:x_first[i + 1]` are the places of i in x."""
+    """The arrays that the kernels read. `x_first[i]:x_first[i + 1]` are the places of i in x.
+
+    The last reading has no transitions: a row of it only lets its partition's time go on.
+    """
 
     reading_first: Ints
     reading_transitions: Ints
@@ -101,9 +104,11 @@ def tables_of(linked: Linked, compile_: Compile) -> Tables:
             if name in column:
                 fresh[i, column[name]] = 1
     reading_first, reading_transitions = _grouped(
-        len(linked.readings), [t.reading for t in transitions]
+        len(linked.readings) + 1, [t.reading for t in transitions]
     )
-    guard_first, reading_guards = _grouped(len(linked.readings), [o.reading for o in linked.guards])
+    guard_first, reading_guards = _grouped(
+        len(linked.readings) + 1, [one.reading for one in linked.guards]
+    )
     state_first, _ = _grouped(len(linked.states), [store.state for store in stores])
     widest = max([len(place) for place in places], default=0)
     if widest > MOST_INDEXES or len(column) > MOST_COLUMNS:

@@ -31,7 +31,6 @@ _STRAY_HELP = {
     "−": "use '-'",
     "@": 'a language is written right after its string: "word"@en',
     "$": "a variable begins with '?' or '$', and a letter follows",
-    "~": None,
 }
 _NOT_SPARQL = {
     "AND": "use '&&'",

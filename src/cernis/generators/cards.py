@@ -1,0 +1,87 @@
+"""Card transactions, for the paper's Query 2: small sums right after a big one.
+
+    S1  ?card pred:id ?id ; pred:amount 12.50 ; pred:loc "Lyon" .
+
+Most transactions are of some card or other; now and then one card pays a large sum and, with
+no other transaction in between, one or a few small ones. No two events share a timestamp.
+The background graph knows who holds a card, and who has issued it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from cernis.generators.nquads import (
+    OPENING,
+    check,
+    chosen,
+    graph,
+    hundredths,
+    iris,
+    main,
+    people,
+    stream,
+)
+
+NS: Final = "http://example/"
+STREAMS: Final = {"S1": "http://creditcard.org/transactions"}
+GRAPH: Final = "http://creditcard.org/db"
+
+_PLACES: Final = ('"Paris"', '"Lyon"', '"Lille"', '"Nantes"', '"Nice"', '"Metz"')
+_MEAN_GAP: Final = 4_000  # milliseconds
+_SERIES: Final = 0.03  # share of single transactions that are a big one with small ones after it
+_ABOUT_A_CARD: Final = 3  # triples
+
+
+def streams(events: int, seed: int = 0, cards: int = 1000) -> dict[str, bytes]:
+    """Transactions of cards as N-Quads, by the name of the stream."""
+    check(events, "events")
+    rng = np.random.default_rng(seed)
+    small = np.where(rng.random(events) < _SERIES, rng.integers(1, 5, events), 0)
+    which = np.repeat(np.arange(events), 1 + small)[:events]
+    first = np.diff(which, prepend=-1) > 0
+    usual = (np.exp(rng.normal(3.5, 0.8, events)) * 100).astype(np.int64) + 100
+    big, little = rng.integers(50_000, 300_000, events), rng.integers(100, 5_000, events)
+    cents = np.where(small[which] == 0, usual, np.where(first, big, little))
+    gaps = 1 + (rng.standard_exponential(events) * _MEAN_GAP).astype(np.int64)
+    number = rng.integers(0, cards, events)[which]
+    card = iris("http://creditcard.org/card/", number)
+    triples = [
+        (card, f"<{NS}id>", iris("http://creditcard.org/id/", number)),
+        (card, f"<{NS}amount>", hundredths(cents)),
+        (card, f"<{NS}loc>", chosen(_PLACES, rng.integers(0, len(_PLACES), events))),
+    ]
+    graphs = iris(f"{STREAMS['S1']}/", np.arange(events))
+    return {"S1": stream(graphs, OPENING + np.cumsum(gaps), triples)}
+
+
+def background(triples: int, seed: int = 0) -> bytes:
+    """What is known of the cards, as N-Quads of one graph: three triples a card."""
+    check(triples, "triples")
+    rng = np.random.default_rng(seed)
+    cards = -(-triples // _ABOUT_A_CARD)
+    subject = iris("http://creditcard.org/id/", np.arange(cards))
+    names = people()
+    return graph(
+        f"<{GRAPH}>",
+        [
+            (subject, f"<{NS}cardHolder>", chosen(names, rng.integers(0, len(names), cards))),
+            (
+                subject,
+                f"<{NS}holderAddress>",
+                chosen(_PLACES, rng.integers(0, len(_PLACES), cards)),
+            ),
+            (
+                subject,
+                f"<{NS}issuedBy>",
+                iris("http://creditcard.org/bank/", rng.integers(0, 20, cards)),
+            ),
+        ],
+        triples,
+    )
+
+
+if __name__ == "__main__":
+    main("cards", streams, background, None)

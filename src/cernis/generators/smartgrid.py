@@ -1,0 +1,114 @@
+"""Smart grid streams, for the paper's Query 1: power of houses, weather, power in storage.
+
+    S1  ?house :loc ?l ; :pow ?pw .      ?pw :source "fuel" ; :fare 23 ; :watt 120 .
+    S2  ?weather :loc ?l ; :value ?v .   ?v :windsp 7 ; :temp 12 .
+    S3  ?storage :loc ?l ; :pow ?pw .    ?pw :source "solar" ; :fare 9 ; :watt 80 .
+
+Places report in rounds: the power of a house, the weather once or a few times, the storage.
+No two events share a timestamp. The background graph knows cities, neighbours and owners.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from cernis.generators.nquads import (
+    OPENING,
+    check,
+    chosen,
+    graph,
+    integers,
+    iris,
+    main,
+    people,
+    stream,
+)
+
+NS: Final = "http://smartgrid.org/ns#"
+STREAMS: Final = {
+    "S1": "http://smartgrid.org/mainSource",
+    "S2": "http://smartgrid.org/weather",
+    "S3": "http://smartgrid.org/storageSource",
+}
+GRAPH: Final = "http://smartgrid.org/db"
+
+_SOURCES: Final = ('"fuel"', '"solar"', '"wind"')
+_MEAN_GAP: Final = 15_000  # milliseconds
+_ABOUT_A_HOUSE: Final = 5  # triples
+
+
+def streams(events: int, seed: int = 0, houses: int = 200, places: int = 25) -> dict[str, bytes]:
+    """Power, weather and storage of a smart grid as N-Quads, by the name of the stream."""
+    check(events, "events")
+    rng = np.random.default_rng(seed)
+    rounds = events // 3 + 1
+    lengths = rng.integers(3, 6, rounds)
+    ends = np.cumsum(lengths)
+    which = np.repeat(np.arange(rounds), lengths)[:events]
+    at = np.arange(events)
+    kind = np.where(at == (ends - lengths)[which], 0, np.where(at == ends[which] - 1, 2, 1))
+    gaps = 1 + (rng.standard_exponential(events) * _MEAN_GAP).astype(np.int64)
+    times = OPENING + np.cumsum(gaps)
+    house = rng.integers(0, houses, rounds)[which]
+    fare = np.where(kind == 0, rng.integers(5, 41, events), rng.integers(1, 31, events))
+    source = np.where(
+        kind == 0,
+        rng.choice(len(_SOURCES), events, p=[0.5, 0.3, 0.2]),
+        rng.choice(len(_SOURCES), events, p=[0.2, 0.6, 0.2]),
+    )
+    watt = rng.integers(20, 400, events)
+    wind = rng.integers(0, 15, events)
+    warmth = rng.integers(-5, 35, events)
+
+    texts = {}
+    for k, (name, iri) in enumerate(STREAMS.items()):
+        rows = np.flatnonzero(kind == k)
+        graphs = iris(f"{iri}/", np.arange(len(rows)))
+        of, place = house[rows], iris(f"{NS}L", house[rows] % places)
+        if name == "S2":
+            sensor, value = iris(f"{NS}W", of % places), iris(f"{NS}Vl", np.arange(len(rows)))
+            triples = [
+                (sensor, f"<{NS}loc>", place),
+                (sensor, f"<{NS}value>", value),
+                (value, f"<{NS}windsp>", integers(wind[rows])),
+                (value, f"<{NS}temp>", integers(warmth[rows])),
+            ]
+        else:
+            owner, letter = (iris(f"{NS}H", of), "Pw") if k == 0 else (iris(f"{NS}St", of), "Sp")
+            power = iris(f"{NS}{letter}", of)
+            triples = [
+                (owner, f"<{NS}loc>", place),
+                (owner, f"<{NS}pow>", power),
+                (power, f"<{NS}source>", chosen(_SOURCES, source[rows])),
+                (power, f"<{NS}fare>", integers(fare[rows])),
+                (power, f"<{NS}watt>", integers(watt[rows])),
+            ]
+        texts[name] = stream(graphs, times[rows], triples)
+    return texts
+
+
+def background(triples: int, seed: int = 0) -> bytes:
+    """What is known of the houses, as N-Quads of one graph: five triples a house."""
+    check(triples, "triples")
+    rng = np.random.default_rng(seed)
+    houses = -(-triples // _ABOUT_A_HOUSE)
+    house = np.arange(houses)
+    subject = iris(f"{NS}H", house)
+    near = rng.integers(1, max(houses, 2), (2, houses))
+    return graph(
+        f"<{GRAPH}>",
+        [
+            (subject, f"<{NS}locatedIn>", iris(f"{NS}City", rng.integers(0, 40, houses))),
+            (subject, f"<{NS}nearBy>", iris(f"{NS}H", (house + near[0]) % max(houses, 1))),
+            (subject, f"<{NS}ownerName>", chosen(people(), rng.integers(0, 400, houses))),
+            (subject, f"<{NS}nearBy>", iris(f"{NS}H", (house + near[1]) % max(houses, 1))),
+            (subject, f"<{NS}unit>", f"<{NS}Watt>"),
+        ],
+        triples,
+    )
+
+
+if __name__ == "__main__":
+    main("smartgrid", streams, background, None)

@@ -1,0 +1,164 @@
+"""`GraphQuery`: a SPAseQ query, checked, ready to run over RDF streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cernis.automata.linked import Linked, link_up
+from cernis.errors import DataError
+from cernis.events.mistakes import OnError, did_you_mean
+from cernis.languages.spaseq import parse
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.rdf.explain import GraphExplanation
+from cernis.rdf.matches import GraphMatches
+from cernis.rdf.session import GraphSession, Reading
+from cernis.rdf.times import TimeRule
+
+
+class GraphQuery:
+    """What to look for in RDF streams. Cheap to make; nothing is read before it runs.
+
+    >>> q = GraphQuery('''PREFIX : <http://example.org/>
+    ... SELECT ?a ?b WITHIN 10 SECONDS FROM STREAM S <http://example.org/s>
+    ... WHERE { SEQ (A ; B) DEFINE GPM A ON S { ?a :is 1 } DEFINE GPM B ON S { ?b :is 2 } }''')
+    >>> [stream for stream, _ in q.query.streams]
+    ['S']
+    """
+
+    def __init__(self, query: str | SpaseqQuery) -> None:
+        self.query = parse(query) if isinstance(query, str) else query
+
+    @cached_property
+    def linked(self) -> Linked:
+        return link_up(self.query)
+
+    def session(
+        self,
+        *,
+        background: Any = None,
+        time: str | TimeRule | Mapping[str, TimeRule] | None = None,
+        time_unit: str = "ms",
+        format: str | None = None,
+        on_error: OnError = "fail",
+    ) -> GraphSession:
+        """A run that has not begun."""
+        rule = time_rule(time, time_unit)
+        reading = Reading(rule, format, on_error)
+        return GraphSession(
+            self.query, self.linked, reading, self.named_graphs(background), time_unit
+        )
+
+    def run(self, events: Any, **reading: Any) -> GraphMatches:
+        """All matches in the streams: a file (or bytes) for each, by name or in their order.
+
+        `background` names the files of background graphs, as {IRI: file}; one file will do for
+        one GRAPH. `time` is the property that has the times of events, or `graph:` and a regular
+        expression for the names of their graphs; numbers count `time_unit`s. `on_error` is
+        "fail", "skip", or a path or function that bad lines and events are given to.
+        """
+        return self.session(**reading).collect(self.named_streams(events))
+
+    def stream(self, events: Any, **reading: Any) -> Iterator[GraphMatches]:
+        """The matches batch by batch."""
+        return self.session(**reading).stream(self.named_streams(events))
+
+    def explain(self, **reading: Any) -> GraphExplanation:
+        """How the query is run and what that costs."""
+        return GraphExplanation(self.query, self.linked)
+
+    # ----------------------------------------------------------------- naming
+
+    def named_streams(self, events: Any) -> dict[str, Any]:
+        """Which input is which stream.
+
+        By name; by the stem of a file, whatever its case, or the end of the stream's IRI; or in
+        the order of FROM STREAM, where no stem says otherwise.
+        """
+        names = [name for name, _ in self.query.streams]
+        if isinstance(events, Mapping):
+            for name in events:
+                if name not in names:
+                    raise DataError(
+                        f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
+                        f"it has {', '.join(names)}"
+                    )
+            return dict(events)
+        given = [events] if isinstance(events, str | bytes | Path) else list(events)
+        if len(given) != len(names):
+            raise DataError(
+                f"the query reads {len(names)} streams ({', '.join(names)}), and there are "
+                f"{len(given)} files; name them as NAME=FILE"
+            )
+        told = [self._told(one) for one in given]
+        if None not in told and len(set(told)) == len(names):
+            return {str(name): one for name, one in zip(told, given, strict=True)}
+        return dict(zip(names, given, strict=True))
+
+    def _told(self, data: Any) -> str | None:
+        """The stream that a file's name speaks of."""
+        if not isinstance(data, str | Path):
+            return None
+        stem = Path(data).name.split(".")[0].lower()
+        for name, iri in self.query.streams:
+            if stem in (name.lower(), iri.rstrip("/#").replace("#", "/").split("/")[-1].lower()):
+                return name
+        return None
+
+    def named_graphs(self, background: Any) -> Any:
+        """Background with names; a file that has none takes that of the query's only GRAPH."""
+        if background is None or isinstance(background, Mapping):
+            return background
+        names = self._graphs()
+        if len(names) != 1:
+            return background
+        return {names[0]: background}
+
+    def _graphs(self) -> list[str]:
+        from cernis.pattern import graph as g
+
+        def within(pattern: g.GraphPattern) -> Iterator[str]:
+            match pattern:
+                case g.Background(name, inner):
+                    if isinstance(name, g.Term):
+                        yield name.text[1:-1]
+                    yield from within(inner)
+                case g.Joined(parts) | g.United(parts):
+                    for part in parts:
+                        yield from within(part)
+                case g.Optional(inner, extra, _):
+                    yield from within(inner)
+                    yield from within(extra)
+                case g.Filtered(inner, _):
+                    yield from within(inner)
+
+        return list(dict.fromkeys(n for gpm in self.query.gpms for n in within(gpm.pattern)))
+
+    def __str__(self) -> str:
+        return str(self.query)
+
+    def __repr__(self) -> str:
+        return f"cernis.query({str(self)!r}, lang='spaseq')"
+
+
+def time_rule(
+    time: str | TimeRule | Mapping[str, TimeRule] | None, unit: str
+) -> TimeRule | Mapping[str, TimeRule] | None:
+    """Where times are, as it is said in one word: an IRI, or `graph:` and a pattern.
+
+    >>> print(time_rule("graph:-([0-9]+)$", "s"))
+    the name of the graph, by '-([0-9]+)$'
+    """
+    if time is None:
+        return TimeRule(unit=unit)
+    if not isinstance(time, str):
+        return time
+    if time == "graph" or time.startswith("graph:"):
+        pattern = time.partition(":")[2]
+        return TimeRule(pattern=pattern or r"([0-9]+)$", unit=unit)
+    return TimeRule(property=time, unit=unit)
+
+
+Sources = Mapping[str, Any] | Sequence[Any]

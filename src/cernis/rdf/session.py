@@ -1,0 +1,218 @@
+"""A SPAseQ query over RDF streams, from files to matches.
+
+One session reads one streamset: events in batches, solutions of the graph patterns, rows, the
+engine. `collect` keeps all, `stream` gives the matches of each batch and lets go of what no
+partial match needs.
+
+Cost: parsing is most of it; see `cernis.rdf.quads`. Terms are numbered once and kept for the
+whole run, so memory grows with the distinct terms of the streams, and with nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.linked import Linked
+from cernis.engine.correlated.walk import Snapshot
+from cernis.engine.expressions import new_stack
+from cernis.engine.linked.runtime import LinkedEngine
+from cernis.engine.linked.tables import tables_of
+from cernis.errors import DataError
+from cernis.events.mistakes import Mistakes, OnError
+from cernis.pattern import graph as g
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.rdf.background import load_background
+from cernis.rdf.events import GraphEvents, Streamset, streamset
+from cernis.rdf.kept import Kept
+from cernis.rdf.matches import Clock, Column, GraphMatches, Shape
+from cernis.rdf.programs import compile_expression
+from cernis.rdf.rows import RowReader, Window
+from cernis.rdf.terms import Codes, Terms
+from cernis.rdf.times import TimeRule, times_of
+from cernis.rdf.values import TermValues
+from cernis.results.correlated import CorrelatedMatches
+
+_FORGET_EVERY = 1 << 18
+_ROWS = ("rows",)
+
+
+class Reading(NamedTuple):
+    """How streams are read."""
+
+    time: TimeRule | Mapping[str, TimeRule] | None = None
+    format: str | None = None
+    on_error: OnError = "fail"
+
+
+class GraphSession:
+    """One run of a query."""
+
+    def __init__(
+        self,
+        query: SpaseqQuery,
+        linked: Linked,
+        reading: Reading,
+        background: Any = None,
+        unit: str = "ms",
+    ) -> None:
+        self.query, self.linked, self.reading, self.unit = query, linked, reading, unit
+        self.mistakes = Mistakes(reading.on_error)
+        self.terms = Terms()
+        self.values = TermValues(self.terms)
+        graphs = load_background(background, self.terms) if background is not None else {}
+        window = Window(query.within, _origin(query, unit))
+        self.reader = RowReader(query, linked, self.values, graphs, window)
+        depth = [1]
+
+        def compiled(
+            condition: g.Expression, row: dict[str, int], kept: dict[str, int]
+        ) -> NDArray[np.int32]:
+            program = compile_expression(condition, row, kept, self.values, query.source)
+            depth[0] = max(depth[0], program.depth)
+            return program.steps
+
+        tables = tables_of(linked, compiled)
+        self.stack = new_stack(depth[0])
+        self.engine = LinkedEngine(tables, len(linked.columns), partitioned=bool(query.partition))
+        self.kept = Kept()
+        self.streams: Streamset | None = None
+        self._remembered = 0
+
+    @property
+    def events(self) -> int:
+        """How many events have been read."""
+        return self.reader.events
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out."""
+        skipped = self.streams.skipped if self.streams is not None else {}
+        return [
+            f"{stream}: {number:,} {'lines or events were' if number > 1 else 'line or event was'}"
+            " left out"
+            for stream, number in skipped.items()
+            if number
+        ]
+
+    # ------------------------------------------------------------------- runs
+
+    def open(self, sources: Mapping[str, Any]) -> Streamset:
+        """The streams of the query, in its order."""
+        missing = [name for name, _ in self.query.streams if name not in sources]
+        if missing:
+            raise DataError(
+                f"no events for the stream {missing[0]}: give a file for each of "
+                f"{', '.join(name for name, _ in self.query.streams)}"
+            )
+        ordered = {name: sources[name] for name, _ in self.query.streams}
+        self.streams = streamset(
+            ordered,
+            self.terms,
+            time=self.reading.time or TimeRule(unit=self.unit),
+            format=self.reading.format,
+            bad=self.mistakes,
+        )
+        return self.streams
+
+    def collect(self, sources: Mapping[str, Any]) -> GraphMatches:
+        """All matches of some streams."""
+        snapshots = [one for batch in self.open(sources) for one in self._push(batch)]
+        return self._matches(snapshots)
+
+    def stream(self, sources: Mapping[str, Any]) -> Iterator[GraphMatches]:
+        """The matches of each batch that has some."""
+        for batch in self.open(sources):
+            if found := self._push(batch):
+                yield self._matches(found)
+            self._forget()
+
+    def push(self, events: GraphEvents) -> GraphMatches:
+        """The matches that end in a batch, which must end with a timestamp."""
+        return self._matches(self._push(events))
+
+    def _push(self, events: GraphEvents) -> list[Snapshot]:
+        first = self.reader.events
+        rows, sheet = self.reader.read(events)
+        self.kept.add(sheet, events, first)
+        parts = max(len(self.reader.parts), 1)
+        return self.engine.push(rows, self.values.current(), self.stack, parts)
+
+    def _forget(self) -> None:
+        if self.kept.size > max(_FORGET_EVERY, 2 * self._remembered):
+            self.kept = self.kept.forget_before(self.engine.earliest())
+            self._remembered = self.kept.size
+
+    # ---------------------------------------------------------------- answers
+
+    def _matches(self, snapshots: list[Snapshot]) -> GraphMatches:
+        labels = [frozenset(_ROWS)] * len(self.linked.alternatives)
+        found = CorrelatedMatches(_ROWS, snapshots, labels)
+        counted = self.streams is not None and self.streams.counted
+        clock = Clock(self.unit if counted else None)
+        shape = shape_of(self.query, self.linked)
+        return GraphMatches(
+            found, self.kept.snapshot(), self.terms, shape, clock, self._distinct(shape)
+        )
+
+    def _distinct(self, shape: Shape) -> bool:
+        """Whether no two runs can be one match: events match a step in one way, or in ways that
+        the answer tells apart."""
+        if self.linked.ambiguous or not self.reader.repeated:
+            return not self.linked.ambiguous
+        told = {column.place for column in shape.columns if column.step is None or column.listed}
+        return self.reader.certain and len(told) == len(self.linked.columns)
+
+
+def shape_of(query: SpaseqQuery, linked: Linked) -> Shape:
+    """The columns of the answers of a query."""
+    steps = np.array([one.step for one in linked.alternatives], np.int32)
+    streams = tuple(name for name, _ in query.streams)
+    local = {name: step for step, names in enumerate(linked.local) for name in names}
+    bound = {
+        name
+        for one in linked.alternatives
+        if not query.steps[one.step].negated
+        for name in one.names
+    }
+
+    def column(name: str, variable: str, listed: bool) -> Column:
+        return Column(name, linked.columns.index(variable), listed, local.get(variable))
+
+    if query.construct is not None:
+        named = {
+            node.name
+            for triple in query.construct
+            for node in triple.nodes()
+            if isinstance(node, g.Variable) and not node.hidden
+        }
+        chosen = [column(name, name, False) for name in linked.columns if name in named]
+    elif query.select is None:
+        chosen = [column(name, name, False) for name in linked.columns if name in bound]
+    else:
+        chosen = [column(one.name, one.variable, one.listed) for one in query.select]
+    return Shape(tuple(chosen), streams, steps, query.construct)
+
+
+def _origin(query: SpaseqQuery, unit: str) -> int | None:
+    """Where tumbling windows begin, in nanoseconds."""
+    if query.tumbling_from is None:
+        return None
+    kind = "integer" if isinstance(query.tumbling_from, int) else "dateTime"
+    text = f'"{query.tumbling_from}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'
+    times, good = times_of(_texts(text), unit)
+    if not good[0]:
+        raise DataError(f"TUMBLING FROM {query.tumbling_from}: is no time")
+    return int(times[0])
+
+
+def _texts(text: str) -> Any:
+    import pyarrow as pa
+
+    return pa.array([text], pa.string())
+
+
+__all__ = ["Codes", "GraphSession", "Reading", "shape_of"]
