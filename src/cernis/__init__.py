@@ -61,7 +61,9 @@ _LAZY = {
 
 
 @overload
-def query(text: str, *, lang: Literal["spaseq"]) -> GraphQuery: ...
+def query(  # type: ignore[overload-overlap]  # text in other languages is no GraphQuery
+    text: str, *, lang: Literal["spaseq"]
+) -> GraphQuery: ...
 
 
 @overload

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from cernis.cli.arguments import check_output, named_files, read_query
+from cernis.cli.arguments import check_output, named_files, named_graphs, read_query
 from cernis.errors import CernisError
 
 QUERY = "SELECT * FROM S WHERE A"
@@ -68,11 +68,20 @@ def test_a_directory_is_no_query(tmp_path: Path) -> None:
         read_query(str(tmp_path))
 
 
-def test_other_languages_are_not_read_yet(tmp_path: Path) -> None:
-    file = tmp_path / "q.spaseq"
-    file.write_text("?")
-    with pytest.raises(CernisError, match="SPAseQ queries are not in this version yet"):
-        read_query(str(file))
+def test_the_suffix_tells_the_language(tmp_path: Path) -> None:
+    for suffix in ("ceql", "cq", "spaseq"):
+        file = tmp_path / f"q.{suffix}"
+        file.write_text("?")
+        assert read_query(str(file)) == ("?", suffix)
+
+
+def test_background_has_the_name_of_its_graph_or_none() -> None:
+    assert named_graphs(["kb.ttl", "more.nq"]) == [Path("kb.ttl"), Path("more.nq")]
+    assert named_graphs(["http://x.org/a=kb.ttl", "http://x.org/a=more.ttl"]) == {
+        "http://x.org/a": [Path("kb.ttl"), Path("more.ttl")]
+    }
+    with pytest.raises(CernisError, match="name the graph of each file of background knowledge"):
+        named_graphs(["http://x.org/a=kb.ttl", "more.nq"])
 
 
 def test_files_may_be_named() -> None:

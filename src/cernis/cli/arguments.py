@@ -12,8 +12,7 @@ from cernis.errors import CernisError
 LARGEST_QUERY = 1 << 20
 """In bytes. A query is written by a person; a larger file is a mistake, or hostile."""
 
-_OTHER_LANGUAGES = {".spaseq": "SPAseQ"}
-_LANGUAGES = {".cq": "cq", ".ceql": "ceql"}
+_LANGUAGES = {".cq": "cq", ".ceql": "ceql", ".spaseq": "spaseq"}
 
 
 def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:
@@ -40,11 +39,6 @@ def _exists(path: Path) -> bool:
 def _read(path: Path) -> str:
     if path.is_dir():
         raise CernisError(f"{path}: is a directory, not a query")
-    if path.suffix in _OTHER_LANGUAGES:
-        language = _OTHER_LANGUAGES[path.suffix]
-        raise CernisError(
-            f"{path}: {language} queries are not in this version yet; CEQL and .cq are"
-        )
     with path.open("rb") as file:
         text = file.read(LARGEST_QUERY + 1)
     if len(text) > LARGEST_QUERY:
@@ -85,15 +79,37 @@ def _name_and_file(argument: str) -> tuple[str | None, Path]:
     return None, Path(argument)
 
 
-def check_output(output: str | None) -> None:
+def named_graphs(arguments: Sequence[str]) -> dict[str, list[Path]] | list[Path]:
+    """Files of background knowledge; by the name of their graph where one is given, as
+    `IRI=FILE`.
+
+    >>> named_graphs(["http://x.org/db=kb.ttl"])
+    {'http://x.org/db': [PosixPath('kb.ttl')]}
+    """
+    files: dict[str | None, list[Path]] = {}
+    for argument in arguments:
+        name, equals, file = argument.rpartition("=")
+        named = equals and ":" in name and not _exists(Path(argument))
+        files.setdefault(name if named else None, []).append(Path(file if named else argument))
+    if None not in files:
+        return {str(name): several for name, several in files.items()}
+    if len(files) > 1:
+        raise CernisError(
+            "name the graph of each file of background knowledge, as IRI=FILE, or of none"
+        )
+    return files[None]
+
+
+def check_output(output: str | None, suffixes: Sequence[str] = (".jsonl", ".parquet")) -> None:
     """Refuse an output whose form is unknown before any work is done."""
     if output is None or output == "-":
         return
     path = Path(output)
-    if path.suffix not in (".jsonl", ".ndjson", ".parquet"):
+    if path.suffix not in (*suffixes, ".ndjson"):
         raise typer.BadParameter(
             f"{output}: the form of the output is told by its suffix: "
-            ".jsonl or .parquet ('-' writes JSON lines to standard output)",
+            f"{', '.join(suffixes[:-1])} or {suffixes[-1]} ('-' writes JSON lines to standard "
+            "output)",
             param_hint="--output",
         )
     if not path.parent.is_dir():

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import typer
@@ -26,10 +26,12 @@ from cernis.results.matches import Matches
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+    from cernis.rdf.matches import GraphMatches
+    from cernis.rdf.session import GraphSession
     from cernis.results.match import Match
     from cernis.run.session import Session
 
-Runs = Generator[Matches | Answers, None, None]
+    Runs = Generator[Matches | Answers | GraphMatches, None, None]
 
 MATCH, ANSWER = ("match", "matches"), ("answer", "answers")
 Noun = tuple[str, str]
@@ -44,7 +46,7 @@ def show(runs: Runs, limit: int, console: Console, noun: Noun = MATCH) -> None:
         count += found.count()
         if isinstance(found, Answers):
             answers += found.head(limit - len(answers))
-        else:
+        elif isinstance(found, Matches):
             counting = found.counting
             first += found.head(limit - len(first))
     if first:
@@ -71,6 +73,18 @@ def write_number(count: int, limit: int | None, output: str | None) -> None:
         typer.echo(number)
     else:
         Path(output).write_text(f"{number}\n")
+
+
+def write_graphs(runs: Runs, limit: int | None, output: str) -> None:
+    """The graphs of CONSTRUCT, as N-Quads."""
+    written = 0
+    with closing(runs), open(output, "wb") as file:
+        for matches in runs:
+            left = None if limit is None else limit - written
+            written += matches.write_nquads(file, limit=left, first=written)  # type: ignore[union-attr]
+            if written == limit:
+                break
+    say_written(written, output, MATCH)
 
 
 def write_lines(runs: Runs, limit: int | None, output: str, noun: Noun = MATCH) -> None:
@@ -142,7 +156,7 @@ def _number(count: int, noun: Noun) -> str:
     return f"{count:,} {noun[count != 1]}"
 
 
-def watched(session: Session, files: object, output: str | None) -> Runs:
+def watched(session: Session | GraphSession, files: Any, output: str | None) -> Runs:
     """The runs of matches in the files; meanwhile the number of events read is on display.
 
     On standard error, if that is a terminal that no lines are written to.
@@ -158,7 +172,7 @@ def watched(session: Session, files: object, output: str | None) -> Runs:
 
 
 class _EventsRead(ProgressColumn):
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session | GraphSession) -> None:
         super().__init__()
         self._session = session
 

@@ -31,6 +31,7 @@ app = typer.Typer(
 class Language(StrEnum):
     ceql = "ceql"
     cq = "cq"
+    spaseq = "spaseq"
 
 
 class Format(StrEnum):
@@ -39,6 +40,8 @@ class Format(StrEnum):
     jsonl = "jsonl"
     parquet = "parquet"
     arrow = "arrow"
+    nquads = "nquads"
+    trig = "trig"
 
 
 class Engine(StrEnum):
@@ -73,12 +76,16 @@ class TimeUnit(StrEnum):
 
 
 QueryArgument = Annotated[
-    str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq), or the query itself.")
+    str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq, .spaseq), or the query itself.")
 ]
 Lang = Annotated[Language, typer.Option(help="The language of a query given as text.")]
 TimeColumn = Annotated[
     str | None,
-    typer.Option("--time", help="The column of timestamps; ts if there is one."),
+    typer.Option(
+        "--time",
+        help="The column of timestamps (ts if there is one); for RDF, the property that has them, "
+        "or graph:REGEX for the names of graphs.",
+    ),
 ]
 TypeColumn = Annotated[str, typer.Option("--type", help="The column of event types.")]
 Unit = Annotated[TimeUnit, typer.Option("--time-unit", help="What integer timestamps count.")]
@@ -96,6 +103,15 @@ EngineOption = Annotated[Engine, typer.Option("--engine", help="What runs the qu
 InputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
+]
+Background = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--background",
+        "-b",
+        metavar="FILE",
+        help="Background knowledge for GRAPH, or IRI=FILE; may be repeated.",
+    ),
 ]
 OnError = Annotated[
     str,
@@ -141,6 +157,7 @@ def run(
         bool,
         typer.Option("--partial", help="When the budget is spent: keep the matches found so far."),
     ] = False,
+    background: Background = None,
     lang: Lang = Language.ceql,
 ) -> None:
     """Find the matches of QUERY in files of events."""
@@ -149,6 +166,27 @@ def run(
         files = named_files([*(events or ()), *(more or ())])
         if not files:
             raise typer.BadParameter("name a file of events", param_hint="--events")
+        if language == "spaseq":
+            from cernis.cli import graphs
+
+            graphs.run(
+                text,
+                files,
+                graphs.Asked(
+                    background=background or [],
+                    time=time,
+                    time_unit=time_unit.value,
+                    format=None if format is None else format.value,
+                    on_error=on_error,
+                ),
+                output=output,
+                count=count,
+                limit=limit,
+                shown=_SHOWN,
+                engine=engine.value,
+            )
+            return
+        _without(background, "--background", "RDF queries (.spaseq)")
         check_output(output)
         form = _reading(time, type, time_unit, format)
         if engine is Engine.spark:
@@ -186,6 +224,11 @@ def run(
             deliver.write_lines(runs, limit, output, noun)
         for note in session.notes:
             show.errors().print(f"note: {note}", soft_wrap=True)
+
+
+def _without(given: object, option: str, what: str) -> None:
+    if given:
+        raise typer.BadParameter(f"is for {what}", param_hint=option)
 
 
 def _query(
@@ -356,6 +399,11 @@ def explain(
     with reported():
         text, language = read_query(query, lang.value)
         files = named_files(events or ())
+        if language == "spaseq":
+            from cernis.cli import graphs
+
+            typer.echo(graphs.explain(text, mermaid=mermaid))
+            return
 
         reading = _reading(time, type, time_unit, format)
         if engine is Engine.spark and not mermaid:
@@ -375,8 +423,12 @@ def check(query: QueryArgument, lang: Lang = Language.ceql) -> None:
     """Parse and type-check QUERY; say every mistake in it."""
     with reported():
         text, language = read_query(query, lang.value)
+        if language == "spaseq":
+            from cernis.languages.spaseq import parse
 
-        _query(text, language, None, {})
+            parse(text)
+        else:
+            _query(text, language, None, {})
         typer.echo("OK")
 
 

@@ -71,13 +71,24 @@ class Clock(NamedTuple):
             return pa.array(times, pa.timestamp("ns", "UTC"))
         return pa.array(times // UNITS[self.unit], pa.int64())
 
+    def texts(self, times: Int64s) -> pa.Array:
+        """Times as JSON."""
+        if self.unit is not None:
+            return json_texts(self.column(times))
+        return pc.binary_join_element_wise('"', self._dates(times), '"', "")
+
     def terms(self, times: Int64s) -> pa.Array:
         """Times as RDF."""
         if self.unit is None:
-            kind, texts = "dateTime", iso_texts(self.column(times))
+            kind, texts = "dateTime", self._dates(times)
         else:
             kind, texts = "integer", self.column(times).cast(pa.string())
         return pc.binary_join_element_wise('"', texts, f'"^^<{_XSD}{kind}>', "")
+
+    def _dates(self, times: Int64s) -> pa.Array:
+        """ISO 8601, as short as is exact."""
+        short = pc.replace_substring_regex(iso_texts(self.column(times)), r"(\.\d*?)0+Z$", r"\1Z")
+        return pc.replace_substring(short, ".Z", "Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +293,8 @@ class GraphMatches:
         )  # fmt: skip
         lists = pa.ListArray.from_arrays(pa.array(block.offsets, pa.int32()), events)
         return pc.binary_join_element_wise(
-            '{"start_ts":', json_texts(self._clock.column(block.start)),
-            ',"end_ts":', json_texts(self._clock.column(block.end)),
+            '{"start_ts":', self._clock.texts(block.start),
+            ',"end_ts":', self._clock.texts(block.end),
             ',"bindings":{', inside, '},"events":[', pc.binary_join(lists, ","), "]}\n", "",
         )  # fmt: skip
 
@@ -296,11 +307,16 @@ class GraphMatches:
         lists = pa.ListArray.from_arrays(pa.array(value[0], pa.int32()), texts)
         return pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
 
-    def write_nquads(self, path: str | Path | BinaryIO, *, limit: int | None = None) -> int:
-        """The graphs that CONSTRUCT makes, one for each match, with the time of its end."""
+    def write_nquads(
+        self, path: str | Path | BinaryIO, *, limit: int | None = None, first: int = 0
+    ) -> int:
+        """The graphs that CONSTRUCT makes, one for each match, with the time of its end.
+
+        They are numbered from `first` on, in their names.
+        """
         if self._shape.construct is None:
             raise CernisError("only a CONSTRUCT query has graphs to write; this one SELECTs")
-        return self._written(path, limit, self._quads)
+        return self._written(path, limit, lambda block, n: self._quads(block, first + n))
 
     def _quads(self, block: _Block, first: int) -> pa.StringArray:
         m = len(block.start)

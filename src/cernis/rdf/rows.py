@@ -153,8 +153,8 @@ class RowReader:
         order = np.argsort(moment, kind="stable")
         codes, event, moment = codes[order], event[order], moment[order]
         sizes = [len(table.moment) for table in tables]
-        alternative = np.repeat(np.arange(len(tables)) % len(self._ways), sizes)
-        alternative = alternative.astype(np.int32)[order]
+        ways = np.arange(len(tables)).astype(np.int32) % np.int32(len(self._ways))
+        alternative = np.repeat(ways, sizes)[order]
         reading = np.concatenate([table.reading for table in tables])[order]
         time = events.times[event[:, 0]]
         rows = Rows(

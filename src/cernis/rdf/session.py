@@ -134,6 +134,10 @@ class GraphSession:
         """The matches that end in a batch, which must end with a timestamp."""
         return self._matches(self._push(events))
 
+    def push_nothing(self) -> GraphMatches:
+        """No matches, in the form that matches have."""
+        return self._matches([])
+
     def _push(self, events: GraphEvents) -> list[Snapshot]:
         first = self.reader.events
         rows, sheet = self.reader.read(events)

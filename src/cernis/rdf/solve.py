@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -104,7 +105,7 @@ def _too_many(limit: int) -> BudgetError:
 # --------------------------------------------------------------------- plans
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Searched:
     """A basic graph pattern and the conditions on it."""
 
@@ -115,7 +116,7 @@ class _Searched:
     repeats: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Once:
     """The empty pattern: one solution without variables in every event."""
 
@@ -123,7 +124,7 @@ class _Once:
     certain: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Fixed:
     """Solutions that are the same in every event."""
 
@@ -132,7 +133,7 @@ class _Fixed:
     codes: Codes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Paired:
     names: Names
     certain: frozenset[str]
@@ -144,14 +145,14 @@ class _Paired:
     """Of the right side, where that is fixed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Alternatives:
     names: Names
     certain: frozenset[str]
     parts: tuple[_Plan, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Kept:
     names: Names
     certain: frozenset[str]
@@ -326,14 +327,7 @@ class _Planner(NamedTuple):
         waiting = sorted(plans, key=lambda plan: isinstance(plan, _Fixed))
         found = waiting.pop(0)
         while waiting:
-            following = max(
-                waiting,
-                key=lambda plan: (
-                    not isinstance(plan, _Fixed),
-                    len(plan.certain & found.certain),
-                    -waiting.index(plan),
-                ),
-            )
+            following = max(waiting, key=partial(_attraction, found))
             waiting.remove(following)
             certain = found.certain | following.certain
             ready = [c for c in conditions if not waiting or _mentioned(c) <= certain]
@@ -507,6 +501,11 @@ class _Planner(NamedTuple):
             "(name predicates, join its triples by variables, put a FILTER inside GRAPH), or raise "
             "the budget"
         )
+
+
+def _attraction(found: _Plan, plan: _Plan) -> tuple[bool, int]:
+    """Which part is joined next: the largest, of equals the first."""
+    return not isinstance(plan, _Fixed), len(plan.certain & found.certain)
 
 
 class _Level(NamedTuple):
