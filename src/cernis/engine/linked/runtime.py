@@ -145,7 +145,7 @@ class LinkedEngine:
         old = self.waiting
         fresh = w.waiting_room(2 * size, old.codes.shape[1], old.asked_after.shape[1])
         fresh.counters[:] = old.counters
-        for name in ("store", "part", "codes", "moved", "after"):
+        for name in ("store", "part", "codes", "moved", "after", "key"):
             getattr(fresh, name)[:size] = getattr(old, name)
         self.waiting = fresh
         w.relink(self.tables, fresh)

@@ -8,9 +8,10 @@ moment are read before anything is filed, so that nothing a moment makes is seen
 2. entries that wait under `;` and were taken, and those that a guard met, leave;
 3. the new runs are filed under the values that are still asked for.
 
-Cost contract: O(transitions) per row and O(columns) per entry taken. An entry is met in vain only
-if a condition on earlier variables fails: those are checked one by one. Nothing depends on the
-number of runs in an entry, nor on the window.
+Cost contract: O(transitions) per row, O(columns) per entry taken and O(log entries) where an index
+is ordered. An entry is met in vain only if a condition on earlier variables fails; one condition
+by order (`?p2 < ?p1`) has an ordered index, so that none is, others are checked entry by entry.
+Nothing depends on the number of runs in an entry, nor on the window.
 
 For want of room a moment is begun again, or filing interrupted: Python grows an array and calls
 again.
@@ -99,7 +100,9 @@ def step(tables, values, rows, begin, base, partitioned, memory, waiting, parts,
             own[w.MOVED] = 0
             own[w.PHASE], own[w.FILED], own[w.STORE_AT] = FILING, 0, 0
         while own[w.FILED] < own[w.PENDING]:
-            status, array = _file(tables, memory, waiting, pending, moment, rows.bound[i])
+            status, array = _file(
+                tables, values.facts, memory, waiting, pending, moment, rows.bound[i]
+            )
             if status != DONE:
                 return status, i, array
         own[w.PENDING], own[w.PHASE] = 0, READING
@@ -125,14 +128,9 @@ def _read(tables, values, rows, k, base, partitioned, memory, waiting, parts, pe
                 return status, array
             continue
         index = tables.transition_index[transition]
-        name = waiting.asked_heads[w.asked_place(tables, waiting, index, codes)]
-        while name != 0:
-            entry, place = w.named_entry(name), w.named_place(name)
-            name = waiting.asked_after[entry, place]
-            if waiting.store[entry] != store or tables.index_of[store, place] != index:
-                continue
-            if not w.agrees(tables, waiting, index, entry, codes):
-                continue
+        limit = _limit(tables, values, transition, index, codes, stack)
+        for f in range(w.ask(tables, waiting, store, index, codes, limit)):
+            entry = waiting.found[f]
             if _is_stale(tables, memory, waiting, entry, since, bound):
                 _drop(tables, memory, waiting, entry)
                 continue
@@ -149,19 +147,26 @@ def _read(tables, values, rows, k, base, partitioned, memory, waiting, parts, pe
         guard = tables.reading_guards[t]
         store, index = tables.guard_store[guard], tables.guard_index[guard]
         number = len(tables.transition_store) + guard
-        name = waiting.asked_heads[w.asked_place(tables, waiting, index, codes)]
-        while name != 0:
-            entry, place = w.named_entry(name), w.named_place(name)
-            name = waiting.asked_after[entry, place]
-            if waiting.store[entry] != store or tables.index_of[store, place] != index:
-                continue
-            if not w.agrees(tables, waiting, index, entry, codes):
-                continue
+        limit = _limit(tables, values, number, index, codes, stack)
+        for f in range(w.ask(tables, waiting, store, index, codes, limit)):
+            entry = waiting.found[f]
             if _is_stale(tables, memory, waiting, entry, since, bound):
                 _drop(tables, memory, waiting, entry)
             elif _asked(tables, values, number, codes, waiting.codes[entry], stack):
                 _move(waiting, entry, rows.moment[k])
     return DONE, 0
+
+
+@kernel
+def _limit(tables, values, number, index, codes, stack):
+    """Up to where an ordered index is asked by a row."""
+    p = tables.order_program[number]
+    if p < 0:
+        return np.inf
+    program = tables.programs[tables.program_first[p] : tables.program_first[p + 1]]
+    holds(program, values, codes, codes, stack)
+    key = w.order_key(tables.index_order[index], stack[0])
+    return key if key != -np.inf else np.inf
 
 
 @kernel
@@ -254,7 +259,7 @@ def _make(tables, rows, k, base, transition, entry, memory, waiting, pending):
 
 
 @kernel
-def _file(tables, memory, waiting, pending, moment, bound):
+def _file(tables, facts, memory, waiting, pending, moment, bound):
     """Files the next pending vertex in the stores of its state."""
     counters, own = memory.counters, waiting.counters
     p = own[w.FILED]
@@ -264,7 +269,7 @@ def _file(tables, memory, waiting, pending, moment, bound):
         store = first + own[w.STORE_AT]
         entry = w.find(tables, waiting, store, codes)
         if entry == 0:
-            entry = w.enter(tables, waiting, store, pending.part[p], codes)
+            entry = w.enter(tables, facts, waiting, store, pending.part[p], codes)
             if entry == 0:
                 return NO_ENTRIES, 0
             memory.buckets[entry]["root"] = 0

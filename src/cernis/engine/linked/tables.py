@@ -17,12 +17,14 @@ from cernis.automata.linked import Linked
 from cernis.engine.correlated.network import Net
 from cernis.engine.correlated.records import UNION
 from cernis.errors import BudgetError
-from cernis.pattern.graph import Expression
+from cernis.pattern.graph import Compared, Expression, Variable, mentioned
 
 STRICT, NEXT, ANY = range(3)
 LINKS = {",": STRICT, ";": NEXT, ":": ANY}
 MOST_INDEXES, MOST_COLUMNS = 32, 256
 """The most ways to ask a store, and the most variables that are asked for."""
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Ints = NDArray[np.int32]
 Compile = Callable[[Expression, dict[str, int], dict[str, int]], Ints]
@@ -49,6 +51,9 @@ class Tables(NamedTuple):
     """Per column: whether it is bound afresh."""
     guard_store: Ints
     guard_index: Ints
+    order_program: Ints
+    """Per transition, and then per guard: the program of the limit that an ordered index is
+    asked with; -1: none."""
     asked_first: Ints
     """Per transition, and then per guard: the programs that have to hold."""
     program_first: Ints
@@ -60,7 +65,9 @@ class Tables(NamedTuple):
     """Per state: its stores, which follow each other."""
     index_of: Ints
     """Per store and place: the number of an index, -1 for none."""
-    index_place: Ints
+    index_order: Ints
+    """1: an index in ascending order of a column, -1: descending, 0: in none."""
+    index_ordered: Ints
     index_first: Ints
     index_columns: Ints
 
@@ -71,33 +78,46 @@ def tables_of(linked: Linked, compile_: Compile) -> Tables:
     order = sorted(range(len(linked.stores)), key=lambda s: linked.stores[s].state)
     number = {store: i for i, store in enumerate(order)}
     stores = [linked.stores[store] for store in order]
-    indexes: dict[tuple[int, tuple[str, ...]], int] = {}
+    indexes: dict[tuple[int, tuple[str, ...], _Order | None], int] = {}
     places: list[list[int]] = [[] for _ in stores]
 
-    def index(store: int, joins: tuple[str, ...]) -> int:
-        key = (number[store], joins)
+    def index(store: int, joins: tuple[str, ...], order: _Order | None) -> int:
+        key = (number[store], joins, order)
         if key not in indexes:
             indexes[key] = len(indexes)
             places[key[0]].append(indexes[key])
         return indexes[key]
 
     asked: list[list[Ints]] = []
+    limits: list[Ints | None] = []
+    orders: list[_Order | None] = []
 
-    def programs(reading: int, store: int | None) -> list[Ints]:
+    def compare(reading: int, store: int | None) -> None:
+        """The programs of a transition or guard, and the order that would serve it."""
         bound = linked.readings[reading].bound
         own = linked.alternatives[linked.readings[reading].alternative].names
         kept = set(linked.stores[store].kept) if store is not None else set()
         from_row = {v: column[v] for v in own if v in column and (v in bound or v not in kept)}
         from_run = {v: column[v] for v in kept if v not in from_row}
-        return [compile_(one, from_row, from_run) for one in linked.conditions(reading)]
+        conditions = linked.conditions(reading)
+        asked.append([compile_(one, from_row, from_run) for one in conditions])
+        found = [limit for one in conditions if (limit := _limit(one, from_row, from_run))]
+        orders.append(found[0][0] if found else None)
+        limits.append(compile_(found[0][1], from_row, {}) if found else None)
 
     transitions = linked.transitions
     for transition in transitions:
-        asked.append(programs(transition.reading, transition.store))
+        compare(transition.reading, transition.store)
     for guard in linked.guards:
-        asked.append(programs(guard.reading, guard.store))
-    transition_index = [-1 if t.store is None else index(t.store, t.joins) for t in transitions]
-    guard_index = [index(one.store, one.joins) for one in linked.guards]
+        compare(guard.reading, guard.store)
+    transition_index = [
+        -1 if t.store is None else index(t.store, t.joins, order)
+        for t, order in zip(transitions, orders, strict=False)
+    ]
+    guard_index = [
+        index(one.store, one.joins, order)
+        for one, order in zip(linked.guards, orders[len(transitions) :], strict=True)
+    ]
     fresh = np.zeros((len(transitions), len(column)), np.uint8)
     for i, transition in enumerate(transitions):
         for name in transition.fresh:
@@ -119,8 +139,13 @@ def tables_of(linked: Linked, compile_: Compile) -> Tables:
     index_of = np.full((len(stores), max(widest, 1)), -1, np.int32)
     for i, place in enumerate(places):
         index_of[i, : len(place)] = place
-    index_columns = [[column[v] for v in joins] for _, joins in indexes]
+    index_columns = [[column[v] for v in joins] for _, joins, _ in indexes]
     flat = [program for some in asked for program in some]
+    order_program = np.full(len(limits), -1, np.int32)
+    for i, limit in enumerate(limits):
+        if limit is not None:
+            order_program[i] = len(flat)
+            flat.append(limit)
     return Tables(
         reading_first,
         reading_transitions,
@@ -134,6 +159,7 @@ def tables_of(linked: Linked, compile_: Compile) -> Tables:
         fresh,
         _ints(number[one.store] for one in linked.guards),
         _ints(guard_index),
+        order_program,
         _firsts(map(len, asked)),
         _firsts(map(len, flat)),
         np.concatenate([np.empty((0, 3), np.int32), *flat]).astype(np.int32),
@@ -142,10 +168,36 @@ def tables_of(linked: Linked, compile_: Compile) -> Tables:
         _ints(column[v] for store in stores for v in store.kept),
         state_first,
         index_of,
-        _ints(places[store].index(i) for (store, _), i in indexes.items()),
+        _ints(0 if order is None else order.sign for _, _, order in indexes),
+        _ints(0 if order is None else column[order.variable] for _, _, order in indexes),
         _firsts(map(len, index_columns)),
         _ints(c for columns in index_columns for c in columns),
     )
+
+
+class _Order(NamedTuple):
+    """An index by the value of a variable, ascending (1) or descending (-1)."""
+
+    variable: str
+    sign: int
+
+
+def _limit(
+    condition: Expression, from_row: dict[str, int], from_run: dict[str, int]
+) -> tuple[_Order, Expression] | None:
+    """The order in which runs come first that a condition lets pass, and the row's limit."""
+    if not isinstance(condition, Compared) or condition.op in ("=", "!="):
+        return None
+    for left, right, op in (
+        (condition.left, condition.right, condition.op),
+        (condition.right, condition.left, _MIRRORED[condition.op]),
+    ):
+        names = {variable.name for variable in mentioned(left)}
+        waits = isinstance(right, Variable) and right.name in from_run
+        if waits and names and names <= from_row.keys():
+            assert isinstance(right, Variable)
+            return _Order(right.name, 1 if op in (">", ">=") else -1), left
+    return None
 
 
 def _ints(numbers: Iterable[int]) -> Ints:

@@ -2,7 +2,8 @@
 
 An entry is found in two ways: by all its values, when a run is filed, and by the values of an
 index, when a row asks. Both are hash tables with chains; entries leave a chain from its middle,
-so chains have links both ways. The runs of an entry are a union tree of `correlated.unions`,
+so chains have links both ways. An *ordered* index has heaps instead of chains (`heaps`), by a
+value that rows put a limit to. The runs of an entry are a union tree of `correlated.unions`,
 whose root lies in a bucket of the same number.
 
 Cost contract: filing, asking and leaving are O(columns) each; entries that have left the window
@@ -17,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.engine.expressions import INTEGER, LOCAL_INSTANT
+from cernis.engine.linked import heaps
 from cernis.engine.linked.tables import MOST_INDEXES, STRICT
 
 USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE = range(8)
@@ -43,8 +46,15 @@ class Waiting(NamedTuple):
     heads: NDArray[np.int32]
     asked_after: NDArray[np.int32]
     asked_before: NDArray[np.int32]
+    asked_right: NDArray[np.int32]
+    """Links of chains: the entry and index after and before. Of heaps: two below, one above."""
     asked_heads: NDArray[np.int32]
+    heaps: NDArray[np.int32]
+    key: NDArray[np.float64]
+    """Per entry and ordered index: what it is ordered by."""
     leaving: NDArray[np.int32]
+    found: NDArray[np.int32]
+    """Scratch: what a row has asked for."""
 
 
 def waiting_room(size: int, columns: int, indexes: int) -> Waiting:
@@ -63,6 +73,10 @@ def waiting_room(size: int, columns: int, indexes: int) -> Waiting:
         np.zeros(size, np.int32),
         np.zeros(links, np.int32),
         np.zeros(links, np.int32),
+        np.zeros(links, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros(links, np.float64),
         np.zeros(size, np.int32),
         np.zeros(size, np.int32),
     )
@@ -86,15 +100,50 @@ def _place(tables, waiting, store, codes):
 
 
 @kernel
-def asked_place(tables, waiting, index, codes):
-    """Where the chain of the entries begins that an index has for these values."""
+def _asked_place(tables, waiting, index, codes):
+    """Where an index has the entries with these values."""
     first, last = tables.index_first[index], tables.index_first[index + 1]
     value = _hash(index, tables.index_columns, first, last, codes)
     return np.int64(value & np.uint64(len(waiting.asked_heads) - 1))
 
 
 @kernel
-def agrees(tables, waiting, index, entry, codes):
+def ask(tables, waiting, store, index, codes, limit):
+    """The entries that an index has for the values of a row, in `found`; returns their number.
+
+    An ordered index leaves out those above the limit.
+    """
+    at = _asked_place(tables, waiting, index, codes)
+    found = waiting.found
+    if tables.index_order[index] != 0:
+        number = heaps.up_to(waiting, at, limit, found)
+    else:
+        number = 0
+        name = waiting.asked_heads[at]
+        while name != 0:
+            found[number] = name
+            number += 1
+            name = waiting.asked_after[_entry(name), _place_of(name)]
+    kept = 0
+    for k in range(number):
+        entry, place = _entry(found[k]), _place_of(found[k])
+        mine = waiting.store[entry] == store and tables.index_of[store, place] == index
+        if mine and _agrees(tables, waiting, index, entry, codes):
+            found[kept] = entry
+            kept += 1
+    return kept
+
+
+@kernel
+def order_key(order, fact):
+    """What a value is ordered by: its number, or (lest it be passed over) before all others."""
+    if INTEGER <= fact["kind"] <= LOCAL_INSTANT and fact["number"] == fact["number"]:
+        return order * fact["number"]
+    return -np.inf
+
+
+@kernel
+def _agrees(tables, waiting, index, entry, codes):
     """Whether an entry has the values of an index that a row has."""
     for k in range(tables.index_first[index], tables.index_first[index + 1]):
         column = tables.index_columns[k]
@@ -120,7 +169,7 @@ def find(tables, waiting, store, codes):
 
 
 @kernel
-def enter(tables, waiting, store, part, codes):
+def enter(tables, facts, waiting, store, part, codes):
     """A new entry; 0 where there is no room for one."""
     counters = waiting.counters
     entry = counters[FREE]
@@ -140,6 +189,11 @@ def enter(tables, waiting, store, part, codes):
     for k in range(tables.store_first[store], tables.store_first[store + 1]):
         column = tables.store_columns[k]
         waiting.codes[entry, column] = codes[column]
+    for place in range(tables.index_of.shape[1]):
+        index = tables.index_of[store, place]
+        if index >= 0 and tables.index_order[index] != 0:
+            fact = facts[codes[tables.index_ordered[index]]]
+            waiting.key[entry, place] = order_key(tables.index_order[index], fact)
     _link(tables, waiting, entry)
     return entry
 
@@ -158,13 +212,16 @@ def _link(tables, waiting, entry):
         index = tables.index_of[store, place]
         if index < 0:
             break
-        at = asked_place(tables, waiting, index, codes)
+        at, name = _asked_place(tables, waiting, index, codes), _name(entry, place)
+        if tables.index_order[index] != 0:
+            heaps.insert(waiting, at, name)
+            continue
         head = waiting.asked_heads[at]
         waiting.asked_before[entry, place] = 0
         if head != 0:
             # the chain of a place holds entries of several indexes
-            waiting.asked_before[named_entry(head), named_place(head)] = _name(entry, place)
-        waiting.asked_heads[at] = _name(entry, place)
+            waiting.asked_before[_entry(head), _place_of(head)] = name
+        waiting.asked_heads[at] = name
         waiting.asked_after[entry, place] = head
 
 
@@ -175,12 +232,12 @@ def _name(entry, place):
 
 
 @kernel
-def named_entry(name):
+def _entry(name):
     return name // MOST_INDEXES
 
 
 @kernel
-def named_place(name):
+def _place_of(name):
     return name % MOST_INDEXES
 
 
@@ -199,13 +256,17 @@ def leave(tables, waiting, entry):
         index = tables.index_of[store, place]
         if index < 0:
             break
+        at = _asked_place(tables, waiting, index, codes)
+        if tables.index_order[index] != 0:
+            heaps.remove(waiting, at, _name(entry, place))
+            continue
         before, after = waiting.asked_before[entry, place], waiting.asked_after[entry, place]
         if before != 0:
-            waiting.asked_after[named_entry(before), named_place(before)] = after
+            waiting.asked_after[_entry(before), _place_of(before)] = after
         else:
-            waiting.asked_heads[asked_place(tables, waiting, index, codes)] = after
+            waiting.asked_heads[at] = after
         if after != 0:
-            waiting.asked_before[named_entry(after), named_place(after)] = before
+            waiting.asked_before[_entry(after), _place_of(after)] = before
     counters = waiting.counters
     waiting.store[entry] = -1
     waiting.after[entry] = counters[FREE]

@@ -1,0 +1,97 @@
+"""Entries of an index in the order of a value: a skew heap for each place of a hash table.
+
+A condition like `?p2 < ?p1` between a row and what was bound before lets a row ask for the entries
+below a limit alone. A heap gives those in time linear in their number; entries come and go in
+amortized O(log n). Links are those of `waiting`: an entry and one of its indexes as one number.
+
+Turned down: a search tree, which keeps an order that nobody asks for; the first entries that are
+not below the limit end the search in a heap as well.
+"""
+
+from __future__ import annotations
+
+from cernis.compiled import borrowing as kernel
+from cernis.engine.linked.tables import MOST_INDEXES
+
+
+@kernel
+def _key(waiting, name):
+    return waiting.key[name // MOST_INDEXES, name % MOST_INDEXES]
+
+
+@kernel
+def _set_up(waiting, name, above):
+    if name != 0:
+        waiting.asked_before[name // MOST_INDEXES, name % MOST_INDEXES] = above
+
+
+@kernel
+def merge(waiting, one, other):
+    """The heap of two heaps; its root has nothing above it."""
+    if one == 0 or other == 0:
+        root = one if other == 0 else other
+        _set_up(waiting, root, 0)
+        return root
+    if _key(waiting, other) < _key(waiting, one):
+        one, other = other, one
+    root = one
+    _set_up(waiting, root, 0)
+    while True:
+        entry, place = one // MOST_INDEXES, one % MOST_INDEXES
+        below = waiting.asked_right[entry, place]
+        waiting.asked_right[entry, place] = waiting.asked_after[entry, place]
+        if below == 0:
+            waiting.asked_after[entry, place] = other
+            _set_up(waiting, other, one)
+            return root
+        if _key(waiting, other) < _key(waiting, below):
+            below, other = other, below
+        waiting.asked_after[entry, place] = below
+        _set_up(waiting, below, one)
+        one = below
+
+
+@kernel
+def insert(waiting, at, name):
+    """Puts an entry into the heap of a place."""
+    entry, place = name // MOST_INDEXES, name % MOST_INDEXES
+    waiting.asked_after[entry, place] = 0
+    waiting.asked_right[entry, place] = 0
+    waiting.heaps[at] = merge(waiting, waiting.heaps[at], name)
+
+
+@kernel
+def remove(waiting, at, name):
+    """Takes an entry out of the heap of a place."""
+    entry, place = name // MOST_INDEXES, name % MOST_INDEXES
+    above = waiting.asked_before[entry, place]
+    left, right = waiting.asked_after[entry, place], waiting.asked_right[entry, place]
+    below = merge(waiting, left, right)
+    if above == 0:
+        waiting.heaps[at] = below
+        return
+    _set_up(waiting, below, above)
+    entry, place = above // MOST_INDEXES, above % MOST_INDEXES
+    if waiting.asked_after[entry, place] == name:
+        waiting.asked_after[entry, place] = below
+    else:
+        waiting.asked_right[entry, place] = below
+
+
+@kernel
+def up_to(waiting, at, limit, found):
+    """Writes the names of a place's entries whose keys are not above the limit; their number."""
+    root = waiting.heaps[at]
+    if root == 0 or _key(waiting, root) > limit:
+        return 0
+    found[0] = root
+    number, done = 1, 0
+    while done < number:
+        name = found[done]
+        done += 1
+        entry, place = name // MOST_INDEXES, name % MOST_INDEXES
+        for below in (waiting.asked_after[entry, place], waiting.asked_right[entry, place]):
+            if below != 0 and _key(waiting, below) <= limit:
+                found[number] = below
+                number += 1
+    return number
