@@ -25,6 +25,7 @@ from cernis.bench.report import NO_PLOT, draw, page, rich_table, specification, 
 from cernis.bench.scale import FULL, Scale, chosen_scale
 from cernis.bench.sequences import SEQUENCES
 from cernis.bench.spark import SPARK
+from cernis.bench.spaseq import SPASEQ
 from cernis.bench.strategies import STRATEGIES
 from cernis.bench.streaming import STREAMING
 from cernis.errors import CernisError
@@ -33,7 +34,16 @@ __all__ = ["BENCHMARKS", "run_benchmarks"]
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
-    for benchmark in (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY, CORRELATION, SPARK, STREAMING)
+    for benchmark in (
+        SEQUENCES,
+        PARTITIONS,
+        STRATEGIES,
+        MEMORY,
+        CORRELATION,
+        SPARK,
+        STREAMING,
+        SPASEQ,
+    )
 }
 _PAGES = Path("docs/benchmarks")
 

@@ -59,6 +59,15 @@ class Scale:
     streaming_state: tuple[tuple[int, int], ...] = ((50_000, 12), (50_000, 36), (500_000, 60))
     """Windows in milliseconds and numbers of files; a second, longer, a third, wider."""
     streaming_latency: int = 6
+    spaseq_events: int = 96_000
+    spaseq_windows: tuple[int, ...] = (500, 2000, 8000, 32_000)
+    spaseq_clauses: tuple[int, ...] = (3, 5, 7, 9)
+    spaseq_clause_events: int = 20_000
+    spaseq_background: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    spaseq_known_events: int = 20_000
+    spaseq_stage_events: int = 30_000
+    spaseq_listed_windows: tuple[int, ...] = (100, 200, 400, 800)
+    spaseq_listed_events: int = 2000
 
 
 FULL = Scale()
@@ -102,6 +111,15 @@ QUICK = Scale(
     streaming_small_files=2,
     streaming_state=((200, 2), (200, 3), (400, 2)),
     streaming_latency=1,
+    spaseq_events=2400,
+    spaseq_windows=(500, 1000),
+    spaseq_clauses=(3, 7),
+    spaseq_clause_events=2000,
+    spaseq_background=(100, 1000),
+    spaseq_known_events=300,
+    spaseq_stage_events=300,
+    spaseq_listed_windows=(60, 120),
+    spaseq_listed_events=200,
 )
 
 

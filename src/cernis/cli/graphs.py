@@ -62,7 +62,12 @@ def run(
     check_output(output, (".jsonl", ".parquet", ".nq") if constructs else (".jsonl", ".parquet"))
     reading = asked.reading()
     if engine == "spark":
-        raise CernisError("SPAseQ queries run with --engine local in this version")
+        from cernis.cli import graphs_on_spark
+
+        graphs_on_spark.run(
+            query, files, reading, output=output, count=count, limit=limit, shown=shown
+        )
+        return
     session = query.session(**reading)
     runs = deliver.watched(session, query.named_streams(files), output)
     if count:
@@ -79,9 +84,21 @@ def run(
         errors().print(f"note: {note}", soft_wrap=True)
 
 
-def explain(text: str, *, mermaid: bool) -> str:
+def explain(
+    text: str,
+    files: Sequence[Path] | Mapping[str, Path],
+    asked: Asked,
+    *,
+    mermaid: bool,
+    engine: str,
+) -> str:
     """What a query does and costs."""
-    explanation = cernis.query(text, lang="spaseq").explain()
+    query = cernis.query(text, lang="spaseq")
+    if engine == "spark" and not mermaid:
+        from cernis.cli import graphs_on_spark
+
+        return graphs_on_spark.explain(query, files, asked.reading())
+    explanation = query.explain()
     return explanation.mermaid() if mermaid else str(explanation)
 
 
@@ -93,6 +110,11 @@ def show(runs: deliver.Runs, limit: int, console: Console) -> None:
         assert isinstance(found, GraphMatches)
         count += found.count()
         first += found.head(limit - len(first))
+    show_first(first, count, console)
+
+
+def show_first(first: Sequence[GraphMatch], count: int, console: Console) -> None:
+    """The first of so many matches."""
     if first:
         console.print(_table(first))
     deliver.say_found(console, count, count - len(first), deliver.MATCH)

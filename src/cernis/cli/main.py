@@ -402,7 +402,15 @@ def explain(
         if language == "spaseq":
             from cernis.cli import graphs
 
-            typer.echo(graphs.explain(text, mermaid=mermaid))
+            asked = graphs.Asked(
+                background=[],
+                time=time,
+                time_unit=time_unit.value,
+                format=None if format is None else format.value,
+                on_error="fail",
+            )
+            explained = graphs.explain(text, files, asked, mermaid=mermaid, engine=engine.value)
+            typer.echo(explained)
             return
 
         reading = _reading(time, type, time_unit, format)
@@ -411,8 +419,8 @@ def explain(
 
             if not files:
                 raise typer.BadParameter("name a file of events", param_hint="--events")
-            asked = _query(text, language, files, reading, on_spark.readable)
-            typer.echo(on_spark.explain(asked, files, reading))
+            known = _query(text, language, files, reading, on_spark.readable)
+            typer.echo(on_spark.explain(known, files, reading))
             return
         explanation = _query(text, language, files, reading).explain(files or None, **reading)
         typer.echo(explanation.mermaid() if mermaid else str(explanation))

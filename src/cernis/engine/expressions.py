@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing, kernel
+from cernis.compiled import borrowing
 
 FALSE, TRUE, ERROR = range(3)
 """What a program answers."""
@@ -130,6 +130,7 @@ EFFECT = {
 
 LARGEST = np.int64(2**63 - 1)
 TEN_TO = np.array([10**k for k in range(19)], np.int64)
+_NONE = np.int32(-(2**31))
 _FOURTEEN_HOURS = 14 * 3600
 _LESS, _SAME, _MORE, _UNORDERED, _INCOMPARABLE = -1, 0, 1, 2, 3
 
@@ -351,10 +352,9 @@ def _change(operation, a):
         x = abs(x)
     elif operation == CEILING:
         x = np.ceil(x)
-    elif operation == FLOOR or abs(x) >= 2.0**52:
-        x = np.floor(x)
     else:
-        x = np.floor(x + 0.5)
+        whole = np.floor(x)
+        x = whole + 1 if operation == ROUND and x - whole >= 0.5 else whole
     _set_number(a, kind, x)
 
 
@@ -525,6 +525,19 @@ def _set_truth(cell, answer):
 
 
 @borrowing
+def _code(steps, at, values, row, kept):
+    """The code that a step pushes, if it pushes one."""
+    operation, a = steps[at, 0], steps[at, 1]
+    if operation == ROW:
+        return row[a]
+    if operation == CONSTANT:
+        return a
+    if operation == KEPT:
+        return kept[a]
+    return _NONE
+
+
+@borrowing
 def holds(
     steps: NDArray[np.int32],
     values: Values,
@@ -534,6 +547,11 @@ def holds(
 ) -> int:
     """What a program says of a row and of what was kept: TRUE, FALSE or ERROR."""
     facts, text = values.facts, values.text
+    if len(steps) == 3 and EQUAL <= steps[2, 0] <= GREATER_EQUAL:
+        one, other = _code(steps, 0, values, row, kept), _code(steps, 1, values, row, kept)
+        if one != _NONE and other != _NONE:
+            found: int = _stands(steps[2, 0], facts[one], facts[other], text)
+            return found
     top = -1
     at = 0
     while at < len(steps):
@@ -600,19 +618,20 @@ def holds(
             top -= 1
             if stack[top]["kind"] == NOTHING:
                 stack[top] = stack[top + 1]
-    answer: int = _truth(stack[0])
-    return answer
+    result: int = _truth(stack[0])
+    return result
 
 
-@kernel
+@borrowing
+def _keep(steps, values, codes, stack, mask):
+    for k in range(len(codes)):
+        mask[k] = holds(steps, values, codes[k], codes[k], stack) == TRUE
+
+
 def keep(
-    steps: NDArray[np.int32],
-    values: Values,
-    codes: NDArray[np.int32],
-    stack: NDArray[np.void],
+    steps: NDArray[np.int32], values: Values, codes: NDArray[np.int32], stack: NDArray[np.void]
 ) -> NDArray[np.bool_]:
     """For each row of a table, whether the program holds; errors do not."""
     mask = np.empty(len(codes), np.bool_)
-    for k in range(len(codes)):
-        mask[k] = holds(steps, values, codes[k], codes[k], stack) == TRUE
+    _keep(steps, values, codes, stack, mask)
     return mask

@@ -5,7 +5,8 @@ is one slice with a million triples. Triples are kept in one or more sort orders
 pattern is a `Search`: one level for each of its triples, which knows how many leading keys of its
 sort order are known when it is reached, so that the others are found by binary search (or by
 looking, where there are few), and the rest is bound or compared. Filters stand at the level
-that binds the last of their variables. The rest of the algebra is bottom-up, as SPARQL defines
+that binds the last of their variables; what a filter on a single variable answers is remembered
+for each term. The rest of the algebra is bottom-up, as SPARQL defines
 it: tables of codes in order of event, -1 where unbound, joined within each event by a hash of
 the columns that both sides always bind.
 
@@ -41,14 +42,22 @@ Int64s = NDArray[np.int64]
 
 
 class Graph(NamedTuple):
-    """Triples of many graphs, in one or more sort orders."""
+    """Triples of many graphs, in one or more sort orders, one order after the other."""
 
     first: Int64s
-    """Graph k has the triples first[k] to first[k + 1]."""
+    """Graph k has the triples first[k] to first[k + 1] of each order."""
     one: Codes
     two: Codes
     three: Codes
-    """Per sort order, the keys by which triples are sorted first, second, third."""
+    """The keys by which triples are sorted first, second, third."""
+    size: int
+    """How many triples an order has."""
+
+
+ORDER, SEARCHED, BINDS, COLUMNS = range(4)
+"""Places in a level: its sort order; how many leading keys are known; the keys behind those that
+are bound, as bits, the others being compared; and from there on the columns of the three keys."""
+LEVEL = COLUMNS + 3
 
 
 class Search(NamedTuple):
@@ -56,23 +65,34 @@ class Search(NamedTuple):
 
     row: Codes
     """Codes of the constants, -1 for variables."""
-    order: Codes
-    """Per level, the sort order."""
-    columns: Codes
-    """Per level and key, the column of the row."""
-    searched: Codes
-    """Per level, how many leading keys are known."""
-    binds: NDArray[np.bool_]
-    """Per level and key behind those, whether it is bound there, or compared."""
+    levels: Int64s
+    """Per triple of the pattern, how it is found: see `LEVEL`."""
     filters: Codes
     """Where the filters of each level begin, among all filters."""
     begins: Codes
     """Where each filter begins, among all steps."""
     steps: Codes
+    single: Codes
+    """Per filter, the one column it asks about, or -1 if there are more."""
     shown: Codes
     """The columns that are given."""
     back: int
     """The last level that binds a column that is given; -1 if there is none."""
+
+
+class Scratch(NamedTuple):
+    """What a search writes while it goes on."""
+
+    row: Codes
+    at: Int64s
+    end: Int64s
+    choice: Int64s
+    answers: NDArray[np.int8]
+    """Per filter on a single column and code, what it answered; UNASKED if it was never asked."""
+    stack: NDArray[np.void]
+
+
+UNASKED = 3
 
 
 class Join(NamedTuple):
@@ -101,11 +121,11 @@ def _lower(keys, value, low, high):
     """The first place at which the key is not less."""
     while high - low > _FEW:
         middle = (low + high) // 2
-        if keys[middle] < value:
+        if keys[np.uint64(middle)] < value:
             low = middle + 1
         else:
             high = middle
-    while low < high and keys[low] < value:
+    while low < high and keys[np.uint64(low)] < value:
         low += 1
     return low
 
@@ -114,40 +134,47 @@ def _lower(keys, value, low, high):
 def _narrow(keys, value, low, high):
     """The part of a sorted slice that has this key."""
     low = _lower(keys, value, low, high)
-    if low + _FEW < high and keys[low + _FEW] == value:
+    if low + _FEW < high and keys[np.uint64(low + _FEW)] == value:
         return low, _lower(keys, value + 1, low + _FEW, high)
     end = low
-    while end < high and keys[end] == value:
+    while end < high and keys[np.uint64(end)] == value:
         end += 1
     return low, end
 
 
 @borrowing
-def _candidates(search, graph, level, row, low, high):
+def _candidates(graph, levels, level, row, low, high):
     """The triples of a graph that agree with what is known at a level."""
-    order, searched = search.order[level], search.searched[level]
+    shift, searched = levels[level, ORDER] * graph.size, levels[level, SEARCHED]
+    low, high = low + shift, high + shift
     if searched > 0:
-        low, high = _narrow(graph.one[order], row[search.columns[level, 0]], low, high)
+        low, high = _narrow(graph.one, row[levels[level, COLUMNS]], low, high)
     if searched > 1:
-        low, high = _narrow(graph.two[order], row[search.columns[level, 1]], low, high)
+        low, high = _narrow(graph.two, row[levels[level, COLUMNS + 1]], low, high)
     if searched > 2:
-        low, high = _narrow(graph.three[order], row[search.columns[level, 2]], low, high)
+        low, high = _narrow(graph.three, row[levels[level, COLUMNS + 2]], low, high)
     return low, high
 
 
 @borrowing
-def _fits(search, graph, level, row, triple):
+def _fits(graph, levels, level, row, triple):
     """Binds the keys of a triple that are free, and compares the others."""
-    order = search.order[level]
-    for key in range(search.searched[level], 3):
-        if key == 0:
-            code = graph.one[order, triple]
-        elif key == 1:
-            code = graph.two[order, triple]
-        else:
-            code = graph.three[order, triple]
-        column = search.columns[level, key]
-        if search.binds[level, key]:
+    searched, binds = levels[level, SEARCHED], levels[level, BINDS]
+    if searched < 1:
+        code, column = graph.one[np.uint64(triple)], levels[level, COLUMNS]
+        if binds & 1:
+            row[column] = code
+        elif row[column] != code:
+            return False
+    if searched < 2:
+        code, column = graph.two[np.uint64(triple)], levels[level, COLUMNS + 1]
+        if binds & 2:
+            row[column] = code
+        elif row[column] != code:
+            return False
+    if searched < 3:
+        code, column = graph.three[np.uint64(triple)], levels[level, COLUMNS + 2]
+        if binds & 4:
             row[column] = code
         elif row[column] != code:
             return False
@@ -155,10 +182,18 @@ def _fits(search, graph, level, row, triple):
 
 
 @borrowing
-def _passes(search, level, values, row, stack):
-    for f in range(search.filters[level], search.filters[level + 1]):
-        steps = search.steps[search.begins[f] : search.begins[f + 1]]
-        if holds(steps, values, row, row, stack) != TRUE:
+def _passes(search, level, values, row, answers, stack):
+    for f in range(search.filters[level], search.filters[level + np.uint64(1)]):
+        column = search.single[f]
+        answer = np.int64(UNASKED)
+        if column >= 0:
+            answer = np.int64(answers[f, row[column]])
+        if answer == UNASKED:
+            steps = search.steps[search.begins[f] : search.begins[f + 1]]
+            answer = np.int64(holds(steps, values, row, row, stack))
+            if column >= 0:
+                answers[f, row[column]] = answer
+        if answer != TRUE:
             return False
     return True
 
@@ -169,48 +204,56 @@ def find(
     graph: Graph,
     values: Values,
     events: Codes,
-    row: Codes,
-    at: Int64s,
-    end: Int64s,
-    stack: NDArray[np.void],
+    scratch: Scratch,
     out_event: Codes,
     out_codes: Codes,
     state: Int64s,
 ) -> int:
-    """The solutions of a basic graph pattern in some events."""
-    last = len(search.order) - 1
-    rows, looked = state[ROWS], state[LOOKED]
+    """The solutions of a basic graph pattern in some events.
+
+    `choice[level + 1]` is the deepest level, this one or above, that has candidates left.
+    """
+    levels, shown = search.levels, search.shown
+    row, at, end, choice = scratch.row, scratch.at, scratch.end, scratch.choice
+    last = len(levels) - 1
+    rows, looked, allowed = state[ROWS], state[LOOKED], state[ALLOWED]
+    choice[0] = -1
     for k in range(state[NEXT], len(events)):
         event = events[k]
         begun = rows
         low, high = graph.first[event], graph.first[event + 1]
-        at[0], end[0] = _candidates(search, graph, 0, row, low, high)
-        level = 0
+        level, arrived = 0, True
         while level >= 0:
-            triple = at[level]
-            if triple == end[level]:
-                level -= 1
-                continue
-            at[level] = triple + 1
+            here = np.uint64(level)
+            if arrived:
+                triple, stop = _candidates(graph, levels, here, row, low, high)
+                end[here] = stop
+                if triple == stop:
+                    level, arrived = choice[here], False
+                    continue
+            else:
+                triple, stop = at[here], end[here]
+            at[here] = triple + 1
+            choice[here + np.uint64(1)] = level if triple + 1 < stop else choice[here]
             looked += 1
-            if looked > state[ALLOWED]:
+            if looked > allowed:
                 return SPENT
-            if not _fits(search, graph, level, row, triple):
-                continue
-            if not _passes(search, level, values, row, stack):
-                continue
-            if level < last:
-                level += 1
-                at[level], end[level] = _candidates(search, graph, level, row, low, high)
-                continue
-            if rows == len(out_event):
-                state[NEXT], state[ROWS] = k, begun
-                return FULL
-            out_event[rows] = event
-            for c in range(len(search.shown)):
-                out_codes[rows, c] = row[search.shown[c]]
-            rows += 1
-            level = search.back
+            arrived = False
+            if not _fits(graph, levels, here, row, triple) or not _passes(
+                search, here, values, row, scratch.answers, scratch.stack
+            ):
+                level = choice[here + np.uint64(1)]
+            elif level < last:
+                level, arrived = level + 1, True
+            else:
+                if rows == len(out_event):
+                    state[NEXT], state[ROWS] = k, begun
+                    return FULL
+                out_event[rows] = event
+                for c in range(len(shown)):
+                    out_codes[rows, c] = row[shown[c]]
+                rows += 1
+                level = choice[search.back + 1]
     state[NEXT], state[ROWS], state[LOOKED] = len(events), rows, looked
     return DONE
 

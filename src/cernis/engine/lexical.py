@@ -6,8 +6,8 @@ seen stops it; Python adds it, and it goes on), and reads numbers, booleans, dat
 dayTimeDurations by the grammars of XML Schema, without surrounding blanks. Numbers that
 would not be rounded right by one multiplication are left to Python (`hard`).
 
-Cost: some 50-100 ns per term. Regular expressions of Arrow were five times that, and Python's
-thirty times.
+Cost: 0.05 to 0.25 µs per term. The regular expressions of Arrow and of Python, which only take
+the text apart, were both 2 µs.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class TagTable(NamedTuple):
 
 @borrowing
 def _hash(text, begin, length):
-    found = np.uint64(14695981039346656037)
-    for k in range(begin, begin + length):
+    """Of the length and the last bytes, in which datatypes differ."""
+    found = np.uint64(length)
+    for k in range(max(begin, begin + length - 12), begin + length):
         found = (found ^ np.uint64(text[k])) * np.uint64(1099511628211)
     return found ^ (found >> np.uint64(29))
 
@@ -76,12 +77,10 @@ def _find_tag(tags, raw, begin, length):
         if k < 0:
             return -1
         if tags.length[k] == length:
-            same = True
-            for i in range(length):
-                if tags.text[tags.begin[k] + i] != raw[begin + i]:
-                    same = False
-                    break
-            if same:
+            one, other, i = np.uint64(tags.begin[k]), np.uint64(begin), np.uint64(0)
+            while i < np.uint64(length) and tags.text[one + i] == raw[other + i]:
+                i += np.uint64(1)
+            if i == np.uint64(length):
                 return k
         slot = (slot + np.uint64(1)) & mask
 
@@ -96,7 +95,7 @@ def _is_digit(byte):
 
 @borrowing
 def _digits_end(text, at, end):
-    while at < end and _is_digit(text[at]):
+    while at < end and _is_digit(text[np.uint64(at)]):
         at += 1
     return at
 
@@ -105,7 +104,7 @@ def _digits_end(text, at, end):
 def _whole(text, at, end, value):
     """`value` with more digits behind it, or -1 if that does not fit."""
     for k in range(at, end):
-        digit = np.int64(text[k]) - 48
+        digit = np.int64(text[np.uint64(k)]) - 48
         if value > (e.LARGEST - digit) // 10:
             return np.int64(-1)
         value = value * 10 + digit
@@ -405,10 +404,10 @@ def _write_plain(raw, begin, end, text, at):
     """Copies a lexical form without its escapes; where it ends."""
     k = begin
     while k < end:
-        byte = raw[k]
+        byte = raw[np.uint64(k)]
         k += 1
         if byte != 92 or k == end:
-            text[at] = byte
+            text[np.uint64(at)] = byte
             at += 1
             continue
         byte = raw[k]

@@ -130,6 +130,7 @@ class Streamset:
             rule = given.get(name) or TimeRule()
             stream = _Stream(index, label, terms, rule, self.mistakes, reach)
             self._streams.append((stream, quads))
+        self._merge = Merge(stream.events(quads) for stream, quads in self._streams)
 
     @property
     def rules(self) -> dict[str, TimeRule | None]:
@@ -151,7 +152,19 @@ class Streamset:
 
     def __iter__(self) -> Iterator[GraphEvents]:
         """Batches of events, once."""
-        return merged([stream.events(quads) for stream, quads in self._streams])
+        return self._merge
+
+    def held(self) -> Iterator[Codes]:
+        """The codes of terms that were read and not given yet."""
+        yield from self._merge.held()
+        for stream, _ in self._streams:
+            yield from stream.held()
+
+    def renumber(self, moved: Codes) -> None:
+        """Follows terms whose codes have changed."""
+        self._merge.renumber(moved)
+        for stream, _ in self._streams:
+            stream.renumber(moved)
 
 
 def streamset(
@@ -323,6 +336,24 @@ class _Stream:
         rows = rows._replace(event=moved[rows.event])
         self._open = _Open(waiting.names[stay], waiting.last[stay], waiting.numbers[stay], rows)
         self._counts[0] = len(self._open.names)
+
+    def held(self) -> Iterator[Codes]:
+        waiting = self._open
+        yield waiting.names
+        yield from (waiting.rows.s, waiting.rows.p, waiting.rows.o)
+        if self._latest is not None:
+            yield np.array([self._latest[1]], np.int32)
+
+    def renumber(self, moved: Codes) -> None:
+        """Graphs that are over and whose names nobody holds are new if they come back."""
+        names, last, numbers, rows = self._open
+        old, kept = self._slots, np.flatnonzero(moved[: len(self._slots)] >= 0)
+        self._slots = np.full(int(moved.max(initial=-1)) + 1, _UNSEEN, np.int32)
+        self._slots[moved[kept]] = old[kept]
+        rows = rows._replace(s=moved[rows.s], p=moved[rows.p], o=moved[rows.o])
+        self._open = _Open(moved[names], last, numbers, rows)
+        if self._latest is not None:
+            self._latest = self._latest[0], int(moved[self._latest[1]])
 
     # ---------------------------------------------------------------- times
 
@@ -577,20 +608,64 @@ class _Run:
         return events.part(0, count) if count else None
 
 
-def merged(streams: Iterable[Iterator[GraphEvents]]) -> Iterator[GraphEvents]:
+class Merge:
     """Streams, each in order of time, as one; a timestamp is never parted between batches."""
-    runs = [_Run(iter(events)) for events in streams]
-    for run in runs:
-        run.read_on()
-        run.read_on()  # a short stream is then known to have ended, and is one batch
-    while any(not run.ended or run.waiting is not None for run in runs):
+
+    def __init__(self, streams: Iterable[Iterator[GraphEvents]]) -> None:
+        self._runs = [_Run(iter(events)) for events in streams]
+        self._ready: list[GraphEvents] = []
+        self._begun = False
+
+    def __iter__(self) -> Iterator[GraphEvents]:
+        return self
+
+    def __next__(self) -> GraphEvents:
+        while not self._ready:
+            self._advance()
+        return self._ready.pop()
+
+    def _advance(self) -> None:
+        runs = self._runs
+        if not self._begun:
+            self._begun = True
+            for run in runs:
+                run.read_on()
+                run.read_on()  # a short stream is then known to have ended, and is one batch
+        if all(run.ended and run.waiting is None for run in runs):
+            raise StopIteration
         horizon = min(run.until for run in runs)
         taken = [events for run in runs if (events := run.take(horizon)) is not None]
-        if taken:
-            yield from _split(_interleaved(taken))
         for run in runs:
             if not run.ended and run.until == horizon:
                 run.read_on()
+        if taken:
+            self._ready = list(_split(_interleaved(taken)))[::-1]
+
+    def held(self) -> Iterator[Codes]:
+        for events in self._all():
+            yield from (events.s, events.p, events.o)
+
+    def renumber(self, moved: Codes) -> None:
+        self._ready = [_renumbered(events, moved) for events in self._ready]
+        for run in self._runs:
+            if run.waiting is not None:
+                run.waiting = _renumbered(run.waiting, moved)
+
+    def _all(self) -> list[GraphEvents]:
+        return [*self._ready, *(run.waiting for run in self._runs if run.waiting is not None)]
+
+
+def merged(streams: Iterable[Iterator[GraphEvents]]) -> Merge:
+    """Streams, each in order of time, as one."""
+    return Merge(streams)
+
+
+def _renumbered(events: GraphEvents, moved: Codes) -> GraphEvents:
+    # the codes were in order of what their terms were called; any order will do
+    s, p, o = moved[events.s], moved[events.p], moved[events.o]
+    sizes = np.diff(events.first)
+    order = np.lexsort((o, s, p, np.repeat(np.arange(events.size), sizes)))
+    return events._replace(s=s[order], p=p[order], o=o[order])
 
 
 def _joined(parts: list[GraphEvents]) -> GraphEvents:

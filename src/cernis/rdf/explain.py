@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cernis.automata.linked import Linked, describe
+from cernis.automata.linked import Alternative, Linked, describe
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 
@@ -22,19 +22,33 @@ class GraphExplanation:
         lines = [f"query        {_one_line(str(self.query))}"]
         lines.append(f"class        {self._class()}")
         lines += [f"{'reason' if i == 0 else '':12} {why}" for i, why in enumerate(self._reasons())]
-        key = ", ".join(f"?{name}" for name in self.key)
-        lines.append(f"spread by    {key or 'nothing: no variable is in every pattern'}")
+        lines.append(f"spread by    {self._spread()}")
         lines.append("automaton    " + describe(self.linked).replace("\n", "\n             "))
         return "\n".join(lines)
 
-    def _late(self) -> list[g.Expression]:
-        return [condition for one in self.linked.alternatives for condition in one.late]
+    def _spread(self) -> str:
+        if self.key:
+            return ", ".join(f"?{name}" for name in self.key)
+        strict = any("," in (step.link, step.rounds) for step in self.query.steps)
+        if strict and not self.query.partition:
+            return "nothing: ',' counts the timestamps of all streams; PARTITION BY gives a key"
+        return "nothing: no variable is in every pattern"
 
     def _class(self) -> str:
-        if self._late():
+        linked = self.linked
+        stored = [(t.store, t.reading) for t in linked.transitions if t.store is not None]
+        stored += [(guard.store, guard.reading) for guard in linked.guards]
+        asked = [
+            (linked.alternatives[linked.readings[reading].alternative], linked.stores[store].link)
+            for store, reading in stored
+            if linked.conditions(reading)
+        ]
+        if asked and all(link != "," and _by_order(one) for one, link in asked):
+            return "ordered: runs wait in the order of a value, and only those that fit are met"
+        if asked:
             return "residual: conditions on earlier variables are checked group by group"
-        moves = [t for t in self.linked.transitions if t.store is not None]
-        if any(self.linked.stores[t.store or 0].kept != t.joins for t in moves):
+        moves = [t for t in linked.transitions if t.store is not None]
+        if any(linked.stores[t.store or 0].kept != t.joins for t in moves):
             return "linked: runs that agree on their live variables move at once, each such group"
         return "linked: all runs of a join key move at once, in constant time"
 
@@ -47,7 +61,8 @@ class GraphExplanation:
                 " & ".join(one.gpms) for one in self.linked.alternatives if one.step == store.step
             )
             words = {",": "the next timestamp", ";": "the first that fits", ":": "any later one"}
-            again = ", again" if step.rounds and store.state == store.step else ""
+            before = self.linked.states[store.state].step
+            again = ", again" if step.rounds and before == store.step else ""
             reasons.append(f"waiting for {names}{again} ({words[store.link]}): grouped by {kept}")
         return list(dict.fromkeys(reasons)) or ["one step: nothing waits"]
 
@@ -67,14 +82,33 @@ class GraphExplanation:
 
 
 def common_key(query: SpaseqQuery, linked: Linked) -> tuple[str, ...]:
-    """The variables that every alternative of every step binds for certain and shares."""
-    if any(step.link == "," or step.rounds == "," for step in query.steps) and not query.partition:
-        return ()  # the next timestamp is one of the whole streamset
-    common: set[str] | None = None
-    for one in linked.alternatives:
-        own = set(one.certain) - set(linked.local[one.step])
-        common = own if common is None else common & own
-    return tuple(name for name in linked.columns if name in (common or set()))
+    """The variables that every graph pattern binds for certain, and all events of a match share.
+
+    Solutions with different values of them never meet. Where the next timestamp counts, it is one
+    of the whole streamset, or of a partition: then only PARTITION BY tells solutions apart.
+    """
+    strict = any("," in (step.link, step.rounds) for step in query.steps)
+    used = {name for one in linked.alternatives for name in one.gpms}
+    common = set(linked.columns).difference(*linked.local)
+    for name in used:
+        common &= set(g.certain(query.gpm(name).pattern))
+    if strict:
+        common &= set(query.partition)
+    return tuple(name for name in linked.columns if name in common)
+
+
+def _by_order(one: Alternative) -> bool:
+    """Whether its only condition compares its own variables with one of earlier steps."""
+    if len(one.late) != 1 or not isinstance(one.late[0], g.Compared):
+        return False
+    condition, own = one.late[0], set(one.names)
+    if condition.op in ("=", "!="):
+        return False
+    for here, there in ((condition.left, condition.right), (condition.right, condition.left)):
+        known = {variable.name for variable in g.mentioned(here)}
+        if isinstance(there, g.Variable) and there.name not in own and known and known <= own:
+            return True
+    return False
 
 
 def _one_line(text: str) -> str:

@@ -6,6 +6,7 @@ keeps all of them; one that is delivered batch by batch lets go of what no parti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from cernis.rdf.events import GraphEvents
 from cernis.rdf.rows import Int64s, Sheet
-from cernis.rdf.terms import Codes
+from cernis.rdf.terms import UNBOUND, Codes
 
 
 class Looked(NamedTuple):
@@ -60,6 +61,19 @@ class Kept:
     def snapshot(self) -> Kept:
         """What is kept now; what comes later is not in it."""
         return self.forget_before(0)
+
+    def held(self) -> Iterator[Codes]:
+        """The codes of terms in the rows."""
+        return (sheet.codes for sheet in self._sheets)
+
+    def renumbered(self, moved: Codes) -> Kept:
+        """The same rows, with terms whose codes have changed; this one stays as it is."""
+        other = self.snapshot()
+        other._sheets = [
+            sheet._replace(codes=np.where(sheet.codes >= 0, moved[sheet.codes], UNBOUND))
+            for sheet in other._sheets
+        ]
+        return other
 
     def rows(self, numbers: Int64s) -> Looked:
         """Some rows, by their numbers."""

@@ -4,9 +4,14 @@ A match has its first and last time, the terms of what was selected, and its eve
 stream and number. They are put together column by column from the rows that a match consists
 of; a Python object is made only for a match that somebody asks for as one.
 
+They come in one order, however they are found: by end, latest start first, then by their events
+and by their terms. That is sorted out among the matches of one end; an end with more than a
+million events in its matches is given in pieces, each sorted in itself.
+
 Cost contract: `count` and `sample` do not enumerate, unless two runs may be one match (several
 solutions of one event that look the same in the answer, or two ways to read the same events):
-then matches are listed and told apart.
+then matches are listed and told apart. `head` looks at all matches of the ends that it shows, up
+to that million.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from cernis.errors import CernisError
 from cernis.events.times import UNITS
@@ -132,7 +138,7 @@ class GraphMatches:
     def _count(self) -> int:
         if self._distinct:
             return self._found.count()
-        return sum(len(block.start) for block in self._blocks(None))
+        return sum(len(block.start) for block in self._found_blocks())
 
     def count(self) -> int:
         """How many matches there are."""
@@ -147,8 +153,11 @@ class GraphMatches:
 
     def sample(self, k: int = 10, seed: int | None = None) -> list[GraphMatch]:
         """Some matches, each equally likely."""
+        if not self.count():
+            return []
         if self._distinct:
-            return list(self._objects(self._block(self._found.sample(k, seed))))
+            drawn = self._block(self._found.sample(k, seed))
+            return list(self._objects(self._in_order([drawn])))
         chosen = random.Random(seed).sample(range(self.count()), min(k, self.count()))
         matches = list(self)
         return [matches[i] for i in sorted(chosen)]
@@ -171,21 +180,76 @@ class GraphMatches:
     # ----------------------------------------------------------------- blocks
 
     def _blocks(self, limit: int | None) -> Iterator[_Block]:
+        """The matches, or the first of them, in order."""
         left = limit
+        for block in self._ordered() if left != 0 else ():
+            if left is not None and len(block.start) > left:
+                block = _first(block, left)
+            yield block
+            if left is not None:
+                left -= len(block.start)
+                if left == 0:
+                    return
+
+    def _ordered(self) -> Iterator[_Block]:
+        held: list[_Block] = []
+        for block in self._found_blocks():
+            last = int(np.searchsorted(block.end, block.end[-1]))
+            if held and block.end[0] != held[0].end[0]:
+                yield self._in_order(held)
+                held = []
+            if last:
+                yield self._in_order([*held, _part(block, 0, last)])
+                held = []
+            held.append(_part(block, last, len(block.end)))
+            if sum(len(one.numbers) for one in held) > _WEIGHT:
+                yield self._in_order(held)
+                held = []
+        if held:
+            yield self._in_order(held)
+
+    def _found_blocks(self) -> Iterator[_Block]:
+        """The matches by end, each once."""
         seen = _Seen()
-        for whole in self._found.blocks(limit if self._distinct else None):
+        for whole in self._found.blocks(None):
             for piece in pieces(whole, _WEIGHT):
                 block = self._block(piece)
                 if not self._distinct:
                     block = seen.new_of(block)
-                if left is not None and len(block.start) > left:
-                    block = _first(block, left)
                 if len(block.start):
                     yield block
-                if left is not None:
-                    left -= len(block.start)
-                    if left == 0:
-                        return
+
+    def _in_order(self, blocks: Sequence[_Block]) -> _Block:
+        block = _together(blocks)
+        order = np.lexsort((-block.start, block.end))
+        start, end = block.start[order], block.end[order]
+        if ((start[1:] == start[:-1]) & (end[1:] == end[:-1])).any():
+            order, tied = _sorted(block.end, self._places(block, told=False))
+            if tied:
+                order, _ = _sorted(block.end, self._places(block))
+        return block if (np.diff(order) == 1).all() else _taken(block, order)
+
+    def _places(self, block: _Block, *, told: bool = True) -> pa.Array:
+        """Bytes that sort as the matches of one end do: by start and events, and by what they tell.
+
+        No term has a byte below 32 in it.
+        """
+        latest_first = ~(block.start.astype(np.uint64) ^ np.uint64(1 << 63))
+        parts: list[Any] = [_fixed(latest_first.astype(">u8").view(np.uint8).reshape(-1, 8))]
+        events = np.empty((len(block.numbers), 13), np.uint8)
+        events[:, 0] = 1
+        events[:, 1:5] = block.streams.astype(">u4").view(np.uint8).reshape(-1, 4)
+        events[:, 5:] = block.numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+        parts += [_joined_bytes(block.offsets, events), b"\0"]
+        for value in block.values if told else ():
+            codes = value[1] if isinstance(value, tuple) else value
+            texts = pc.fill_null(self._terms.texts(codes), "").cast(pa.binary())
+            if isinstance(value, tuple):
+                ended = pc.binary_join_element_wise(texts, b"\1", b"")
+                lists = pa.ListArray.from_arrays(pa.array(value[0], pa.int32()), ended)
+                texts = pc.binary_join(lists, b"")
+            parts += [texts, b"\0"]
+        return pc.binary_join_element_wise(*parts, b"")
 
     def _block(self, found: MatchBlock) -> _Block:
         offsets = found.offsets[0]
@@ -196,7 +260,7 @@ class GraphMatches:
         upto = np.concatenate(([0], np.cumsum(there.sum(axis=1))))
         streams, numbers = self._kept.events(rows.event[there])
         block = _Block(rows.time[first], rows.time[last], values, upto[offsets], streams, numbers)
-        order = np.lexsort((-block.start, block.end))
+        order = np.argsort(block.end, kind="stable")
         return block if (np.diff(order) == 1).all() else _taken(block, order)
 
     def _values(
@@ -274,18 +338,42 @@ class GraphMatches:
         """One match a line; gives their number."""
         return self._written(path, limit, self._lines)
 
-    def _lines(self, block: _Block, first: int) -> pa.StringArray:
+    def placed_lines(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The lines with what puts them in order among those of other parts of a stream: the end
+        in nanoseconds, then `place`."""
+        for block in self._blocks(limit):
+            yield self._placed(block, self._lines(block, 0, ""))
+
+    def placed_quads(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The same for the graphs of CONSTRUCT; a zero byte stands where their numbers go."""
+        for block in self._blocks(limit):
+            numbers = pa.array(["\0"] * len(block.start), pa.string())
+            yield self._placed(block, self._numbered_quads(block, numbers))
+
+    def placed_batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The same for the columns of `to_arrow`, which come after `@end` and `@place`."""
+        for block in self._blocks(limit):
+            batch = self._batch(block)
+            columns = [pa.array(block.end), self._places(block), *batch.columns]
+            yield pa.RecordBatch.from_arrays(columns, ["@end", "@place", *batch.schema.names])
+
+    def _placed(self, block: _Block, lines: pa.Array) -> pa.RecordBatch:
+        columns = [pa.array(block.end), self._places(block), lines]
+        return pa.RecordBatch.from_arrays(columns, ["end", "place", "line"])
+
+    def _lines(self, block: _Block, first: int, newline: str = "\n") -> pa.StringArray:
         bindings = [
             pc.binary_join_element_wise(
                 json_text(column.name) + ":", self._json(value), "", null_handling="emit_null"
             )
             for column, value in zip(self._shape.columns, block.values, strict=True)
         ]
-        inside = (
-            pc.binary_join_element_wise(*bindings, ",", null_handling="skip")
-            if bindings
-            else pa.array([""] * len(block.start))
-        )
+        inside = pa.array([""] * len(block.start), pa.string())
+        if bindings:
+            # Arrow leaves out rows that have nothing to join
+            some = [np.asarray(binding.is_valid()) for binding in bindings]
+            bindings[0] = pc.if_else(pa.array(np.any(some, axis=0)), bindings[0], "")
+            inside = pc.binary_join_element_wise(*bindings, ",", null_handling="skip")
         names = pa.array([json_text(name) for name in self._shape.streams], pa.string())
         events = pc.binary_join_element_wise(
             "[", names.take(pa.array(block.streams)), ",",
@@ -295,7 +383,8 @@ class GraphMatches:
         return pc.binary_join_element_wise(
             '{"start_ts":', self._clock.texts(block.start),
             ',"end_ts":', self._clock.texts(block.end),
-            ',"bindings":{', inside, '},"events":[', pc.binary_join(lists, ","), "]}\n", "",
+            ',"bindings":{', inside, '},"events":[', pc.binary_join(lists, ","),
+            "]}" + newline, "",
         )  # fmt: skip
 
     def _json(self, value: Codes | tuple[Int64s, Codes]) -> pa.Array:
@@ -319,8 +408,10 @@ class GraphMatches:
         return self._written(path, limit, lambda block, n: self._quads(block, first + n))
 
     def _quads(self, block: _Block, first: int) -> pa.StringArray:
-        m = len(block.start)
-        numbers = pa.array(np.arange(first, first + m)).cast(pa.string())
+        numbers = pa.array(np.arange(first, first + len(block.start)))
+        return self._numbered_quads(block, numbers.cast(pa.string()))
+
+    def _numbered_quads(self, block: _Block, numbers: pa.StringArray) -> pa.StringArray:
         graph = pc.binary_join_element_wise("<urn:cernis:match:", numbers, ">", "")
         lines = [_quad(graph, _PROV, self._clock.terms(block.end), None)]
         places = {column.name: value for column, value in zip(
@@ -381,6 +472,64 @@ class _Seen:
                 self._known.add(key)
                 fresh.append(i)
         return block if len(fresh) == len(block.start) else _taken(block, np.array(fresh, np.int64))
+
+
+def _sorted(end: Int64s, places: pa.Array) -> tuple[Int64s, bool]:
+    """The order of matches by end and place, and whether two have the same."""
+    by = [("end", "ascending"), ("place", "ascending")]
+    order = pc.sort_indices(pa.table({"end": end, "place": places}), sort_keys=by).to_numpy()
+    held, ends = places.take(pa.array(order)), end[order]
+    same = np.asarray(pc.equal(held.slice(1), held.slice(0, len(held) - 1)))
+    return order, bool((same & (ends[1:] == ends[:-1])).any())
+
+
+def _fixed(rows: NDArray[np.uint8]) -> pa.Array:
+    """Each row's bytes."""
+    return _joined_bytes(np.arange(len(rows) + 1), rows)
+
+
+def _joined_bytes(offsets: Int64s, rows: NDArray[np.uint8]) -> pa.Array:
+    """The bytes of some rows, list by list."""
+    at = (offsets * rows.shape[1]).astype(np.int32)
+    flat = np.ascontiguousarray(rows).reshape(-1)
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(offsets) - 1, [None, pa.py_buffer(at), pa.py_buffer(flat)]
+    )
+
+
+def _part(block: _Block, low: int, high: int) -> _Block:
+    """The matches from `low` up to `high`."""
+    if (low, high) == (0, len(block.start)):
+        return block
+    return _taken(block, np.arange(low, high))
+
+
+def _together(blocks: Sequence[_Block]) -> _Block:
+    """Matches one after the other."""
+    if len(blocks) == 1:
+        return blocks[0]
+    values: list[Codes | tuple[Int64s, Codes]] = []
+    for parts in zip(*(block.values for block in blocks), strict=True):
+        lists = [value for value in parts if isinstance(value, tuple)]
+        if lists:
+            codes = np.concatenate([value[1] for value in lists])
+            values.append((_offsets([value[0] for value in lists]), codes))
+        else:
+            values.append(np.concatenate(parts))
+    return _Block(
+        np.concatenate([block.start for block in blocks]),
+        np.concatenate([block.end for block in blocks]),
+        tuple(values),
+        _offsets([block.offsets for block in blocks]),
+        np.concatenate([block.streams for block in blocks]),
+        np.concatenate([block.numbers for block in blocks]),
+    )
+
+
+def _offsets(several: Sequence[Int64s]) -> Int64s:
+    """The offsets of lists that lie one after the other."""
+    sizes = np.concatenate([np.diff(offsets) for offsets in several])
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
 def _taken(block: _Block, indices: Int64s) -> _Block:

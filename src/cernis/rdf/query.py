@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,9 @@ class GraphQuery:
         given = [events] if isinstance(events, str | bytes | Path) else list(events)
         if len(given) != len(names):
             raise DataError(
-                f"the query reads {len(names)} streams ({', '.join(names)}), and there are "
-                f"{len(given)} files; name them as NAME=FILE"
+                f"the query reads {_number(len(names), 'stream')} ({', '.join(names)}), and there "
+                f"{'is' if len(given) == 1 else 'are'} {_number(len(given), 'file')}; "
+                "name them as NAME=FILE"
             )
         told = [self._told(one) for one in given]
         if None not in told and len(set(told)) == len(names):
@@ -111,12 +112,13 @@ class GraphQuery:
         """Background with names; a file that has none takes that of the query's only GRAPH."""
         if background is None or isinstance(background, Mapping):
             return background
-        names = self._graphs()
+        names = self.graph_names()
         if len(names) != 1:
             return background
         return {names[0]: background}
 
-    def _graphs(self) -> list[str]:
+    def graph_names(self) -> list[str]:
+        """The background graphs that the query names, as IRIs."""
         from cernis.pattern import graph as g
 
         def within(pattern: g.GraphPattern) -> Iterator[str]:
@@ -161,4 +163,9 @@ def time_rule(
     return TimeRule(property=time, unit=unit)
 
 
-Sources = Mapping[str, Any] | Sequence[Any]
+def _number(count: int, noun: str) -> str:
+    """
+    >>> _number(1, "file"), _number(2, "file")
+    ('1 file', '2 files')
+    """
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -135,15 +135,29 @@ class RowReader:
 
     # ----------------------------------------------------------------- reading
 
-    def read(self, events: GraphEvents) -> tuple[Rows, Sheet]:
-        """The rows of a batch that does not end within a timestamp."""
-        new = np.ones(events.size, np.int64)
-        new[1:] = events.times[1:] != events.times[:-1]
-        moments = np.cumsum(new) - 1
-        found = {
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The patterns that are asked for, and the variables that each is solved for."""
+        return {name: matcher.names for name, matcher in self._matchers.items()}
+
+    def solve(self, events: GraphEvents) -> dict[str, Solutions]:
+        """The solutions of each pattern in some events, whatever their order."""
+        return {
             name: matcher.solutions(events, self._streams[name])
             for name, matcher in self._matchers.items()
         }
+
+    def read(self, events: GraphEvents) -> tuple[Rows, Sheet]:
+        """The rows of a batch that does not end within a timestamp."""
+        return self.read_solved(events, self.solve(events))
+
+    def read_solved(
+        self, events: GraphEvents, found: Mapping[str, Solutions]
+    ) -> tuple[Rows, Sheet]:
+        """The same where the patterns are solved already; the triples are not looked at."""
+        new = np.ones(events.size, np.int64)
+        new[1:] = events.times[1:] != events.times[:-1]
+        moments = np.cumsum(new) - 1
         tables = [self._table(way, found, moments) for way in self._ways]
         if self.partition:
             tables += [self._ticks(found[gpm], moments) for gpm in self._joined_only()]

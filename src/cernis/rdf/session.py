@@ -4,8 +4,9 @@ One session reads one streamset: events in batches, solutions of the graph patte
 engine. `collect` keeps all, `stream` gives the matches of each batch and lets go of what no
 partial match needs.
 
-Cost: parsing is most of it; see `cernis.rdf.quads`. Terms are numbered once and kept for the
-whole run, so memory grows with the distinct terms of the streams, and with nothing else.
+Cost: parsing is most of it; see `cernis.rdf.quads`. Memory of `stream` is that of the window: rows
+that no partial match reaches are let go of, and so are terms that nobody holds any more, each
+time there are twice as many as were left the last time. `collect` keeps all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from cernis.rdf.times import TimeRule, times_of
 from cernis.rdf.values import TermValues
 from cernis.results.correlated import CorrelatedMatches
 
-_FORGET_EVERY = 1 << 18
+_MANY_ROWS, _MANY_TERMS = 1 << 18, 1 << 20
 _ROWS = ("rows",)
 
 
@@ -80,7 +81,10 @@ class GraphSession:
         self.engine = LinkedEngine(tables, len(linked.columns), partitioned=bool(query.partition))
         self.kept = Kept()
         self.streams: Streamset | None = None
-        self._remembered = 0
+        self.many_rows, self.many_terms = _MANY_ROWS, _MANY_TERMS
+        """From how many on rows and terms are let go of."""
+        self._rows_left = self._terms_left = 0
+        self._own_terms = len(self.terms)
 
     @property
     def events(self) -> int:
@@ -128,7 +132,7 @@ class GraphSession:
         for batch in self.open(sources):
             if found := self._push(batch):
                 yield self._matches(found)
-            self._forget()
+            self.forget()
 
     def push(self, events: GraphEvents) -> GraphMatches:
         """The matches that end in a batch, which must end with a timestamp."""
@@ -145,10 +149,35 @@ class GraphSession:
         parts = max(len(self.reader.parts), 1)
         return self.engine.push(rows, self.values.current(), self.stack, parts)
 
-    def _forget(self) -> None:
-        if self.kept.size > max(_FORGET_EVERY, 2 * self._remembered):
+    def forget(self) -> None:
+        many_rows = self.kept.size > max(self.many_rows, 2 * self._rows_left)
+        many_terms = len(self.terms) > max(self.many_terms, 2 * self._terms_left)
+        if many_rows or many_terms:
             self.kept = self.kept.forget_before(self.engine.earliest())
-            self._remembered = self.kept.size
+            self._rows_left = self.kept.size
+        if many_terms:
+            self._forget_terms()
+            self._terms_left = len(self.terms)
+
+    def _forget_terms(self) -> None:
+        """Gives new codes to the terms that somebody holds; the query's own come first and stay."""
+        assert self.streams is not None
+        live = np.zeros(len(self.terms), np.bool_)
+        live[: self._own_terms] = True
+        parts = self.engine.held_parts()
+        numbers = set(parts.tolist())
+        keys = {key: n for key, n in self.reader.parts.items() if n in numbers}
+        held = [self.engine.held(), *self.kept.held(), *self.streams.held()]
+        held += [np.array(list(keys), np.int32)] if keys else []
+        for codes in held:
+            live[codes[codes >= 0]] = True
+        self.values.keep(live)
+        moved = self.terms.keep(live)
+        self.engine.renumber(moved, parts)
+        self.kept = self.kept.renumbered(moved)
+        self.streams.renumber(moved)
+        place = {n: i for i, n in enumerate(parts.tolist())}
+        self.reader.parts = {tuple(moved[list(key)].tolist()): place[n] for key, n in keys.items()}
 
     # ---------------------------------------------------------------- answers
 
@@ -159,7 +188,7 @@ class GraphSession:
         clock = Clock(self.unit if counted else None)
         shape = shape_of(self.query, self.linked)
         return GraphMatches(
-            found, self.kept.snapshot(), self.terms, shape, clock, self._distinct(shape)
+            found, self.kept.snapshot(), self.terms.view(), shape, clock, self._distinct(shape)
         )
 
     def _distinct(self, shape: Shape) -> bool:

@@ -88,11 +88,17 @@ class Matcher:
         else:
             here = np.isin(events.streams, np.fromiter(streams, np.int32))
             wanted = np.flatnonzero(here).astype(np.int32)
-        columns = (events.p.reshape(1, -1), events.s.reshape(1, -1), events.o.reshape(1, -1))
-        graph = k.Graph(events.first, *columns)
-        run = _Run(graph, self._values.current(), _MOST_ROWS, _ANY, _too_many)
+        p, s, o = map(_plain, (events.p, events.s, events.o))
+        graph = k.Graph(events.first, p, s, o, len(s))
+        values, era = self._values.current(), self._values.era
+        run = _Run(graph, values, _MOST_ROWS, _ANY, _too_many, era)
         table = _projected(_solve(self._plan, run, wanted), self.names)
         return Solutions(table.names, table.event, table.codes)
+
+
+def _plain(codes: Codes) -> Codes:
+    """In the form that kernels are compiled for; a copy only where it is not."""
+    return np.require(codes, np.int32, ["C", "W"])
 
 
 def _too_many(limit: int) -> BudgetError:
@@ -105,6 +111,24 @@ def _too_many(limit: int) -> BudgetError:
 # --------------------------------------------------------------------- plans
 
 
+class _Memory:
+    """What conditions on a single variable have answered so far, term by term."""
+
+    def __init__(self, conditions: int) -> None:
+        self._answers = np.full((conditions, 0), k.UNASKED, np.int8)
+        self._era = 0
+
+    def answers(self, terms: int, era: int) -> NDArray[np.int8]:
+        if era != self._era:
+            self._answers, self._era = self._answers[:, :0], era
+        conditions, room = self._answers.shape
+        if terms > room:
+            more = max(terms, 2 * room) - room
+            new = np.full((conditions, more), k.UNASKED, np.int8)
+            self._answers = np.concatenate([self._answers, new], axis=1)
+        return self._answers
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Searched:
     """A basic graph pattern and the conditions on it."""
@@ -114,6 +138,7 @@ class _Searched:
     search: k.Search
     depth: int
     repeats: bool
+    memory: _Memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,20 +222,26 @@ class _Knowledge:
         self._spo = [np.concatenate(part) for part in zip(*graphs, strict=True)]
         self._sizes = [graph.size for graph in graphs]
         self._orders = ["pso"]
+        self._counts: dict[tuple[int | None, ...], int] = {}
         self._distinct: dict[tuple[int, int], int] = {}
 
     def cost(self, triple: _Triple, known: Collection[_Node]) -> float:
         """How many triples have the constants, divided by the distinct values of what is known."""
-        fits = np.ones(len(self._spo[0]), np.bool_)
-        for place, node in enumerate(triple):
-            if isinstance(node, int):
-                fits &= self._spo[place] == node
-        count = float(np.count_nonzero(fits))
+        count = float(self._count(tuple(n if isinstance(n, int) else None for n in triple)))
         predicate = triple[1] if isinstance(triple[1], int) else -1
         for place, node in enumerate(triple):
             if not isinstance(node, int) and node in known:
                 count /= max(1, self._distinct_values(place, predicate))
         return count
+
+    def _count(self, constants: tuple[int | None, ...]) -> int:
+        if constants not in self._counts:
+            fits = np.ones(len(self._spo[0]), np.bool_)
+            for column, code in zip(self._spo, constants, strict=True):
+                if code is not None:
+                    fits &= column == code
+            self._counts[constants] = int(np.count_nonzero(fits))
+        return self._counts[constants]
 
     def _distinct_values(self, place: int, predicate: int) -> int:
         key = place, predicate
@@ -244,7 +275,8 @@ class _Knowledge:
                 keys = [key[place] for key in keys]
             for column, key in zip(columns, keys, strict=True):
                 column.append(key)
-        return k.Graph(first, *(np.stack(column) for column in columns))
+        one, two, three = map(np.concatenate, columns)
+        return k.Graph(first, one, two, three, int(first[-1]))
 
 
 _World = _Events | _Knowledge
@@ -396,7 +428,8 @@ class _Planner(NamedTuple):
         """What is made of fixed parts alone is fixed itself."""
         if not all(isinstance(part, _Fixed) for part in parts):
             return plan
-        nothing = k.Graph(np.zeros(2, np.int64), *np.zeros((3, 1, 0), np.int32))
+        none = np.zeros(0, np.int32)
+        nothing = k.Graph(np.zeros(2, np.int64), none, none, none, 0)
         table = _distinct(_solve(plan, self._run(nothing), np.zeros(1, np.int32)))
         return _Fixed(table.names, plan.certain, table.codes)
 
@@ -412,38 +445,34 @@ class _Planner(NamedTuple):
         for node in (node for triple in triples for node in triple):
             columns.setdefault(node, len(columns))
         row = np.array([-1 if isinstance(node, str) else node for node in columns], np.int32)
-        levels = [
-            _level(triple, known, columns, world) for triple, known in _ordered(triples, world)
-        ]
+        tested = [_mentioned(condition) for condition in conditions]
+        ordered = _ordered(triples, tested, world)
+        levels = [_level(triple, known, columns, world) for triple, known in ordered]
         bound_at = {
-            column: i
-            for i, level in reversed(list(enumerate(levels)))
-            for column, binds in zip(level.columns, level.binds, strict=True)
-            if binds
+            column: i for i, level in reversed(list(enumerate(levels))) for column in level.bound
         }
-        filters: list[list[Program]] = [[] for _ in levels]
-        for condition in conditions:
-            mentioned = [columns[name] for name in _mentioned(condition) if name in columns]
-            at = max((bound_at[column] for column in mentioned), default=0)
-            variables = {str(name): column for name, column in columns.items() if column < count}
-            filters[at].append(
-                compile_expression(condition, variables, {}, self.values, self.source)
-            )
-        steps, begins, depth = joined_programs([p for level in filters for p in level])
+        filters: list[list[tuple[Program, int]]] = [[] for _ in levels]
+        variables = {str(name): column for name, column in columns.items() if column < count}
+        for condition, names_in_it in zip(conditions, tested, strict=True):
+            asked = [columns[name] for name in names_in_it if name in columns]
+            program = compile_expression(condition, variables, {}, self.values, self.source)
+            at = max((bound_at[column] for column in asked), default=0)
+            filters[at].append((program, asked[0] if len(asked) == 1 else -1))
+        programs = [program for level in filters for program, _ in level]
+        steps, begins, depth = joined_programs(programs)
         shown = [columns[name] for name in names]
         search = k.Search(
             row,
-            np.array([level.order for level in levels], np.int32),
-            np.array([level.columns for level in levels], np.int32),
-            np.array([level.searched for level in levels], np.int32),
-            np.array([level.binds for level in levels], np.bool_),
+            np.array([level.numbers for level in levels], np.int64),
             np.cumsum([0, *map(len, filters)]).astype(np.int32),
             begins,
             steps,
+            np.array([single for level in filters for _, single in level], np.int32),
             np.array(shown, np.int32),
             max((bound_at[column] for column in shown), default=-1),
         )
-        return _Searched(names, frozenset(names), search, depth, len(names) < count)
+        memory = _Memory(len(programs))
+        return _Searched(names, frozenset(names), search, depth, len(names) < count, memory)
 
     def _coded(self, triple: g.Triple) -> _Triple:
         subject, predicate, object_ = (
@@ -509,10 +538,10 @@ def _attraction(found: _Plan, plan: _Plan) -> tuple[bool, int]:
 
 
 class _Level(NamedTuple):
-    order: int
-    columns: tuple[int, ...]
-    searched: int
-    binds: tuple[bool, ...]
+    numbers: tuple[int, ...]
+    """As `cernis.engine.graphs.LEVEL` has them."""
+    bound: tuple[int, ...]
+    """The columns that are bound here."""
 
 
 def _level(
@@ -524,24 +553,33 @@ def _level(
     searched = 0
     while searched < 3 and (isinstance(nodes[searched], int) or nodes[searched] in known):
         searched += 1
-    binds = tuple(
+    binds = [
         isinstance(node, str) and node not in known and node not in nodes[:i]
         for i, node in enumerate(nodes)
-    )
-    return _Level(order, tuple(columns[node] for node in nodes), searched, binds)
+    ]
+    places = [columns[node] for node in nodes]
+    bits = sum(bound << i for i, bound in enumerate(binds))
+    bound = tuple(place for place, is_bound in zip(places, binds, strict=True) if is_bound)
+    return _Level((order, searched, bits, *places), bound)
 
 
 def _ordered(
-    triples: Sequence[_Triple], world: _World
+    triples: Sequence[_Triple], tested: Sequence[frozenset[str]], world: _World
 ) -> Iterator[tuple[_Triple, frozenset[_Node]]]:
     """Triples in the order in which they are looked for, each with what is known by then.
 
-    The cheapest comes next, among those that share a variable with what is known, if some do.
+    The cheapest comes next, among those that share a variable with what is known, if some do;
+    one with which a condition can be tested counts half.
     """
     waiting, known = list(triples), frozenset[_Node]()
+
+    def cost(triple: _Triple) -> float:
+        then = known.union(triple)
+        tests = any(names <= then and not names <= known for names in tested)
+        return world.cost(triple, known) / (2 if tests else 1)
+
     while waiting:
-        linked = [t for t in waiting if known.intersection(t)] or waiting
-        best = min(linked, key=lambda triple: world.cost(triple, known))
+        best = min([t for t in waiting if known.intersection(t)] or waiting, key=cost)
         waiting.remove(best)
         yield best, known
         known |= {node for node in best if isinstance(node, str)}
@@ -606,6 +644,8 @@ class _Run(NamedTuple):
     allowed: int
     """Triples that a search may look at."""
     complaint: Callable[[int], BudgetError]
+    era: int = 0
+    """How often the codes of terms have changed."""
 
 
 def _solve(plan: _Plan, run: _Run, events: Codes) -> _Table:
@@ -635,13 +675,19 @@ def _solve(plan: _Plan, run: _Run, events: Codes) -> _Table:
 
 def _solve_search(plan: _Searched, run: _Run, events: Codes) -> _Table:
     search = plan.search
-    levels = len(search.order)
-    scratch = search.row.copy(), np.zeros(levels, np.int64), np.zeros(levels, np.int64)
-    stack = e.new_stack(plan.depth)
+    levels = len(search.levels)
+    scratch = k.Scratch(
+        search.row.copy(),
+        np.zeros(levels, np.int64),
+        np.zeros(levels, np.int64),
+        np.zeros(levels + 1, np.int64),
+        plan.memory.answers(len(run.values.facts), run.era),
+        e.new_stack(plan.depth),
+    )
 
     def fill(event: Codes, codes: Codes, state: NDArray[np.int64]) -> int:
         state[k.ALLOWED] = run.allowed
-        return k.find(search, run.graph, run.values, events, *scratch, stack, event, codes, state)
+        return k.find(search, run.graph, run.values, events, scratch, event, codes, state)
 
     table = _filled(plan.names, len(events), run, fill)
     return _distinct(table) if plan.repeats else table
@@ -786,6 +832,7 @@ def join_solutions(
         tables = (left.event, left.codes, right.event, right.codes)
         return k.join_tables(join, *tables, *room, False, values, stack, row, event, codes, state)
 
-    nothing = k.Graph(np.zeros(2, np.int64), *np.zeros((3, 1, 0), np.int32))
+    none = np.zeros(0, np.int32)
+    nothing = k.Graph(np.zeros(2, np.int64), none, none, none, 0)
     run = _Run(nothing, values, _MOST_ROWS, _ANY, _too_many)
     return Solutions(*_filled(names, len(left.event), run, fill))

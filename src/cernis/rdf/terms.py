@@ -4,9 +4,12 @@ Kernels and joins see codes only. A term's text is its N-Triples form as pyoxigr
 it, so that two terms are the same exactly when their texts are. `UNBOUND` (-1) is no term.
 
 Cost: `encode` hashes each text once in Arrow and looks up each *distinct* text once in a
-Python dictionary (about 0.2 µs, and some 250 bytes for a new term). Nothing is ever
-forgotten: codes are good for as long as the run lasts. A table of our own in a kernel was
-not worth its code: three quarters of the time of reading is parsing.
+Python dictionary (about 0.2 µs, and some 250 bytes for a new term). A table of our own in a
+kernel was not worth its code: three quarters of the time of reading is parsing.
+
+Nearly every event brings terms of its own (its name, its time). A run that goes on lets go of
+those that nobody holds (`keep`): then codes change, and all who hold some have to follow. A
+`view` taken before keeps the old codes.
 """
 
 from __future__ import annotations
@@ -85,6 +88,26 @@ class Terms:
         known = self._texts
         found = np.asarray(codes).tolist()
         return pa.array([known[c] if c >= 0 else None for c in found], pa.string())
+
+    def keep(self, live: NDArray[np.bool_]) -> Codes:
+        """Lets go of all terms but some; gives the new code of each old one, -1 for none.
+
+        >>> terms = Terms()
+        >>> old = terms.encode(["<a>", "<b>"])
+        >>> before = terms.view()
+        >>> terms.keep(np.array([False, True])).tolist(), terms.text(0), before.text(0)
+        ([-1, 0], '<b>', '<a>')
+        """
+        moved = np.where(live, np.cumsum(live) - 1, UNBOUND).astype(np.int32)
+        self._texts = [self._texts[code] for code in np.flatnonzero(live).tolist()]
+        self._codes = {text: code for code, text in enumerate(self._texts)}
+        return moved
+
+    def view(self) -> Terms:
+        """The same terms, for whoever reads their texts later."""
+        same = Terms()
+        same._codes, same._texts, same._scopes = self._codes, self._texts, self._scopes
+        return same
 
     def new_scope(self) -> str:
         """A prefix for the blank nodes of one more file: `f0`, `f1`, …"""

@@ -6,12 +6,13 @@ array from the term's code to the code of the function's value. Values that func
 kept at the other end of the same array, under codes from -2 down; they are not terms, and no
 map is ever made for them, so that CONCAT(?x, "!") does not breed.
 
-Cost: a term is read once, by a kernel (`cernis.engine.lexical`), in 50-100 ns. A map costs one
-evaluation per term of the dictionary, whether it occurs where the function looks or not: tens of
-nanoseconds for the functions that have a version for whole columns (STR, LANG, DATATYPE, the tests
-of kinds, STRLEN, REGEX), a microsecond or two per distinct argument for the others. Rows cost
-nothing. REGEX and REPLACE use RE2, which takes time linear in the text whatever the
-pattern is; its \\d, \\w and \\s know ASCII only.
+Cost: a term is read once, by a kernel (`cernis.engine.lexical`): half a microsecond together with
+the way from Python's text to bytes. A map costs one evaluation per term of the dictionary, whether
+it occurs where the function looks or not: some tens to hundreds of nanoseconds for the functions
+that have a version for whole columns (STR, LANG, DATATYPE, the tests of kinds, STRLEN, REGEX), a
+few microseconds per distinct argument for the others. Rows cost nothing. REGEX and REPLACE use
+RE2, which takes time linear in the text whatever the pattern is; its \\d, \\w and \\s know ASCII
+only.
 """
 
 from __future__ import annotations
@@ -151,6 +152,8 @@ class TermValues:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.tags = Tags()
+        self.era = 0
+        """How often codes have changed."""
         self._known = 0
         self._made = 0
         self._used = 0
@@ -174,6 +177,23 @@ class TermValues:
             for applied, number in self._numbers.items():
                 self._maps[number, first:last] = self.apply(applied, codes)
         return e.Values(self._facts, self._text, self._maps)
+
+    def keep(self, live: NDArray[np.bool_]) -> None:
+        """Follows `Terms.keep`: what is known of other terms is let go of, and codes change."""
+        self.current()
+        kept = np.flatnonzero(live).astype(np.int32)
+        made = (-2 - np.arange(self._made)).astype(np.int32)
+        codes = np.concatenate([kept, made])
+        offsets, text = slices(self._text, self._facts, codes)
+        facts, maps = self._facts[codes], self._maps[:, kept]
+        facts["begin"] = offsets[:-1]
+        self._text, self._used, self._known = text, len(text), len(kept)
+        self._facts = np.zeros(2 * (len(codes) + 64), e.FACT)
+        self._facts[: len(kept)] = facts[: len(kept)]
+        self._facts[made] = facts[len(kept) :]
+        self._maps = np.full((len(maps), len(self._facts)), e.UNBOUND, np.int32)
+        self._maps[:, : len(kept)] = maps
+        self.era += 1
 
     def _reserve(self, terms: int, made: int) -> None:
         """Room for so many terms and made values."""
@@ -209,12 +229,19 @@ class TermValues:
                 break
             self.tags.add(texts[done].as_py().rpartition('"')[2])
         self._used = int(used[0])
-        for code in hard[: used[1]].tolist():
-            fact = self._facts[code]
-            lexical = bytes(self._text[fact["begin"] : fact["begin"] + fact["length"]])
-            with np.errstate(over="ignore"):
-                number = np.float64(lexical.decode())
-                fact["number"] = np.float32(number) if fact["kind"] == e.FLOAT else number
+        self._read_hard(hard[: used[1]])
+
+    def _read_hard(self, codes: Codes) -> None:
+        """Numbers with so many digits that rounding them right takes care."""
+        texts = pc.utf8_ltrim(self.lexical(codes), characters="+")
+        try:
+            numbers = np.asarray(pc.cast(texts, pa.float64()))
+        except pa.ArrowInvalid:  # some are beyond the largest float
+            numbers = np.array([float(text) for text in texts.to_pylist()])
+        with np.errstate(over="ignore"):
+            coarse = numbers.astype(np.float32)
+        is_float = self._facts["kind"][codes] == e.FLOAT
+        self._facts["number"][codes] = np.where(is_float, coarse, numbers)
 
     # -------------------------------------------------------- made values
 
@@ -248,6 +275,14 @@ class TermValues:
         """The records of some codes, terms or made values."""
         return self._facts[codes]
 
+    def kinds(self, codes: Codes) -> NDArray[np.int8]:
+        found: NDArray[np.int8] = self._facts["kind"][codes]
+        return found
+
+    def tags_of(self, codes: Codes) -> NDArray[np.uint16]:
+        found: NDArray[np.uint16] = self._facts["tag"][codes]
+        return found
+
     def lexical(self, codes: Codes) -> pa.LargeStringArray:
         """Lexical forms."""
         offsets, data = slices(self._text, self._facts, codes)
@@ -257,9 +292,8 @@ class TermValues:
 
     def pieces(self, codes: Codes) -> list[Piece]:
         """Terms or made values taken apart."""
-        facts, texts = self._facts[codes], self.lexical(codes).to_pylist()
-        kinds, tags = facts["kind"].tolist(), facts["tag"].tolist()
-        names = self.tags.names
+        texts, names = self.lexical(codes).to_pylist(), self.tags.names
+        kinds, tags = self.kinds(codes).tolist(), self.tags_of(codes).tolist()
         return [Piece(k, x, names[t]) for k, x, t in zip(kinds, texts, tags, strict=True)]
 
     # --------------------------------------------------------------- maps
@@ -304,9 +338,9 @@ class TermValues:
             rest = [self.pieces(argument)[0] for argument in arguments[1:]]
             found = whole(self, arguments[0], *rest)
             return found if len(found) == count else np.repeat(found, count)
-        table = np.stack([np.broadcast_to(argument, count) for argument in arguments], axis=1)
-        distinct, place = np.unique(table, axis=0, return_inverse=True)
-        rows = zip(*(self.pieces(column) for column in distinct.T.copy()), strict=True)
+        columns = [np.broadcast_to(argument, count) for argument in arguments]
+        first, place = _first_of_each([c for c in columns if c.strides != (0,)] or columns[:1])
+        rows = zip(*(self.pieces(column[first]) for column in columns), strict=True)
         function = PLAIN[applied.name]
         texts = [
             None if any(piece.kind == e.NOTHING for piece in row) else function(*row)
@@ -315,42 +349,45 @@ class TermValues:
         found = self.made(texts)
         if cast_to(applied.name):
             found[self._facts["kind"][found] >= e.ILL_TYPED] = e.UNBOUND
-        return found[place.reshape(-1)]
+        return found[place]
 
     def _constant_of(self, text: str) -> int:
         return int(self.made([text])[0])
 
 
+def _first_of_each(columns: list[Codes]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where each distinct row stands first, and for each row which of these it is."""
+    table = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+    _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return first, place.reshape(-1)
+
+
 # ------------------------------------------------- functions of whole columns
-
-
-def _kinds(values: TermValues, codes: Codes) -> NDArray[np.int8]:
-    return np.asarray(values.facts(codes)["kind"])
 
 
 def _test(
     values: TermValues, codes: Codes, answer: NDArray[np.bool_], known: NDArray[np.bool_]
 ) -> Codes:
-    found = np.where(answer, values.true, values.false).astype(np.int32)
+    found: Codes = np.where(answer, values.true, values.false).astype(np.int32)
     found[~known] = e.UNBOUND
     return found
 
 
 def _is_kind(first: int, last: int) -> Callable[[TermValues, Codes], Codes]:
     def test(values: TermValues, codes: Codes) -> Codes:
-        kinds = _kinds(values, codes)
+        kinds = values.kinds(codes)
         return _test(values, codes, (first <= kinds) & (kinds <= last), kinds != e.NOTHING)
 
     return test
 
 
 def _is_literal(values: TermValues, codes: Codes) -> Codes:
-    facts = values.facts(codes)
-    return _test(values, codes, facts["tag"] != NO_TAG, facts["kind"] != e.NOTHING)
+    known = values.kinds(codes) != e.NOTHING
+    return _test(values, codes, values.tags_of(codes) != NO_TAG, known)
 
 
 def _str(values: TermValues, codes: Codes) -> Codes:
-    kinds = _kinds(values, codes)
+    kinds = values.kinds(codes)
     found = np.where((kinds == e.NOTHING) | (kinds == e.BLANK), e.UNBOUND, codes).astype(np.int32)
     changed = np.flatnonzero((found != e.UNBOUND) & (kinds != e.STRING))
     facts = values.facts(codes[changed])
@@ -361,7 +398,7 @@ def _str(values: TermValues, codes: Codes) -> Codes:
 
 def _by_tag(values: TermValues, codes: Codes, text_of: Callable[[str, bool], str | None]) -> Codes:
     """A function of the datatype or language alone."""
-    tags, place = np.unique(values.facts(codes)["tag"], return_inverse=True)
+    tags, place = np.unique(values.tags_of(codes), return_inverse=True)
     names, is_language = values.tags.names, values.tags.is_language
     texts = [
         None if tag == NO_TAG else text_of(names[tag], is_language[tag]) for tag in tags.tolist()
@@ -382,7 +419,7 @@ def _datatype(values: TermValues, codes: Codes) -> Codes:
 
 def _strings(values: TermValues, codes: Codes) -> NDArray[np.intp]:
     """Where strings stand, with or without a language."""
-    kinds = _kinds(values, codes)
+    kinds = values.kinds(codes)
     return np.flatnonzero((kinds == e.STRING) | (kinds == e.TAGGED))
 
 
@@ -414,7 +451,7 @@ def _replace(
     texts = pc.replace_substring_regex(
         values.lexical(codes[places]), expression, replacement_for_re2(by.text)
     )
-    tags = values.facts(codes[places])["tag"].tolist()
+    tags = values.tags_of(codes[places]).tolist()
     languages = [values.tags.names[t] if values.tags.is_language[t] else "" for t in tags]
     found[places] = values.made(
         [

@@ -1,5 +1,7 @@
 """Cernis on Spark: `cernis.spark.recognize(df, query)` gives the matches as a DataFrame.
 
+`cernis.spark.recognize_graphs(spark, query, files)` is the same for SPAseQ over RDF streams.
+
 The only part of the package that knows of Spark. Its names are looked up when they are
 asked for, so that Spark's Python workers, which need `worker` alone, load nothing else.
 """
@@ -11,18 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cernis.spark.explanation import explain
+    from cernis.spark.graph_layout import explain_graphs
+    from cernis.spark.graphs import recognize_graphs
     from cernis.spark.job import recognize, recognizer
     from cernis.spark.local import session
+    from cernis.spark.rdf_source import RdfDataSource
     from cernis.spark.streaming.kafka import read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
     from cernis.spark.table_function import register
 
 __all__ = [
     "Progress",
+    "RdfDataSource",
     "explain",
+    "explain_graphs",
     "progress_of",
     "read_kafka",
     "recognize",
+    "recognize_graphs",
     "recognizer",
     "register",
     "session",
@@ -32,10 +40,13 @@ __all__ = [
 
 _WHERE = {
     "Progress": "streaming.progress",
+    "RdfDataSource": "rdf_source",
     "explain": "explanation",
+    "explain_graphs": "graph_layout",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "job",
+    "recognize_graphs": "graphs",
     "recognizer": "job",
     "register": "table_function",
     "session": "local",

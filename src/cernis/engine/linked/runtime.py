@@ -90,6 +90,36 @@ class LinkedEngine:
         used = self.memory.vertices[1 : self.memory.counters[r.VERTICES]]
         return int(used["position"].min()) if len(used) else self.rows
 
+    # ----------------------------------------------------------------- codes
+
+    def held(self) -> NDArray[np.int32]:
+        """The codes that waiting runs have bound."""
+        used = int(self.waiting.counters[w.USED])
+        codes: NDArray[np.int32] = self.waiting.codes[:used][self.waiting.store[:used] >= 0]
+        return codes
+
+    def held_parts(self) -> NDArray[np.int32]:
+        """The partitions that have waiting runs, ascending."""
+        used = int(self.waiting.counters[w.USED])
+        return np.unique(self.waiting.part[:used][self.waiting.store[:used] >= 0])
+
+    def renumber(self, moved: NDArray[np.int32], parts: NDArray[np.int32]) -> None:
+        """Follows codes that have changed, and lets go of all partitions but these."""
+        waiting = self.waiting
+        live = waiting.store >= 0
+        codes = np.where(live.reshape(-1, 1) & (waiting.codes >= 0), waiting.codes, -1)
+        waiting.codes[:] = np.where(codes >= 0, moved[codes], -1)
+        if self.partitioned:
+            waiting.part[live] = np.searchsorted(parts, waiting.part[live])
+            size = max(len(parts), 1)
+            kept = [np.full(size, -2, np.int64) for _ in self.parts]
+            for old, new in zip(self.parts, kept, strict=True):
+                new[: len(parts)] = old[parts]
+            self.parts = kernel.Parts(*kept)
+        for heads in (waiting.heads, waiting.asked_heads, waiting.heaps):
+            heads[:] = 0
+        w.relink(self.tables, waiting)
+
     def _pass(self, rows: kernel.Rows, at: int) -> None:
         self.bound = max(self.bound, int(rows.bound[at]))
         self.moment = int(rows.moment[at])

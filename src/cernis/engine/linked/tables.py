@@ -101,7 +101,10 @@ def tables_of(linked: Linked, compile_: Compile) -> Tables:
         from_run = {v: column[v] for v in kept if v not in from_row}
         conditions = linked.conditions(reading)
         asked.append([compile_(one, from_row, from_run) for one in conditions])
-        found = [limit for one in conditions if (limit := _limit(one, from_row, from_run))]
+        # runs that wait for the next timestamp are met then or never: order would hide them
+        ordered = store is not None and linked.stores[store].link != ","
+        limited = [_limit(one, from_row, from_run) for one in conditions if ordered]
+        found = [limit for limit in limited if limit is not None]
         orders.append(found[0][0] if found else None)
         limits.append(compile_(found[0][1], from_row, {}) if found else None)
 

@@ -1,0 +1,171 @@
+"""Where the time of a SPAseQ query goes: parsing, matching graphs, the automaton, output.
+
+The window enters a run in one place only, the bound of each row. So streams are parsed and their
+graph patterns solved once (`solve`), and the automaton reads the same rows again for each window
+(`replay`), on a fresh engine.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.bench.clock import Name
+from cernis.engine.correlated.walk import Snapshot
+from cernis.engine.linked.runtime import LinkedEngine
+from cernis.engine.linked.step import Rows
+from cernis.engine.linked.tables import Tables
+from cernis.rdf.query import GraphQuery
+from cernis.rdf.rows import Window
+from cernis.rdf.session import GraphSession
+from cernis.results.correlated import CorrelatedMatches
+
+_ROWS = ("rows",)
+
+
+class WatchedEngine(LinkedEngine):
+    """The same engine with a stopwatch; it remembers what it was given."""
+
+    def __init__(self, tables: Tables, columns: int) -> None:
+        super().__init__(tables, columns)
+        self.seconds = 0.0
+        self.given: list[Rows] = []
+
+    def push(self, rows: Rows, *beside: Any) -> list[Snapshot]:
+        begin = time.perf_counter()
+        found = super().push(rows, *beside)
+        self.seconds += time.perf_counter() - begin
+        self.given.append(rows)
+        return found
+
+
+class Solved(NamedTuple):
+    """A query on its streams, as far as the automaton's work."""
+
+    query: GraphQuery
+    session: GraphSession
+    rows: list[Rows]
+    times: NDArray[np.int64]
+    """Of all events."""
+    loading: float
+    """Seconds for the background, as all that follow."""
+    parsing: float
+    matching: float
+    automaton: float
+    output: float
+    matches: int
+    """How many were written."""
+
+
+def solve(
+    text: str,
+    streams: Mapping[str, bytes],
+    background: Mapping[str, bytes] | None = None,
+    *,
+    written: bool = False,
+) -> Solved:
+    """Runs a query stage by stage; `written`: its matches as lines of JSON, else dropped."""
+    gc.collect()
+    query = GraphQuery(text)
+    begin = time.perf_counter()
+    session = query.session(background=background)
+    loading = time.perf_counter() - begin
+    engine = fresh_engine(session)
+    session.engine = engine
+    begin = time.perf_counter()
+    batches = list(session.open(streams))
+    parsing = time.perf_counter() - begin
+    whole = output = 0.0
+    matches = 0
+    for batch in batches:
+        begin = time.perf_counter()
+        found = session.push(batch)
+        whole += time.perf_counter() - begin
+        if written:
+            begin = time.perf_counter()
+            matches += found.write_jsonl(io.BytesIO())
+            output += time.perf_counter() - begin
+    return Solved(
+        query,
+        session,
+        engine.given,
+        np.concatenate([batch.times for batch in batches]),
+        loading,
+        parsing,
+        whole - engine.seconds,
+        engine.seconds,
+        output,
+        matches,
+    )
+
+
+def best_of(runs: Sequence[Solved]) -> Solved:
+    """The last of several runs, with the best time of each stage."""
+    stages = ("loading", "parsing", "matching", "automaton", "output")
+    return runs[-1]._replace(**{name: min(getattr(run, name) for run in runs) for name in stages})
+
+
+def solve_in_turns(cases: Mapping[Name, Callable[[], Solved]], rounds: int) -> dict[Name, Solved]:
+    """The best of each case over so many rounds."""
+    turns: dict[Name, list[Solved]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, case in cases.items():
+            turns[name] = [best_of([*turns[name], case()])]
+    return {name: runs[0] for name, runs in turns.items()}
+
+
+def fresh_engine(session: GraphSession) -> WatchedEngine:
+    """An engine like that of a session, which has read nothing."""
+    return WatchedEngine(session.engine.tables, len(session.linked.columns))
+
+
+class Replayed(NamedTuple):
+    """What the automaton did with the events of a stretch."""
+
+    automaton: float
+    """Seconds."""
+    telling: float
+    """Seconds to count the matches, or to list them."""
+    matches: int
+
+
+def replay(solved: Solved, window: int, skipped: int = 0, *, listed: bool = False) -> Replayed:
+    """The automaton on rows that are there already, in another window.
+
+    What happens in the first `skipped` nanoseconds, while the window fills up, does not count.
+    """
+    session = solved.session
+    engine = fresh_engine(session)
+    values, sizes = session.values.current(), Window(window)
+    rows = [one._replace(bound=sizes.bounds(one.clock)) for one in solved.rows]
+    since = int(solved.times[0]) + skipped
+    before, after = zip(*(_cut(one, since) for one in rows), strict=True)
+    gc.collect()
+    for one in before:
+        engine.push(one, values, session.stack)
+    engine.seconds, telling, matches = 0.0, 0.0, 0
+    for one in after:
+        found = found_by(session, engine.push(one, values, session.stack))
+        begin = time.perf_counter()
+        matches += sum(len(b.start) for b in found.blocks()) if listed else found.count()
+        telling += time.perf_counter() - begin
+    return Replayed(engine.seconds, telling, matches)
+
+
+def found_by(session: GraphSession, snapshots: list[Snapshot]) -> CorrelatedMatches:
+    """What an engine has found, as rows."""
+    labels = [frozenset(_ROWS)] * len(session.linked.alternatives)
+    return CorrelatedMatches(_ROWS, snapshots, labels)
+
+
+def _cut(rows: Rows, since: int) -> tuple[Rows, Rows]:
+    """The rows before a time, and the others."""
+    at = int(np.searchsorted(rows.clock, since))
+    columns: tuple[Any, ...] = rows
+    return Rows(*(column[:at] for column in columns)), Rows(*(column[at:] for column in columns))

@@ -1,0 +1,256 @@
+"""What `cernis bench spaseq` shows of its records: a table for each question, and a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cernis.bench.record import Record, Table, find, ratio, short
+
+NAME = "spaseq"
+TITLE = "Sequences over RDF streams"
+OURS = "engine, matches listed"
+LIST = "list of runs"
+LIST_BY_STREAM = "list of runs by stream"
+STAGES = ("parsing", "graph patterns", "automaton", "output")
+
+QUESTION = """
+What does an event of an RDF stream cost, and what makes it cost more?
+
+The experiments of the SPAseQ paper (its Figures 15 to 21) on generated streams: *market* is a V in
+the price of a company (Query 4), *cards* small sums after a big one (Query 2), *traffic* a jam and
+then two at one time (Query 5), *smart grid* dear power, wind, cheap power (Query 1). In the table
+by window each separator of a query, and that between the rounds of `B+`, is `,`, `;` or `:`.
+Windows are given in events of all streams together. A *growth exponent* of 0 says that the cost
+does not depend on the window, 1 that it is in proportion.
+
+*automaton* is the reading of solutions of graph patterns alone, nothing enumerated; *whole* begins
+with N-Quads. Streams are parsed and solved once, and the windows take turns on the same solutions;
+what comes before the widest window is full does not count. The systems that the paper compares
+with are not here. A *list of runs* is its own way of evaluation: each partial match is an object
+with all its bindings, and each event is offered to all of them. It is plain Python over the same
+solutions and finds as many matches. Its growth is that of the method; the distance to a compiled
+engine is not.
+"""
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """A table for each question, the growth first."""
+    return [
+        _growth(records),
+        _windows(records),
+        _apart(
+            records,
+            "clauses",
+            ("pattern", "strategy"),
+            "More clauses in a sequence (Figure 16)",
+            "On the market, in 40 minutes of 20 companies (800 events).",
+        ),
+        _background(records),
+        _stages(records),
+        _apart(
+            records,
+            "Kleene",
+            ("sequence",),
+            "Kleene plus beside a plain sequence (Figure 19)",
+            "On the market, in 40 minutes. The rounds of `B+` are linked by `,`, those of `B+;` "
+            "by `;`.",
+        ),
+        _lists(records),
+        _conjunction(records),
+    ]
+
+
+def _growth(records: Sequence[Record]) -> Table:
+    rows = []
+    for one in _of(records, "automaton, growth"):
+        costs = [
+            r.value
+            for r in _of(records, "automaton")
+            if r.case["query"] == one.case["query"] and r.case["strategy"] == one.case["strategy"]
+        ]
+        rows.append(
+            (
+                str(one.case["query"]),
+                f"`{one.case['strategy']}`",
+                _fixed(one.value),
+                _fixed(ratio(costs[-1], costs[0])),
+                _fixed(find(records, "whole, growth", **one.case)),
+            )
+        )
+    columns = (
+        "query",
+        "separator",
+        "automaton, growth exponent",
+        "widest to narrowest window",
+        "whole, growth exponent",
+    )
+    return Table("Growth with the window (Figure 15)", columns, tuple(rows))
+
+
+def _windows(records: Sequence[Record]) -> Table:
+    rows = tuple(
+        (
+            str(one.case["query"]),
+            f"`{one.case['strategy']}`",
+            f"{one.case['window']:,}",
+            short(find(records, "matches", **one.case)),
+            short(one.value),
+            short(find(records, "counting", **one.case)),
+            short(ratio(1e9, find(records, "whole", **one.case))),
+        )
+        for one in _of(records, "automaton")
+    )
+    columns = (
+        "query",
+        "separator",
+        "window",
+        "matches",
+        "automaton, ns/event",
+        "counting, ns/event",
+        "whole, events/s",
+    )
+    return Table("An event's cost by window (Figure 15)", columns, rows)
+
+
+def _apart(
+    records: Sequence[Record], question: str, by: tuple[str, ...], title: str, note: str
+) -> Table:
+    rows = []
+    for one in _of(records, f"{question}, matching"):
+        cells = [f"`{cell}`" if len(cell) < 10 else cell for cell in _named(one, by)]
+        for stage in ("matching", "automaton"):
+            cells.append(short(find(records, f"{question}, {stage}", **one.case)))
+            cells.append(_fixed(find(records, f"{question}, {stage}, to first", **one.case)))
+        rows.append(tuple(cells))
+    columns = (
+        *("separator" if name == "strategy" else name for name in by),
+        "graph patterns, ns/event",
+        "to the first",
+        "automaton, ns/event",
+        "to the first",
+    )
+    return Table(title, columns, tuple(rows), note)
+
+
+def _background(records: Sequence[Record]) -> Table:
+    rows = tuple(
+        (
+            str(one.case["query"]),
+            f"{one.case['triples']:,}",
+            short(one.value),
+            short(find(records, "matching with background", **one.case)),
+            short(find(records, "with background", **one.case)),
+            _fixed(find(records, "to least background", **one.case)),
+        )
+        for one in _of(records, "background read")
+    )
+    columns = (
+        "query",
+        "triples",
+        "read once, triples/s",
+        "graph patterns, ns/event",
+        "whole, events/s",
+        "to fewest triples",
+    )
+    return Table("More background knowledge (Figure 17)", columns, rows)
+
+
+def _stages(records: Sequence[Record]) -> Table:
+    rows = []
+    for one in _of(records, "all stages"):
+        cells = [
+            str(one.case["query"]),
+            short(find(records, "matches", **one.case)),
+            short(one.value),
+        ]
+        for stage in STAGES:
+            cost = find(records, "stage", stage=stage, **one.case)
+            share = find(records, "share", stage=stage, **one.case)
+            cells.append(f"{short(ratio(cost, 1000))} µs, {0.0 if share is None else share:.0%}")
+        rows.append(tuple(cells))
+    note = (
+        "The paper's queries in their own windows, from N-Quads to lines of JSON; time per event."
+    )
+    columns = ("query", "matches", "events/s", *STAGES)
+    return Table("Where the time goes (Figure 18)", columns, tuple(rows), note)
+
+
+def _lists(records: Sequence[Record]) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for one in _of(records, LIST):
+        if "window" in one.case:
+            query, separator = str(one.case["query"]), f"`{one.case['strategy']}`"
+            beside = _beside(records, one.case)
+            rows.append((query, separator, f"{one.case['window']:,}", *beside))
+    for one in _of(records, f"{LIST}, growth"):
+        growth = [
+            _fixed(find(records, f"{way}, growth", **one.case))
+            for way in (LIST, LIST_BY_STREAM, OURS)
+        ]
+        query = f"{one.case['query']}, growth exponent"
+        rows.append((query, f"`{one.case['strategy']}`", "", "", "", *growth, ""))
+    columns = ("query", "separator", "window", *_BESIDE)
+    note = "A list for each stream is the paper's index of runs, for queries on several streams."
+    return Table("Beside a list of runs (Figures 15 and 20)", columns, tuple(rows), note)
+
+
+_BESIDE = (
+    "matches",
+    "active runs",
+    f"{LIST}, ns/event",
+    "by stream, ns/event",
+    f"{OURS}, ns/event",
+    "list to engine",
+)
+
+
+def _beside(records: Sequence[Record], case: Mapping[str, int | str]) -> tuple[str, ...]:
+    """The columns of a list of runs beside the engine."""
+    costs = [find(records, way, **case) for way in (LIST, LIST_BY_STREAM, OURS)]
+    best = min(cost for cost in costs[:2] if cost is not None)
+    return (
+        short(find(records, "matches", **case)),
+        short(find(records, "active runs", **case)),
+        *map(short, costs),
+        short(ratio(best, costs[2])),
+    )
+
+
+def _conjunction(records: Sequence[Record]) -> Table:
+    rows = tuple(
+        (
+            f"`{one.case['sequence']}`",
+            short(one.value),
+            *_beside(records, one.case),
+        )
+        for one in _of(records, "conjunction, matching")
+    )
+    columns = ("sequence", "graph patterns, ns/event", *_BESIDE)
+    note = "On the traffic streams. The graph patterns of `B & C` are joined before the automaton."
+    return Table("Conjunction beside a sequence (Figure 21)", columns, rows, note)
+
+
+def _of(records: Iterable[Record], measure: str) -> list[Record]:
+    return [record for record in records if record.measure == measure]
+
+
+def _named(record: Record, by: Iterable[str]) -> list[str]:
+    return [str(record.case[name]) for name in by]
+
+
+def _fixed(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Cost of an event by window, for the automaton and the list of runs."""
+    series = {"automaton": "{} {}", LIST: "{} {}, list of runs"}
+    return [
+        {
+            "window": r.case["window"],
+            "query": series[r.measure].format(r.case["query"], r.case["strategy"]),
+            "cost": r.value,
+        }
+        for r in records
+        if r.measure in series and "window" in r.case
+    ]

@@ -1,0 +1,52 @@
+"""The corpus of SPAseQ on the embedded engine, through files of N-Quads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cernis
+from cernis.testing.spaseq_corpus import Case, cases, found
+
+ox = pytest.importorskip("pyoxigraph")
+
+CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in cases()]
+
+
+def run(case: Case, folder: Path) -> cernis.GraphMatches:
+    """The matches in files, each named after its stream."""
+    files: dict[str, Any] = {}
+    for name, text in case.files().items():
+        files[name] = folder / f"{name}.nq"
+        files[name].write_bytes(text)
+    known: dict[str, Any] = {}
+    for number, (name, text) in enumerate(case.knowledge().items()):
+        known[name] = folder / f"background{number}.nt"
+        known[name].write_bytes(text)
+    query = cernis.query(case.query, lang="spaseq")
+    return query.run(files, background=known or None, time_unit="s")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_engine_gives_the_answer_worked_out_by_hand(case: Case, tmp_path: Path) -> None:
+    matches = run(case, tmp_path)
+    case.check(map(found, matches))
+    assert matches.count() == len(case.matches)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.values[0].graphs is not None])
+def test_construct_writes_the_graphs_worked_out_by_hand(case: Case, tmp_path: Path) -> None:
+    matches = run(case, tmp_path)
+    matches.write_nquads(tmp_path / "graphs.nq")
+    graphs: dict[str, set[tuple[str, str, str]]] = {}
+    for quad in ox.parse(path=str(tmp_path / "graphs.nq")):
+        if isinstance(quad.graph_name, ox.DefaultGraph):
+            continue
+        terms = [re.sub(r"^_:m\d+x", "_:", str(term)) for term in quad.triple]
+        graphs.setdefault(str(quad.graph_name), set()).add((terms[0], terms[1], terms[2]))
+    order = [case.matches.index(found(match)) for match in matches]
+    assert case.graphs is not None
+    assert list(graphs.values()) == [case.graphs[i] for i in order]

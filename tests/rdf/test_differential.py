@@ -1,0 +1,217 @@
+"""SPAseQ from files to matches against the definition, on random queries and streams.
+
+In CI the cases are the same each time; with the profile `fuzz` they are new ones, as many as
+wanted, and the longer streams that are marked so run as well.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cernis.engine.linked import runtime
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.rdf import events
+from cernis.rdf.events import GraphEvents
+from cernis.rdf.matches import GraphMatches
+from cernis.rdf.query import GraphQuery
+from cernis.rdf.session import GraphSession
+from cernis.testing.graphs import Triples
+from cernis.testing.spaseq import Found, find
+from cernis.testing.spaseq_corpus import background_text, found, stream_text
+from cernis.testing.spaseq_grammar import random_background, random_query, random_streams
+
+ox = pytest.importorskip("pyoxigraph")
+
+many = settings(
+    max_examples=max(200, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+)
+some = settings(
+    max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+)
+
+
+class Drawn(NamedTuple):
+    """A random query and what it is asked of."""
+
+    seed: int
+    query: SpaseqQuery
+    streams: dict[str, list[tuple[int, Triples]]]
+    known: dict[str, list[tuple[str, str, str]]]
+
+    def files(self) -> dict[str, bytes]:
+        return {
+            name: stream_text(name, [(t, list(g)) for t, g in events])
+            for name, events in self.streams.items()
+        }
+
+    def session(self, **reading: Any) -> GraphSession:
+        known = {name[1:-1]: background_text(triples) for name, triples in self.known.items()}
+        return GraphQuery(self.query).session(background=known, time_unit="ns", **reading)
+
+    def run(self, files: Mapping[str, Any] | None = None, **reading: Any) -> GraphMatches:
+        return self.session(**reading).collect(self.files() if files is None else files)
+
+    def defined(self) -> set[Found]:
+        return find(self.query, self.streams, self.known)
+
+
+def drawn(seed: int, longest: int) -> Drawn:
+    rng = random.Random(seed)
+    query = random_query(rng)
+    streams = random_streams(rng, rng.randrange(1, longest))
+    return Drawn(seed, query, streams, random_background(rng))
+
+
+def draws(longest: int = 12) -> st.SearchStrategy[Drawn]:
+    return st.integers(0, 2**32).map(lambda seed: drawn(seed, longest))
+
+
+def told(matches: GraphMatches) -> list[Found]:
+    return [found(match) for match in matches]
+
+
+def same(got: list[Found], wanted: set[Found]) -> None:
+    assert len(got) == len(set(got)), "a match is there twice"
+    assert set(got) == wanted
+
+
+# ------------------------------------------------------------------ the answer
+
+
+@many
+@given(draws())
+def test_the_engine_agrees_with_the_definition(case: Drawn) -> None:
+    matches = case.run()
+    got = told(matches)
+    same(got, case.defined())
+    assert matches.count() == len(got)
+    assert [(m.end, -m.start) for m in got] == sorted((m.end, -m.start) for m in got)
+
+
+@pytest.mark.fuzz
+@many
+@given(draws(longest=20))
+def test_the_engine_agrees_with_the_definition_on_longer_streams(case: Drawn) -> None:
+    same(told(case.run()), case.defined())
+
+
+# --------------------------------------------------------- parts and how many
+
+
+def parts(whole: GraphEvents, rng: random.Random) -> Iterator[GraphEvents]:
+    """The events in pieces of any size that do not part a timestamp."""
+    borders = (np.flatnonzero(np.diff(whole.times)) + 1).tolist()
+    cuts = sorted(rng.sample(borders, rng.randint(0, len(borders))))
+    for begin, end in zip([0, *cuts], [*cuts, whole.size], strict=True):
+        yield whole.part(begin, end)
+
+
+@some
+@given(draws())
+def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(case: Drawn) -> None:
+    whole = told(case.run())
+    pushed = case.session()
+    got = [
+        found(match)
+        for batch in pushed.open(case.files())
+        for part in parts(batch, random.Random(case.seed))
+        for match in pushed.push(part)
+    ]
+    assert got == whole
+
+
+@some
+@given(draws(), st.integers(1, 4), st.sampled_from([0, 2, 1 << 18]))
+def test_a_stream_that_forgets_gives_the_same_matches(case: Drawn, size: int, keep: int) -> None:
+    whole = told(case.run())
+    running = case.session()
+    running.many_rows = running.many_terms = keep
+    with mock.patch.object(events, "EVENTS", size):
+        runs = list(running.stream(case.files()))
+    assert [match for matches in runs for match in told(matches)] == whole
+
+
+@some
+@given(draws())
+def test_little_room_at_first_changes_nothing(case: Drawn) -> None:
+    whole = told(case.run())
+    with (
+        mock.patch.object(runtime, "FIRST_ENTRIES", 4),
+        mock.patch.object(runtime, "FIRST_RECORDS", 4),
+    ):
+        got = told(case.run())
+    assert got == whole
+
+
+@some
+@given(draws(), st.integers(0, 12))
+def test_a_sample_is_drawn_from_the_matches(case: Drawn, k: int) -> None:
+    matches = case.run()
+    got = [found(match) for match in matches.sample(k, seed=case.seed)]
+    assert len(got) == len(set(got)) == min(k, matches.count())
+    assert set(got) <= set(told(matches))
+    assert got == [found(match) for match in matches.sample(k, seed=case.seed)]
+
+
+@some
+@given(draws(), st.integers(0, 12))
+def test_the_first_matches_are_those_that_come_first(case: Drawn, n: int) -> None:
+    matches = case.run()
+    assert [found(match) for match in matches.head(n)] == told(matches)[:n]
+    assert matches.to_arrow(limit=n).num_rows == min(n, matches.count())
+
+
+# ----------------------------------------------------------- the same as text
+
+
+def shuffled(text: bytes, rng: random.Random) -> bytes:
+    """The quads of each event in another order, and some of them twice."""
+    groups: list[list[bytes]] = []
+    for line in text.splitlines(keepends=True):
+        if b"generatedAtTime" in line:
+            groups.append([])
+        groups[-1].append(line)
+    for group in groups:
+        group += rng.sample(group, rng.randint(0, len(group)))
+        rng.shuffle(group)
+    return b"".join(line for group in groups for line in group)
+
+
+@some
+@given(draws())
+def test_the_order_of_quads_inside_an_event_does_not_matter(case: Drawn) -> None:
+    rng = random.Random(case.seed)
+    other = {name: shuffled(text, rng) for name, text in case.files().items()}
+    assert told(case.run(other)) == told(case.run())
+
+
+@some
+@given(draws())
+def test_trig_says_the_same_as_nquads(case: Drawn) -> None:
+    trig = {
+        name: ox.serialize(ox.parse(text, format=ox.RdfFormat.N_QUADS), format=ox.RdfFormat.TRIG)
+        for name, text in case.files().items()
+    }
+    assert told(case.run(trig, format="trig")) == told(case.run())
+
+
+@settings(some, max_examples=20)
+@given(draws())
+def test_compressed_files_say_the_same(case: Drawn) -> None:
+    with TemporaryDirectory() as folder:
+        files = {name: Path(folder) / f"{name}.nq.gz" for name in case.streams}
+        for name, text in case.files().items():
+            files[name].write_bytes(gzip.compress(text, 1))
+        got = told(case.run(files))
+    assert got == told(case.run())

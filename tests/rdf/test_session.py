@@ -1,0 +1,40 @@
+"""Sessions over streams that go on: what they let go of changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import cernis
+from cernis.generators import market
+from cernis.rdf import events
+
+PAIRS = """
+PREFIX : <http://example/>
+SELECT ?company ?p ?q WITHIN 2 MINUTES FROM STREAM S1 <http://stockmarket.org/stocks>
+WHERE {
+  SEQ (A ; B)
+  DEFINE GPM A ON S1 { ?company :price ?p }
+  DEFINE GPM B ON S1 { ?company :price ?q FILTER (?q < ?p) }
+}
+"""
+
+
+def told(matches: Any) -> list[Any]:
+    return sorted((m.start_ts, m.end_ts, m.events, sorted(m.bindings.items())) for m in matches)
+
+
+def test_terms_and_rows_that_nobody_needs_are_let_go_of() -> None:
+    query = cernis.query(PAIRS, lang="spaseq")
+    streams = market.streams(5_000, seed=3)
+    whole = query.run(streams)
+    session = query.session()
+    session.many_rows = session.many_terms = 1000
+    most, found = 0, []
+    with mock.patch.object(events, "EVENTS", 200):
+        for matches in session.stream(streams):
+            found += told(matches)
+            most = max(most, len(session.terms))
+    assert sorted(found) == told(whole)
+    assert session.kept.size < 3 * 1000
+    assert len(session.terms) < most
