@@ -530,15 +530,17 @@ MISTAKES_IN_DATA = {
             "<http://www.w3.org/ns/prov#generatedAtTime>, "
             "<http://www.w3.org/2006/time#inXSDDateTimeStamp>, "
             "<http://www.w3.org/2006/time#inXSDDateTime>, <http://www.w3.org/ns/sosa/resultTime>, "
-            "<http://purl.oclc.org/NET/ssnx/ssn#observationResultTime>, no triple about the graph's "
-            "own name with a time, no time in the name; say which property or part of the name it is"
+            "<http://purl.oclc.org/NET/ssnx/ssn#observationResultTime>, no triple about the "
+            "graph's own name with a time, no time in the name; say which property or part of "
+            "the name it is"
         ),
     ),
     "what is no time": (
         NO_TIME,
         (
-            'bad.nq, graph <urn:e1> (event 1): "soon" by <http://www.w3.org/ns/prov#generatedAtTime> '
-            'is no time; write "soon"^^xsd:dateTime, or a number, or another property'
+            'bad.nq, graph <urn:e1> (event 1): "soon" by '
+            '<http://www.w3.org/ns/prov#generatedAtTime> is no time; write '
+            '"soon"^^xsd:dateTime, or a number, or another property'
         ),
     ),
     "two times": (
@@ -551,15 +553,15 @@ MISTAKES_IN_DATA = {
     "time that goes back": (
         BACKWARDS,
         (
-            "bad.nq, graph <urn:e5> (event 5): time goes back: 2000000 ns comes after 5000000 ns of "
-            "the graph <urn:e4>; sort the events of a stream by time"
+            "bad.nq, graph <urn:e5> (event 5): time goes back: 2000000 ns comes after 5000000 ns "
+            "of the graph <urn:e4>; sort the events of a stream by time"
         ),
     ),
     "a triple of no event": (
         STRAY,
         (
-            f"bad.nq: a triple of the default graph is about no event: <{EX}a3> <{EX}is> <{EX}A> .; "
-            "put it into the named graph of an event, or into background knowledge"
+            f"bad.nq: a triple of the default graph is about no event: <{EX}a3> <{EX}is> <{EX}A> "
+            ".; put it into the named graph of an event, or into background knowledge"
         ),
     ),
 }
@@ -638,8 +640,8 @@ def test_trig_that_does_not_parse_cannot_be_skipped(here: Path, capfd: Capture) 
         (
             ["-e", "letters.nq", "--time", "graph:e"],
             (
-                "the regular expression 'e' for times must have one group, the time; it has 0 (write "
-                "(?:…) for those that only group)"
+                "the regular expression 'e' for times must have one group, the time; it has 0 "
+                "(write (?:…) for those that only group)"
             ),
         ),
         (

@@ -117,7 +117,10 @@ def test_several_files_are_one_stream_whose_numbers_go_on(tmp_path: Path) -> Non
 
 
 def test_the_first_events_tell_how_times_are_meant(tmp_path: Path) -> None:
-    dated = [f"<http://x/a> <http://x/p> <http://x/b> <http://e/2024-01-0{d}T00:00:00Z> ." for d in (1, 2)]  # fmt: skip
+    dated = [
+        f"<http://x/a> <http://x/p> <http://x/b> <http://e/2024-01-0{day}T00:00:00Z> ."
+        for day in (1, 2)
+    ]
     ahead = look_ahead(cut(write(tmp_path / "dated.nq", dated))[0])
     assert not ahead.counted
     assert ahead.span == 86_400 * 10**9
@@ -165,8 +168,10 @@ def test_a_mistake_in_a_piece_is_told_as_one_of_the_file(tmp_path: Path) -> None
 
 
 def test_time_that_goes_back_at_a_cut_is_a_mistake(tmp_path: Path) -> None:
-    quads = [f"<http://x/a> <http://x/p> <http://x/b> <http://e/n{n}/{t}> ." for n, t in enumerate(
-        [*range(100, 160), *range(50, 110)])]  # fmt: skip
+    quads = [
+        f"<http://x/a> <http://x/p> <http://x/b> <http://e/n{number}/{time}> ."
+        for number, time in enumerate([*range(100, 160), *range(50, 110)])
+    ]
     path = write(tmp_path / "a.nq", quads)
     parts = cut(path, path.stat().st_size // 2, time=TimeRule(pattern="/([0-9]+)$"))
     assert [part.own for part in parts] == [0, 60]
@@ -177,6 +182,6 @@ def test_time_that_goes_back_at_a_cut_is_a_mistake(tmp_path: Path) -> None:
 def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.nq", lines(80))
     parts = cut(path)
-    write(path, lines(90)[:-4])
-    with pytest.raises(DataError, match="changed while it was read|time goes back|no time"):
+    write(path, lines(90))
+    with pytest.raises(DataError, match="changed while it was read"):
         in_parts(parts)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from cernis.rdf.background import load_background
 from cernis.rdf.events import GraphEvents, Int64s, Streamset
 from cernis.rdf.matches import GraphMatches
+from cernis.rdf.parts import NamedEvents
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.rows import RowReader, Window
 from cernis.rdf.session import GraphSession, Reading
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 TS, STREAM, NUMBER, GPM = "ts", "stream", "number", "gpm"
-_MOST_TERMS = 1 << 20
+_MANY_TERMS = 1 << 20
 _NO_GPM = -1
 
 
@@ -184,7 +185,10 @@ def events_of_texts(
 
 
 class PatternSolver:
-    """A query's graph patterns and its background knowledge, for events of any order."""
+    """A query's graph patterns and its background knowledge, for events of any order.
+
+    It may serve any number of tasks, one after the other.
+    """
 
     def __init__(self, query: GraphQuery, background: Any = None) -> None:
         self.terms = Terms()
@@ -192,12 +196,21 @@ class PatternSolver:
         graphs = load_background(background, self.terms) if background is not None else {}
         self.reader = RowReader(query.query, query.linked, self.values, graphs, Window(None))
         self.columns = SolvedColumns(self.reader)
-        self._own = len(self.terms)
+        self._own = self._left = len(self.terms)
 
-    @property
-    def full(self) -> bool:
-        """Whether so many terms have come by that it is better to begin anew."""
-        return len(self.terms) - self._own > max(_MOST_TERMS, self._own)
+    def forget(self, stream: NamedEvents | None = None) -> None:
+        """Lets go of the terms that nobody holds, if there are many; `stream` is being read."""
+        if len(self.terms) <= max(_MANY_TERMS, 2 * self._left):
+            return
+        live = np.zeros(len(self.terms), np.bool_)
+        live[: self._own] = True
+        for codes in stream.held() if stream is not None else ():
+            live[codes] = True
+        self.values.keep(live)
+        moved = self.terms.keep(live)
+        self._left = len(self.terms)
+        if stream is not None:
+            stream.renumber(moved)
 
     def solve(self, events: GraphEvents) -> Solved:
         return Solved(events, self.reader.solve(events))
@@ -246,7 +259,3 @@ class SolvedSession(GraphSession):
         parts = max(len(self.reader.parts), 1)
         found = self.engine.push(rows, self.values.current(), self.stack, parts)
         return self._matches(found)
-
-    def forget(self) -> None:
-        """Lets go of what no partial match needs."""
-        self._forget()

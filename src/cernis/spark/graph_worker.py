@@ -89,7 +89,7 @@ def _solver(work: GraphWork) -> PatternSolver:
     """The patterns and the background of a query, from the task before if there was one."""
     asked = work.query, work.background
     known = _solvers.get(asked)
-    if known is None or known.full:
+    if known is None:
         _solvers.clear()
         named: dict[Any, list[Any]] = {}
         for name, source in work.background:
@@ -110,8 +110,10 @@ def solve_parts(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             solver = _solver(work)
-            for events in NamedEvents(parts[number], solver.terms):
+            reader = NamedEvents(parts[number], solver.terms)
+            for events in reader:
                 yield from _spread(work, solver, solver.solve(events), work.low, work.length)
+                solver.forget(reader)
 
 
 def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -145,6 +147,7 @@ def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             solver.terms,
         )
         yield from _spread(work, solver, solver.solve(events), low, length)
+        solver.forget()
 
 
 def _spread(
