@@ -18,6 +18,7 @@ last are counted beforehand, by the same pass, or by reading them where that wil
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -94,13 +95,15 @@ class NamedEvents(_Stream):
 
     def _read(self) -> Iterator[GraphEvents]:
         part = self.part
-        with Path(part.path).open("rb") as file:
-            data: Any = part.path if part.whole else _Range(file, part.begin, part.end)
-            format = part.format if part.whole else format_of(part.path, part.format)
+        with ExitStack() as stack:
+            data: Any = part.path
+            if not part.whole:
+                file = stack.enter_context(Path(part.path).open("rb"))
+                data = _Range(file, part.begin, part.end)
             quads = read_quads(
                 data,
                 self._terms,
-                format=format,
+                format=format_of(part.path, part.format),
                 label=part.path,
                 scope=part.scope,
                 mistakes=self._mistakes,

@@ -390,23 +390,11 @@ class _Planner(NamedTuple):
     ) -> _Plan:
         if isinstance(left, _Once) and not is_optional:
             return self._kept(right, conditions)
-        names = tuple(dict.fromkeys((*left.names, *right.names)))
+        names = _both(left.names, right.names)
         certain = left.certain if is_optional else left.certain | right.certain
-        shared = [name for name in left.names if name in right.names]
-        always = left.certain & right.certain
-        keys = [name for name in shared if name in always]
-        loose = [name for name in shared if name not in always]
         program = self._program(conditions, names)
-        join = k.Join(
-            _places(keys, left.names),
-            _places(keys, right.names),
-            _places(loose, left.names),
-            _places(loose, right.names),
-            _places(names, left.names),
-            _places(names, right.names),
-            program.steps,
-            is_optional,
-        )
+        always = left.certain & right.certain
+        join = _join(left.names, right.names, always, program.steps, is_optional)
         index = _index(right.codes, join.right_keys) if isinstance(right, _Fixed) else None
         plan = _Paired(names, certain, left, right, join, program.depth, index)
         return self._settled(plan, (left, right))
@@ -697,25 +685,61 @@ def _solve_pair(plan: _Paired, run: _Run, events: Codes) -> _Table:
     left = _solve(plan.left, run, events)
     if plan.index is not None and isinstance(plan.right, _Fixed):
         right = _Table(plan.right.names, left.event[:0], plan.right.codes)
-        heads, chain = plan.index
     else:
         new = np.ones(len(left.event), np.bool_)
         new[1:] = left.event[1:] != left.event[:-1]
         right = _solve(plan.right, run, left.event[new])
-        heads, chain = _room(k.largest_event(right.event))
-    row = np.zeros(len(plan.names), np.int32)
-    stack = e.new_stack(plan.depth)
+    table = _joined(left, right, plan.join, plan.depth, plan.index, run)
+    return _distinct(table) if len(plan.join.left_loose) else table
+
+
+def _join(
+    left: Names, right: Names, certain: Collection[str], steps: Codes, is_optional: bool
+) -> k.Join:
+    """How tables with these columns are joined; both always bind what is `certain`."""
+    shared = [name for name in left if name in right]
+    keys = [name for name in shared if name in certain]
+    loose = [name for name in shared if name not in certain]
+    names = _both(left, right)
+    return k.Join(
+        _places(keys, left),
+        _places(keys, right),
+        _places(loose, left),
+        _places(loose, right),
+        _places(names, left),
+        _places(names, right),
+        steps,
+        is_optional,
+    )
+
+
+def _both(left: Names, right: Names) -> Names:
+    return tuple(dict.fromkeys((*left, *right)))
+
+
+def _joined(
+    left: _Table,
+    right: _Table,
+    join: k.Join,
+    depth: int,
+    index: tuple[Codes, Codes] | None,
+    run: _Run,
+) -> _Table:
+    """Two tables joined event by event; or, with an index, each row with all of the right."""
+    names = _both(left.names, right.names)
+    heads, chain = _room(k.largest_event(right.event)) if index is None else index
+    row, stack = np.zeros(len(names), np.int32), e.new_stack(depth)
 
     def fill(event: Codes, codes: Codes, state: NDArray[np.int64]) -> int:
         return k.join_tables(
-            plan.join,
+            join,
             left.event,
             left.codes,
             right.event,
             right.codes,
             heads,
             chain,
-            plan.index is not None,
+            index is not None,
             run.values,
             stack,
             row,
@@ -724,8 +748,7 @@ def _solve_pair(plan: _Paired, run: _Run, events: Codes) -> _Table:
             state,
         )
 
-    table = _filled(plan.names, len(left.event), run, fill)
-    return _distinct(table) if len(plan.join.left_loose) else table
+    return _filled(names, len(left.event), run, fill)
 
 
 def _filled(
@@ -811,28 +834,8 @@ def join_solutions(
     left: Solutions, right: Solutions, certain: Collection[str], values: e.Values
 ) -> Solutions:
     """The compatible pairs of two tables, event by event; both always bind what is `certain`."""
-    names = tuple(dict.fromkeys((*left.names, *right.names)))
-    shared = [name for name in left.names if name in right.names]
-    keys = [name for name in shared if name in certain]
-    loose = [name for name in shared if name not in certain]
-    join = k.Join(
-        _places(keys, left.names),
-        _places(keys, right.names),
-        _places(loose, left.names),
-        _places(loose, right.names),
-        _places(names, left.names),
-        _places(names, right.names),
-        np.zeros((0, 3), np.int32),
-        False,
-    )
-    room = _room(k.largest_event(right.event))
-    row, stack = np.zeros(len(names), np.int32), e.new_stack(1)
-
-    def fill(event: Codes, codes: Codes, state: NDArray[np.int64]) -> int:
-        tables = (left.event, left.codes, right.event, right.codes)
-        return k.join_tables(join, *tables, *room, False, values, stack, row, event, codes, state)
-
+    join = _join(left.names, right.names, certain, np.zeros((0, 3), np.int32), False)
     none = np.zeros(0, np.int32)
     nothing = k.Graph(np.zeros(2, np.int64), none, none, none, 0)
     run = _Run(nothing, values, _MOST_ROWS, _ANY, _too_many)
-    return Solutions(*_filled(names, len(left.event), run, fill))
+    return Solutions(*_joined(_Table(*left), _Table(*right), join, 1, None, run))

@@ -12,7 +12,8 @@ Options are those of the local reader: `time` (a property, or `graph:` and a reg
 `time_unit`, `format`, `on_error` (fail or skip). With `stream`, all files are one stream, in the
 order given (a folder: by name); without, each file is a stream that is called after it. A file is
 read by one task, a large N-Quads file by several (`piece` is about how many bytes each reads);
-`cernis.rdf.parts` says how that is exact.
+`cernis.rdf.parts` says how that is exact. Paths are those of the machines that read; give
+absolute ones.
 
 Cost: that of parsing. Rows leave as Arrow batches.
 """
@@ -105,7 +106,7 @@ class RdfReader(DataSourceReader):
         given = json.loads(options["paths"]) if "paths" in options else options.get("path")
         if not given:
             raise CernisError("name the RDF files: spark.read.format('rdf').load('stream.nq')")
-        files = [str(Path(_local(f)).absolute()) for f in files_in(_locals(given))]
+        files = [str(Path(file).absolute()) for file in files_in(_locals(given))]
         if "stream" in options:
             name = options["stream"]
             yield name, files, [f"{name}-{i}" for i in range(len(files))]
