@@ -13,7 +13,7 @@ JOBS   ?= 2
 N       ?= 5000
 MINUTES ?=
 FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_differential.py \
-	           tests/run/test_joins.py tests/run/test_dynamic.py
+	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types imports unit fuzz soak crash bench bench-peer docs-check format clean

@@ -715,3 +715,14 @@ def test_without_the_rdf_package_it_says_what_to_install(
         "error: RDF data needs the package pyoxigraph: pip install 'cernis[rdf]'\n"
     )
     assert cernis("check", "pair.spaseq") == 0
+
+
+def test_streams_that_go_on_are_not_run_in_spaseq(tmp_path: Path, capfd: Capture) -> None:
+    file = tmp_path / "q.spaseq"
+    file.write_text("SELECT *")
+    place = str(tmp_path)
+    options = ["--source", place, "--checkpoint", place + "/c", "--sink", "-"]
+    assert main(["stream", str(file), *options]) == 1
+    assert capfd.readouterr().err == (
+        "error: cernis stream takes CEQL and .cq; run SPAseQ with cernis run\n"
+    )

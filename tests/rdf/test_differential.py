@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -63,7 +64,9 @@ class Drawn(NamedTuple):
         return self.session(**reading).collect(self.files() if files is None else files)
 
     def defined(self) -> set[Found]:
-        return find(self.query, self.streams, self.known)
+        begin = self.query.tumbling_from
+        assert not isinstance(begin, str)
+        return find(self.query, self.streams, self.known, begin)
 
 
 def drawn(seed: int, longest: int) -> Drawn:
@@ -97,6 +100,13 @@ def test_the_engine_agrees_with_the_definition(case: Drawn) -> None:
     same(got, case.defined())
     assert matches.count() == len(got)
     assert [(m.end, -m.start) for m in got] == sorted((m.end, -m.start) for m in got)
+
+
+@some
+@given(draws(), st.integers(1, 6), st.integers(-2, 5))
+def test_windows_that_tumble_agree_with_the_definition(case: Drawn, size: int, begin: int) -> None:
+    tumbling = case._replace(query=replace(case.query, within=size, tumbling_from=begin))
+    same(told(tumbling.run()), tumbling.defined())
 
 
 @pytest.mark.fuzz

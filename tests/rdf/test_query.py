@@ -79,6 +79,23 @@ def test_matches_are_lines_of_json(matches: cernis.GraphMatches, tmp_path: Path)
     assert file.getvalue().decode() == lines[0] + "\n"
 
 
+def test_variables_may_have_the_names_of_columns() -> None:
+    query = cernis.query(
+        """SELECT ?start_ts ?events ?events_ FROM STREAM S <http://example.org/s>
+        WHERE { SEQ (A) DEFINE GPM A ON S { ?start_ts ?events ?events_ } }""",
+        lang="spaseq",
+    )
+    matches = query.run(event("1", "a b c"))
+    bound = {"start_ts": f"<{EX}a>", "events": f"<{EX}b>", "events_": f"<{EX}c>"}
+    assert list(matches) == [GraphMatch(1, 1, bound, (("S", 0),))]
+    assert matches.to_arrow().column_names == [
+        *("start_ts", "end_ts", "start_ts_", "events__", "events_", "events"),
+    ]
+    file = io.BytesIO()
+    matches.write_jsonl(file)
+    assert json.loads(file.getvalue())["bindings"] == bound
+
+
 def test_nothing_found_is_an_answer_too() -> None:
     nothing = cernis.query(QUERY, lang="spaseq").run(b"")
     assert (nothing.count(), list(nothing), nothing.head(), nothing.sample(3)) == (0, [], [], [])
@@ -131,6 +148,15 @@ def test_the_streams_must_be_those_of_the_query() -> None:
         query.run({"T": STREAM})
     with pytest.raises(cernis.DataError, match="reads 1 stream"):
         query.run([STREAM, STREAM])
+    with pytest.raises(cernis.DataError, match="int is no RDF: give files or bytes"):
+        query.run(5)
+
+
+def test_a_stream_may_be_an_open_file(tmp_path: Path) -> None:
+    (tmp_path / "s.nq").write_bytes(STREAM)
+    with open(tmp_path / "s.nq", "rb") as file:
+        assert cernis.query(QUERY, lang="spaseq").run(file).count() == 3
+    assert cernis.query(QUERY, lang="spaseq").run({"S": io.BytesIO(STREAM)}).count() == 3
 
 
 def test_bad_lines_may_be_given_to_a_function() -> None:

@@ -21,7 +21,7 @@ must be asked run by run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -357,7 +357,7 @@ def _subsets(names: Iterable[str]) -> Iterator[frozenset[str]]:
 
 def describe(linked: Linked) -> str:
     """The automaton as text: what is read, from where, and what must agree."""
-    lines = [f"{len(linked.states)} states, {len(linked.stores)} stores"]
+    lines = [f"{_number(linked.states, 'state')}, {_number(linked.stores, 'store')}"]
     for transition in linked.transitions:
         source = "start"
         link = ""
@@ -376,6 +376,10 @@ def describe(linked: Linked) -> str:
             f"{_reading(linked, guard.reading)}{_joins(guard.joins)}"
         )
     return "\n".join(lines)
+
+
+def _number(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
 
 
 def _state(linked: Linked, state: int) -> str:

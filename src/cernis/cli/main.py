@@ -12,6 +12,7 @@ import typer
 from cernis import __version__
 from cernis.cli.arguments import check_output, named_files, read_query
 from cernis.cli.failure import reported
+from cernis.errors import CernisError
 
 if TYPE_CHECKING:
     from cernis.run.query import Query
@@ -352,6 +353,8 @@ def stream(
                 raise typer.BadParameter("is needed to run a stream", param_hint=option)
         if once and trigger is not None:
             raise typer.BadParameter("does not go with --once", param_hint="--trigger")
+        if language == "spaseq":
+            raise CernisError("cernis stream takes CEQL and .cq; run SPAseQ with cernis run")
 
         from cernis.cli import stream as streaming
         from cernis.spark.streaming.sources import Reading

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _WEIGHT = 1 << 20
+_OWN_COLUMNS = ("start_ts", "end_ts", "events")
 _PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 
@@ -65,6 +66,18 @@ class Shape(NamedTuple):
     steps: Codes
     """The step of each alternative."""
     construct: tuple[g.Triple, ...] | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of what is selected as columns; one that is taken gets an underscore."""
+        names = [column.name for column in self.columns]
+        labels: list[str] = []
+        for name in names:
+            label = name
+            while label in _OWN_COLUMNS or (label != name and label in (*names, *labels)):
+                label += "_"
+            labels.append(label)
+        return labels
 
 
 class Clock(NamedTuple):
@@ -170,7 +183,7 @@ class GraphMatches:
         table = self._batch(block)
         start, end = (python_values(table.column(name)) for name in ("start_ts", "end_ts"))
         events = table.column("events").to_pylist()
-        bound = [table.column(column.name).to_pylist() for column in self._shape.columns]
+        bound = [table.column(label).to_pylist() for label in self._shape.labels]
         names = [column.name for column in self._shape.columns]
         for i in range(len(start)):
             values = {n: v[i] for n, v in zip(names, bound, strict=True) if v[i] is not None}
@@ -317,8 +330,8 @@ class GraphMatches:
             "start_ts": self._clock.column(block.start),
             "end_ts": self._clock.column(block.end),
         }
-        for column, value in zip(self._shape.columns, block.values, strict=True):
-            columns[column.name] = self._texts(value)
+        for label, value in zip(self._shape.labels, block.values, strict=True):
+            columns[label] = self._texts(value)
         names = pa.array(self._shape.streams, pa.string())
         events = pa.StructArray.from_arrays(
             [names.take(pa.array(block.streams)), pa.array(block.numbers)], ["stream", "number"]
@@ -446,7 +459,9 @@ class GraphMatches:
         return written
 
     def __repr__(self) -> str:
-        return f"<{self.count():,} matches>"
+        count = self.count()
+        number = f"{count:,}" if count < 10**24 else f"about 10^{len(str(count)) - 1}"
+        return f"<{number} {'match' if count == 1 else 'matches'}>"
 
 
 class _Seen:

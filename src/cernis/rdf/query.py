@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,13 @@ class GraphQuery:
                         f"it has {', '.join(names)}"
                     )
             return dict(events)
-        given = [events] if isinstance(events, str | bytes | Path) else list(events)
+        if isinstance(events, str | bytes | Path) or hasattr(events, "read"):
+            events = [events]
+        if not isinstance(events, Iterable):
+            raise DataError(
+                f"{type(events).__name__} is no RDF: give files or bytes, by the names of streams"
+            )
+        given = list(events)
         if len(given) != len(names):
             raise DataError(
                 f"the query reads {_number(len(names), 'stream')} ({', '.join(names)}), and there "

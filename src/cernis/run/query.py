@@ -124,7 +124,8 @@ def _parse(text: str, lang: str, schema: Schema | None) -> Pattern | Conjunctive
         case "cq":
             return parse_conjunctive(text, schema=schema)
         case _:
-            raise QueryError([Diagnostic(f"no language {lang!r}; there are 'ceql', 'cq' and 'spaseq'")])
+            known = "there are 'ceql', 'cq' and 'spaseq'"
+            raise QueryError([Diagnostic(f"no language {lang!r}; {known}")])
 
 
 def schema_of_events(

@@ -15,7 +15,9 @@ read by one task, a large N-Quads file by several (`piece` is about how many byt
 `cernis.rdf.parts` says how that is exact. Paths are those of the machines that read; give
 absolute ones.
 
-Cost: that of parsing. Rows leave as Arrow batches.
+Cost: that of parsing. Rows leave as Arrow batches. Spark asks for the schema and for the parts of
+the files in processes of their own, which it starts each time: what they do not need is imported
+where it is used.
 """
 
 from __future__ import annotations
@@ -24,21 +26,19 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from cernis.errors import CernisError
-from cernis.rdf.events import GraphEvents
-from cernis.rdf.parts import PIECE, FilePart, NamedEvents, files_in, parts_of_stream
-from cernis.rdf.query import time_rule
-from cernis.rdf.solved import distinct_texts
-from cernis.rdf.terms import Codes, Terms
-from cernis.rdf.times import TimeRule
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cernis.rdf.events import GraphEvents
+    from cernis.rdf.parts import FilePart
+    from cernis.rdf.terms import Codes, Terms
 
 SCHEMA = (
     "stream string, number bigint, ts bigint, time timestamp, graph string, "
@@ -77,6 +77,10 @@ class RdfReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[RdfPartition]:
+        from cernis.rdf.parts import PIECE, parts_of_stream
+        from cernis.rdf.query import time_rule
+        from cernis.rdf.times import TimeRule
+
         options = self._options
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:
@@ -102,6 +106,8 @@ class RdfReader(DataSourceReader):
 
     def _streams(self) -> Iterator[tuple[str, list[str], list[str]]]:
         """The name, the files and the scopes of each stream."""
+        from cernis.rdf.parts import files_in
+
         options = self._options
         given = json.loads(options["paths"]) if "paths" in options else options.get("path")
         if not given:
@@ -115,6 +121,11 @@ class RdfReader(DataSourceReader):
             yield Path(file).name.split(".")[0], [file], [f"f{i}"]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from cernis.rdf.parts import NamedEvents
+        from cernis.rdf.terms import Terms
+
         assert isinstance(partition, RdfPartition)
         terms = Terms()
         schema = to_arrow_schema(self._schema, timezone="UTC")
@@ -127,6 +138,11 @@ class RdfReader(DataSourceReader):
 def _rows(
     events: GraphEvents, names: Codes, terms: Terms, stream: str, dated: bool, schema: pa.Schema
 ) -> pa.RecordBatch:
+    import numpy as np
+    import pyarrow as pa
+
+    from cernis.rdf.solved import distinct_texts
+
     texts = distinct_texts(terms)
     triples = pa.StructArray.from_arrays(
         [texts(events.s), texts(events.p), texts(events.o)],

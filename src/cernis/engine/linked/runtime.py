@@ -168,7 +168,7 @@ class LinkedEngine:
         live = int(self.waiting.counters[w.LIVE])
         self._sweep()
         size = len(self.waiting.store)
-        if self.waiting.counters[w.LIVE] <= size // 2:
+        if self.waiting.counters[w.LIVE] < size // 2:
             return
         if 2 * size > MOST_ENTRIES:
             raise BudgetError(f"{live:,} groups of runs wait at once; set a smaller window")
