@@ -539,7 +539,7 @@ MISTAKES_IN_DATA = {
         NO_TIME,
         (
             'bad.nq, graph <urn:e1> (event 1): "soon" by '
-            '<http://www.w3.org/ns/prov#generatedAtTime> is no time; write '
+            "<http://www.w3.org/ns/prov#generatedAtTime> is no time; write "
             '"soon"^^xsd:dateTime, or a number, or another property'
         ),
     ),

@@ -61,13 +61,14 @@ class Scale:
     streaming_latency: int = 6
     spaseq_events: int = 96_000
     spaseq_windows: tuple[int, ...] = (500, 2000, 8000, 32_000)
+    spaseq_told: int = 200
     spaseq_clauses: tuple[int, ...] = (3, 5, 7, 9)
     spaseq_clause_events: int = 20_000
     spaseq_background: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     spaseq_known_events: int = 20_000
     spaseq_stage_events: int = 30_000
-    spaseq_listed_windows: tuple[int, ...] = (100, 200, 400, 800)
-    spaseq_listed_events: int = 2000
+    spaseq_listed_windows: tuple[int, ...] = (100, 400, 1600)
+    spaseq_listed_events: int = 1500
 
 
 FULL = Scale()
@@ -113,6 +114,7 @@ QUICK = Scale(
     streaming_latency=1,
     spaseq_events=2400,
     spaseq_windows=(500, 1000),
+    spaseq_told=50,
     spaseq_clauses=(3, 7),
     spaseq_clause_events=2000,
     spaseq_background=(100, 1000),

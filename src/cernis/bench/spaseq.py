@@ -17,17 +17,14 @@ the same solutions, and only what comes after the widest window counts.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
-
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.clock import race
 from cernis.bench.correlation import EXPONENT, exponent
 from cernis.bench.record import Record, ratio
 from cernis.bench.scale import Scale
+from cernis.bench.spaseq_beside import LISTED, measure_conjunction, measure_run_list
 from cernis.bench.spaseq_queries import (
     HEAD_AND_SHOULDERS,
     STRATEGIES,
@@ -35,26 +32,20 @@ from cernis.bench.spaseq_queries import (
     Workload,
     zigzag,
 )
-from cernis.bench.spaseq_runs import RunList, offered, values_of
-from cernis.bench.spaseq_stages import Replayed, Solved, replay, solve, solve_in_turns
-from cernis.bench.spaseq_tables import (
-    LIST,
-    LIST_BY_STREAM,
-    NAME,
-    OURS,
-    QUESTION,
-    TITLE,
-    points,
-    tables,
+from cernis.bench.spaseq_stages import (
+    Solved,
+    best_replays,
+    per_event,
+    replay,
+    solve_in_turns,
+    solved,
 )
+from cernis.bench.spaseq_tables import NAME, QUESTION, TITLE, Case, points, tables
 
-NARROWER = {("market", ":"): 8}
-"""Where an event goes on from very many runs, windows and streams are shorter by this factor."""
-KNOWN = 10_000
-"""Triples of background, where their number is not the question."""
+NARROWER = {("market", ":"): 8, ("smart grid", ":"): 4}
+"""Where there are very many runs or matches, windows and streams are shorter by this factor."""
 MARKET_WINDOW = 800
 """40 minutes, as in the paper."""
-LISTED = (("market", ","), ("market", ";"), ("cards", ";"), ("smart grid", ";"))
 PRINTED = {
     "Query 1, smart grid": (WORKLOADS["smart grid"], "A; B+, C", 120),
     "Query 2, cards": (WORKLOADS["cards"], "A, B+", 450),
@@ -64,8 +55,6 @@ PRINTED = {
     "Query 5, traffic": (WORKLOADS["traffic"], "A; (B & C)", 18),
 }
 """The queries as the paper prints them, with their windows in events."""
-
-Case = Mapping[str, int | str]
 
 
 def run_spaseq(scale: Scale, step: Step) -> list[Record]:
@@ -99,47 +88,6 @@ def compile_kernels() -> list[Record]:
     return []
 
 
-def solved(
-    workload: Workload,
-    sequence: str,
-    window: int,
-    events: int,
-    triples: int = KNOWN,
-    *,
-    written: bool = False,
-) -> Solved:
-    """A query on a stream of so many events, up to the automaton."""
-    text, known = workload.query(sequence, window), workload.knowledge(triples)
-    return solve(text, workload.streams(events), known, written=written)
-
-
-def best_replays(
-    scale: Scale, ready: Mapping[int | str, tuple[Solved, int]], skipped: int, *, listed: bool
-) -> dict[int | str, Replayed]:
-    """The best automaton and the best telling of each, over rounds in which all take turns."""
-    told: dict[int | str, list[Replayed]] = {case: [] for case in ready}
-
-    def contestant(case: int | str) -> float:
-        told[case].append(replay(*ready[case], skipped, listed=listed))
-        return told[case][-1].automaton
-
-    best = race({case: partial(contestant, case) for case in ready}, scale.rounds)
-    return {
-        case: Replayed(best[case], min(one.telling for one in turns), turns[0].matches)
-        for case, turns in told.items()
-    }
-
-
-def per_event(seconds: float, events: int) -> float:
-    """Nanoseconds."""
-    return 1e9 * seconds / events
-
-
-def counted(ready: Solved, skipped: int) -> int:
-    """The events that come after some nanoseconds."""
-    return int(np.count_nonzero(ready.times >= ready.times[0] + skipped))
-
-
 # ----------------------------------------------------------------- windows
 
 
@@ -157,19 +105,21 @@ def measure_windows(scale: Scale, name: str) -> list[Record]:
     records = []
     for link, one in ready.items():
         skipped = workload.window(windows[link][-1])
-        best = best_replays(
-            scale, {w: (one, workload.window(w)) for w in windows[link]}, skipped, listed=False
-        )
-        events = counted(one, skipped)
-        costs = {w: per_event(best[w].automaton, events) for w in windows[link]}
+        cases = {w: (one, workload.window(w)) for w in windows[link]}
+        best = best_replays(cases, skipped, scale.rounds, scale.spaseq_told)
+        events = one.count(one.after(skipped))
+        costs = {w: per_event(best[w].automaton, events) for w in cases}
+        counting = {w: per_event(best[w].telling, best[w].told) for w in cases}
         case: Case = {"query": name, "strategy": link}
         records += growing("automaton", case, costs)
         records += growing("whole", case, {w: beside + cost for w, cost in costs.items()})
-        for w in windows[link]:
+        records += growing("counting", case, counting)
+        for w in cases:
+            matches = best[w].matches / best[w].told
             own: Case = {**case, "window": w}
-            counting = per_event(best[w].telling, events)
-            records.append(Record(NAME, "matches", best[w].matches, "matches", own))
-            records.append(Record(NAME, "counting", counting, "ns/event", own))
+            records.append(Record(NAME, "matches", matches, "matches/event", own))
+            if best[w].groups:
+                records.append(Record(NAME, "groups", best[w].groups, "groups", own))
     return records
 
 
@@ -214,15 +164,13 @@ def apart(
         },
         scale.rounds,
     )
-    best = best_replays(
-        scale, {name: (one, window) for name, one in ready.items()}, window, listed=False
-    )
+    best = best_replays({name: (one, window) for name, one in ready.items()}, window, scale.rounds)
     records = []
     for stage in ("matching", "automaton"):
         costs = {
             name: per_event(one.matching, len(one.times))
             if stage == "matching"
-            else per_event(best[name].automaton, counted(one, window))
+            else per_event(best[name].automaton, one.count(one.after(window)))
             for name, one in ready.items()
         }
         first = next(iter(costs.values()))
@@ -310,113 +258,6 @@ def measure_kleene(scale: Scale) -> list[Record]:
         for sequence in ("A; B; C", "A; B+; C", "A; B+;; C")
     }
     return apart(scale, "Kleene", "sequence", sequences, {})
-
-
-# ---------------------------------------------------------------- run list
-
-
-def measure_run_list(scale: Scale, name: str, link: str) -> list[Record]:
-    """Each run in a list, on a small stream; the engine beside it, matches listed by both."""
-    workload = WORKLOADS[name]
-    windows = scale.spaseq_listed_windows
-    ready = solved(
-        workload, workload.sequences[link], windows[-1], windows[-1] + scale.spaseq_listed_events
-    )
-    case: Case = {"query": name, "strategy": link}
-    ways = (LIST, LIST_BY_STREAM) if len(workload.iris) > 1 else (LIST,)
-    records, growth = beside_lists(
-        scale, {w: (ready, workload.window(w)) for w in windows}, ways, "window", case
-    )
-    for way, costs in growth.items():
-        by_window = {int(w): cost for w, cost in costs.items()}
-        records.append(Record(NAME, f"{way}, growth", exponent(by_window), EXPONENT, case))
-    return records
-
-
-def beside_lists(
-    scale: Scale,
-    ready: Mapping[int | str, tuple[Solved, int]],
-    ways: Iterable[str],
-    by: str,
-    case: Case,
-) -> tuple[list[Record], dict[str, dict[int | str, float]]]:
-    """The cost of an event for the engine and for lists of runs, and the records of it.
-
-    What counts begins after the widest window. All must find as many matches.
-    """
-    skipped = max(window for _, window in ready.values())
-    ours = best_replays(scale, ready, skipped, listed=True)
-    lists: dict[tuple[str, int | str], Listed] = {
-        (way, one): Listed(*ready[one], skipped, index=way == LIST_BY_STREAM)
-        for way in ways
-        for one in ready
-    }
-    best = race(lists, scale.rounds)
-    costs: dict[str, dict[int | str, float]] = {way: {} for way in (*ways, OURS)}
-    records = []
-    for one, (solution, _) in ready.items():
-        events = counted(solution, skipped)
-        own: Case = {**case, by: one}
-        costs[OURS][one] = per_event(ours[one].automaton + ours[one].telling, events)
-        for way in ways:
-            kept = lists[way, one]
-            assert kept.matches == ours[one].matches, (own, kept.matches, ours[one].matches)
-            costs[way][one] = per_event(best[way, one], events)
-        records.append(Record(NAME, "active runs", max(1, kept.size), "runs", own))
-        records.append(Record(NAME, "matches", ours[one].matches, "matches", own))
-        records += [Record(NAME, way, costs[way][one], "ns/event", own) for way in costs]
-    return records, costs
-
-
-class Listed:
-    """A contestant: the seconds of a list of runs after a while, when its window is full."""
-
-    def __init__(self, ready: Solved, window: int, skipped: int, *, index: bool) -> None:
-        self.ready, self.window, self.index = ready, window, index
-        self.values = values_of(ready)
-        since = int(ready.times[0]) + skipped
-        events = offered(ready)
-        self.before = [event for event in events if since - window <= event.time < since]
-        self.after = [event for event in events if event.time >= since]
-        self.matches = self.size = 0
-
-    def __call__(self) -> float:
-        query = self.ready.query
-        runs = RunList(query.query, query.linked, self.values, self.window, index=self.index)
-        for _ in runs.run(self.before):
-            pass
-        begin = time.perf_counter()
-        self.matches = len(list(runs.run(self.after)))
-        seconds = time.perf_counter() - begin
-        self.size = runs.size
-        return seconds
-
-
-# ------------------------------------------------------------- conjunction
-
-
-def measure_conjunction(scale: Scale) -> list[Record]:
-    """Two roads that are congested at one time, or one after the other."""
-    traffic = WORKLOADS["traffic"]
-    window = scale.spaseq_listed_windows[-1]
-    best = solve_in_turns(
-        {
-            sequence: partial(solved, traffic, sequence, window, scale.spaseq_clause_events)
-            for sequence in ("A; B; C", "A; (B & C)")
-        },
-        scale.rounds,
-    )
-    ready: dict[int | str, tuple[Solved, int]] = {
-        sequence: (one, traffic.window(window)) for sequence, one in best.items()
-    }
-    records, _ = beside_lists(
-        scale, ready, (LIST, LIST_BY_STREAM), "sequence", {"query": "traffic"}
-    )
-    for sequence, one in best.items():
-        matching = per_event(one.matching, len(one.times))
-        case: Case = {"query": "traffic", "sequence": sequence}
-        records.append(Record(NAME, "conjunction, matching", matching, "ns/event", case))
-    return records
 
 
 SPASEQ = Benchmark(

@@ -7,16 +7,18 @@ graph patterns solved once (`solve`), and the automaton reads the same rows agai
 
 from __future__ import annotations
 
-import gc
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.bench.clock import Name
+from cernis.bench.clock import Name, race
+from cernis.bench.spaseq_queries import Workload
 from cernis.engine.correlated.walk import Snapshot
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.step import Rows
@@ -26,6 +28,10 @@ from cernis.rdf.rows import Window
 from cernis.rdf.session import GraphSession
 from cernis.results.correlated import CorrelatedMatches
 
+KNOWN = 10_000
+"""Triples of background, where their number is not the question."""
+SLOW = 0.3
+"""Seconds to tell matches beyond which they are not told again."""
 _ROWS = ("rows",)
 
 
@@ -46,7 +52,7 @@ class WatchedEngine(LinkedEngine):
 
 
 class Solved(NamedTuple):
-    """A query on its streams, as far as the automaton's work."""
+    """A query that has read its streams, stage by stage, and what its automaton was given."""
 
     query: GraphQuery
     session: GraphSession
@@ -62,6 +68,14 @@ class Solved(NamedTuple):
     matches: int
     """How many were written."""
 
+    def after(self, skipped: int) -> int:
+        """The time that is so many nanoseconds after the first event."""
+        return int(self.times[0]) + skipped
+
+    def count(self, since: int) -> int:
+        """The events from a time on."""
+        return int(np.count_nonzero(self.times >= since))
+
 
 def solve(
     text: str,
@@ -71,7 +85,6 @@ def solve(
     written: bool = False,
 ) -> Solved:
     """Runs a query stage by stage; `written`: its matches as lines of JSON, else dropped."""
-    gc.collect()
     query = GraphQuery(text)
     begin = time.perf_counter()
     session = query.session(background=background)
@@ -105,6 +118,20 @@ def solve(
     )
 
 
+def solved(
+    workload: Workload,
+    sequence: str,
+    window: int,
+    events: int,
+    triples: int = KNOWN,
+    *,
+    written: bool = False,
+) -> Solved:
+    """A query on a stream of so many events, up to the automaton."""
+    text, known = workload.query(sequence, window), workload.knowledge(triples)
+    return solve(text, workload.streams(events), known, written=written)
+
+
 def best_of(runs: Sequence[Solved]) -> Solved:
     """The last of several runs, with the best time of each stage."""
     stages = ("loading", "parsing", "matching", "automaton", "output")
@@ -131,31 +158,74 @@ class Replayed(NamedTuple):
     automaton: float
     """Seconds."""
     telling: float
-    """Seconds to count the matches, or to list them."""
+    """Seconds to count or list the matches of those events that are asked for them."""
     matches: int
+    told: int
+    """How many events these are."""
+    groups: int
+    """How many wait in the end: runs that have bound the same values are one."""
 
 
-def replay(solved: Solved, window: int, skipped: int = 0, *, listed: bool = False) -> Replayed:
+def replay(
+    solved: Solved,
+    window: int,
+    skipped: int = 0,
+    *,
+    told: int | None = None,
+    listed: bool = False,
+) -> Replayed:
     """The automaton on rows that are there already, in another window.
 
     What happens in the first `skipped` nanoseconds, while the window fills up, does not count.
+    Only the last `told` events (None: all that count) are asked for their matches.
     """
     session = solved.session
     engine = fresh_engine(session)
     values, sizes = session.values.current(), Window(window)
-    rows = [one._replace(bound=sizes.bounds(one.clock)) for one in solved.rows]
-    since = int(solved.times[0]) + skipped
-    before, after = zip(*(_cut(one, since) for one in rows), strict=True)
-    gc.collect()
+    since = solved.after(skipped)
+    ends = np.append(solved.times, solved.times[-1] + 1)
+    asked = since if told is None else max(since, int(ends[-1 - told]))
+    rows = (one._replace(bound=sizes.bounds(one.clock)) for one in solved.rows)
+    before, between, after = zip(*(_cut(one, since, asked) for one in rows), strict=True)
     for one in before:
         engine.push(one, values, session.stack)
     engine.seconds, telling, matches = 0.0, 0.0, 0
+    for one in between:
+        engine.push(one, values, session.stack)
     for one in after:
         found = found_by(session, engine.push(one, values, session.stack))
         begin = time.perf_counter()
         matches += sum(len(b.start) for b in found.blocks()) if listed else found.count()
         telling += time.perf_counter() - begin
-    return Replayed(engine.seconds, telling, matches)
+    engine.earliest()  # lets go of what has left the window
+    return Replayed(engine.seconds, telling, matches, solved.count(asked), engine.entries)
+
+
+def best_replays(
+    ready: Mapping[Name, tuple[Solved, int]], skipped: int, rounds: int, told: int = 0
+) -> dict[Name, Replayed]:
+    """The best of each, over rounds in which all take turns.
+
+    The last `told` events are asked how many matches they have; where that is slow, only once.
+    """
+    told_by: dict[Name, Replayed] = {}
+
+    def contestant(case: Name) -> float:
+        before = told_by.get(case)
+        silent = before is not None and before.telling > SLOW
+        own = replay(*ready[case], skipped, told=0 if silent else told)
+        if not silent:
+            fastest = min(own.telling, own.telling if before is None else before.telling)
+            told_by[case] = own._replace(telling=fastest)
+        return own.automaton
+
+    best = race({case: partial(contestant, case) for case in ready}, rounds)
+    return {case: one._replace(automaton=best[case]) for case, one in told_by.items()}
+
+
+def per_event(seconds: float, events: int) -> float:
+    """Nanoseconds."""
+    return 1e9 * seconds / events
 
 
 def found_by(session: GraphSession, snapshots: list[Snapshot]) -> CorrelatedMatches:
@@ -164,8 +234,8 @@ def found_by(session: GraphSession, snapshots: list[Snapshot]) -> CorrelatedMatc
     return CorrelatedMatches(_ROWS, snapshots, labels)
 
 
-def _cut(rows: Rows, since: int) -> tuple[Rows, Rows]:
-    """The rows before a time, and the others."""
-    at = int(np.searchsorted(rows.clock, since))
+def _cut(rows: Rows, *times: int) -> list[Rows]:
+    """The rows before, between and after some times."""
     columns: tuple[Any, ...] = rows
-    return Rows(*(column[:at] for column in columns)), Rows(*(column[at:] for column in columns))
+    places = [0, *np.searchsorted(rows.clock, times).tolist(), len(rows.clock)]
+    return [Rows(*(column[a:b] for column in columns)) for a, b in pairwise(places)]

@@ -1,0 +1,186 @@
+"""`cernis bench spaseq`: that its queries are the paper's, and that all ways find the same."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cernis.bench import BENCHMARKS
+from cernis.bench.benchmark import quiet
+from cernis.bench.record import Record, find
+from cernis.bench.scale import QUICK
+from cernis.bench.spaseq import PRINTED
+from cernis.bench.spaseq_beside import beside_lists
+from cernis.bench.spaseq_queries import HEAD_AND_SHOULDERS, STRATEGIES, WORKLOADS, Workload, zigzag
+from cernis.bench.spaseq_runs import RunList, compiled, offered, values_of
+from cernis.bench.spaseq_stages import Solved, replay, solve, solved
+from cernis.bench.spaseq_tables import LIST, LIST_BY_STREAM, OURS
+from cernis.languages.spaseq import parse
+from cernis.pattern import graph as g
+from cernis.rdf.query import GraphQuery
+from cernis.testing import spaseq as oracle
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "spaseq"
+CASES = [(name, link) for name in WORKLOADS for link in STRATEGIES]
+GENERATED = "<http://www.w3.org/ns/prov#generatedAtTime>"
+QUAD = re.compile(r'(<\S*>) (<\S*>) (<\S*>|"[^"]*"\S*)(?: (<\S*>))? \.')
+
+
+@pytest.mark.parametrize(
+    ("example", "printed"),
+    [(f"q{n}", next(name for name in PRINTED if f"Query {n}" in name)) for n in range(1, 6)],
+)
+def test_the_queries_are_those_of_the_examples(example: str, printed: str) -> None:
+    workload, sequence, window = PRINTED[printed]
+    ours = parse(workload.query(sequence, window))
+    theirs = parse((EXAMPLES / f"{example}.spaseq").read_text())
+    assert ours.gpms == theirs.gpms
+    assert ours.streams == theirs.streams
+    assert ours.within == theirs.within == workload.window(window)
+    assert [str(step.link) for step in ours.steps] == [str(step.link) for step in theirs.steps]
+    assert ours.select is not None
+    assert theirs.select is not None
+    assert {one.name for one in ours.select} == {one.name for one in theirs.select}
+
+
+def test_a_zigzag_of_three_is_a_v() -> None:
+    assert zigzag(3) == WORKLOADS["market"]
+    assert zigzag(5).sequences[","] == "A, B, C, D, E"
+    assert "FILTER (?p4 < ?p3)" in zigzag(5).definitions
+    assert len(parse(HEAD_AND_SHOULDERS.query("A; B; C; D; E; F; G", 9)).gpms) == 7
+
+
+def listed(ready: Solved, window: int, *, index: bool) -> list[tuple[int, ...]]:
+    """The matches of a list of runs."""
+    query = ready.query
+    runs = RunList(query.query, query.linked, values_of(ready), window, index=index)
+    return list(runs.run(offered(ready)))
+
+
+@pytest.mark.parametrize(("name", "link"), CASES)
+def test_a_list_of_runs_finds_as_many_matches_as_the_engine(name: str, link: str) -> None:
+    workload = WORKLOADS[name]
+    ready = solved(workload, workload.sequences[link], 100, 400, 1000)
+    counts = {}
+    for events in (10, 100):
+        window = workload.window(events)
+        counts[events] = replay(ready, window).matches
+        assert replay(ready, window, listed=True).matches == counts[events]
+        for index in (True, False):
+            found = listed(ready, window, index=index)
+            assert len(found) == len(set(found)) == counts[events]
+    assert counts[100] > 0
+    text = workload.query(workload.sequences[link], 100)
+    whole = GraphQuery(text).run(workload.streams(400), background=workload.knowledge(1000))
+    assert whole.count() == counts[100]
+
+
+@pytest.mark.parametrize(("name", "link"), CASES)
+def test_a_list_of_runs_finds_what_the_oracle_finds(name: str, link: str) -> None:
+    workload = WORKLOADS[name]
+    events = 60 if name == "traffic" else 100
+    ready = solved(workload, workload.sequences[link], 80, events, 1000)
+    window = workload.window(80)
+    streams = graph_events(workload, events)
+    told = {
+        term
+        for held in streams.values()
+        for _, graph in held
+        for s, _, o in graph
+        for term in (s, o)
+    }
+    # what is known of others makes no difference, except that it takes the oracle long
+    known = {
+        f"<{iri}>": [(s, p, o) for s, p, o, _ in quads(text) if s in told]
+        for iri, text in (workload.knowledge(1000) or {}).items()
+    }
+    expected = oracle.find(ready.query.query, streams, known)
+    assert len(listed(ready, window, index=True)) == len(expected) > 0
+
+
+def graph_events(workload: Workload, events: int) -> dict[str, list[oracle.Event]]:
+    """The streams of a workload as the oracle reads them."""
+    streams = {}
+    for name, text in workload.streams(events).items():
+        graphs: dict[str, list[tuple[str, str, str]]] = {}
+        times: dict[str, int] = {}
+        for s, p, o, graph in quads(text):
+            if p == GENERATED:
+                moment = datetime.fromisoformat(o[1:].partition('"')[0])
+                times[s] = round(moment.timestamp() * 1000) * 1_000_000
+            else:
+                graphs.setdefault(graph, []).append((s, p, o))
+        streams[name] = [(times[graph], held) for graph, held in graphs.items()]
+    return streams
+
+
+def quads(text: bytes) -> list[tuple[str, str, str, str]]:
+    found = [QUAD.fullmatch(line) for line in text.decode().splitlines()]
+    return [(one[1], one[2], one[3], one[4]) for one in found if one is not None]
+
+
+def test_a_window_replayed_is_a_window_asked_for() -> None:
+    workload = WORKLOADS["market"]
+    wide = solved(workload, "A; B; C", 500, 1000)
+    for events in (60, 200):
+        narrow = solved(workload, "A; B; C", events, 1000, written=True)
+        assert replay(wide, workload.window(events)).matches == narrow.matches > 0
+
+
+def test_only_the_last_events_are_asked_for_their_matches() -> None:
+    workload = WORKLOADS["market"]
+    ready = solved(workload, "A, B, C", 60, 400)
+    every = replay(ready, workload.window(60))
+    some = replay(ready, workload.window(60), told=100)
+    none = replay(ready, workload.window(60), told=0)
+    late = replay(ready, workload.window(60), workload.window(300))
+    assert every.matches > some.matches == late.matches > none.matches == 0
+    assert (every.told, some.told, late.told, none.told) == (400, 100, 100, 0)
+
+
+def test_all_ways_take_turns_in_every_case() -> None:
+    workload = WORKLOADS["smart grid"]
+    ready = solved(workload, "A; B+, C", 60, 200, 1000)
+    ways = (OURS, LIST, LIST_BY_STREAM)
+    found = beside_lists(QUICK, {w: (ready, workload.window(w)) for w in (20, 60)}, ways)
+    assert [*found] == [20, 60]
+    assert all([*one.costs] == [*ways] for one in found.values())
+    assert found[20].matches <= found[60].matches
+
+
+def test_a_list_of_runs_says_what_it_does_not_know() -> None:
+    traffic = WORKLOADS["traffic"]
+    workload = traffic._replace(before=traffic.before.replace(" ?v2", ""))
+    negated = solve(workload.query("A; B!; C", 9), workload.streams(9))
+    with pytest.raises(ValueError, match="knows no `!`"):
+        listed(negated, 9, index=True)
+    with pytest.raises(ValueError, match="cannot evaluate"):
+        compiled(g.Call("ABS", (g.Variable("x"),)), [])
+
+
+@cache
+def measured() -> list[Record]:
+    return BENCHMARKS["spaseq"].run(QUICK, quiet)
+
+
+def test_the_stages_of_a_query_are_all_of_its_time() -> None:
+    for name in PRINTED:
+        shares = [r.value for r in measured() if r.measure == "share" and r.case["query"] == name]
+        assert sum(share for share in shares if share is not None) == pytest.approx(1)
+
+
+def test_every_strategy_says_how_its_cost_grows() -> None:
+    for name, link in CASES:
+        for measure in ("automaton", "whole", "counting"):
+            case = {"query": name, "strategy": link}
+            assert find(measured(), f"{measure}, growth", **case) is not None
+    assert find(measured(), f"{LIST_BY_STREAM}, growth", query="smart grid") is not None
+
+
+def test_the_chart_has_the_automaton_and_the_list_of_runs() -> None:
+    series = {point["query"] for point in BENCHMARKS["spaseq"].points(measured())}
+    assert {"market ;", "market ;, list of runs", "smart grid :"} <= series
