@@ -182,5 +182,6 @@ def test_every_strategy_says_how_its_cost_grows() -> None:
 
 
 def test_the_chart_has_the_automaton_and_the_list_of_runs() -> None:
-    series = {point["query"] for point in BENCHMARKS["spaseq"].points(measured())}
-    assert {"market ;", "market ;, list of runs", "smart grid :"} <= series
+    points = BENCHMARKS["spaseq"].points(measured())
+    ways = {(point["query"], point["way"]) for point in points}
+    assert {("market", ";"), ("market", "; list of runs"), ("smart grid", ":")} <= ways

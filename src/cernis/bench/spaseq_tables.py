@@ -253,11 +253,12 @@ def _fixed(value: float | None) -> str:
 
 def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Cost of an event by window, for the automaton and the list of runs."""
-    series = {"automaton": "{} {}", LIST: "{} {}, list of runs"}
+    series = {"automaton": "{}", LIST: "{} list of runs"}
     return [
         {
             "window": r.case["window"],
-            "query": series[r.measure].format(r.case["query"], r.case["strategy"]),
+            "query": r.case["query"],
+            "way": series[r.measure].format(r.case["strategy"]),
             "cost": r.value,
         }
         for r in records

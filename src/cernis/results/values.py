@@ -86,7 +86,7 @@ def iso_texts(column: pa.Array) -> pa.Array:
 
 def json_text(value: Any) -> str:
     """One Python value as JSON text; what JSON has no form for becomes its string."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_other)
+    return _ENCODER.encode(value)
 
 
 def _other(value: Any) -> Any:
@@ -97,3 +97,7 @@ def _other(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     return str(value)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_other)
+"""`json.dumps` would make one for each value."""

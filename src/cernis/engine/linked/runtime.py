@@ -22,7 +22,7 @@ from cernis.errors import BudgetError
 
 MOST_RECORDS = 2**30
 MOST_ENTRIES = 2**25
-FIRST_RECORDS = 1 << 12
+FIRST_RECORDS = 1 << 14
 FIRST_ENTRIES = 1 << 8
 _NO_PARTS = np.empty(0, np.int64)
 
@@ -145,7 +145,8 @@ class LinkedEngine:
     def _grow(self, array: int) -> None:
         name = r.GROWING[array]
         used, current = int(self.memory.counters[array]), getattr(self.memory, name)
-        wanted = max(FIRST_RECORDS, 2 * used + 64)
+        # room for several times what is alive, so that a record is seldom copied
+        wanted = max(FIRST_RECORDS, min(4 * used, 2 * used + (1 << 22)) + 64)
         if wanted <= len(current):
             return
         if wanted > MOST_RECORDS:
