@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.automata.linked import Linked
@@ -32,7 +33,7 @@ from cernis.rdf.kept import Kept
 from cernis.rdf.matches import Clock, Column, GraphMatches, Shape
 from cernis.rdf.programs import compile_expression
 from cernis.rdf.rows import RowReader, Window
-from cernis.rdf.terms import Codes, Terms
+from cernis.rdf.terms import Terms
 from cernis.rdf.times import TimeRule, times_of
 from cernis.rdf.values import TermValues
 from cernis.results.correlated import CorrelatedMatches
@@ -150,6 +151,7 @@ class GraphSession:
         return self.engine.push(rows, self.values.current(), self.stack, parts)
 
     def forget(self) -> None:
+        """Lets go of rows and terms, if there are many that nobody needs."""
         many_rows = self.kept.size > max(self.many_rows, 2 * self._rows_left)
         many_terms = len(self.terms) > max(self.many_terms, 2 * self._terms_left)
         if many_rows or many_terms:
@@ -236,16 +238,7 @@ def _origin(query: SpaseqQuery, unit: str) -> int | None:
         return None
     kind = "integer" if isinstance(query.tumbling_from, int) else "dateTime"
     text = f'"{query.tumbling_from}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'
-    times, good = times_of(_texts(text), unit)
+    times, good = times_of(pa.array([text], pa.string()), unit)
     if not good[0]:
         raise DataError(f"TUMBLING FROM {query.tumbling_from}: is no time")
     return int(times[0])
-
-
-def _texts(text: str) -> Any:
-    import pyarrow as pa
-
-    return pa.array([text], pa.string())
-
-
-__all__ = ["Codes", "GraphSession", "Reading", "shape_of"]
