@@ -316,7 +316,7 @@ def test_a_chunk_stays_exactly_as_long_as_a_match_can_reach_it() -> None:
 def test_a_batch_writes_what_came_however_much_is_kept() -> None:
     def written(kept: int) -> tuple[int, int]:
         run = started(pairs("WITHIN 100000 MILLISECONDS"))
-        run.batch(events_at([*range(kept)], "AB"), None)
+        run.batch(events_at([*range(kept)], "AC"), None)
         run.store.written = run.store.read = 0
         for i in range(20):
             run.batch(events_at([kept + i], first=kept + i), kept + i)
@@ -344,7 +344,7 @@ def test_state_grows_with_the_window_and_not_with_the_stream() -> None:
         sizes = []
         for i in range(batches):
             times = [*range(100 * i, 100 * i + 100)]
-            run.batch(events_at(times, "AB", first=100 * i), 100 * i)
+            run.batch(events_at(times, "AC", first=100 * i), 100 * i)
             sizes.append(run.store.size)
         return max(sizes)
 
