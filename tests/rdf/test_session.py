@@ -38,3 +38,17 @@ def test_terms_and_rows_that_nobody_needs_are_let_go_of() -> None:
     assert sorted(found) == told(whole)
     assert session.kept.size < 3 * 1000
     assert len(session.terms) < most
+
+
+def test_any_number_of_events_may_share_a_timestamp() -> None:
+    query = """
+    PREFIX : <urn:x:>
+    SELECT ?a WITHIN 1 SECOND FROM STREAM S <urn:x:s>
+    WHERE { SEQ (A ; B) DEFINE GPM A ON S { ?a :is 1 } DEFINE GPM B ON S { ?b :is 2 } }
+    """
+    one, two = (f'"{n}"^^<http://www.w3.org/2001/XMLSchema#integer>' for n in (1, 2))
+    many = 40_000
+    lines = [f"<urn:x:a{i}> <urn:x:is> {one} <urn:x:first-{i}/at/7> ." for i in range(many)]
+    lines += [f"<urn:x:b{i}> <urn:x:is> {two} <urn:x:then-{i}/at/9> ." for i in range(many)]
+    matches = cernis.query(query, lang="spaseq").run("\n".join(lines).encode())
+    assert matches.count() == many**2

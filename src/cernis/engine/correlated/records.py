@@ -20,10 +20,14 @@ papers' max-start). Index 0 of every array is "nothing".
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cernis.errors import BudgetError
+
+MOST_RECORDS = 2**30
 
 UNION, UNLIKE, SORTED = range(3)
 
@@ -160,3 +164,67 @@ class Memory(NamedTuple):
 GROWING = ("vertices", "sources", "nodes", "entries", "branches", "asked", "roots")
 """The arrays that grow, in the order of their counters; `values` and `back`
 follow `entries`, `facts` follows `vertices`."""
+
+
+class Widths(NamedTuple):
+    """What an engine keeps beside vertices, sources and nodes."""
+
+    facts: int = 0
+    values: int = 0
+    """Compared by ≠; 0: no lists with back pointers are kept."""
+    back: int = 1
+    ordered: bool = False
+    parts: int = 1
+    pending: int = 1
+
+
+_NO_MORE = Widths()
+
+
+def new_memory(size: int, widths: Widths = _NO_MORE, buckets: int = 0) -> Memory:
+    """Memory with room for so many records of each sort that is used."""
+    counters = np.zeros(COUNTERS, np.int64)
+    counters[: ASKED + 1] = 1
+    counters[SOURCES] = 0
+    entries = size if widths.values else 1
+    width = max(widths.values, 1)
+    return Memory(
+        counters=counters,
+        vertices=np.zeros(size, VERTEX),
+        facts=np.zeros((size, widths.facts), np.int64),
+        sources=np.zeros(size, SOURCE),
+        nodes=np.zeros(size, NODE),
+        entries=np.zeros(entries, ENTRY),
+        values=np.zeros((entries, width), np.int64),
+        back=np.zeros((entries, widths.back), np.int32),
+        branches=np.zeros(size if widths.ordered else 1, BRANCH),
+        asked=np.zeros((size, max(width, 2)), np.int64),
+        buckets=np.zeros(buckets, BUCKET),
+        base=np.zeros(0, np.int64),
+        roots=np.zeros(size, ROOT),
+        part_events=np.zeros(widths.parts, np.int64),
+        part_bound=np.full(widths.parts, NOTHING),
+        pending_vertex=np.zeros(widths.pending, np.int32),
+        pending_store=np.zeros(widths.pending, np.int32),
+    )
+
+
+def with_room(memory: Memory, array: int, room: int, least: int) -> Memory:
+    """The same memory, with room for so many more records of one sort."""
+    name = GROWING[array]
+    used, current = int(memory.counters[array]), getattr(memory, name)
+    if used + room <= len(current):
+        return memory
+    # room for several times what is alive, so that a record is seldom copied
+    wanted = max(least, min(4 * used, 2 * used + (1 << 22)), used + 2 * room)
+    if wanted > MOST_RECORDS:
+        raise BudgetError("more than 2^30 partial matches are alive; set a smaller window")
+    followers = {VERTICES: ("facts",), ENTRIES: ("values", "back")}.get(array, ())
+    names = (name, *followers)
+    return memory._replace(**{n: _longer(getattr(memory, n), used, wanted) for n in names})
+
+
+def _longer(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
+    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer

@@ -12,7 +12,6 @@ each key in use.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,6 @@ from cernis.engine.correlated.walk import Snapshot
 from cernis.engine.runtime import Settings
 from cernis.errors import BudgetError
 
-MOST_RECORDS = 2**30
 MOST_BUCKET_BYTES = 4 << 30
 FIRST_RECORDS = 1 << 12
 
@@ -166,22 +164,7 @@ class CorrelatedEngine:
 
     def grow(self, array: int, room: int) -> None:
         """Sees to it that an array has room for so many more."""
-        name = r.GROWING[array]
-        used = int(self.memory.counters[array])
-        current = getattr(self.memory, name)
-        # room for several times what is alive, so that a record is seldom copied
-        wanted = max(FIRST_RECORDS, min(4 * used, 2 * used + (1 << 22)), used + 2 * room)
-        if used + room <= len(current):
-            return
-        if wanted > MOST_RECORDS:
-            raise BudgetError("more than 2^30 partial matches are alive; set a smaller window")
-        grown = {name: _longer(current, used, wanted)}
-        if array == r.VERTICES:
-            grown["facts"] = _longer(self.memory.facts, used, wanted)
-        if array == r.ENTRIES:
-            grown["values"] = _longer(self.memory.values, used, wanted)
-            grown["back"] = _longer(self.memory.back, used, wanted)
-        self.memory = self.memory._replace(**grown)
+        self.memory = r.with_room(self.memory, array, room, FIRST_RECORDS)
 
     def _close(self, snapshots: list[Snapshot]) -> None:
         """The roots found since the last time become a snapshot."""
@@ -316,43 +299,17 @@ class CorrelatedEngine:
     # --------------------------------------------------------------- memory
 
     def _first_memory(self) -> r.Memory:
-        net, width = self.network.net, max(self.network.width, 1)
-        pending = int(
-            sum(
-                net.state_first[target + 1] - net.state_first[target]
-                for target in net.transition_target
-            )
+        net = self.network.net
+        stores = net.state_first[net.transition_target + 1] - net.state_first[net.transition_target]
+        widths = r.Widths(
+            facts=len(self.network.facts),
+            values=self.network.width,
+            back=len(net.steps),
+            ordered=bool(self.network.ordered),
+            parts=64 if self.settings.partitioned else 1,
+            pending=int(stores.sum()) + 1,
         )
-        counters = np.zeros(r.COUNTERS, np.int64)
-        counters[: r.ASKED + 1] = 1
-        counters[r.SOURCES] = 0
-        size = FIRST_RECORDS
-        parts = 64 if self.settings.partitioned else 1
-        return r.Memory(
-            counters=counters,
-            vertices=np.zeros(size, r.VERTEX),
-            facts=np.zeros((size, len(self.network.facts)), np.int64),
-            sources=np.zeros(size, r.SOURCE),
-            nodes=np.zeros(size, r.NODE),
-            entries=np.zeros(size if self.network.width else 1, r.ENTRY),
-            values=np.zeros((size if self.network.width else 1, width), np.int64),
-            back=np.zeros((size if self.network.width else 1, len(net.steps)), np.int32),
-            branches=np.zeros(size if self.network.ordered else 1, r.BRANCH),
-            asked=np.zeros((size, max(width, 2)), np.int64),
-            buckets=np.zeros(0, r.BUCKET),
-            base=np.zeros(0, np.int64),
-            roots=np.zeros(size, r.ROOT),
-            part_events=np.zeros(parts, np.int64),
-            part_bound=np.full(parts, r.NOTHING),
-            pending_vertex=np.zeros(pending + 1, np.int32),
-            pending_store=np.zeros(pending + 1, np.int32),
-        )
-
-
-def _longer(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
-    longer = np.zeros((size, *array.shape[1:]), array.dtype)
-    longer[:used] = array[:used]
-    return longer
+        return r.new_memory(FIRST_RECORDS, widths)
 
 
 def _renumbered(codes: NDArray[np.int64], kept: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -20,7 +20,6 @@ from cernis.engine.linked import waiting as w
 from cernis.engine.linked.tables import Tables, unions_alone
 from cernis.errors import BudgetError
 
-MOST_RECORDS = 2**30
 MOST_ENTRIES = 2**25
 FIRST_RECORDS = 1 << 14
 FIRST_ENTRIES = 1 << 8
@@ -37,7 +36,7 @@ class LinkedEngine:
         self.rows = 0
         self.bound = int(r.NOTHING)
         self.moment = 0
-        self.memory = _first_memory()
+        self.memory = r.new_memory(FIRST_RECORDS, buckets=FIRST_ENTRIES)
         indexes = tables.index_of.shape[1]
         self.waiting = w.waiting_room(FIRST_ENTRIES, columns, indexes)
         self.parts = kernel.Parts(np.full(1, -2, np.int64), np.full(1, -2, np.int64))
@@ -134,36 +133,25 @@ class LinkedEngine:
             self.memory.counters[r.ROOTS] = 0
 
     def _more(self, array: int, snapshots: list[Snapshot]) -> None:
-        """Room in the arena: what has left the window is left behind first."""
+        """Room in the arena, twice what the moment had that is begun again; what has left the
+        window is left behind first."""
+        had = len(getattr(self.memory, r.GROWING[array])) - int(self.memory.counters[array])
         filing = self.waiting.counters[w.PHASE] == kernel.FILING
         if not filing:
             self._close(snapshots)
             if array != r.ROOTS:
                 self._collect()
-        self._grow(array)
+        self._grow(array, 2 * had + 1)
 
-    def _grow(self, array: int) -> None:
-        name = r.GROWING[array]
-        used, current = int(self.memory.counters[array]), getattr(self.memory, name)
-        # room for several times what is alive, so that a record is seldom copied
-        wanted = max(FIRST_RECORDS, min(4 * used, 2 * used + (1 << 22)) + 64)
-        if wanted <= len(current):
-            return
-        if wanted > MOST_RECORDS:
-            raise BudgetError("more than 2^30 partial matches are alive; set a smaller window")
-        longer = np.zeros(wanted, current.dtype)
-        longer[:used] = current[:used]
-        grown = {name: longer}
-        if array == r.VERTICES:
-            grown["facts"] = np.zeros((wanted, 0), np.int64)
-        self.memory = self.memory._replace(**grown)
+    def _grow(self, array: int, room: int) -> None:
+        self.memory = r.with_room(self.memory, array, room, FIRST_RECORDS)
 
     def _collect(self) -> None:
         self._sweep()
         stores = np.zeros(len(self.memory.buckets), np.int32)
         self.memory = collect(self.net, self.memory, stores, np.array([self.bound], np.int64))
         for array in (r.VERTICES, r.SOURCES, r.NODES):
-            self._grow(array)
+            self._grow(array, int(self.memory.counters[array]) + 1)
 
     def _more_entries(self) -> None:
         live = int(self.waiting.counters[w.LIVE])
@@ -198,32 +186,6 @@ class LinkedEngine:
         if parts > have:
             more = np.full(max(parts, 2 * have) - have, -2, np.int64)
             self.parts = kernel.Parts(*(np.concatenate([one, more]) for one in self.parts))
-
-
-def _first_memory() -> r.Memory:
-    counters = np.zeros(r.COUNTERS, np.int64)
-    counters[: r.ASKED + 1] = 1
-    counters[r.SOURCES] = 0
-    size = FIRST_RECORDS
-    return r.Memory(
-        counters=counters,
-        vertices=np.zeros(size, r.VERTEX),
-        facts=np.zeros((size, 0), np.int64),
-        sources=np.zeros(size, r.SOURCE),
-        nodes=np.zeros(size, r.NODE),
-        entries=np.zeros(1, r.ENTRY),
-        values=np.zeros((1, 1), np.int64),
-        back=np.zeros((1, 1), np.int32),
-        branches=np.zeros(1, r.BRANCH),
-        asked=np.zeros((1, 2), np.int64),
-        buckets=np.zeros(FIRST_ENTRIES, r.BUCKET),
-        base=np.zeros(1, np.int64),
-        roots=np.zeros(size, r.ROOT),
-        part_events=np.zeros(1, np.int64),
-        part_bound=np.full(1, r.NOTHING),
-        pending_vertex=np.zeros(1, np.int32),
-        pending_store=np.zeros(1, np.int32),
-    )
 
 
 def _pending(size: int, columns: int) -> kernel.Pending:
