@@ -15,7 +15,7 @@ import pytest
 from cernis.generators import cards, market, nquads, smartgrid, traffic, vessels
 from cernis.languages.spaseq import parse
 from cernis.rdf.background import load_background
-from cernis.rdf.events import streamset
+from cernis.rdf.events import Streamset
 from cernis.rdf.terms import Terms
 from cernis.testing.spaseq import find
 
@@ -30,7 +30,7 @@ def events_of(texts: dict[str, bytes], terms: Terms) -> dict[str, list[tuple[int
     """The events of each stream, as the reader finds them."""
     found: dict[str, list[tuple[int, Graph]]] = {name: [] for name in texts}
     names = list(texts)
-    for batch in streamset(texts, terms):
+    for batch in Streamset(texts, terms):
         for i in range(batch.size):
             rows = slice(int(batch.first[i]), int(batch.first[i + 1]))
             columns = [terms.texts(c[rows]).to_pylist() for c in (batch.s, batch.p, batch.o)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cernis.errors import DataError
 from cernis.rdf import events as module
-from cernis.rdf.events import GraphEvents, TimeRule, streamset
+from cernis.rdf.events import GraphEvents, Streamset, TimeRule
 from cernis.rdf.terms import Terms
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -49,7 +49,7 @@ def seen(batches: Iterable[GraphEvents], terms: Terms) -> list[Seen]:
 def read(*streams: str, **options: Any) -> list[Seen]:
     terms = Terms()
     sources = {f"S{i + 1}": text.encode() for i, text in enumerate(streams)}
-    return seen(streamset(sources, terms, **options), terms)
+    return seen(Streamset(sources, terms, **options), terms)
 
 
 def integer(n: int) -> str:
@@ -131,7 +131,7 @@ def test_streams_are_merged_by_time_then_stream_then_number(
     sources = {n: w.text.encode() for n, w in zip("abc", (one, two, three), strict=True)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EVENTS", most)
-        batches = list(streamset(sources, terms, batch=size))
+        batches = list(Streamset(sources, terms, batch=size))
     assert seen(batches, terms) == expected
     for before, after in pairwise(batches):
         assert before.times[-1] < after.times[0]
@@ -141,7 +141,7 @@ def test_streams_are_merged_by_time_then_stream_then_number(
 def test_a_long_stream_comes_in_many_batches() -> None:
     text = "".join(at(g, i) + quad(g) for i in range(3000) if (g := f"<http://x/e{i}>"))
     terms = Terms()
-    batches = list(streamset({"S": text.encode()}, terms, batch=64, reach=8))
+    batches = list(Streamset({"S": text.encode()}, terms, batch=64, reach=8))
     assert len(batches) > 20
     assert [e.number for e in seen(batches, terms)] == list(range(3000))
 
@@ -156,7 +156,7 @@ def test_a_graph_larger_than_the_reach_is_one_event() -> None:
 
 
 def rule_of(text: str, **options: Any) -> TimeRule | None:
-    events = streamset({"S": text.encode()}, Terms(), **options)
+    events = Streamset({"S": text.encode()}, Terms(), **options)
     assert events.rules["S"] is None
     list(events)
     return events.rules["S"]
@@ -234,7 +234,7 @@ def test_a_stream_that_says_its_time_in_two_ways_is_a_mistake() -> None:
 def skipped(text: str, **options: Any) -> tuple[list[int], list[str]]:
     """Numbers of the events that are left, and what was wrong with the rest."""
     terms, reasons = Terms(), []
-    stream = streamset(
+    stream = Streamset(
         {"S": text.encode()}, terms, bad=lambda bad: reasons.append(bad["reason"]), **options
     )
     numbers = [event.number for event in seen(stream, terms)]
@@ -270,7 +270,7 @@ def test_an_event_without_any_time_is_told_what_was_tried(tmp_path: Path) -> Non
     path = tmp_path / "power.nq"
     path.write_text(quad("<urn:g>"))
     with pytest.raises(DataError) as caught:
-        list(streamset({"S": path}, Terms()))
+        list(Streamset({"S": path}, Terms()))
     message = str(caught.value)
     assert message.startswith(f"{path}, graph <urn:g> (event 0): the event has no time: none of")
     assert "say which property or part of the name it is" in message

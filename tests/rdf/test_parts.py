@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cernis.errors import DataError
-from cernis.rdf.events import streamset
+from cernis.rdf.events import Streamset
 from cernis.rdf.parts import FilePart, NamedEvents, files_in, look_ahead, parts_of_stream
 from cernis.rdf.terms import Terms
 from cernis.rdf.times import TimeRule
@@ -49,7 +49,7 @@ def write(path: Path, text: Sequence[str]) -> Path:
 def local(path: Path) -> list[Event]:
     terms = Terms()
     found: list[Event] = []
-    for batch in streamset({"S": path}, terms):
+    for batch in Streamset({"S": path}, terms):
         found += told(batch, terms)
     return found
 

@@ -47,7 +47,7 @@ def test_any_number_of_events_may_share_a_timestamp() -> None:
     WHERE { SEQ (A ; B) DEFINE GPM A ON S { ?a :is 1 } DEFINE GPM B ON S { ?b :is 2 } }
     """
     one, two = (f'"{n}"^^<http://www.w3.org/2001/XMLSchema#integer>' for n in (1, 2))
-    many = 40_000
+    many = 20_000
     lines = [f"<urn:x:a{i}> <urn:x:is> {one} <urn:x:first-{i}/at/7> ." for i in range(many)]
     lines += [f"<urn:x:b{i}> <urn:x:is> {two} <urn:x:then-{i}/at/9> ." for i in range(many)]
     matches = cernis.query(query, lang="spaseq").run("\n".join(lines).encode())

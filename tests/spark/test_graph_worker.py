@@ -26,6 +26,7 @@ from cernis.spark.graph_worker import (
     recognize_solved,
     solve_parts,
 )
+from cernis.testing.spaseq_corpus import background_text, cases, stream_text
 from cernis.testing.spaseq_grammar import (
     INTEGER,
     random_background,
@@ -41,26 +42,22 @@ B = " DEFINE GPM B ON S { ?b :v ?n . ?b :k ?x } "
 FREE = " DEFINE GPM B ON S { ?b :v ?n } "
 
 
-def nquads(name: str, events: Any) -> bytes:
-    lines = []
-    for number, (time, triples) in enumerate(events):
-        graph = f"<http://e/{name}/g{number}x>"
-        lines.append(f'{graph} {PROV} "{time}"^^<{INTEGER}> .')
-        lines += [f"{s} {p} {o} {graph} ." for s, p, o in triples]
-    return ("\n".join(lines) + "\n").encode()
-
-
 def spread(
-    query: GraphQuery, files: dict[str, Path], background: Any, tasks: int, piece: int
+    query: GraphQuery,
+    files: dict[str, Path],
+    background: Any,
+    tasks: int,
+    piece: int,
+    unit: str = "ns",
 ) -> list[str]:
     """The lines that some tasks find, in their order."""
     known = knowledge_of(query, background)
-    opened = open_streams(query, files, scopes=len(known), time_unit="ns", piece=piece)
+    opened = open_streams(query, files, scopes=len(known), time_unit=unit, piece=piece)
     layout = graph_layout(query)
     work = GraphWork(
         query=query.query,
         background=known,
-        unit="ns",
+        unit=unit,
         counted=opened.counted,
         layout=layout,
         tasks=1 if layout.distribution is Distribution.SINGLE else tasks,
@@ -83,9 +80,9 @@ def spread(
     return [line for _, _, line in sorted(found)]
 
 
-def local(query: GraphQuery, files: Any, background: Any) -> list[str]:
+def local(query: GraphQuery, files: Any, background: Any, unit: str = "ns") -> list[str]:
     text = io.BytesIO()
-    query.run(files, background=background, time_unit="ns").write_jsonl(text)
+    query.run(files, background=background, time_unit=unit).write_jsonl(text)
     return text.getvalue().decode().splitlines()
 
 
@@ -105,9 +102,9 @@ def test_random_queries_are_answered_alike_however_they_are_spread(
         streams = random_streams(draw, draw.randrange(30, 50) if long else draw.randrange(1, 14))
         files = {name: tmp_path / f"{name}.nq" for name in streams}
         for name, events in streams.items():
-            files[name].write_bytes(nquads(name, events))
+            files[name].write_bytes(stream_text(name, events))
         background = {
-            name[1:-1]: "".join(f"{s} {p} {o} .\n" for s, p, o in triples).encode()
+            name[1:-1]: background_text(triples)
             for name, triples in random_background(draw).items()
         }
         expected = local(query, files, background)
@@ -117,13 +114,28 @@ def test_random_queries_are_answered_alike_however_they_are_spread(
     assert min(met[kind] for kind in Distribution) > 1
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_the_corpus_is_answered_alike_by_one_task_and_by_several(
+    tmp_path: Path, tasks: int
+) -> None:
+    for case in cases():
+        query = GraphQuery(case.query)
+        files = {name: tmp_path / f"{name}.nq" for name in case.streams}
+        for name, text in case.files().items():
+            files[name].write_bytes(text)
+        known = case.knowledge() or None
+        expected = local(query, files, known, "s")
+        assert len(expected) == len(case.matches)
+        assert spread(query, files, known, tasks, 300, "s") == expected, case.name
+
+
 def test_a_match_found_by_two_keys_that_are_not_shown_is_one(tmp_path: Path) -> None:
     query = GraphQuery(f"{HEAD} SELECT ?n {STREAM} WHERE {{ SEQ (A : B) {A} {B} }}")
     iri = "<http://example.org/{}>".format
     event = [(iri("e"), iri("k"), iri(f"k{i}")) for i in range(9)]
     event.append((iri("e"), iri("v"), f'"1"^^<{INTEGER}>'))
     files = {"S": tmp_path / "S.nq"}
-    files["S"].write_bytes(nquads("S", [(1, event), (5, event)]))
+    files["S"].write_bytes(stream_text("S", [(1, event), (5, event)]))
     assert graph_layout(query).again
     assert len(local(query, files, None)) == 1
     assert spread(query, files, None, 3, 1 << 20) == local(query, files, None)

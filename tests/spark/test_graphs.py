@@ -19,13 +19,14 @@ import pytest
 
 from cernis.cli.main import main
 from cernis.plan.plan import Distribution
-from cernis.rdf.events import streamset
+from cernis.rdf.events import Streamset
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.terms import Terms
 from cernis.spark.graph_layout import graph_layout
 from cernis.spark.graphs import recognize_graphs
 from cernis.spark.rdf_source import RdfDataSource
 from cernis.testing import spaseq as oracle
+from cernis.testing.spaseq_corpus import stream_text
 from cernis.testing.spaseq_grammar import (
     INTEGER,
     random_background,
@@ -113,7 +114,7 @@ def rows(spark: Any, folder: Path) -> Iterator[Any]:
 
 def by_local_reader(files: dict[str, str]) -> list[tuple[Any, ...]]:
     terms, found = Terms(), []
-    for batch in streamset(files, terms):
+    for batch in Streamset(files, terms):
         texts = [terms.texts(column).to_pylist() for column in (batch.s, batch.p, batch.o)]
         triples = list(zip(*texts, strict=True))
         for i in range(batch.size):
@@ -192,15 +193,6 @@ def test_the_columns_are_those_of_the_local_engine(spark: Any) -> None:
 # --------------------------------------------------------------------- oracle
 
 
-def nquads(name: str, stream: Any) -> bytes:
-    lines = []
-    for number, (time, triples) in enumerate(stream):
-        graph = f"<http://e/{name}/g{number}x>"
-        lines.append(f'{graph} {PROV} "{time}"^^<{INTEGER}> .')
-        lines += [f"{s} {p} {o} {graph} ." for s, p, o in triples]
-    return ("\n".join(lines) + "\n").encode()
-
-
 def found_in(line: str) -> oracle.Found:
     told = json.loads(line)
     bindings = {
@@ -220,7 +212,7 @@ def test_random_queries_agree_with_the_oracle(spark: Any, tmp_path: Path) -> Non
         known = random_background(draw)
         files = {name: tmp_path / f"{name}{seed}.nq" for name in streams}
         for name, stream in streams.items():
-            files[name].write_bytes(nquads(name, stream))
+            files[name].write_bytes(stream_text(name, stream))
         background = {
             name[1:-1]: "".join(f"{s} {p} {o} .\n" for s, p, o in triples).encode()
             for name, triples in known.items()

@@ -51,7 +51,7 @@ from cernis.rdf.times import (
     times_of,
 )
 
-__all__ = ["REACH", "GraphEvents", "Streamset", "TimeRule", "stream_events", "streamset"]
+__all__ = ["REACH", "GraphEvents", "Streamset", "TimeRule", "stream_events"]
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -99,7 +99,18 @@ class GraphEvents(NamedTuple):
 
 
 class Streamset:
-    """Several streams as one: iterate for batches of events; see `streamset`."""
+    """Named streams (files, bytes, open binary files) as one: iterate for batches of events, once.
+
+    A stream's index is its place in `sources`. `time` says where its times are, for all streams
+    or for each; `bad` what is done about mistakes: `fail`, `skip`, or where to put them.
+
+    >>> stream = b'''<http://x/a> <http://x/p> "1" <urn:e:5> .
+    ... <http://x/a> <http://x/p> "2" <urn:e:9> .'''
+    >>> events = Streamset({"S": stream}, Terms())
+    >>> [batch.times.tolist() for batch in events], print(events.rules["S"])
+    the name of the graph, by '(?:^|[A-Za-z])[^A-Za-z0-9]*([0-9]+)$'
+    ([[5000000, 9000000]], None)
+    """
 
     def __init__(
         self,
@@ -128,7 +139,7 @@ class Streamset:
                 data, terms, format=format, label=label, mistakes=self.mistakes, batch=batch
             )
             rule = given.get(name) or TimeRule()
-            stream = _Stream(index, label, terms, rule, self.mistakes, reach)
+            stream = StreamReader(index, label, terms, rule, self.mistakes, reach)
             self._streams.append((stream, quads))
         self._merge = Merge(stream.events(quads) for stream, quads in self._streams)
 
@@ -167,31 +178,6 @@ class Streamset:
             stream.renumber(moved)
 
 
-def streamset(
-    sources: Mapping[str, Input],
-    terms: Terms,
-    *,
-    time: TimeRule | Mapping[str, TimeRule] | None = None,
-    format: str | None = None,
-    bad: OnError | Mistakes = "fail",
-    reach: int = REACH,
-    batch: int = BATCH,
-) -> Streamset:
-    """The events of some named streams (files, bytes, open binary files), in one order.
-
-    A stream's index is its place in `sources`. `time` says where its times are, for all streams
-    or for each; `bad` what is done about mistakes: `fail`, `skip`, or where to put them.
-
-    >>> stream = b'''<http://x/a> <http://x/p> "1" <urn:e:5> .
-    ... <http://x/a> <http://x/p> "2" <urn:e:9> .'''
-    >>> events = streamset({"S": stream}, Terms())
-    >>> [batch.times.tolist() for batch in events], print(events.rules["S"])
-    the name of the graph, by '(?:^|[A-Za-z])[^A-Za-z0-9]*([0-9]+)$'
-    ([[5000000, 9000000]], None)
-    """
-    return Streamset(sources, terms, time=time, format=format, bad=bad, reach=reach, batch=batch)
-
-
 def stream_events(
     quads: Iterable[Quads],
     terms: Terms,
@@ -203,7 +189,7 @@ def stream_events(
     reach: int = REACH,
 ) -> Iterator[GraphEvents]:
     """The events of one stream, in the order of their numbers; a timestamp may be parted."""
-    reader = _Stream(stream, label, terms, time or TimeRule(), mistakes or Mistakes(), reach)
+    reader = StreamReader(stream, label, terms, time or TimeRule(), mistakes or Mistakes(), reach)
     return reader.events(quads)
 
 
@@ -241,7 +227,7 @@ class _Open(NamedTuple):
     rows: _Rows
 
 
-class _Group(NamedTuple):
+class EventGroup(NamedTuple):
     """Events that are over, in the order of their numbers; event i has rows first[i] and on."""
 
     names: Codes
@@ -253,7 +239,7 @@ class _Group(NamedTuple):
 _UNSEEN, _OVER = -1, -2
 
 
-class _Stream:
+class StreamReader:
     """One stream's way from quads to events."""
 
     def __init__(
@@ -357,7 +343,7 @@ class _Stream:
 
     # ---------------------------------------------------------------- times
 
-    def _timed(self, group: _Group) -> GraphEvents:
+    def _timed(self, group: EventGroup) -> GraphEvents:
         if not self.rule.decided():
             self._decide(group)
         if self.rule.property is not None:
@@ -394,7 +380,7 @@ class _Stream:
         time: Bools = rows.p == self._terms.find(f"<{self.rule.property}>")
         return rows.named | ~time
 
-    def _by_property(self, group: _Group, iri: str) -> tuple[Int64s, dict[int, str]]:
+    def _by_property(self, group: EventGroup, iri: str) -> tuple[Int64s, dict[int, str]]:
         n = len(group.names)
         said = group.rows.take(np.flatnonzero(group.rows.p == self._terms.find(f"<{iri}>")))
         own = said.s == group.names[said.event]
@@ -422,7 +408,7 @@ class _Stream:
             bad[int(event[k])] = f"{text} by <{iri}> is no time; {_meant(text)}"
         return times, bad
 
-    def _decide(self, group: _Group) -> None:
+    def _decide(self, group: EventGroup) -> None:
         """The rule of the stream, by its first event that has a time."""
         for i in range(len(group.names)):
             rows = group.rows.take(np.arange(group.first[i], group.first[i + 1]))
@@ -455,7 +441,7 @@ class _Stream:
         # none will do, but what is wrong with the first of these is what should be said
         return self.rule.by_property(present[0]) if present and self._mistakes.fails else None
 
-    def _check_order(self, group: _Group, times: Int64s, keep: Bools) -> None:
+    def _check_order(self, group: EventGroup, times: Int64s, keep: Bools) -> None:
         """Report and unmark events that are earlier than one before them."""
         rows = np.flatnonzero(keep)
         if not len(rows):
@@ -484,7 +470,7 @@ class _Stream:
     def _where(self, mask: Bools, reason: Callable[[int], str]) -> dict[int, str]:
         return {int(i): reason(int(i)) for i in np.flatnonzero(mask)}
 
-    def _bad_event(self, group: _Group, i: int, reason: str) -> None:
+    def _bad_event(self, group: EventGroup, i: int, reason: str) -> None:
         name, number = self._terms.text(group.names[i]), int(group.numbers[i])
         where = f"{self.label}, graph {name} (event {number})"
         self._mistakes.bad(self.label, number, None, reason, text=name, where=where)
@@ -543,7 +529,7 @@ def _grown(slots: Codes, size: int) -> Codes:
     return larger
 
 
-def _grouped(waiting: _Open, ready: Bools) -> _Group:
+def _grouped(waiting: _Open, ready: Bools) -> EventGroup:
     """The quads of the events that are ready, event by event."""
     entries = np.flatnonzero(ready)
     entries = entries[np.argsort(waiting.numbers[entries])]
@@ -555,10 +541,12 @@ def _grouped(waiting: _Open, ready: Bools) -> _Group:
     order = np.empty(int(first[-1]), np.int64)
     _by_event(event, first[:-1].copy(), order)
     rows = waiting.rows.take(order)._replace(event=event[order])
-    return _Group(waiting.names[entries], waiting.numbers[entries], first, rows)
+    return EventGroup(waiting.names[entries], waiting.numbers[entries], first, rows)
 
 
-def _events(group: _Group, times: Int64s, keep: Bools, in_graph: Bools, stream: int) -> GraphEvents:
+def _events(
+    group: EventGroup, times: Int64s, keep: Bools, in_graph: Bools, stream: int
+) -> GraphEvents:
     """The events that are kept, their triples sorted and without repetition."""
     event, s, p, o, _ = group.rows.take(in_graph & keep[group.rows.event])
     sizes = np.bincount(event, minlength=len(times))[keep]
@@ -653,11 +641,6 @@ class Merge:
 
     def _all(self) -> list[GraphEvents]:
         return [*self._ready, *(run.waiting for run in self._runs if run.waiting is not None)]
-
-
-def merged(streams: Iterable[Iterator[GraphEvents]]) -> Merge:
-    """Streams, each in order of time, as one."""
-    return Merge(streams)
 
 
 def _renumbered(events: GraphEvents, moved: Codes) -> GraphEvents:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cernis.compiled import kernel
 from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes
-from cernis.rdf.events import REACH, GraphEvents, Int64s, Streamset, _Group, _Stream
+from cernis.rdf.events import REACH, EventGroup, GraphEvents, Int64s, StreamReader, Streamset
 from cernis.rdf.quads import format_of, oxigraph, read_quads
 from cernis.rdf.terms import Codes, Terms
 from cernis.rdf.times import TimeRule
@@ -67,7 +67,7 @@ class FilePart:
         return self.begin == 0 and self.end is None
 
 
-class NamedEvents(_Stream):
+class NamedEvents(StreamReader):
     """The events of a part, in batches; `names` has the graphs of the batch that was given last."""
 
     def __init__(self, part: FilePart, terms: Terms) -> None:
@@ -111,7 +111,7 @@ class NamedEvents(_Stream):
             for events in self.events(quads):
                 yield events._replace(numbers=events.numbers + part.first)
 
-    def _timed(self, group: _Group) -> GraphEvents:
+    def _timed(self, group: EventGroup) -> GraphEvents:
         events = super()._timed(group)
         self.names = group.names[np.searchsorted(group.numbers, events.numbers)]
         return events

@@ -12,6 +12,7 @@ time there are twice as many as were left the last time. `collect` keeps all of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from cernis.events.mistakes import Mistakes, OnError
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.background import load_background
-from cernis.rdf.events import GraphEvents, Streamset, streamset
+from cernis.rdf.events import GraphEvents, Streamset
 from cernis.rdf.kept import Kept
 from cernis.rdf.matches import Clock, Column, GraphMatches, Shape
 from cernis.rdf.programs import compile_expression
@@ -114,7 +115,7 @@ class GraphSession:
                 f"{', '.join(name for name, _ in self.query.streams)}"
             )
         ordered = {name: sources[name] for name, _ in self.query.streams}
-        self.streams = streamset(
+        self.streams = Streamset(
             ordered,
             self.terms,
             time=self.reading.time or TimeRule(unit=self.unit),
@@ -188,17 +189,23 @@ class GraphSession:
         found = CorrelatedMatches(_ROWS, snapshots, labels)
         counted = self.streams is not None and self.streams.counted
         clock = Clock(self.unit if counted else None)
-        shape = shape_of(self.query, self.linked)
         return GraphMatches(
-            found, self.kept.snapshot(), self.terms.view(), shape, clock, self._distinct(shape)
+            found, self.kept.snapshot(), self.terms.view(), self.shape, clock, self._distinct()
         )
 
-    def _distinct(self, shape: Shape) -> bool:
+    @cached_property
+    def shape(self) -> Shape:
+        """What the answers consist of."""
+        return shape_of(self.query, self.linked)
+
+    def _distinct(self) -> bool:
         """Whether no two runs can be one match: events match a step in one way, or in ways that
         the answer tells apart."""
         if self.linked.ambiguous or not self.reader.repeated:
             return not self.linked.ambiguous
-        told = {column.place for column in shape.columns if column.step is None or column.listed}
+        told = {
+            column.place for column in self.shape.columns if column.step is None or column.listed
+        }
         return self.reader.certain and len(told) == len(self.linked.columns)
 
 

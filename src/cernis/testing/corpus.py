@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -107,19 +107,24 @@ def cases() -> tuple[Case, ...]:
     >>> len(cases()) > 60
     True
     """
-    folder = files("cernis.testing") / "corpus"
-    found = []
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if file.name.endswith(".toml"):
-            for entry in tomllib.loads(file.read_text(encoding="utf-8"))["case"]:
-                found.append(_case(file.name.removesuffix(".toml"), entry))
-    return tuple(found)
+    return tuple(_case(topic, entry) for topic, entry in written_cases("corpus", _KEYS))
+
+
+def written_cases(folder: str, keys: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The cases of a folder as they are written, each with its topic: the name of its file."""
+    place = files("cernis.testing") / folder
+    for file in sorted(place.iterdir(), key=lambda entry: entry.name):
+        if not file.name.endswith(".toml"):
+            continue
+        topic = file.name.removesuffix(".toml")
+        for entry in tomllib.loads(file.read_text(encoding="utf-8"))["case"]:
+            if unknown := entry.keys() - set(keys):
+                name, words = entry.get("name"), ", ".join(sorted(unknown))
+                raise ValueError(f"{topic}: {name}: unknown {words}")
+            yield topic, entry
 
 
 def _case(topic: str, entry: Mapping[str, Any]) -> Case:
-    unknown = entry.keys() - _KEYS
-    if unknown:
-        raise ValueError(f"{topic}: {entry.get('name')}: unknown {', '.join(sorted(unknown))}")
     return Case(
         topic=topic,
         name=entry["name"],

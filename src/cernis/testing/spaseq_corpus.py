@@ -17,17 +17,16 @@ executor reads, as N-Quads and N-Triples.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import Any, Protocol
 
 from cernis.languages.spaseq import parse
 from cernis.pattern.graph import Variable
 from cernis.pattern.spaseq import Selected, SpaseqQuery
+from cernis.testing.corpus import written_cases
 from cernis.testing.spaseq import Found, find
 
 __all__ = ["Case", "Told", "background_text", "cases", "found", "stream_text"]
@@ -202,19 +201,10 @@ def cases() -> tuple[Case, ...]:
     >>> len(cases()) > 60
     True
     """
-    folder = files("cernis.testing") / "corpus" / "spaseq"
-    found_cases = []
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if file.name.endswith(".toml"):
-            for entry in tomllib.loads(file.read_text(encoding="utf-8"))["case"]:
-                found_cases.append(_case(file.name.removesuffix(".toml"), entry))
-    return tuple(found_cases)
+    return tuple(_case(topic, entry) for topic, entry in written_cases("corpus/spaseq", _KEYS))
 
 
 def _case(topic: str, entry: Mapping[str, Any]) -> Case:
-    unknown = entry.keys() - _KEYS
-    if unknown:
-        raise ValueError(f"{topic}: {entry.get('name')}: unknown {', '.join(sorted(unknown))}")
     query = f"PREFIX : <{EXAMPLE}>\n{entry['query'].strip()}"
     names = [name for name, _ in parse(query).streams]
     return Case(

@@ -7,7 +7,8 @@ that the parser did not expect. Within each, all that can be told reliably are r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import cast
 
 from lark import Token
@@ -99,16 +100,12 @@ def _lexical(token: Token) -> Diagnostic | None:
             return None
 
 
-def lexical_mistakes(tokens: Iterable[Token]) -> list[Diagnostic]:
-    """Every lexeme that no query holds."""
-    found: list[Diagnostic] = []
-    for token in tokens:
-        mistake = _lexical(token)
-        if mistake is not None:
-            found.append(mistake)
-            if len(found) == MOST_MISTAKES:
-                break
-    return found
+def lexical_mistakes(
+    tokens: Iterable[Token], explain: Callable[[Token], Diagnostic | None] = _lexical
+) -> list[Diagnostic]:
+    """Every lexeme that no query holds, up to a number of them."""
+    found = (mistake for token in tokens if (mistake := explain(token)) is not None)
+    return list(islice(found, MOST_MISTAKES))
 
 
 # ---------------------------------------------------------------------- brackets

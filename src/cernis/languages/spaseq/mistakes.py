@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from lark import Token
 
 from cernis.errors import Diagnostic, Span
+from cernis.languages.ceql import mistakes as ceql
 from cernis.languages.ceql.mistakes import MOST_MISTAKES, span_of
 from cernis.languages.spaseq.words import TERMINALS, describe
 from cernis.pattern.suggest import closest, did_you_mean
@@ -126,14 +127,7 @@ def _lexical(token: Token) -> Diagnostic | None:
 
 def lexical_mistakes(tokens: Iterable[Token], text: str) -> list[Diagnostic]:
     """Every lexeme that no query holds."""
-    found: list[Diagnostic] = []
-    for token in tokens:
-        mistake = _lexical(token)
-        if mistake is not None:
-            found.append(mistake)
-            if len(found) == MOST_MISTAKES:
-                break
-    return found
+    return ceql.lexical_mistakes(tokens, _lexical)
 
 
 # ------------------------------------------------------------------------ tokens
