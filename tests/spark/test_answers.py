@@ -23,7 +23,7 @@ from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.spark.job import recognize
 from cernis.testing.corpus import Case, cases
-from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.differential import answer, assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases
 from cernis.testing.tables import STREAM, by_stream, table
 
@@ -127,10 +127,9 @@ def _check(case: Case, lines: list[dict[str, Any]]) -> None:
         return
     case.check(triples(lines))
     if case.aggregates is not None:
-        held = {(line["start"], line["end"], str(line["vars"])): line for line in lines}
+        held = {answer(found): line for found, line in zip(triples(lines), lines, strict=True)}
         for match, values in zip(case.matches, case.aggregates, strict=True):
-            key = (match.start, match.end, str({x: [*rows] for x, rows in match.vars.items()}))
-            assert tuple(held[key]["aggregates"].values()) == values, case.name
+            assert tuple(held[answer(match)]["aggregates"].values()) == values, case.name
 
 
 @pytest.mark.parametrize("spread", SPREAD)

@@ -373,6 +373,8 @@ class _Check:
         return self._kinds_of[sorts]
 
     def _find_kinds(self, sorts: frozenset[_Sort]) -> _Kinds | None:
+        if not sorts:  # under NOT: a variable that holds no event has any attribute
+            return None
         found: dict[str, list[Kind]] = {}
         for stream_name, kind in sorts:
             maps = self._maps(stream_name, kind)
@@ -609,7 +611,7 @@ class _Check:
         variables: set[str] = set()
         for key in node.keys:
             if key.variable is None:
-                known = self.kinds(scope.sorts) if scope.sorts else None
+                known = self.kinds(scope.sorts)
             else:
                 variables.add(key.variable)
                 known = self.variable(key.variable, scope, "PARTITION BY", key.span)
