@@ -322,6 +322,23 @@ line 1, column 33: 'S>A' is not a variable: 'A' of other streams occurs in the f
                                   ^^^
   help: name it in the formula: S>A AS x""",
         ),
+        (
+            "SELECT * FROM S, T WHERE A FILTER S>A[x = 1]",
+            """\
+line 1, column 35: 'S>A' is not a variable: 'A' of other streams occurs in the formula too
+  SELECT * FROM S, T WHERE A FILTER S>A[x = 1]
+                                    ^^^
+  help: name it in the formula: S>A AS x""",
+        ),
+        (
+            "SELECT * FROM Stock WHERE A FILTER Stok>A[x = 1]",
+            """\
+line 1, column 36: stream 'Stok' is not in FROM
+  SELECT * FROM Stock WHERE A FILTER Stok>A[x = 1]
+                                     ^^^^^^
+  expected: Stock
+  help: did you mean 'Stock'?""",
+        ),
         # clauses
         (
             "SELECT NEXTT * WHERE A",

@@ -30,6 +30,7 @@ from cernis.pattern.formula import (
     PartitionBy,
     Sequence,
     Unless,
+    walk,
 )
 from cernis.pattern.formula import Not as NotEvent
 from cernis.pattern.predicate import (
@@ -198,12 +199,13 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
 
     def query(self, meta: Meta, parts: list[Any]) -> Pattern:
         declared, (strategy, select), streams, formula, partition, within, consume, limit = parts
-        self._check_owners(formula)
+        read = [name.text for name in streams or ()]
+        self._check_owners(formula, read)
         return Pattern(
             formula=formula,
             select=select,
             strategy=strategy,
-            streams=tuple(name.text for name in streams or ()),
+            streams=tuple(read),
             partition=partition or (),
             within=within,
             consume=consume or Consume.NONE,
@@ -213,34 +215,34 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
             spans=self.spans,
         )
 
-    def _check_owners(self, formula: Formula) -> None:
-        """`S>E[…]` names the variable E, which must then be events of S alone."""
+    def _check_owners(self, formula: Formula, read: list[str]) -> None:
+        """Note each `S>E[…]` whose variable E holds events of other streams than S.
+
+        A bare E in the formula is of every stream in FROM; without FROM, of any stream.
+        """
         if not self.owners:
             return
+        everywhere: list[str | None] = [*read] or [None]
         streams: dict[str, set[str | None]] = {}
-        stack: list[Any] = [formula]
-        while stack:
-            match stack.pop():
-                case Event(type=kind, stream=stream):
-                    streams.setdefault(kind, set()).add(stream)
-                case Unless(body=body, guard=guard):
-                    stack += (body, guard)
-                case Event():
-                    pass
-                case Sequence(parts=parts) | Contiguous(parts=parts):
-                    stack += parts
-                case Choice(parts=parts) | All(parts=parts):
-                    stack += parts
-                case node:
-                    stack.append(node.body)
+        for node in walk(formula):
+            if isinstance(node, Event):
+                its = everywhere if node.stream is None else [node.stream]
+                streams.setdefault(node.type, set()).update(its)
         for owner in self.owners:
-            stream = cast(Name, owner.stream).text
-            if streams.get(owner.name.text, {stream}) != {stream}:
+            name, stream = owner.name.text, cast(Name, owner.stream).text
+            if read and stream not in read:
                 self.note(
-                    f"'{stream}>{owner.name.text}' is not a variable: "
-                    f"'{owner.name.text}' of other streams occurs in the formula too",
+                    f"stream '{stream}' is not in FROM",
                     owner.span,
-                    suggestion=f"name it in the formula: {stream}>{owner.name.text} AS x",
+                    expected=", ".join(read),
+                    suggestion=did_you_mean(stream, read),
+                )
+            elif streams.get(name, {stream}) != {stream}:
+                self.note(
+                    f"'{stream}>{name}' is not a variable: "
+                    f"'{name}' of other streams occurs in the formula too",
+                    owner.span,
+                    suggestion=f"name it in the formula: {stream}>{name} AS x",
                 )
 
     # --------------------------------------------------------------- declarations
