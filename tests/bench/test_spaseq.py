@@ -13,16 +13,16 @@ from cernis.bench import BENCHMARKS
 from cernis.bench.benchmark import quiet
 from cernis.bench.record import Record, find
 from cernis.bench.scale import QUICK
-from cernis.bench.spaseq import PRINTED
-from cernis.bench.spaseq_beside import beside_lists
-from cernis.bench.spaseq_queries import HEAD_AND_SHOULDERS, STRATEGIES, WORKLOADS, Workload, zigzag
-from cernis.bench.spaseq_runs import RunList, compiled, offered, values_of
-from cernis.bench.spaseq_stages import Solved, replay, solve, solved
-from cernis.bench.spaseq_tables import LIST, LIST_BY_STREAM, OURS
+from cernis.bench.spaseq.compare import beside_lists
+from cernis.bench.spaseq.figures import PRINTED
+from cernis.bench.spaseq.queries import HEAD_AND_SHOULDERS, STRATEGIES, WORKLOADS, Workload, zigzag
+from cernis.bench.spaseq.runs import RunList, compiled, offered, values_of
+from cernis.bench.spaseq.stages import Solved, replay, solve, solved
+from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, OURS
 from cernis.languages.spaseq import parse
 from cernis.pattern import graph as g
 from cernis.rdf.query import GraphQuery
-from cernis.testing import spaseq as oracle
+from cernis.testing.spaseq import oracle
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "spaseq"
 CASES = [(name, link) for name in WORKLOADS for link in STRATEGIES]

@@ -14,7 +14,7 @@ import pytest
 from cernis.cli.main import main
 from cernis.generators import cards, market, smartgrid, traffic, vessels
 from cernis.languages.spaseq import parse
-from cernis.testing.spaseq import Found, find
+from cernis.testing.spaseq.oracle import Found, find
 
 ox = pytest.importorskip("pyoxigraph")
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from cernis.cli.main import main
-from cernis.spark.local import local_session
+from cernis.spark.local.session import local_session
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

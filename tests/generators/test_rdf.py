@@ -14,10 +14,10 @@ import pytest
 
 from cernis.generators import cards, market, nquads, smartgrid, traffic, vessels
 from cernis.languages.spaseq import parse
-from cernis.rdf.background import load_background
-from cernis.rdf.events import Streamset
-from cernis.rdf.terms import Terms
-from cernis.testing.spaseq import find
+from cernis.rdf.reading.background import load_background
+from cernis.rdf.reading.events import Streamset
+from cernis.rdf.reading.terms import Terms
+from cernis.testing.spaseq.oracle import find
 
 DOMAINS = [smartgrid, cards, market, traffic, vessels]
 WITH_BACKGROUND = [smartgrid, cards, vessels]

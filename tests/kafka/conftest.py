@@ -32,8 +32,8 @@ import pyspark
 import pytest
 
 from cernis.folder import own_folder
-from cernis.spark.java import find_java
-from cernis.spark.local import local_session
+from cernis.spark.local.java import find_java
+from cernis.spark.local.session import local_session
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.1"
 LOGGING = "org.slf4j:slf4j-simple:1.7.36"

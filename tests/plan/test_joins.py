@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cernis.automata.between import How
-from cernis.automata.hierarchical import JoinAtom
+from cernis.automata.correlated.between import How
+from cernis.automata.correlated.hierarchical import JoinAtom
 from cernis.languages.ceql import parse
 from cernis.plan.joins import JoinOfEvents, join_of_events
 

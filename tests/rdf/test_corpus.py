@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cernis
-from cernis.testing.spaseq_corpus import Case, cases, found
+from cernis.testing.spaseq.corpus import Case, cases, found
 
 ox = pytest.importorskip("pyoxigraph")
 

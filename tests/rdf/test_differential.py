@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 
 from cernis.engine.linked import runtime
 from cernis.pattern.spaseq import SpaseqQuery
-from cernis.rdf import events
-from cernis.rdf.events import GraphEvents
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
+from cernis.rdf.reading import events
+from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.session import GraphSession
-from cernis.testing.graphs import Triples
-from cernis.testing.spaseq import Found, find
-from cernis.testing.spaseq_corpus import background_text, found, stream_text
-from cernis.testing.spaseq_grammar import random_background, random_query, random_streams
+from cernis.testing.spaseq.corpus import background_text, found, stream_text
+from cernis.testing.spaseq.grammar import random_background, random_query, random_streams
+from cernis.testing.spaseq.graph_patterns import Triples
+from cernis.testing.spaseq.oracle import Found, find
 
 ox = pytest.importorskip("pyoxigraph")
 

@@ -11,7 +11,7 @@ import pytest
 
 import cernis
 from cernis.rdf.matches import GraphMatch
-from cernis.rdf.times import TimeRule
+from cernis.rdf.reading.times import TimeRule
 
 pytest.importorskip("pyoxigraph")
 

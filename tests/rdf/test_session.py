@@ -7,7 +7,7 @@ from unittest import mock
 
 import cernis
 from cernis.generators import market
-from cernis.rdf import events
+from cernis.rdf.reading import events
 
 PAIRS = """
 PREFIX : <http://example/>

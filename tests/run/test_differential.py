@@ -251,7 +251,7 @@ def test_how_often_memory_is_given_back_changes_nothing(case: Case) -> None:
     query = cernis.query(pattern)
     plenty = query.run(streams(pattern, events))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cernis.engine.runtime._FIRST_NODES", 128)
+        patch.setattr("cernis.engine.unary.runtime._FIRST_NODES", 128)
         session = query.session()
         scarce = session.push(streams(pattern, events))
     assert len(session.engine.arena) < 100_000

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cernis
-from cernis.engine.freeze import VERSION, pack, unpack
+from cernis.engine.unary.freeze import VERSION, pack, unpack
 
 QUERY = "SELECT * FROM S WHERE (A AS a ; B+ AS b) FILTER a[x > 1] PARTITION BY [k] WITHIN 20 EVENTS"
 BEFORE = [

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cernis
+from cernis.encoding.keys import KeyCoder
 from cernis.events.batch import EventBatch
-from cernis.events.keys import KeyCoder
 from cernis.generators.stock import stock_stream
 
 AB = pa.table({"type": ["A", "B"] * 50, "x": [1, 2] * 50})
@@ -221,7 +221,7 @@ def test_more_maximal_matches_than_can_be_compared_are_refused() -> None:
 
 
 def test_more_partitions_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cernis.engine.runtime.MOST_SLOT_BYTES", 1 << 14)
+    monkeypatch.setattr("cernis.engine.unary.runtime.MOST_SLOT_BYTES", 1 << 14)
     events = pa.table({"type": ["A"] * 2000, "k": range(2000)})
     with pytest.raises(cernis.BudgetError, match="1,024 partitions alive at once"):
         cernis.query("SELECT * WHERE A ; B PARTITION BY [k]").run(events)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cernis.spark.local import local_session
+from cernis.spark.local.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from cernis.spark import recognize
-from cernis.spark.local import local_session
+from cernis.spark.local.session import local_session
 
 
 def run(folder: Path) -> None:

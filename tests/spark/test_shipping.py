@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import cernis
-from cernis.spark.java import find_java
+from cernis.spark.local.java import find_java
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="local-cluster needs a Unix")
 
@@ -45,7 +45,7 @@ def work(batches):
     import pyarrow as pa
 
     import cernis
-    from cernis.engine.update import update
+    from cernis.engine.unary.step import update
 
     table = pa.Table.from_batches(list(batches))
     found = {
@@ -165,4 +165,4 @@ def test_a_zip_is_all_that_a_cluster_needs(
 
     assert sum(task["compiled"] for task in runs[0]["tasks"]) > 0
     assert [task["compiled"] for task in runs[1]["tasks"]] == [0, 0]
-    assert list((tmp_path / "cernis" / "kernels").glob("cernis.engine.update.update-*"))
+    assert list((tmp_path / "cernis" / "kernels").glob("cernis.engine.unary.step.update-*"))

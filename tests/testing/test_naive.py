@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cernis.automata.cea import ANYTHING, Either, Is, Isnt
-from cernis.automata.pcea import PCEA, Link, Ordered, Source, Transition
+from cernis.automata.correlated.pcea import PCEA, Link, Ordered, Source, Transition
+from cernis.automata.unary.cea import ANYTHING, Either, Is, Isnt
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.predicate import Attribute, Comparison, Literal
 from cernis.testing.naive import NaiveRuns, linked, passes

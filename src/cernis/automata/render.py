@@ -15,8 +15,8 @@ A PCEA is written by where its transitions lead:
 
 from __future__ import annotations
 
-from cernis.automata.cea import ANYTHING, CEA, Both, Either, Is, Isnt, Test
-from cernis.automata.pcea import ANY_LINK, PCEA, Source, Transition
+from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Source, Transition
+from cernis.automata.unary.cea import ANYTHING, CEA, Both, Either, Is, Isnt, Test
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.write import write_predicate
 

@@ -24,10 +24,10 @@ from cernis.bench.record import Record
 from cernis.bench.report import NO_PLOT, draw, page, rich_table, specification, write_json
 from cernis.bench.scale import FULL, Scale, chosen_scale
 from cernis.bench.sequences import SEQUENCES
-from cernis.bench.spark import SPARK
-from cernis.bench.spaseq import SPASEQ
+from cernis.bench.spark.batch import SPARK
+from cernis.bench.spark.streaming import STREAMING
+from cernis.bench.spaseq.figures import SPASEQ
 from cernis.bench.strategies import STRATEGIES
-from cernis.bench.streaming import STREAMING
 from cernis.errors import CernisError
 
 __all__ = ["BENCHMARKS", "run_benchmarks"]

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from cernis.engine.correlated import records
-from cernis.engine.correlated.network import Network
+from cernis.engine.correlated.enumerate import Snapshot
 from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.correlated.walk import Snapshot
-from cernis.engine.runtime import Settings
+from cernis.engine.correlated.tables import Network
+from cernis.engine.unary.runtime import Settings
 from cernis.results.correlated import CorrelatedMatches
 from cernis.run.feed import CorrelatedFeed
 from cernis.run.query import Query

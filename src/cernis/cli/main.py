@@ -168,7 +168,7 @@ def run(
         if not files:
             raise typer.BadParameter("name a file of events", param_hint="--events")
         if language == "spaseq":
-            from cernis.cli import graphs
+            from cernis.cli import spaseq as graphs
 
             graphs.run(
                 text,
@@ -403,7 +403,7 @@ def explain(
         text, language = read_query(query, lang.value)
         files = named_files(events or ())
         if language == "spaseq":
-            from cernis.cli import graphs
+            from cernis.cli import spaseq as graphs
 
             asked = graphs.Asked(
                 background=[],

@@ -5,7 +5,7 @@ matches report, their order, and how values are written are those of the files.
 
 Cost: the query, the files and the output are checked before Spark starts, which takes
 seconds. The first matches and their number are two jobs; lines and Parquet are one, whose
-results are merged from files of the tasks (`cernis.spark.parts`).
+results are merged from files of the tasks (`cernis.spark.files.merge`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from cernis.results.answers import Answers
 from cernis.results.jsonlines import answer_lines, text_of
 from cernis.results.match import Match
 from cernis.run.query import Query
-from cernis.spark.local import session
+from cernis.spark.files.check import Files, open_files, readable
+from cernis.spark.local.session import session
 from cernis.spark.needed import asked
-from cernis.spark.opening import Files, open_files, readable
 from cernis.spark.types import converted
 from cernis.spark.worker import PART
 
 if TYPE_CHECKING:
-    from cernis.spark.files import Frames
+    from cernis.spark.files.load import Frames
+    from cernis.spark.files.merge import Parts
     from cernis.spark.job import Job, Options
-    from cernis.spark.parts import Parts
 
 __all__ = ["explain", "readable", "run"]
 
@@ -88,7 +88,7 @@ def _running(
     with waiting("starting Spark"):
         spark = session()
     # needs Spark, which may be missing: `session` says so
-    from cernis.spark.files import frames_of_files
+    from cernis.spark.files.load import frames_of_files
 
     types = {atom.type for atom in _types_asked(query)}
     reading = {name: form[name] for name in ("time", "type", "time_unit")}
@@ -187,7 +187,7 @@ class _Running:
 
     def write(self, output: str, limit: int | None) -> None:
         """JSON lines or Parquet, to a file or to standard output."""
-        from cernis.spark.parts import parts_of
+        from cernis.spark.files.merge import parts_of
 
         parquet = output.endswith(".parquet")
         job, order = self._ordered_job(limit, lines=not parquet)

@@ -33,7 +33,7 @@ from cernis.errors import QueryError
 from cernis.events.times import UNITS
 from cernis.plan.explain import entry
 from cernis.run.query import Query
-from cernis.spark.local import is_chosen, local_session, session, spark_class
+from cernis.spark.local.session import is_chosen, local_session, session, spark_class
 from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.endpoints import (
     Folder,

@@ -54,7 +54,7 @@ def tour_on_spark(size: int, console: Console) -> None:
     with tempfile.TemporaryDirectory(prefix="cernis-demo-") as folder:
         events = _write(Path(folder), size)
         with waiting("starting Spark …"):
-            from cernis.spark.local import session
+            from cernis.spark.local.session import session
 
             spark = session(app="cernis demo")
         _compare(spark, folder, events, cernis.query(text), console)

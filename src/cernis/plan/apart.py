@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cernis.automata.between import How, Verdict
-from cernis.automata.pcea import Apart
+from cernis.automata.correlated.between import How, Verdict
+from cernis.automata.correlated.pcea import Apart
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_condition

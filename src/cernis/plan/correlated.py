@@ -4,7 +4,7 @@ Tried in this order:
 
 1. A join of single events by equalities alone (a conjunctive query, or `A ALL B ALL C`
    with equal attributes) that is hierarchical: the automaton of its q-tree.
-2. The formula as an automaton that compares neighbours (`cernis.automata.correlate`).
+2. The formula as an automaton that compares neighbours (`cernis.automata.correlated.correlate`).
    Where that says all, matches come straight from it. Conditions between events that are
    not neighbours are checked while matches are listed, as soon as both events are chosen
    (`apart`); what is left then is verified on whole candidates.
@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from cernis.automata.between import Verdict
-from cernis.automata.correlate import Correlation, Refusal, correlate
-from cernis.automata.disambiguate import ambiguous, determinize_chain
-from cernis.automata.hierarchical import hierarchical
-from cernis.automata.pcea import PCEA, Apart
-from cernis.automata.qtree import conflict, draw, q_trees
+from cernis.automata.correlated.between import Verdict
+from cernis.automata.correlated.correlate import Correlation, Refusal, correlate
+from cernis.automata.correlated.disambiguate import ambiguous, determinize_chain
+from cernis.automata.correlated.hierarchical import hierarchical
+from cernis.automata.correlated.pcea import PCEA, Apart
+from cernis.automata.correlated.qtree import conflict, draw, q_trees
 from cernis.errors import BudgetError
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern

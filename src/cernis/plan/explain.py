@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cernis.automata.between import How, Verdict
-from cernis.automata.construct import compares
-from cernis.automata.pcea import Apart
+from cernis.automata.correlated.between import How, Verdict
+from cernis.automata.correlated.pcea import Apart
 from cernis.automata.render import as_mermaid, as_text, parallel_as_mermaid, parallel_as_text
+from cernis.automata.unary.construct import compares
 from cernis.engine.correlated.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred

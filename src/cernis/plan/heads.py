@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cernis.automata.pcea import PCEA
-from cernis.engine.correlated.network import store_of
+from cernis.automata.correlated.pcea import PCEA
 from cernis.engine.correlated.records import UNION
+from cernis.engine.correlated.tables import store_of
 from cernis.pattern.conjunctive import ConjunctiveQuery
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from cernis.automata.between import How, Verdict
-from cernis.automata.cea import Is, Test, both
-from cernis.automata.classes import Key, equality_classes
-from cernis.automata.construct import predicate_test
-from cernis.automata.hierarchical import JoinAtom
+from cernis.automata.correlated.between import How, Verdict
+from cernis.automata.correlated.classes import Key, equality_classes
+from cernis.automata.correlated.hierarchical import JoinAtom
+from cernis.automata.unary.cea import Is, Test, both
+from cernis.automata.unary.construct import predicate_test
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cernis.automata.cea import Both, Is, Test
-from cernis.automata.pcea import PCEA
+from cernis.automata.correlated.pcea import PCEA
+from cernis.automata.unary.cea import Both, Is, Test
 from cernis.pattern.atom import TypeIs
 
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from enum import Enum
 from math import floor
 
-from cernis.automata.cea import CEA
-from cernis.automata.construct import construct, correlated
-from cernis.automata.determinize import Deterministic
-from cernis.engine import resolve, update
-from cernis.engine.correlated.network import Network
-from cernis.engine.runtime import Settings
-from cernis.engine.tables import Tables
+from cernis.automata.unary.cea import CEA
+from cernis.automata.unary.construct import construct, correlated
+from cernis.automata.unary.determinize import Deterministic
+from cernis.engine.correlated.tables import Network
+from cernis.engine.unary import resolve
+from cernis.engine.unary import step as update
+from cernis.engine.unary.runtime import Settings
+from cernis.engine.unary.tables import Tables
 from cernis.pattern import formula as cel
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cernis.automata.linked import Alternative, Linked, describe
+from cernis.automata.linked.automaton import Alternative, Linked, describe
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.rdf.events import GraphEvents
-from cernis.rdf.rows import Int64s, Sheet
-from cernis.rdf.terms import UNBOUND, Codes
+from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.terms import UNBOUND, Codes
+from cernis.rdf.solving.rows import Int64s, Sheet
 
 
 class Looked(NamedTuple):

@@ -32,8 +32,8 @@ from cernis.errors import CernisError
 from cernis.events.times import UNITS
 from cernis.pattern import graph as g
 from cernis.rdf.kept import Kept, Looked
-from cernis.rdf.rows import Int64s
-from cernis.rdf.terms import Codes, Terms
+from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.solving.rows import Int64s
 from cernis.results.jsonlines import text_of
 from cernis.results.matchset import MatchBlock, MatchSet, pieces, take
 from cernis.results.values import iso_texts, json_text, json_texts, python_values

@@ -7,15 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cernis.automata.linked import Linked, link_up
+from cernis.automata.linked.automaton import Linked, link_up
 from cernis.errors import DataError
 from cernis.events.mistakes import OnError, did_you_mean
 from cernis.languages.spaseq import parse
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.explain import GraphExplanation
 from cernis.rdf.matches import GraphMatches
+from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.session import GraphSession, Reading
-from cernis.rdf.times import TimeRule
 
 
 class GraphQuery:

@@ -4,9 +4,9 @@ One session reads one streamset: events in batches, solutions of the graph patte
 engine. `collect` keeps all, `stream` gives the matches of each batch and lets go of what no
 partial match needs.
 
-Cost: parsing is most of it; see `cernis.rdf.quads`. Memory of `stream` is that of the window: rows
-that no partial match reaches are let go of, and so are terms that nobody holds any more, each
-time there are twice as many as were left the last time. `collect` keeps all of them.
+Cost: parsing is most of it; see `cernis.rdf.reading.quads`. Memory of `stream` is that of the
+window: rows that no partial match reaches are let go of, and so are terms that nobody holds any
+more, each time there are twice as many as were left the last time. `collect` keeps all of them.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.automata.linked import Linked
-from cernis.engine.correlated.walk import Snapshot
-from cernis.engine.expressions import new_stack
+from cernis.automata.linked.automaton import Linked
+from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.graphs.expressions import new_stack
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.tables import tables_of
 from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes, OnError
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
-from cernis.rdf.background import load_background
-from cernis.rdf.events import GraphEvents, Streamset
 from cernis.rdf.kept import Kept
 from cernis.rdf.matches import Clock, Column, GraphMatches, Shape
-from cernis.rdf.programs import compile_expression
-from cernis.rdf.rows import RowReader, Window
-from cernis.rdf.terms import Terms
-from cernis.rdf.times import TimeRule, times_of
-from cernis.rdf.values import TermValues
+from cernis.rdf.reading.background import load_background
+from cernis.rdf.reading.events import GraphEvents, Streamset
+from cernis.rdf.reading.terms import Terms
+from cernis.rdf.reading.times import TimeRule, times_of
+from cernis.rdf.solving.programs import compile_expression
+from cernis.rdf.solving.rows import RowReader, Window
+from cernis.rdf.solving.values import TermValues
 from cernis.results.correlated import CorrelatedMatches
 
 _MANY_ROWS, _MANY_TERMS = 1 << 18, 1 << 20

@@ -21,16 +21,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.rdf.background import load_background
-from cernis.rdf.events import GraphEvents, Int64s, Streamset
 from cernis.rdf.matches import GraphMatches
-from cernis.rdf.parts import NamedEvents
 from cernis.rdf.query import GraphQuery
-from cernis.rdf.rows import RowReader, Window
+from cernis.rdf.reading.background import load_background
+from cernis.rdf.reading.events import GraphEvents, Int64s, Streamset
+from cernis.rdf.reading.parts import NamedEvents
+from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 from cernis.rdf.session import GraphSession, Reading
-from cernis.rdf.solve import Solutions
-from cernis.rdf.terms import UNBOUND, Codes, Terms
-from cernis.rdf.values import TermValues
+from cernis.rdf.solving.rows import RowReader, Window
+from cernis.rdf.solving.solve import Solutions
+from cernis.rdf.solving.values import TermValues
 
 __all__ = [
     "GPM",

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.correlated.tally import Exact, count_roots
-from cernis.engine.correlated.walk import Snapshot, listings
-from cernis.engine.enumerate import Listing
+from cernis.engine.correlated.count import Exact, count_roots
+from cernis.engine.correlated.enumerate import Snapshot, listings
+from cernis.engine.unary.enumerate import Listing
 from cernis.results.matchset import MatchBlock, take
 from cernis.results.rooted import RootedMatches
 

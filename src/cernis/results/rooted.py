@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.enumerate import Listing, by_variable
+from cernis.engine.unary.enumerate import Listing, by_variable
 from cernis.results.matchset import MatchBlock, Positions, join, part
 
 _BLOCK = 65_536

@@ -15,23 +15,23 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.alphabet import Alphabet
+from cernis.automata.unary.alphabet import Alphabet
+from cernis.encoding.clock import Clock
+from cernis.encoding.compare import TIME, Equality, OrderValues, kinds
+from cernis.encoding.encode import Encode, Encoder
+from cernis.encoding.keys import under
 from cernis.engine.correlated import records
 from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
-from cernis.engine.correlated.network import Network
 from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.freeze import freeze_engine, thaw_engine
-from cernis.engine.runtime import Engine, Settings
+from cernis.engine.correlated.tables import Network
+from cernis.engine.unary.freeze import freeze_engine, thaw_engine
+from cernis.engine.unary.runtime import Engine, Settings
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
-from cernis.events.clock import Clock
-from cernis.events.compare import TIME, Equality, OrderValues, kinds
-from cernis.events.encode import Encode, Encoder
-from cernis.events.keys import under
 from cernis.plan.plan import Plan, Unary
-from cernis.results.compact import CompactMatches
 from cernis.results.correlated import CorrelatedMatches
 from cernis.results.matchset import ListedMatches, MatchSet
+from cernis.results.unary import CompactMatches
 from cernis.run.budget import Budget
 
 Arrays = dict[str, NDArray[Any]]

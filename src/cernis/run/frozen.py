@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.engine.freeze import pack, unpack
+from cernis.encoding.keys import under
+from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
-from cernis.events.keys import under
 from cernis.events.order import Progress
 from cernis.plan.plan import Plan
 

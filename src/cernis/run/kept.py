@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine import update
-from cernis.engine.arena import FOREVER
-from cernis.engine.correlated.walk import Snapshot
-from cernis.engine.runtime import Segment
+from cernis.encoding.clock import Clock
+from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.unary import step as update
+from cernis.engine.unary.arena import FOREVER
+from cernis.engine.unary.runtime import Segment
 from cernis.events.batch import EventBatch
-from cernis.events.clock import Clock
 from cernis.plan.plan import Plan
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, take
 

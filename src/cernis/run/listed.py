@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.encoding.encode import Encode
 from cernis.events.batch import EventBatch
-from cernis.events.encode import Encode
 from cernis.events.store import EventStore
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Attribute
 from cernis.pattern.query import Consume, Strategy
-from cernis.plan.choose import Candidate, choose, project
 from cernis.plan.plan import Plan
-from cernis.plan.verify import Mark, Verifier, Window
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.run.budget import Budget
+from cernis.run.choose import Candidate, choose, project
+from cernis.run.verify import Mark, Verifier, Window
 
 
 class _Chunk(NamedTuple):

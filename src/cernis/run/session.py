@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cernis.encoding.clock import AttributeClock, Clock, plain_clock, rank_clock, time_clock
+from cernis.encoding.encode import AtomEncoder, Encode
+from cernis.encoding.keys import KeyCoder
 from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.runtime import Engine
+from cernis.engine.unary.runtime import Engine
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
-from cernis.events.clock import AttributeClock, Clock, plain_clock, rank_clock, time_clock
-from cernis.events.encode import AtomEncoder, Encode
-from cernis.events.keys import KeyCoder
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Progress, Scale
 from cernis.events.source import OnError, Source, open_events, schema_of

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cernis.spark.explanation import explain
-    from cernis.spark.graph_layout import explain_graphs
-    from cernis.spark.graphs import recognize_graphs
+    from cernis.spark.graphs.job import recognize_graphs
+    from cernis.spark.graphs.layout import explain_graphs
+    from cernis.spark.graphs.source import RdfDataSource
     from cernis.spark.job import recognize, recognizer
-    from cernis.spark.local import session
-    from cernis.spark.rdf_source import RdfDataSource
+    from cernis.spark.local.session import session
     from cernis.spark.streaming.kafka import read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
     from cernis.spark.table_function import register
@@ -40,16 +40,16 @@ __all__ = [
 
 _WHERE = {
     "Progress": "streaming.progress",
-    "RdfDataSource": "rdf_source",
+    "RdfDataSource": "graphs.source",
     "explain": "explanation",
-    "explain_graphs": "graph_layout",
+    "explain_graphs": "graphs.layout",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "job",
-    "recognize_graphs": "graphs",
+    "recognize_graphs": "graphs.job",
     "recognizer": "job",
     "register": "table_function",
-    "session": "local",
+    "session": "local.session",
     "watch": "streaming.progress",
     "write_kafka": "streaming.kafka",
 }

@@ -46,8 +46,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cernis.events import evaluate
-from cernis.events.evaluate import Constant, against_floor, encodable, float_at_most, instant
+from cernis.encoding import evaluate
+from cernis.encoding.evaluate import Constant, against_floor, encodable, float_at_most, instant
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
     MIRRORED,

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from cernis.automata.cea import Is
 from cernis.automata.render import test_text
+from cernis.automata.unary.cea import Is
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern

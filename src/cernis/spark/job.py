@@ -22,9 +22,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cernis.automata.cea import Test
+from cernis.automata.unary.cea import Test
+from cernis.encoding.masks import BITS, mask_column
 from cernis.errors import CernisError, DataError
-from cernis.events.masks import BITS, mask_column
 from cernis.events.order import Scale
 from cernis.events.source import stream_of
 from cernis.pattern import predicate as pred

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cernis.automata.alphabet import Asking
-from cernis.automata.cea import ANYTHING, Is, Test
+from cernis.automata.unary.alphabet import Asking
+from cernis.automata.unary.cea import ANYTHING, Is, Test
 from cernis.pattern import formula as cel
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
@@ -26,8 +26,8 @@ from cernis.pattern.predicate import (
 )
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Plan
-from cernis.plan.verify import Verifier
 from cernis.results.columns import Shape
+from cernis.run.verify import Verifier
 
 _COMPUTED = frozenset({TIME.name, TIME_NS.name, RANK.name})
 

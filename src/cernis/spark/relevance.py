@@ -25,9 +25,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cernis.automata.cea import Both, Either, Is, Isnt, Test
-from cernis.events.evaluate import encodable
-from cernis.events.masks import BITS
+from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
+from cernis.encoding.evaluate import encodable
+from cernis.encoding.masks import BITS
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import Attribute, InSet, Literal
 from cernis.spark.catalyst import (

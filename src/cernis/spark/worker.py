@@ -20,9 +20,9 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from cernis.encoding.masks import MaskEncoder
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s, computed
-from cernis.events.masks import MaskEncoder
 from cernis.events.order import Scale
 from cernis.events.times import to_ticks, why_bad
 from cernis.pattern.atom import Atom

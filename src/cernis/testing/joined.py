@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cernis.automata.cea import Is, Test, both
-from cernis.automata.hierarchical import JoinAtom
+from cernis.automata.correlated.hierarchical import JoinAtom
+from cernis.automata.unary.cea import Is, Test, both
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.conjunctive import Comparison, ConjunctiveQuery, single_event_tests
 from cernis.pattern.predicate import TIME
@@ -24,7 +24,7 @@ class Join:
 
     @property
     def variables(self) -> tuple[tuple[str, ...], ...]:
-        """The variables of each atom, as `cernis.automata.qtree` asks for them."""
+        """The variables of each atom, as `cernis.automata.correlated.qtree` asks for them."""
         return tuple(tuple(atom.columns) for atom in self.atoms)
 
 

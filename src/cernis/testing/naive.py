@@ -6,8 +6,8 @@ grows with the stream (for a join of n atoms like its length to the power n-1), 
 a window bounds it. That is what tests compare with, and what benchmarks measure the
 engine against.
 
->>> from cernis.automata.cea import Is
->>> from cernis.automata.pcea import PCEA, Link, Source, Transition
+>>> from cernis.automata.unary.cea import Is
+>>> from cernis.automata.correlated.pcea import PCEA, Link, Source, Transition
 >>> from cernis.pattern.atom import TypeIs
 >>> same = Source(0, Link(equal=(("x", "x"),)))
 >>> pairs = PCEA(
@@ -30,8 +30,8 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from cernis.automata.cea import Both, Either, Is, Isnt, Test
-from cernis.automata.pcea import PCEA, Link, Source, Transition
+from cernis.automata.correlated.pcea import PCEA, Link, Source, Transition
+from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.predicate import Attribute
 from cernis.testing.predicates import Event, attribute, compare, holds

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import unlike
-from cernis.engine.correlated.network import Net
+from cernis.engine.correlated.tables import Net
 
 _V, _N, _E, _B = range(4)
 

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine import update
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import step as kernel
 from cernis.engine.correlated.collect import collect
-from cernis.engine.correlated.network import CODE, Network
-from cernis.engine.correlated.walk import Snapshot
-from cernis.engine.runtime import Settings
+from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.correlated.tables import CODE, Network
+from cernis.engine.unary import step as update
+from cernis.engine.unary.runtime import Settings
 from cernis.errors import BudgetError
 
 MOST_BUCKET_BYTES = 4 << 30

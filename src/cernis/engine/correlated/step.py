@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.engine.correlated import ordered as by_order
 from cernis.engine.correlated import records as r
-from cernis.engine.correlated import sorted as by_order
 from cernis.engine.correlated import unions, unlike
-from cernis.engine.correlated.network import CODE, HIGH
-from cernis.engine.update import CLOCK_WINDOW, EVENT_WINDOW
+from cernis.engine.correlated.tables import CODE, HIGH
+from cernis.engine.unary.step import CLOCK_WINDOW, EVENT_WINDOW
 
 DONE, NO_ROOM, NO_ROOM_TO_FILE = range(3)
 _NO_BOUND = int(r.NOTHING)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated.collect import collect
-from cernis.engine.correlated.walk import Snapshot
-from cernis.engine.expressions import Values
+from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.graphs.expressions import Values
 from cernis.engine.linked import step as kernel
 from cernis.engine.linked import waiting as w
 from cernis.engine.linked.tables import Tables, unions_alone

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import unions
-from cernis.engine.expressions import TRUE, holds
+from cernis.engine.graphs.expressions import TRUE, holds
 from cernis.engine.linked import waiting as w
 from cernis.engine.linked.tables import NEXT, STRICT
 

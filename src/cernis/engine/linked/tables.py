@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.linked import Linked
-from cernis.engine.correlated.network import Net
+from cernis.automata.linked.automaton import Linked
 from cernis.engine.correlated.records import UNION
+from cernis.engine.correlated.tables import Net
 from cernis.errors import BudgetError
 from cernis.pattern.graph import Compared, Expression, Variable, mentioned
 

@@ -19,7 +19,7 @@ from lark.tree import Meta
 from cernis.errors import Span
 from cernis.languages.ceql.mistakes import span_of
 from cernis.languages.ceql.words import NANOSECONDS
-from cernis.languages.spaseq.graphs import Graphs, Group, span_of_tree
+from cernis.languages.spaseq.groups import Graphs, Group, span_of_tree
 from cernis.languages.spaseq.terms import XSD
 from cernis.pattern.graph import GraphPattern, Term, Triple, Variable
 from cernis.pattern.spaseq import Both, Either, Element, Link, Named, Selected, Step

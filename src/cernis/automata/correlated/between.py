@@ -1,0 +1,379 @@
+"""Conditions between events, put on the links of the steps inside their scope.
+
+Equalities are closed transitively to classes, and each class is compared along the steps
+between its events. Every other comparison is put on the steps whose two events it speaks
+of, either way round. What links cannot decide is left to be checked for each candidate,
+and the *verdict* of the condition says so; so is what a link has no room for: the index
+behind it takes one order, or up to `MOST_DIFFERENT` values that must differ.
+
+Cost contract: linear in steps times conditions, and the searches of `Shape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import inf
+
+from cernis.automata.correlated.classes import KeyClass, equality_classes, meeting
+from cernis.automata.correlated.fragments import (
+    NO_EVENT,
+    Fragment,
+    States,
+    Step,
+    conjoined,
+    strengthened,
+)
+from cernis.automata.correlated.pcea import Link, Ordered
+from cernis.automata.correlated.presence import Path
+from cernis.automata.unary.cea import ANYTHING, Is, Test, both
+from cernis.automata.unary.construct import predicate_test
+from cernis.pattern import predicate as pred
+from cernis.pattern.write import write_condition
+
+MOST_DIFFERENT = 3
+
+CLOCKS = frozenset({pred.TIME.name, pred.TIME_NS.name})
+
+Leaf = pred.Holds | pred.Compare
+
+
+class How(Enum):
+    """How a condition is decided."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    ORDERED = "ordered"
+    UNARY = "unary"
+    CANDIDATE = "candidate"
+
+
+_KIND: Mapping[str, How] = {"=": How.EQUAL, "!=": How.DIFFERENT}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How one condition of the query is decided, and why so."""
+
+    text: str
+    how: How
+    why: str
+
+
+class Verdicts:
+    """The verdicts so far, by the path of the filter and the number of the condition in it."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[Path, int], Verdict] = {}
+
+    def judge(self, path: Path, index: int, leaf: Leaf, how: How, why: str) -> None:
+        self.note(path, index, Verdict(write_condition(leaf), how, why))
+
+    def apart(self, path: Path, index: int, text: str, between: str) -> None:
+        why = f"{between} can stand between the events it compares"
+        self.note(path, index, Verdict(text, How.CANDIDATE, why))
+
+    def note(self, path: Path, index: int, verdict: Verdict) -> None:
+        """Of several copies of a condition, the hardest one is told."""
+        known = self.found.get((path, index))
+        if known is None or _hardness(verdict) > _hardness(known):
+            self.found[path, index] = verdict
+
+    def in_text(self) -> tuple[Verdict, ...]:
+        """A condition stands after the formula that it filters."""
+        order = sorted(self.found, key=lambda at: (*at[0], inf, at[1]))
+        return tuple(self.found[at] for at in order)
+
+
+def _hardness(verdict: Verdict) -> int:
+    return {How.UNARY: 0, How.CANDIDATE: 2}.get(verdict.how, 1)
+
+
+# -------------------------------------------------------------- conditions
+
+
+def agreeing(body: Fragment, known: States, keys: KeyClass) -> tuple[Fragment, int | None]:
+    """The body with the events of a class compared; and the state that keeps two apart."""
+    attributes = {state: keys.attributes(known.labels[state]) for state in body.states}
+    members = {state for state, found in attributes.items() if found}
+    shape = body.shape
+    last = set(body.last)
+    steps = []
+    for step in body.steps:
+        own = attributes[step.target]
+        if not own:
+            steps.append(step)
+            continue
+        test = conjoined((step.test, *_agreement(own)))
+        linked = [source.state in members for source in step.sources]
+        alone = step.target in last or any(
+            state not in members for state in shape.leads_on(step.target)
+        )
+        if alone and not any(linked) and len(own) == 1 and own[0] not in CLOCKS:
+            test = both(test, Is(_comparison("=", own[0], own[0])))
+        sources = tuple(
+            replace(source, link=_with(source.link, *meeting(attributes[source.state], own)))
+            if source.state in members
+            else source
+            for source in step.sources
+        )
+        steps.append(Step(sources, test, step.target))
+    return replace(body, steps=tuple(steps)), shape.gap(members)
+
+
+class Conditions:
+    """Conditions that hold together, put on the steps of the body of their FILTER."""
+
+    def __init__(
+        self,
+        body: Fragment,
+        states: States,
+        verdicts: Verdicts,
+        path: Path,
+        leaves: tuple[Leaf, ...],
+        always: frozenset[str],
+        unordered: frozenset[str] = frozenset(),
+    ) -> None:
+        self.body = body
+        self.states = states
+        self.verdicts = verdicts
+        self.shape = body.shape
+        self.path = path
+        self.leaves = leaves
+        self.always = always
+        self.unordered = unordered
+
+    def applied(self, chosen: tuple[int, ...]) -> Fragment:
+        """Equalities first, then the order, then what must differ: links have room for few."""
+        compares: list[int] = []
+        for i in chosen:
+            leaf = self.leaves[i]
+            if isinstance(leaf, pred.Holds):
+                self.every_event(i, leaf)
+            else:
+                compares.append(i)
+        classes, rest = self.grouped(compares)
+        for keys, indices in classes:
+            self.body, gap = agreeing(self.body, self.states, keys)
+            for i in indices:
+                self.judge_equality(i, gap)
+        for rank in (("=",), ("<", "<=", ">", ">="), ("!=",)):
+            for i in rest:
+                if self.compare(i).op in rank:
+                    self.pairs(i, self.compare(i))
+        return self.body
+
+    def grouped(self, indices: Iterable[int]) -> tuple[list[tuple[KeyClass, list[int]]], list[int]]:
+        """Equalities as classes, with the conditions that each stands for; and the rest.
+
+        A class is tied together by variables that are always there. One that may be empty
+        can be tied to it, but ties nothing.
+        """
+        rest = list(indices)
+        equalities = {i: _keys(self.compare(i)) for i in rest if self.transitive(i)}
+        core = [keys for keys in equalities.values() if all(v in self.always for v, _ in keys)]
+        classes = [list(keys.keys) for keys in equality_classes(core)]
+        tied: list[list[int]] = [[] for _ in classes]
+        firm = {key: number for number, keys in enumerate(classes) for key in keys}
+        home = dict(firm)
+        for left, right in equalities.values():
+            for key, other in ((left, right), (right, left)):
+                if key in firm and other not in home:
+                    home[other] = firm[key]
+                    classes[firm[key]].append(other)
+        for i, (left, right) in equalities.items():
+            if left in home and home[left] == home.get(right):
+                tied[home[left]].append(i)
+                rest.remove(i)
+        return [(KeyClass(tuple(keys)), own) for keys, own in zip(classes, tied, strict=True)], rest
+
+    def transitive(self, index: int) -> bool:
+        return is_transitive_equality(self.compare(index))
+
+    def lacking(self, chosen: Iterable[int]) -> int:
+        """How many comparisons are not enforced between neighbours."""
+        compares = [i for i in chosen if isinstance(self.leaves[i], pred.Compare)]
+        classes, rest = self.grouped(compares)
+        found = sum(
+            len(own) for keys, own in classes if self.shape.gap(self.members(keys)) is not None
+        )
+        for i in rest:
+            leaf = self.compare(i)
+            if not leaf.adjacent and not _shifted(leaf):
+                gap = self.shape.apart(self.marked(leaf.left), self.marked(leaf.right))
+                found += gap is not None
+        return found
+
+    def compared(self, chosen: Iterable[int]) -> list[frozenset[str]]:
+        """The variables of each class and of each other comparison."""
+        compares = [i for i in chosen if isinstance(self.leaves[i], pred.Compare)]
+        classes, rest = self.grouped(compares)
+        found = [frozenset(v for v, _ in keys.keys if v is not None) for keys, _ in classes]
+        sides = [(self.compare(i).left, self.compare(i).right) for i in rest]
+        return found + [frozenset(side.variable for side in both_) for both_ in sides]
+
+    def members(self, keys: KeyClass) -> set[int]:
+        labels = self.states.labels
+        return {state for state in self.body.states if keys.attributes(labels[state])}
+
+    def marked(self, side: pred.Reference) -> set[int]:
+        labels = self.states.labels
+        return {state for state in self.body.states if side.variable in labels[state]}
+
+    def compare(self, index: int) -> pred.Compare:
+        leaf = self.leaves[index]
+        assert isinstance(leaf, pred.Compare)
+        return leaf
+
+    def every_event(self, index: int, leaf: pred.Holds) -> None:
+        test = predicate_test(leaf.predicate)
+        self.body = strengthened(
+            self.body, self.states, lambda labels: test if leaf.variable in labels else ANYTHING
+        )
+        self.verdicts.judge(self.path, index, leaf, How.UNARY, "asked of each event alone")
+
+    def judge_equality(self, index: int, gap: int | None) -> None:
+        leaf = self.compare(index)
+        if gap is not None:
+            (own,) = equality_classes([_keys(leaf)])
+            gap = self.shape.gap(self.members(own))
+        if gap is None:
+            why = "each event agrees with the next"
+            self.verdicts.judge(self.path, index, leaf, How.EQUAL, why)
+        else:
+            text = write_condition(leaf)
+            self.verdicts.apart(self.path, index, text, self.states.names[gap])
+
+    def pairs(self, index: int, leaf: pred.Compare) -> None:
+        """A comparison of every pair, put where the pair are neighbours."""
+        ones, others = self.marked(leaf.left), self.marked(leaf.right)
+        if not ones or not others:
+            self.verdicts.judge(self.path, index, leaf, How.UNARY, "nothing to compare")
+        elif _shifted(leaf):
+            why = "it calculates with the values of two events"
+            self.verdicts.judge(self.path, index, leaf, How.CANDIDATE, why)
+        elif leaf.adjacent and not self.shape.chain:
+            why = "neighbours across the parts of ALL"
+            self.verdicts.judge(self.path, index, leaf, How.CANDIDATE, why)
+        else:
+            gap = None if leaf.adjacent else self.shape.apart(ones, others)
+            self.judge_pairs(index, leaf, gap, self.put(leaf))
+
+    def judge_pairs(self, index: int, leaf: pred.Compare, gap: int | None, full: str) -> None:
+        labels = self.states.labels
+        between_two = any(
+            any(_wishes(leaf, labels[source.state], labels[step.target]))
+            for step in self.body.steps
+            for source in step.sources
+        )
+        if gap is not None:
+            self.verdicts.apart(self.path, index, write_condition(leaf), self.states.names[gap])
+        elif full:
+            self.verdicts.judge(self.path, index, leaf, How.CANDIDATE, full)
+        elif between_two:
+            how = _KIND.get(leaf.op, How.ORDERED)
+            self.verdicts.judge(self.path, index, leaf, how, "all its pairs are neighbours")
+        else:
+            self.verdicts.judge(self.path, index, leaf, How.UNARY, "asked of one event")
+
+    def put(self, leaf: pred.Compare) -> str:
+        """Put the comparison on the links of the body; says which room was missing, if any."""
+        labels = self.states.labels
+        full = ""
+        steps = []
+        for step in self.body.steps:
+            later = labels[step.target]
+            sources = []
+            for source in step.sources:
+                link = source.link
+                for earlier_name, op, later_name in _wishes(leaf, labels[source.state], later):
+                    if op not in _KIND and {earlier_name, later_name} & self.unordered:
+                        full = "text has no order that an index could keep"
+                        continue
+                    added = _added(link, earlier_name, op, later_name)
+                    if isinstance(added, str):
+                        full = added
+                    else:
+                        link = added
+                sources.append(replace(source, link=link))
+            test = step.test
+            if not leaf.adjacent and {leaf.left.variable, leaf.right.variable} <= later:
+                test = both(test, with_itself(leaf))
+            steps.append(Step(tuple(sources), test, step.target))
+        self.body = replace(self.body, steps=tuple(steps))
+        return full
+
+
+def _keys(leaf: pred.Compare) -> tuple[tuple[str, str], tuple[str, str]]:
+    left, right = leaf.left, leaf.right
+    return (left.variable, left.attribute.name), (right.variable, right.attribute.name)
+
+
+def with_itself(leaf: pred.Compare) -> Test:
+    """The comparison when one event is both of its sides."""
+    left, right = leaf.left.attribute, leaf.right.attribute
+    if left == right and left.name in CLOCKS and not leaf.shift:
+        return ANYTHING if leaf.op in ("=", "<=", ">=") else NO_EVENT
+    if leaf.shift is None:
+        return Is(pred.Comparison(leaf.op, left, right))
+    moved = pred.Arithmetic("+", right, pred.Literal(leaf.shift))
+    return Is(pred.Comparison(leaf.op, left, moved))
+
+
+def _shifted(leaf: pred.Compare) -> bool:
+    return leaf.shift is not None
+
+
+def is_transitive_equality(leaf: pred.Compare) -> bool:
+    return leaf.op == "=" and not leaf.adjacent and not _shifted(leaf)
+
+
+def _wishes(
+    leaf: pred.Compare, earlier: Collection[str], later: Collection[str]
+) -> Iterator[tuple[str, pred.Operator, str]]:
+    """What a comparison asks of two neighbours with these labels."""
+    (x, a), (y, b) = _keys(leaf)
+    if x in earlier and y in later:
+        yield a, leaf.op, b
+    if not leaf.adjacent and y in earlier and x in later:
+        yield b, pred.MIRRORED[leaf.op], a
+
+
+def _added(link: Link, earlier: str, op: pred.Operator, later: str) -> Link | str:
+    """The link with one more comparison, or what it has no room for."""
+    match op:
+        case "=":
+            return _with(link, earlier, later)
+        case "!=":
+            if (earlier, later) in link.different:
+                return link
+            if link.ordered:
+                return "the same events are compared by order already"
+            if len(link.different) >= MOST_DIFFERENT:
+                return f"the same events must differ in {MOST_DIFFERENT} attributes already"
+            return replace(link, different=(*link.different, (earlier, later)))
+        case _:
+            order = Ordered(earlier, op, later)
+            if order in link.ordered:
+                return link
+            if link.ordered:
+                return "the same events are compared by order already"
+            if link.different:
+                return "the same events must differ already"
+            return replace(link, ordered=(order,))
+
+
+def _with(link: Link, earlier: str, later: str) -> Link:
+    pairs = dict.fromkeys((*link.equal, (earlier, later)))
+    return replace(link, equal=tuple(pairs))
+
+
+def _comparison(op: pred.Operator, left: str, right: str) -> pred.Comparison:
+    return pred.Comparison(op, pred.Attribute.named(left), pred.Attribute.named(right))
+
+
+def _agreement(attributes: tuple[str, ...]) -> Iterator[Test]:
+    """One event's own attributes of a class agree."""
+    for other in attributes[1:]:
+        yield Is(_comparison("=", attributes[0], other))

@@ -1,0 +1,597 @@
+"""From a formula to an automaton that compares neighbouring events while it reads.
+
+A position automaton in the manner of Glushkov: a state is one occurrence of an atom that
+has just been read (copies count apart), a step goes from the states that may come right
+before to the state that is read. So the two events that a step's link compares are known
+by the atoms that read them, and a condition between events becomes a link on the steps
+*inside its scope*: those that were made while the body of its FILTER was built. What goes
+from one round of an iteration to the next is made later and is outside.
+
+`φ ALL ψ` is closed by its last event: each step into an end of φ is made once more, to a
+closing state, with an end of ψ as one more source; the other way round; and both at once.
+Such a step begins twice, so nothing can come before it: where something does, parts of
+one event each are written out in every order, and others are refused. ALL is associative:
+parts that a condition compares are closed as a group where that makes them neighbours.
+
+Whether links are enough is decided for each condition (`cernis.automata.correlated.between`).
+Where they are not, the automaton accepts more than the formula, and `exact` says so.
+A variable that may be empty makes no equality transitive; choices and optional parts
+outside iterations are then told apart, one case each (`cernis.automata.correlated.presence`).
+
+Cost contract: size of the formula with `{m,n}` unrolled and OR written out, times the
+pairs of atoms that may be neighbours; never more than `MOST_TRANSITIONS` transitions.
+
+Names in the papers: chain-CEA, whose Proposition 7 compiles CEL with equality
+like this; PCEA for ALL. The Thompson construction of `construct` was not taken:
+its gap states forget which event was read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, product
+
+from cernis.automata.correlated.between import (
+    Conditions,
+    How,
+    Leaf,
+    Verdict,
+    Verdicts,
+    agreeing,
+    is_transitive_equality,
+    with_itself,
+)
+from cernis.automata.correlated.classes import Key, KeyClass
+from cernis.automata.correlated.fragments import (
+    NOTHING,
+    Fragment,
+    States,
+    Step,
+    automaton,
+    concatenate,
+    conjoined,
+    contradictory,
+    either,
+    joined,
+    strengthened,
+    trimmed,
+)
+from cernis.automata.correlated.pcea import PCEA, Source
+from cernis.automata.correlated.presence import MOST_CASES, Path, always, possible, split
+from cernis.automata.unary.cea import ANYTHING, Either, Is, Test, both
+from cernis.automata.unary.construct import atom_name, predicate_test
+from cernis.errors import Span
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.atom import TypeIs
+from cernis.pattern.write import write_formula
+
+__all__ = ["Correlation", "How", "Refusal", "Verdict", "correlate"]
+
+MOST_TRANSITIONS = 2_000
+MOST_INTERLEAVED = 3
+
+Arrangement = int | tuple["Arrangement", ...]
+"""Parts of an ALL by number, in groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """The automaton; unless exact, it accepts more than the formula."""
+
+    pcea: PCEA
+    exact: bool
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """There is no such automaton, and why."""
+
+    reason: str
+    span: Span | None = None
+
+
+def correlate(
+    formula: cel.Formula, *, name_atoms: bool = False, unordered: frozenset[str] = frozenset()
+) -> Correlation | Refusal:
+    """The automaton of a formula; with `name_atoms` every atom writes its own label as well.
+
+    `unordered` attributes hold text: their order is left to be checked on candidates.
+
+    >>> a = pred.Attribute(("a",))
+    >>> same = pred.Compare("=", pred.Reference("A", a), pred.Reference("B", a))
+    >>> found = correlate(cel.Filter(cel.Sequence((cel.Event("A"), cel.Event("B"))), same))
+    >>> print(found.pcea)
+      0 A  A / A
+    ^ 1 B  after 0 where a = a: B / B
+    >>> found.exact, found.verdicts[0].how
+    (True, <How.EQUAL: 'equal'>)
+    """
+    found = _attempt(formula, name_atoms, unordered, gather=False)
+    if isinstance(found, Correlation) and not found.exact:
+        gathered = _attempt(formula, name_atoms, unordered, gather=True)
+        if isinstance(gathered, Correlation) and _left(gathered) < _left(found):
+            return gathered
+    return found
+
+
+def _left(found: Correlation) -> int:
+    """How many conditions links do not decide."""
+    return sum(verdict.how is How.CANDIDATE for verdict in found.verdicts)
+
+
+def _attempt(
+    formula: cel.Formula, name_atoms: bool, unordered: frozenset[str], gather: bool
+) -> Correlation | Refusal:
+    building = _Building(name_atoms, unordered, gather)
+    try:
+        whole = building.build(formula, (), preceded=False)
+        pcea = automaton(whole, building.states)
+    except _RefusedError as refused:
+        return refused.refusal
+    verdicts = building.verdicts.in_text()
+    exact = all(verdict.how is not How.CANDIDATE for verdict in verdicts)
+    return Correlation(pcea, exact, verdicts)
+
+
+class _RefusedError(Exception):
+    def __init__(self, reason: str, span: Span | None) -> None:
+        super().__init__(reason)
+        self.refusal = Refusal(reason, span)
+
+
+# --------------------------------------------------------------- fragments
+
+
+class _Building:
+    """The automaton while it grows."""
+
+    def __init__(self, name_atoms: bool, unordered: frozenset[str], gather: bool) -> None:
+        self.gather = gather
+        self.name_atoms = name_atoms
+        self.unordered = unordered
+        self.states = States()
+        self.verdicts = Verdicts()
+        self.decided: dict[Path, int] = {}
+        self.arranged: dict[Path, Arrangement] = {}
+
+    # --------------------------------------------------- one per operator
+
+    def build(self, node: cel.Formula, path: Path, preceded: bool) -> Fragment:
+        """The fragment of a formula; `preceded` when an earlier event may be in its match."""
+        built = self.build_one(node, path, preceded)
+        if len(built.steps) > MOST_TRANSITIONS:
+            raise _RefusedError(f"it takes more than {MOST_TRANSITIONS:,} transitions", node.span)
+        return built
+
+    def build_one(self, node: cel.Formula, path: Path, preceded: bool) -> Fragment:
+        match node:
+            case cel.Event():
+                return self.event(node, path)
+            case cel.Not():
+                raise _RefusedError("NOT passes over an event without marking it", node.span)
+            case cel.Unless():
+                return self.unless(node, path, preceded)
+            case cel.As(body=body, variable=variable):
+                inner = self.build(body, (*path, 0), preceded)
+                self.states.mark(inner.states, variable)
+                return inner
+            case cel.Sequence(parts=parts):
+                return self.sequence(parts, path, preceded, contiguous=False)
+            case cel.Contiguous(parts=parts):
+                return self.sequence(parts, path, preceded, contiguous=True)
+            case cel.Choice(parts=parts):
+                chosen = self.decided.get(path)
+                return either(
+                    self.build(part, (*path, i), preceded)
+                    for i, part in enumerate(parts)
+                    if chosen in (None, i)
+                )
+            case cel.Optional(body=body):
+                if self.decided.get(path) == 0:
+                    return NOTHING
+                inner = self.build(body, (*path, 0), preceded)
+                return replace(inner, nullable=path not in self.decided)
+            case cel.Iterate():
+                return self.iteration(node, path, preceded)
+            case cel.Filter():
+                return self.filtered(node, path, preceded)
+            case cel.PartitionBy():
+                return self.partitioned(node, path, preceded)
+            case cel.All():
+                return self.conjunction(node, path, preceded)
+
+    def event(self, node: cel.Event, path: Path) -> Fragment:
+        labels = {node.type, atom_name(path)} if self.name_atoms else {node.type}
+        state = self.states.new(frozenset(labels), node.type)
+        return Fragment((Step((), Is(TypeIs(node.type, node.stream)), state),), (state,))
+
+    def unless(self, node: cel.Unless, path: Path, preceded: bool) -> Fragment:
+        """The body alone: whether something stands inside is asked of each candidate."""
+        text = f"UNLESS {write_formula(node.guard)}"
+        why = "it looks at events that are not in the match"
+        self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
+        return self.build(node.body, (*path, 0), preceded)
+
+    def sequence(
+        self, parts: tuple[cel.Formula, ...], path: Path, preceded: bool, contiguous: bool
+    ) -> Fragment:
+        built, begin = NOTHING, 0
+        if self.gather and not preceded and not contiguous:
+            gathered = self.gathered(parts[0], parts[1], path)
+            if gathered is not None:
+                built, begin = gathered, 2
+        for i, part in enumerate(parts[begin:], start=begin):
+            more = self.build(part, (*path, i), preceded or bool(built.steps))
+            built = concatenate(built, more, contiguous)
+        return built
+
+    def gathered(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
+        """`(α ALL β) ; γ` without closing the ALL: what begins γ gathers the ends of all parts.
+
+        Then each part is next to γ, and none to another part; closed, one part is next to
+        both. Which is better depends on what is compared.
+        """
+        body, names, here = first, [], (*path, 0)
+        while isinstance(body, cel.As):
+            names.append(body.variable)
+            body, here = body.body, (*here, 0)
+        if not isinstance(body, cel.All):
+            return None
+        built = [self.build(part, (*here, i), False) for i, part in enumerate(body.parts)]
+        then = self.build(second, (*path, 1), True)
+        if then.nullable or any(part.nullable for part in built):
+            return None
+        steps = list(chain.from_iterable(part.steps for part in built))
+        for name in names:
+            self.states.mark((step.target for step in steps), name)
+        for step in then.starts:
+            for done in product(*(part.last for part in built)):
+                steps.append(replace(step, sources=tuple(Source(state) for state in done)))
+        return Fragment((*steps, *then.onward), then.last)
+
+    def iteration(self, node: cel.Iterate, path: Path, preceded: bool) -> Fragment:
+        """Rounds from the last to the first, so that each number of rounds has one way."""
+        decided = self.decided.get(path)
+        if decided == 0 or node.high == 0:
+            return NOTHING
+        copies = node.high if node.high is not None else max(node.low, 1)
+        if copies > MOST_TRANSITIONS:
+            raise _RefusedError(f"it unrolls to {copies:,} rounds", node.span)
+        again = node.high is None or copies > 1
+        rounds = [self.build(node.body, (*path, 0), preceded or again) for _ in range(copies)]
+        low = 0 if rounds[0].nullable else node.low
+        built = replace(rounds[-1], nullable=copies > low)
+        if node.high is None:
+            loop = tuple(joined(built.last, built.starts, node.contiguous))
+            built = replace(built, steps=(*built.steps, *loop))
+        for number in range(copies - 1, 0, -1):
+            one = replace(rounds[number - 1], nullable=False)
+            built = replace(concatenate(one, built, node.contiguous), nullable=number > low)
+            if len(built.steps) > MOST_TRANSITIONS:
+                break  # build() refuses it
+        return replace(built, nullable=low == 0 and decided is None)
+
+    # ------------------------------------------------------------------ ALL
+
+    def conjunction(self, node: cel.All, path: Path, preceded: bool) -> Fragment:
+        """One case for every choice of optional parts to leave out, each with its own copies."""
+        whole = [self.build(part, (*path, i), preceded) for i, part in enumerate(node.parts)]
+        there = [i for i, part in enumerate(whole) if part.steps]
+        optional = [i for i in there if whole[i].nullable]
+        if 2 ** len(optional) > MOST_CASES:
+            raise _RefusedError(f"ALL has {len(optional)} optional parts", node.span)
+        cases = []
+        for left_out in _subsets(optional):
+            kept = [i for i in there if i not in left_out]
+            built = [
+                self.build(node.parts[i], (*path, i), preceded) if left_out else whole[i]
+                for i in kept
+            ]
+            parts = [replace(part, nullable=False) for part in built]
+            if len(parts) == 1:
+                cases += parts
+            elif len(parts) > 1:
+                if preceded:
+                    cases.append(self.interleaved(parts, node.span))
+                else:
+                    numbered = dict(zip(kept, parts, strict=True))
+                    flat: Arrangement = tuple(range(len(node.parts)))
+                    arrangement = self.arranged.get(path, flat)
+                    cases.append(self.side_by_side(arrangement, numbered, node.span))
+        return replace(either(cases), nullable=all(part.nullable for part in whole))
+
+    def side_by_side(
+        self, arrangement: Arrangement, parts: Mapping[int, Fragment], span: Span | None
+    ) -> Fragment:
+        """ALL is associative: groups of parts are closed before the whole is."""
+        if isinstance(arrangement, int):
+            return parts.get(arrangement, NOTHING)
+        found = [self.side_by_side(each, parts, span) for each in arrangement]
+        there = [part for part in found if part.steps]
+        if len(there) < 2:
+            return there[0] if there else NOTHING
+        return self.closed(there, span)
+
+    def closed(self, parts: list[Fragment], span: Span | None) -> Fragment:
+        """The parts side by side; what closes them may be the last event of several."""
+        steps = list(chain.from_iterable(part.steps for part in parts))
+        closing: dict[tuple[int, ...], int] = {}
+        for together, test in _closings(parts):
+            target = self.states.merged(tuple(s.target for s in together if s), closing)
+            own = tuple(chain.from_iterable(s.sources for s in together if s))
+            others = [p.last for p, closer in zip(parts, together, strict=True) if not closer]
+            for done in product(*others):
+                sources = (*own, *(Source(state) for state in done))
+                steps.append(Step(sources, test, target))
+                if len(steps) > MOST_TRANSITIONS:
+                    raise _RefusedError("ALL has too many ways to be closed", span)
+        return trimmed(Fragment(tuple(steps), tuple(closing.values())))
+
+    def interleaved(self, parts: list[Fragment], span: Span | None) -> Fragment:
+        """Parts of one event each, in every order, some of them at once."""
+        single = all(not part.onward for part in parts)
+        if not single or len(parts) > MOST_INTERLEAVED:
+            raise _RefusedError(
+                "something comes before an ALL whose parts are not single events"
+                if not single
+                else f"something comes before an ALL of more than {MOST_INTERLEAVED} parts",
+                span,
+            )
+        cases = []
+        for blocks in _ordered_partitions(tuple(range(len(parts)))):
+            built = NOTHING
+            for block in blocks:
+                steps = []
+                closing: dict[tuple[int, ...], int] = {}
+                for together in product(*(parts[i].steps for i in block)):
+                    test = conjoined(step.test for step in together)
+                    if not contradictory(test):
+                        target = self.states.merged(
+                            tuple(step.target for step in together), closing
+                        )
+                        steps.append(Step((), test, target))
+                if not steps:
+                    break
+                one = Fragment(tuple(steps), tuple(closing.values()))
+                built = concatenate(built, one, contiguous=False)
+            else:
+                cases.append(built)
+        return either(cases)
+
+    # -------------------------------------------------------------- filters
+
+    def filtered(self, node: cel.Filter, path: Path, preceded: bool) -> Fragment:
+        leaves = tuple(_leaves(node.condition))
+        if _one_event(node.body):
+            body = self.build(node.body, (*path, 0), preceded)
+            for i, leaf in enumerate(leaves):
+                self.verdicts.judge(path, i, leaf, How.UNARY, "asked of one event")
+            return strengthened(
+                body, self.states, lambda labels: _single_event_condition(node.condition, labels)
+            )
+        alternatives = _alternatives(node.condition)
+        if alternatives is None:
+            raise _RefusedError(f"the FILTER has more than {MOST_CASES} alternatives", node.span)
+        return either(
+            fragment
+            for alternative in alternatives
+            for fragment in self.conditioned(node, path, preceded, leaves, alternative)
+        )
+
+    def conditioned(
+        self,
+        node: cel.Filter,
+        path: Path,
+        preceded: bool,
+        leaves: tuple[Leaf, ...],
+        alternative: tuple[int, ...],
+    ) -> list[Fragment]:
+        """The body under conditions that hold together, one fragment per case of the body."""
+        names = frozenset(
+            side.variable
+            for leaf in (leaves[i] for i in alternative)
+            if isinstance(leaf, pred.Compare) and is_transitive_equality(leaf)
+            for side in (leaf.left, leaf.right)
+        )
+        before, arranged, decided = dict(self.verdicts.found), dict(self.arranged), self.decided
+        whole = self.conditions(node, path, preceded, leaves, names)
+        if whole.lacking(alternative) and self.arrange(whole, node.body, (*path, 0), alternative):
+            told, self.verdicts.found = self.verdicts.found, dict(before)
+            grouped = self.conditions(node, path, preceded, leaves, names)
+            if grouped.lacking(alternative) < whole.lacking(alternative):
+                whole = grouped
+            else:
+                self.verdicts.found, self.arranged = told, dict(arranged)
+        cases = split(node.body, (*path, 0), names, decided) if whole.lacking(alternative) else [{}]
+        if len(cases) == 1:
+            self.arranged = arranged
+            return [whole.applied(alternative)]
+        self.verdicts.found = before
+        built = []
+        for case in cases:
+            self.decided = {**decided, **case}
+            conditions = self.conditions(node, path, preceded, leaves, names)
+            built.append(conditions.applied(alternative))
+        self.decided, self.arranged = decided, arranged
+        return built
+
+    def arrange(
+        self, conditions: Conditions, body: cel.Formula, path: Path, chosen: tuple[int, ...]
+    ) -> bool:
+        """Decide which parts of an ALL come together first, so that what is compared meets."""
+        inner, here = _unwrapped(body, path)
+        if not isinstance(inner, cel.All) or len(inner.parts) < 3 or here in self.arranged:
+            return False
+        touched = [
+            frozenset(
+                i
+                for i, part in enumerate(inner.parts)
+                if any(possible(part, (*here, i), names, self.decided) - {None, frozenset()})
+            )
+            for names in conditions.compared(chosen)
+        ]
+        arrangement = _nested(len(inner.parts), touched)
+        if arrangement == tuple(range(len(inner.parts))):
+            return False
+        self.arranged[here] = arrangement
+        return True
+
+    def conditions(
+        self,
+        node: cel.Filter,
+        path: Path,
+        preceded: bool,
+        leaves: tuple[Leaf, ...],
+        names: frozenset[str],
+    ) -> Conditions:
+        """The body under the decisions taken, and its conditions to be put on it."""
+        body = self.build(node.body, (*path, 0), preceded)
+        there = always(node.body, (*path, 0), names, self.decided)
+        return Conditions(body, self.states, self.verdicts, path, leaves, there, self.unordered)
+
+    def partitioned(self, node: cel.PartitionBy, path: Path, preceded: bool) -> Fragment:
+        body = self.build(node.body, (*path, 0), preceded)
+        keys: list[Key] = [(key.variable, key.attribute.name) for key in node.keys]
+        agreed, gap = agreeing(body, self.states, KeyClass(tuple(dict.fromkeys(keys))))
+        text = write_formula(node).rsplit(" PARTITION BY ", 1)[1].removesuffix(")")
+        text = f"PARTITION BY {text}"
+        if gap is None:
+            verdict = Verdict(text, How.EQUAL, "each event agrees with the next")
+            self.verdicts.note(path, 0, verdict)
+        else:
+            self.verdicts.apart(path, 0, text, self.states.names[gap])
+        return agreed
+
+
+def _leaves(condition: pred.Condition) -> Iterator[Leaf]:
+    match condition:
+        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
+            for part in parts:
+                yield from _leaves(part)
+        case pred.Holds() | pred.Compare():
+            yield condition
+
+
+def _alternatives(condition: pred.Condition) -> list[tuple[int, ...]] | None:
+    """The condition as an OR of ANDs of its leaves, by number; None if there are too many."""
+    numbers = iter(range(1 << 30))
+
+    def of(part: pred.Condition) -> list[tuple[int, ...]]:
+        match part:
+            case pred.AnyOf(parts=parts):
+                return [found for each in parts for found in of(each)][: MOST_CASES + 1]
+            case pred.AllOf(parts=parts):
+                found: list[tuple[int, ...]] = [()]
+                for each in parts:
+                    more = of(each)
+                    found = [(*a, *b) for a in found for b in more][: MOST_CASES + 1]
+                return found
+            case _:
+                return [(next(numbers),)]
+
+    found = of(condition)
+    return found if len(found) <= MOST_CASES else None
+
+
+def _one_event(node: cel.Formula) -> bool:
+    match node:
+        case cel.Event():
+            return True
+        case cel.As(body=body) | cel.Filter(body=body) | cel.PartitionBy(body=body):
+            return _one_event(body)
+        case cel.Choice(parts=parts):
+            return all(_one_event(part) for part in parts)
+        case _:
+            return False
+
+
+def _single_event_condition(condition: pred.Condition, labels: frozenset[str]) -> Test:
+    """A condition on a valuation of one event with these labels."""
+    match condition:
+        case pred.Holds(variable=variable, predicate=predicate):
+            return predicate_test(predicate) if variable in labels else ANYTHING
+        case pred.Compare(left=left, right=right, adjacent=adjacent):
+            if adjacent or not {left.variable, right.variable} <= labels:
+                return ANYTHING
+            return with_itself(condition)
+        case pred.AllOf(parts=parts):
+            return conjoined(_single_event_condition(part, labels) for part in parts)
+        case pred.AnyOf(parts=parts):
+            tests = dict.fromkeys(_single_event_condition(part, labels) for part in parts)
+            return ANYTHING if ANYTHING in tests else Either(tuple(tests))
+
+
+# ------------------------------------------------------------ combinations
+
+
+def _closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, ...], Test]]:
+    """For each part the step that ends it with the last event of all, or None if it ended before.
+
+    Steps that no event takes at once are left out early: parts of different types never are.
+    """
+    found: list[tuple[tuple[Step | None, ...], Test]] = [((), ANYTHING)]
+    while found:
+        chosen, test = found.pop()
+        if len(chosen) == len(parts):
+            if any(chosen):
+                yield chosen, test
+            continue
+        part = parts[-1 - len(chosen)]
+        more: list[tuple[tuple[Step | None, ...], Test]] = []
+        for step in part.steps:
+            joint = both(test, step.test)
+            if step.target in part.last and not contradictory(joint):
+                more.append(((step, *chosen), joint))
+        found += [*reversed(more), ((None, *chosen), test)]
+
+
+def _subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    """Smaller ones first.
+
+    >>> list(_subsets([0, 1]))
+    [(), (0,), (1,), (0, 1)]
+    """
+    found = tuple(items)
+    for size in range(len(found) + 1):
+        yield from combinations(found, size)
+
+
+def _ordered_partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Every way to read the items in groups, one after the other.
+
+    >>> list(_ordered_partitions((0, 1)))
+    [((0,), (1,)), ((1,), (0,)), ((0, 1),)]
+    """
+    if not items:
+        yield ()
+        return
+    for first in _subsets(items):
+        if first:
+            for rest in _ordered_partitions(tuple(i for i in items if i not in first)):
+                yield (first, *rest)
+
+
+def _nested(number: int, groups: Iterable[frozenset[int]]) -> tuple[Arrangement, ...]:
+    """Numbers in groups within groups; a group that cuts through another is left out.
+
+    >>> _nested(4, [frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 1, 3})])
+    (2, (3, (0, 1)))
+    """
+    top: list[tuple[frozenset[int], Arrangement]] = [(frozenset({i}), i) for i in range(number)]
+    for group in sorted(set(groups), key=lambda group: (len(group), sorted(group))):
+        inside = [each for each in top if each[0] <= group]
+        whole = len(group) == sum(len(members) for members, _ in inside)
+        if whole and 1 < len(inside) < len(top):
+            top = [each for each in top if each not in inside]
+            top.append((group, tuple(arrangement for _, arrangement in inside)))
+    return tuple(arrangement for _, arrangement in top)
+
+
+def _unwrapped(node: cel.Formula, path: Path) -> tuple[cel.Formula, Path]:
+    """What AS, FILTER and PARTITION BY stand around."""
+    while isinstance(node, cel.As | cel.Filter | cel.PartitionBy):
+        node, path = node.body, (*path, 0)
+    return node, path

@@ -1,0 +1,238 @@
+"""Fragments of a position automaton: steps, ends, and how fragments are put together.
+
+A state is one occurrence of an atom that has just been read; `States` knows its labels. A
+fragment never accepts the empty match: whether it may be left out is a flag. Steps without
+sources begin it; what comes before it is added to them when fragments are concatenated, so
+a step is inside whatever scope was built when it was made.
+
+Cost contract: concatenation makes one step for each end before and each start after;
+clean-up is linear in the steps, but for the few that differ in their links alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from cernis.automata.correlated.classes import Shape
+from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, Source, Transition
+from cernis.automata.unary.cea import ANYTHING, Both, Is, Isnt, Test, both
+from cernis.pattern.atom import TypeIs
+
+NO_EVENT = Isnt(ANYTHING)
+
+
+class States:
+    """The labels that reading into each state writes, and its name for printing."""
+
+    def __init__(self) -> None:
+        self.labels: list[frozenset[str]] = []
+        self.names: list[str] = []
+
+    def new(self, labels: frozenset[str], name: str) -> int:
+        self.labels.append(labels)
+        self.names.append(name)
+        return len(self.labels) - 1
+
+    def mark(self, states: Iterable[int], variable: str) -> None:
+        for state in states:
+            self.labels[state] |= {variable}
+            self.names[state] = variable
+
+    def merged(self, states: tuple[int, ...], known: dict[tuple[int, ...], int]) -> int:
+        """A new state for having read the last event of these at once."""
+        if states not in known:
+            labels = frozenset[str]().union(*(self.labels[state] for state in states))
+            name = " & ".join(dict.fromkeys(self.names[state] for state in states))
+            known[states] = self.new(labels, name)
+        return known[states]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Reads an event into the target state; without sources it begins the fragment."""
+
+    sources: tuple[Source, ...]
+    test: Test
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Steps, the states that may be its end, and whether it may be left out."""
+
+    steps: tuple[Step, ...] = ()
+    last: tuple[int, ...] = ()
+    nullable: bool = False
+
+    @property
+    def starts(self) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if not step.sources)
+
+    @property
+    def onward(self) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.sources)
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(step.target for step in self.steps))
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(
+            tuple((tuple(s.state for s in step.sources), step.target) for step in self.steps)
+        )
+
+
+NOTHING = Fragment(nullable=True)
+
+
+def joined(before: Iterable[int], steps: Iterable[Step], contiguous: bool) -> Iterator[Step]:
+    """The starting steps, each after each of these states."""
+    link = Link(contiguous=True) if contiguous else ANY_LINK
+    states = tuple(before)
+    for step in steps:
+        for state in states:
+            yield replace(step, sources=(Source(state, link),))
+
+
+def concatenate(left: Fragment, right: Fragment, contiguous: bool) -> Fragment:
+    if not left.steps:
+        return right if left.nullable else left
+    return Fragment(
+        steps=(
+            *left.steps,
+            *right.onward,
+            *joined(left.last, right.starts, contiguous),
+            *(right.starts if left.nullable else ()),
+        ),
+        last=(*right.last, *(left.last if right.nullable else ())),
+        nullable=left.nullable and right.nullable,
+    )
+
+
+def either(parts: Iterable[Fragment]) -> Fragment:
+    found = tuple(parts)
+    return Fragment(
+        steps=tuple(chain.from_iterable(part.steps for part in found)),
+        last=tuple(chain.from_iterable(part.last for part in found)),
+        nullable=any(part.nullable for part in found),
+    )
+
+
+def strengthened(
+    body: Fragment, states: States, test: Callable[[frozenset[str]], Test]
+) -> Fragment:
+    """Every step asks one more test, which depends on the labels it writes."""
+    steps = tuple(
+        replace(step, test=both(step.test, test(states.labels[step.target]))) for step in body.steps
+    )
+    return replace(body, steps=steps)
+
+
+def conjoined(tests: Iterable[Test]) -> Test:
+    found: Test = ANYTHING
+    for test in tests:
+        found = both(found, test)
+    return found
+
+
+def contradictory(test: Test) -> bool:
+    """Whether a test asks for two types, or two streams, at once, or for nothing at all.
+
+    >>> contradictory(both(Is(TypeIs("A")), Is(TypeIs("B"))))
+    True
+    """
+    parts = test.parts if isinstance(test, Both) else (test,)
+    types = [p.atom for p in parts if isinstance(p, Is) and isinstance(p.atom, TypeIs)]
+    streams = {atom.stream for atom in types} - {None}
+    return NO_EVENT in parts or len({atom.type for atom in types}) > 1 or len(streams) > 1
+
+
+# ---------------------------------------------------------------- clean-up
+
+
+def _useful(fragment: Fragment) -> set[int]:
+    """The states that a run can reach and from which it can get to the end."""
+    reached: set[int] = set()
+    waiting = list(fragment.steps)
+    grown = True
+    while grown:
+        grown = False
+        for step in waiting:
+            if step.target not in reached and all(s.state in reached for s in step.sources):
+                reached.add(step.target)
+                grown = True
+    useful = {state for state in fragment.last if state in reached}
+    sources: dict[int, set[int]] = {}
+    for step in fragment.steps:
+        if all(s.state in reached for s in step.sources):
+            sources.setdefault(step.target, set()).update(s.state for s in step.sources)
+    stack = list(useful)
+    while stack:
+        for state in sources.get(stack.pop(), ()):
+            if state not in useful:
+                useful.add(state)
+                stack.append(state)
+    return useful
+
+
+def trimmed(fragment: Fragment) -> Fragment:
+    useful = _useful(fragment)
+    steps = tuple(
+        step
+        for step in fragment.steps
+        if step.target in useful and all(s.state in useful for s in step.sources)
+    )
+    last = tuple(dict.fromkeys(state for state in fragment.last if state in useful))
+    return replace(fragment, steps=steps, last=last)
+
+
+def _weaker(one: Link, other: Link) -> bool:
+    """Whether whatever satisfies the other satisfies this one."""
+    return (
+        set(one.equal) <= set(other.equal)
+        and set(one.different) <= set(other.different)
+        and set(one.ordered) <= set(other.ordered)
+        and one.contiguous <= other.contiguous
+    )
+
+
+def _without_subsumed(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Of steps that differ in their links alone, those that others do not include."""
+    alike: dict[tuple[tuple[int, ...], Test, int], list[Step]] = {}
+    for step in dict.fromkeys(steps):
+        known = alike.setdefault((tuple(s.state for s in step.sources), step.test, step.target), [])
+        if not any(_includes(other, step) for other in known):
+            known[:] = [other for other in known if not _includes(step, other)]
+            known.append(step)
+    return tuple(chain.from_iterable(alike.values()))
+
+
+def _includes(one: Step, other: Step) -> bool:
+    return all(_weaker(a.link, b.link) for a, b in zip(one.sources, other.sources, strict=True))
+
+
+def automaton(whole: Fragment, states: States) -> PCEA:
+    """What is left when nothing useless is, numbered in order of the formula."""
+    kept = trimmed(replace(whole, steps=_without_subsumed(_satisfiable(whole.steps))))
+    number = {state: i for i, state in enumerate(sorted(kept.states))}
+    ordered = sorted(kept.steps, key=lambda step: number[step.target])
+    return PCEA(
+        names=tuple(states.names[state] for state in number),
+        transitions=tuple(
+            Transition(
+                tuple(replace(s, state=number[s.state]) for s in step.sources),
+                step.test,
+                states.labels[step.target],
+                number[step.target],
+            )
+            for step in ordered
+        ),
+        finals=frozenset(number[state] for state in kept.last),
+    )
+
+
+def _satisfiable(steps: Iterable[Step]) -> Iterator[Step]:
+    return (step for step in steps if not contradictory(step.test))

@@ -1,0 +1,132 @@
+"""Parallelized complex event automata (PCEA): runs that wait for each other and compare.
+
+A transition reads one event. It asks a test of that event alone, gathers one run from
+each of its *sources*, and compares, for each source, the last event of that run with
+the event it reads (the source's *link*). A transition without sources begins a run.
+With at most one source everywhere this is a chain automaton (chain-CEA): a run is a
+line, each event compared with the one before it. With several, a run is a tree whose
+root is the last event read: that is what ALL and conjunctive queries need.
+
+A state stands for one way of having read its last event, so that what a link calls
+"the earlier event" is always read by a known atom. A run that waits in a state waits
+for ever (until its window ends): skipping events is not a transition. Contiguity is
+a property of a link.
+
+Names of the papers: chain-CEA (its B= and B≠ are `equal` and `unlike`), PCEA (its Ω
+are the labels). `different` is SQL's `!=` (both values present and not
+equal); `unlike` is the complement of `=`, which a missing value satisfies; only
+determinization needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from cernis.automata.unary.cea import Test, atoms_of
+from cernis.pattern.atom import Atom
+from cernis.pattern.predicate import Operator
+
+Order = Literal["<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """`earlier op later`: the earlier event's attribute against the later event's."""
+
+    earlier: str
+    op: Order
+    later: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What must hold between the last event of a waiting run and the event read now.
+
+    Pairs are (attribute of the earlier event, attribute of the event read now).
+    """
+
+    equal: tuple[tuple[str, str], ...] = ()
+    different: tuple[tuple[str, str], ...] = ()
+    unlike: tuple[tuple[str, str], ...] = ()
+    ordered: tuple[Ordered, ...] = ()
+    contiguous: bool = False
+
+    def __str__(self) -> str:
+        parts = [f"{a} = {b}" for a, b in self.equal]
+        parts += [f"{a} != {b}" for a, b in self.different]
+        parts += [f"not {a} = {b}" for a, b in self.unlike]
+        parts += [f"{o.earlier} {o.op} {o.later}" for o in self.ordered]
+        if self.contiguous:
+            parts.append("right before")
+        return " and ".join(parts)
+
+
+ANY_LINK = Link()
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """`x[a] op y[b]` of every pair in a match, neighbours or not: no link can say it."""
+
+    variable: str
+    attribute: str
+    op: Operator
+    other: str
+    other_attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run in this state is needed, whose last event satisfies the link."""
+
+    state: int
+    link: Link = ANY_LINK
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Reads an event that passes the test, with a run from each source; writes the labels."""
+
+    sources: tuple[Source, ...]
+    test: Test
+    labels: frozenset[str]
+    target: int
+
+
+@dataclass(frozen=True)
+class PCEA:
+    """States are 0 … len(names)-1; a run that reaches a final state is a match."""
+
+    names: tuple[str, ...]
+    """What each state has read last, for printing."""
+    transitions: tuple[Transition, ...]
+    finals: frozenset[int]
+
+    @property
+    def size(self) -> int:
+        """The paper's |P|: states, sources and labels of all transitions."""
+        return len(self.names) + sum(len(t.sources) + len(t.labels) for t in self.transitions)
+
+    @property
+    def chain(self) -> bool:
+        """No transition gathers more than one run."""
+        return all(len(t.sources) <= 1 for t in self.transitions)
+
+    def tests(self) -> tuple[Test, ...]:
+        """The distinct tests, in order of appearance."""
+        return tuple(dict.fromkeys(t.test for t in self.transitions))
+
+    @cached_property
+    def _atoms(self) -> tuple[Atom, ...]:
+        return tuple(dict.fromkeys(atom for test in self.tests() for atom in atoms_of(test)))
+
+    def atoms(self) -> tuple[Atom, ...]:
+        """The distinct atoms, in order of appearance."""
+        return self._atoms
+
+    def __str__(self) -> str:
+        from cernis.automata.render import parallel_as_text
+
+        return parallel_as_text(self)

@@ -1,0 +1,3 @@
+"""Sequences of graph patterns as automata of links."""
+
+from __future__ import annotations

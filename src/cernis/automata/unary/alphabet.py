@@ -1,0 +1,73 @@
+"""Symbols: the classes of events that an automaton cannot tell apart.
+
+An event's truth values for the atoms are its vector; the automaton only sees which of
+its *tests* hold. Two vectors on which all tests agree are one symbol, so the alphabet
+is minimal for the automaton and independent of how many predicates were written.
+
+Cost contract: one evaluation of all tests per distinct vector; symbols are numbered as
+they appear and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
+from cernis.errors import BudgetError
+from cernis.pattern.atom import Atom
+
+MOST_SYMBOLS = 65_536
+MOST_ATOMS = 4_096
+
+
+def passes(test: Test, truth: Mapping[Atom, bool]) -> bool:
+    """Whether an event with these truth values passes the test."""
+    match test:
+        case Is(atom=atom):
+            return truth[atom]
+        case Isnt(body=body):
+            return not passes(body, truth)
+        case Both(parts=parts):
+            return all(passes(part, truth) for part in parts)
+        case Either(parts=parts):
+            return any(passes(part, truth) for part in parts)
+
+
+class Asking(Protocol):
+    """An automaton, as far as it asks questions of single events."""
+
+    def tests(self) -> tuple[Test, ...]: ...
+    def atoms(self) -> tuple[Atom, ...]: ...
+
+
+class Alphabet:
+    """vector → symbol, and symbol → which tests hold."""
+
+    def __init__(self, automaton: Asking) -> None:
+        self.atoms = automaton.atoms()
+        if len(self.atoms) > MOST_ATOMS:
+            raise BudgetError(
+                f"this pattern asks {len(self.atoms):,} different questions of an event; "
+                f"at most {MOST_ATOMS:,} are allowed (use IN {{…}} for many values)"
+            )
+        self.tests = automaton.tests()
+        self.passed: list[frozenset[Test]] = []
+        self._symbols: dict[frozenset[Test], int] = {}
+
+    def symbol(self, vector: Sequence[bool]) -> int:
+        """The symbol of an event with these truth values of `atoms`."""
+        truth = dict(zip(self.atoms, vector, strict=True))
+        return self.symbol_of(frozenset(t for t in self.tests if passes(t, truth)))
+
+    def symbol_of(self, passed: frozenset[Test]) -> int:
+        known = self._symbols.get(passed)
+        if known is not None:
+            return known
+        if len(self.passed) >= MOST_SYMBOLS:
+            raise BudgetError(
+                f"the predicates tell more than {MOST_SYMBOLS:,} kinds of events apart"
+            )
+        self._symbols[passed] = len(self.passed)
+        self.passed.append(passed)
+        return len(self.passed) - 1

@@ -1,0 +1,209 @@
+"""Clean-up passes over a CEA: each a function CEA → CEA, applied in the order of `PASSES`.
+
+Cost contract: every pass is linear in the automaton and never makes it larger.
+Full removal of ε-moves was rejected: it is quadratic, and the determinizer follows
+them once per state anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from cernis.automata.unary.cea import CEA, Join, Scope
+
+
+def tidy(cea: CEA) -> CEA:
+    """All passes, one after the other."""
+    for one_pass in PASSES:
+        cea = one_pass(cea)
+    return cea
+
+
+def follow_single_moves(cea: CEA) -> CEA:
+    """A state that only passes on to one other state (in the same scopes) is that state."""
+    alias = list(range(cea.size))
+    for state in range(cea.size):
+        moves = cea.silent[state]
+        if (
+            not cea.reads[state]
+            and len(moves) == 1
+            and moves[0] != state
+            and state not in cea.joins
+            and cea.scopes_of[state] == cea.scopes_of[moves[0]]
+        ):
+            alias[state] = moves[0]
+    for state in range(cea.size):
+        seen = {state}
+        target = state
+        while alias[target] != target and alias[target] not in seen:
+            target = alias[target]
+            seen.add(target)
+        for passed in seen:
+            alias[passed] = target
+    return _redirect(cea, alias)
+
+
+def absorb_only_children(cea: CEA) -> CEA:
+    """A state that is entered by one ε-move only is merged into where that comes from."""
+    entered = [0] * cea.size
+    for state in range(cea.size):
+        for move in cea.silent[state]:
+            entered[move] += 1
+        for read in cea.reads[state]:
+            entered[read.target] += 2
+    for state in _named(cea):
+        entered[state] += 2
+    reads = [list(r) for r in cea.reads]
+    silent = [list(s) for s in cea.silent]
+    for state in range(cea.size):
+        pending = list(silent[state])
+        kept: list[int] = []
+        while pending:
+            move = pending.pop(0)
+            mergeable = (
+                entered[move] == 1
+                and move != state
+                and move not in cea.joins
+                and cea.scopes_of[move] == cea.scopes_of[state]
+                and state not in cea.joins
+            )
+            if mergeable:
+                reads[state].extend(reads[move])
+                pending.extend(silent[move])
+                reads[move], silent[move] = [], []
+                entered[move] = 0
+            else:
+                kept.append(move)
+        silent[state] = list(dict.fromkeys(kept))
+    return replace(
+        cea,
+        reads=tuple(tuple(dict.fromkeys(r)) for r in reads),
+        silent=tuple(tuple(s) for s in silent),
+    )
+
+
+def drop_useless_states(cea: CEA) -> CEA:
+    """Keep what can be reached from the start and can still reach the end."""
+    forward = [list(cea.silent[s]) + [r.target for r in cea.reads[s]] for s in range(cea.size)]
+    for state, join in cea.joins.items():
+        forward[state] += [entry for entry, _ in join.parts]
+        for _, exit_ in join.parts:
+            forward[exit_].append(join.target)
+    guards_of = [[cea.scopes[s].entry for s in cea.scopes_of[state]] for state in range(cea.size)]
+    reached = _reachable([cea.initial], [f + g for f, g in zip(forward, guards_of, strict=True)])
+    backward: list[list[int]] = [[] for _ in range(cea.size)]
+    for state, targets in enumerate(forward):
+        for target in targets:
+            backward[target].append(state)
+    ends = [cea.final, *(scope.exit for scope in cea.scopes)]
+    useful = reached & _reachable(ends, backward)
+    useful |= {cea.initial, cea.final, *_named(cea)}
+    return _keep(cea, useful)
+
+
+def renumber(cea: CEA) -> CEA:
+    """States in the order in which a reader meets them: breadth first, final last."""
+    order: dict[int, None] = {cea.initial: None}
+    queue = [cea.initial]
+    while queue:
+        state = queue.pop(0)
+        following = [r.target for r in cea.reads[state]] + list(cea.silent[state])
+        if state in cea.joins:
+            following += [s for part in cea.joins[state].parts for s in part]
+            following.append(cea.joins[state].target)
+        following += [s for scope in cea.scopes_of[state] for s in (cea.scopes[scope].entry,)]
+        for target in following:
+            if target not in order:
+                order[target] = None
+                queue.append(target)
+    for state in range(cea.size):
+        order.setdefault(state, None)
+    order.pop(cea.final)
+    order[cea.final] = None
+    return _permute(cea, list(order))
+
+
+PASSES: tuple[Callable[[CEA], CEA], ...] = (
+    follow_single_moves,
+    absorb_only_children,
+    drop_useless_states,
+    renumber,
+)
+
+
+# ---------------------------------------------------------------- surgery
+
+
+def _named(cea: CEA) -> set[int]:
+    """States that something other than a transition refers to."""
+    named = {cea.initial, cea.final}
+    for scope in cea.scopes:
+        named |= {scope.entry, scope.exit}
+    for join in cea.joins.values():
+        named |= {state for part in join.parts for state in part} | {join.target}
+    return named
+
+
+def _reachable(start: list[int], edges: list[list[int]]) -> set[int]:
+    seen = set(start)
+    stack = list(start)
+    while stack:
+        for target in edges[stack.pop()]:
+            if target not in seen:
+                seen.add(target)
+                stack.append(target)
+    return seen
+
+
+def _redirect(cea: CEA, alias: list[int]) -> CEA:
+    """Everything that points at a state points at its alias instead; ends stay ends."""
+    ends = {cea.final} | {scope.exit for scope in cea.scopes}
+    ends |= {exit_ for join in cea.joins.values() for _, exit_ in join.parts}
+    alias = [state if state in ends else target for state, target in enumerate(alias)]
+    return replace(
+        cea,
+        initial=alias[cea.initial],
+        reads=tuple(
+            tuple(replace(read, target=alias[read.target]) for read in reads) for reads in cea.reads
+        ),
+        silent=tuple(tuple(dict.fromkeys(alias[move] for move in moves)) for moves in cea.silent),
+        scopes=tuple(Scope(alias[s.entry], s.exit) for s in cea.scopes),
+        joins={
+            state: Join(tuple((alias[a], b) for a, b in join.parts), alias[join.target])
+            for state, join in cea.joins.items()
+        },
+    )
+
+
+def _keep(cea: CEA, useful: set[int]) -> CEA:
+    kept = sorted(useful)
+    reads = tuple(
+        tuple(r for r in reads if r.target in useful) if state in useful else ()
+        for state, reads in enumerate(cea.reads)
+    )
+    silent = tuple(
+        tuple(m for m in moves if m in useful) if state in useful else ()
+        for state, moves in enumerate(cea.silent)
+    )
+    joins = {state: join for state, join in cea.joins.items() if state in useful}
+    return _permute(replace(cea, reads=reads, silent=silent, joins=joins), kept)
+
+
+def _permute(cea: CEA, order: list[int]) -> CEA:
+    """The automaton with only these states, numbered in this order."""
+    number = {state: i for i, state in enumerate(order)}
+    return CEA(
+        initial=number[cea.initial],
+        final=number[cea.final],
+        reads=tuple(
+            tuple(replace(r, target=number[r.target]) for r in cea.reads[s]) for s in order
+        ),
+        silent=tuple(tuple(number[m] for m in cea.silent[s]) for s in order),
+        scopes_of=tuple(cea.scopes_of[s] for s in order),
+        scopes=tuple(Scope(number[s.entry], number[s.exit]) for s in cea.scopes),
+        joins={
+            number[s]: Join(tuple((number[a], number[b]) for a, b in j.parts), number[j.target])
+            for s, j in cea.joins.items()
+        },
+    )

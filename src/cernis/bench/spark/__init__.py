@@ -1,0 +1,4 @@
+"""`cernis bench spark` and `cernis bench streaming`; each measures processes of its own from
+outside."""
+
+from __future__ import annotations

@@ -1,0 +1,219 @@
+"""`cernis bench spark`: what recognition costs on Spark, beside what its rows cost anyway.
+
+A generated stock stream in Parquet files. For each way of distributing, the query and, in
+the same process and in turns, a pass-through: the same rows through the same shuffle and
+sort into Python and out again, with nothing done to them. Then the query with predicates
+left to Python, what a user would write in SQL for a sequence of three (a join of the table
+with itself, on fewer rows), rows packed into one Arrow blob per task before the shuffle,
+and some of it on one core and on two. A long key in a small executor shows that a task's
+memory is that of its window.
+
+Rates are rows read per second of wall-clock time and per second of processor time, Java's
+and the workers' together. Each number of cores is a process of its own (`batch_process`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.record import Record, Table, find, ratio, short
+from cernis.bench.scale import Scale
+from cernis.generators.stock import stock_stream
+
+NAME = "spark"
+SEED = 11
+FILES = 8
+
+CASES = {
+    "keyed": "keyed",
+    "keyed, balanced": "keyed, keys looked at first",
+    "keyed, counted": "keyed, counts only",
+    "keyed, in Python": "keyed, predicates in Python",
+    "keyed, packed": "keyed, rows packed before the shuffle",
+    "keyed, rows": "pass-through, keyed",
+    "sliced": "sliced",
+    "sliced, in Python": "sliced, predicates in Python",
+    "sliced, rows": "pass-through, by time",
+    "positions": "sliced by positions",
+    "contiguous": "keyed, nothing can be dropped",
+    "single": "single",
+    "single, rows": "pass-through, one task",
+}
+ONE_CORE = ["keyed", "sliced", "keyed, rows"]
+JOINS = {"recognized": "recognized", "joined": "joined with itself"}
+
+
+def run_spark(scale: Scale, step: Step) -> list[Record]:
+    """Each number of cores in its own process, on the same files."""
+    records: list[Record] = []
+    with tempfile.TemporaryDirectory(prefix="cernis-bench-") as folder:
+        step("making the rows", 0, len(scale.spark_cores) + 2)
+        _write(Path(folder, "all"), scale.spark_rows, symbols=20)
+        for rows in scale.spark_joined:
+            _write(Path(folder, f"few{rows}"), rows, symbols=20)
+        for done, cores in enumerate(scale.spark_cores):
+            step(f"{cores} core{'s' * (cores > 1)}", done + 1, len(scale.spark_cores) + 2)
+            names = scale.spark_cases if cores == max(scale.spark_cores) else ONE_CORE
+            request = {"task": "cases", "folder": folder, "cores": cores, "names": names}
+            request["joined"] = scale.spark_joined
+            records += _records(
+                asked("batch_process", {**request, "rounds": scale.spark_rounds}), cores, scale
+            )
+        step("one long key", len(scale.spark_cores) + 1, len(scale.spark_cores) + 2)
+        for rows in scale.spark_key:
+            _write(Path(folder, f"key{rows}"), rows, symbols=1)
+        peaks = asked("batch_process", {"task": "key", "folder": folder, "rows": scale.spark_key})
+        for rows in scale.spark_key:
+            peak = peaks[str(rows)]
+            records.append(Record(NAME, "peak of a worker", peak, "B", {"rows": rows}))
+    return [*records, *_ratios(records, scale)]
+
+
+def _write(folder: Path, rows: int, symbols: int) -> None:
+    folder.mkdir()
+    table = stock_stream(rows, SEED, symbols=symbols)
+    at = table.schema.get_field_index("ts")
+    ticks = np.asarray(table.column("ts").cast(pa.timestamp("us")).cast(pa.int64()))
+    place = np.arange(rows)
+    apart = np.maximum.accumulate(ticks - place) + place  # SQL knows no order of equal times
+    table = table.set_column(at, "ts", pa.array(apart).cast(pa.timestamp("us", "UTC")))
+    size = -(-rows // FILES)
+    for number in range(FILES):
+        pq.write_table(table.slice(number * size, size), folder / f"part-{number}.parquet")
+
+
+def asked(process: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a process of its own answers."""
+    run = subprocess.run(
+        [sys.executable, "-m", f"cernis.bench.spark.{process}"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode:
+        raise RuntimeError(f"the process with Spark ended early:\n{run.stderr[-4000:]}")
+    answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return answer
+
+
+def _records(answer: Mapping[str, Any], cores: int, scale: Scale) -> Iterator[Record]:
+    for name, measured in answer.items():
+        case, _, fewer = name.partition(" of ")
+        rows = int(fewer or scale.spark_rows)
+        where: dict[str, int | str] = {"case": case, "cores": cores}
+        if fewer:
+            where["rows"] = rows
+        yield Record(NAME, "wall", rows / measured["wall"], "rows/s", where)
+        yield Record(NAME, "processor", rows / measured["cpu"], "rows/s", where)
+        if "matches" in measured:
+            yield Record(NAME, "matches", measured["matches"], "", where)
+
+
+def _ratios(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
+    """Those of which both sides were measured."""
+    return (record for record in _quotients(records, scale) if record.value is not None)
+
+
+def _quotients(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
+    cores = max(scale.spark_cores)
+
+    def quotient(measure: str, above: str, below: str, name: str, over: int = cores) -> Record:
+        value = ratio(
+            find(records, measure, case=above, cores=cores),
+            find(records, measure, case=below, cores=over),
+        )
+        return Record(NAME, name, value, "×")
+
+    for plan in ("keyed", "sliced", "single"):
+        yield quotient("processor", plan, f"{plan}, rows", f"{plan} to its pass-through")
+    for plan in ("keyed", "sliced"):
+        yield quotient("processor", plan, f"{plan}, in Python", f"{plan}: what Catalyst gains")
+    yield quotient("processor", "keyed, packed", "keyed, in Python", "packed to unpacked rows")
+    for rows in scale.spark_joined:
+        pair = (find(records, "processor", case=case, cores=cores, rows=rows) for case in JOINS)
+        yield Record(NAME, f"recognized to joined, {short(rows)} rows", ratio(*pair), "×")
+    if len(scale.spark_cores) > 1:
+        one = min(scale.spark_cores)
+        for case in ONE_CORE:
+            yield quotient("wall", case, case, f"{case}: two cores to one", one)
+    peaks = [find(records, "peak of a worker", rows=rows) for rows in scale.spark_key]
+    yield Record(NAME, "longest to shortest key", ratio(peaks[-1], peaks[0]), "×")
+
+
+# -------------------------------------------------------------------- show
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """A row per case, the ratios, and the long key."""
+    cores = sorted({int(r.case["cores"]) for r in records if r.measure == "wall"})
+    most = cores[-1] if cores else 0
+
+    def row(case: str, title: str) -> tuple[str, ...]:
+        wall = [short(find(records, "wall", case=case, cores=n)) for n in cores]
+        busy = short(find(records, "processor", case=case, cores=most))
+        found = find(records, "matches", case=case, cores=most)
+        return title, *wall, busy, "" if found is None else short(found)
+
+    columns = ("", *(f"rows/s, {n} core{'s' * (n > 1)}" for n in cores), "rows/CPU-s", "matches")
+    measured = {r.case["case"] for r in records if r.measure == "wall"}
+    every = tuple(row(case, title) for case, title in CASES.items() if case in measured)
+    sizes = sorted({int(r.case["rows"]) for r in records if r.case.get("case") in JOINS})
+    joined = tuple(
+        (title, *(short(find(records, "processor", case=case, rows=n)) for n in sizes))
+        for case, title in JOINS.items()
+    )
+    ratios = tuple((r.measure, short(r.value)) for r in records if r.unit == "×")
+    peaks = tuple(
+        (short(int(r.case["rows"])), f"{(r.value or 0) / 2**20:.0f}")
+        for r in records
+        if r.measure == "peak of a worker"
+    )
+    return [
+        Table("Rows per second", columns, every),
+        Table(
+            "A sequence of three in SQL: rows per second of processor time, of so many rows",
+            ("", *map(short, sizes)),
+            joined,
+        ),
+        Table("Ratios", ("", "×"), ratios),
+        Table("One key in a small executor", ("rows", "peak of a worker, MiB"), peaks),
+    ]
+
+
+def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Rows per second of processor time by case."""
+    most = max((int(r.case["cores"]) for r in records if r.measure == "processor"), default=0)
+    return [
+        {"case": title, "rate": find(records, "processor", case=case, cores=most)}
+        for case, title in CASES.items()
+        if find(records, "processor", case=case, cores=most) is not None
+    ]
+
+
+SPARK = Benchmark(
+    name=NAME,
+    title="Spark",
+    question="""
+What does recognition cost on Spark, beside what its rows cost anyway? How much is saved by
+evaluating predicates in Catalyst, and what does a join of the table with itself cost?
+
+Sequences of three on a generated stock stream in Parquet files, one event in ten being of
+interest; results are written nowhere. "Pass-through" sends the same rows through the same
+shuffle and sort into Python and back, with nothing done to them.
+""",
+    run=run_spark,
+    tables=tables,
+    points=points,
+)

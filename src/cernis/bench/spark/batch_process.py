@@ -1,0 +1,222 @@
+"""One Spark session, measured from outside: run as `python -m cernis.bench.spark.batch_process`.
+
+Reads a request on standard input and prints one JSON line. Processor time is that of all
+processes below this one: Java, and the workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.bench.clock import race
+
+SEQUENCE = (
+    "SELECT {shown} FROM S WHERE (SELL AS a {then} BUY AS b {then} SELL AS c) "
+    "FILTER a[volume > 900] AND b[volume > 900] AND c[volume > 900] {rest}"
+)
+SQL = """
+SELECT a.ts, b.ts, c.ts
+FROM {events} a
+JOIN {events} b ON b.name = a.name AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 10 SECONDS
+JOIN {events} c ON c.name = a.name AND c.ts > b.ts AND c.ts <= a.ts + INTERVAL 10 SECONDS
+WHERE a.type = 'SELL' AND b.type = 'BUY' AND c.type = 'SELL'
+  AND a.volume > 900 AND b.volume > 900 AND c.volume > 900
+"""
+
+
+def sequence(rest: str, *, then: str = ";", shown: str = "*") -> str:
+    """The sequence of three with these clauses."""
+    return SEQUENCE.format(rest=rest, then=then, shown=shown)
+
+
+KEYED = sequence("PARTITION BY [name] WITHIN 10 SECONDS")
+SLICED = sequence("WITHIN 1 SECONDS")
+POSITIONS = sequence("WITHIN 20 EVENTS")
+CONTIGUOUS = sequence("PARTITION BY [name] WITHIN 10 SECONDS", then=":")
+SINGLE = sequence("WITHIN 1 SECONDS CONSUME BY ANY")
+
+
+def cases(
+    spark: Any, folder: Path, rounds: int, names: list[str] | None, joined: list[int]
+) -> dict[str, dict[str, float]]:
+    """Seconds and matches of each case, or of those that are named."""
+    from cernis.spark import recognize
+
+    df = spark.read.parquet(str(folder / "all"))
+    tasks = 2 * spark.sparkContext.defaultParallelism
+    keyed = df.repartition(tasks, "name").sortWithinPartitions("ts")
+    ranged = df.repartitionByRange(tasks, "ts").sortWithinPartitions("ts")
+    single = df.repartition(1).sortWithinPartitions("ts")
+    frames = {
+        "keyed": recognize(df, KEYED, sample=0),
+        "keyed, balanced": recognize(df, KEYED),
+        "keyed, counted": recognize(df, KEYED, matches="count", sample=0),
+        "keyed, in Python": recognize(df, KEYED, pushdown=False, sample=0),
+        "keyed, packed": _packed(df, tasks),
+        "keyed, rows": keyed.mapInArrow(_passed, df.schema),
+        "sliced": recognize(df, SLICED),
+        "sliced, in Python": recognize(df, SLICED, pushdown=False),
+        "sliced, rows": ranged.mapInArrow(_passed, df.schema),
+        "positions": recognize(df, POSITIONS),
+        "contiguous": recognize(df, CONTIGUOUS, sample=0),
+        "single": recognize(df, SINGLE),
+        "single, rows": single.mapInArrow(_passed, df.schema),
+    }
+    for rows in joined:
+        few = spark.read.parquet(str(folder / f"few{rows}"))
+        frames[f"recognized of {rows}"] = recognize(few, KEYED)
+        frames[f"joined of {rows}"] = spark.sql(SQL, events=few)
+    frames = {
+        name: frame
+        for name, frame in frames.items()
+        if names is None or name.partition(" of ")[0] in names
+    }
+    found = {name: frame.count() for name, frame in frames.items()}  # and warms everything up
+    pairs = [(f"recognized of {rows}", f"joined of {rows}") for rows in joined]
+    for one, other in (*pairs, ("keyed", "keyed, in Python")):
+        if found.get(one, 0) != found.get(other, found.get(one, 0)):
+            raise RuntimeError(f"the contestants disagree: {found}")
+    busy: dict[str, float] = {}
+    best = race({name: _timed(name, frame, busy) for name, frame in frames.items()}, rounds)
+    counted = [name for name in frames if not name.endswith(("rows", "packed", "counted"))]
+    return {
+        name: {"wall": best[name], "cpu": busy[name]}
+        | ({"matches": found[name]} if name in counted else {})
+        for name in frames
+    }
+
+
+def _timed(name: str, frame: Any, busy: dict[str, float]) -> Callable[[], float]:
+    """Wall-clock seconds of one run; the least processor time is noted beside."""
+
+    def contestant() -> float:
+        processor, began = processor_seconds(), time.perf_counter()
+        frame.write.format("noop").mode("overwrite").save()
+        seconds = time.perf_counter() - began
+        busy[name] = min(busy.get(name, float("inf")), processor_seconds() - processor)
+        return seconds
+
+    return contestant
+
+
+def _passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _packed(df: Any, tasks: int) -> Any:
+    """The keyed query's rows as one Arrow blob for each task, through the shuffle and back.
+
+    Nothing is recognized: what is measured is whether packing would make the way shorter.
+    """
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = [*batches]
+        if not held:
+            return
+        rows = pa.Table.from_batches(held).combine_chunks()
+        names = rows.column("name").chunk(0).dictionary_encode()
+        buckets = np.array([crc32(name.encode()) % tasks for name in names.dictionary.to_pylist()])
+        bucket = buckets[np.asarray(names.indices)]
+        for number in range(tasks):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_table(rows.filter(pa.array(bucket == number)))
+            blob = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+            columns = [pa.array([number], pa.int32()), blob]
+            yield pa.RecordBatch.from_arrays(columns, ["bucket", "blob"])
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blobs = [blob for batch in batches for blob in batch.column("blob").to_pylist()]
+        tables = [pa.ipc.open_stream(blob).read_all() for blob in blobs]
+        if tables:
+            yield from pa.concat_tables(tables).sort_by("ts").to_batches()
+
+    packed = df.mapInArrow(pack, "bucket int, blob binary").repartitionById(tasks, "bucket")
+    return packed.mapInArrow(unpack, df.schema)
+
+
+def one_key(spark: Any, folder: Path, sizes: list[int]) -> dict[str, float]:
+    """The most memory that a worker had for one key of so many events, the fewest first."""
+    from cernis.spark import recognize
+
+    peaks: dict[str, float] = {}
+    for rows in sizes:
+        df = spark.read.parquet(str(folder / f"key{rows}"))
+        found = recognize(df, KEYED, matches="count", sample=0, tasks=1)
+        found.write.format("noop").mode("overwrite").save()
+        peaks[str(rows)] = max(_peaks(), default=0)
+    return peaks
+
+
+# --------------------------------------------------------------- processes
+
+
+def _below() -> Iterator[Any]:
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it may be ending
+            process.cpu_times()
+            process.cmdline()
+            yield process
+
+
+def processor_seconds() -> float:
+    """Of all processes below this one, and of those that they have waited for."""
+    import psutil
+
+    seconds = 0.0
+    for process in _below():
+        with suppress(psutil.Error):
+            t = process.cpu_times()
+            seconds += t.user + t.system + t.children_user + t.children_system
+    return seconds
+
+
+def _peaks() -> Iterator[int]:
+    """The peak resident set of each worker."""
+    import psutil
+
+    for process in _below():
+        with suppress(psutil.Error, OSError):
+            if "pyspark" not in " ".join(process.cmdline()) or "java" in process.name():
+                continue
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            yield from (1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def _stay_on(cores: int) -> None:
+    """This process and all below it use so many cores: Java and the workers are several."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+
+
+def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    from cernis.spark.local.session import local_session
+
+    folder = Path(request["folder"])
+    if request["task"] == "key":
+        spark = local_session(1, memory="512m")
+        return one_key(spark, folder, request["rows"])
+    _stay_on(request["cores"])
+    spark = local_session(request["cores"], memory="3g")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "this query runs in a single task")
+        return cases(spark, folder, request["rounds"], request["names"], request["joined"])
+
+
+if __name__ == "__main__":
+    result = _answer(json.loads(sys.stdin.read()))
+    sys.stdout.write("\n" + json.dumps(result) + "\n")

@@ -1,0 +1,165 @@
+"""`cernis bench streaming`: what an endless stream costs on Spark, micro-batch by micro-batch.
+
+A generated stream in Parquet files, one in each micro-batch. For few and for many keys, the
+query and, in the same process, a pass-through of the same rows and what a user would write:
+state and Python for each key. Then what a small batch costs beside a small and a large
+state, what the state weighs by the window and by the length of the stream, and how long a
+match takes to come out. All in one process of its own (`streaming_process`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.record import Record, Table, find, ratio, short
+from cernis.bench.scale import Scale
+from cernis.bench.spark.batch import asked
+
+NAME = "streaming"
+WAYS = {
+    "recognized": "recognized",
+    "passed": "pass-through",
+    "plain": "state and Python for each key",
+}
+
+
+def run_streaming(scale: Scale, step: Step) -> list[Record]:
+    """All parts, in one process."""
+    request = {
+        "keys": scale.streaming_keys,
+        "rows": scale.streaming_rows,
+        "files": scale.streaming_files,
+        "plain_rows": scale.streaming_plain_rows,
+        "kept": scale.streaming_kept,
+        "small": scale.streaming_small,
+        "small_files": scale.streaming_small_files,
+        "state": scale.streaming_state,
+        "state_rows": scale.streaming_small * 10,
+        "latency": scale.streaming_latency,
+    }
+    step("streams", 0, 1)
+    answer = asked("streaming_process", request)
+    records = [record for part, found in answer.items() for record in _records(part, found)]
+    return [*records, *_ratios(records, scale)]
+
+
+def _records(part: str, answer: Mapping[str, Any]) -> Iterator[Record]:
+    if part == "latency":
+        for name, seconds in answer.items():
+            yield Record(NAME, f"latency, {name}", seconds, "s")
+        return
+    for name, value in answer.items():
+        first, _, second = name.partition(" ")
+        if part == "keys":
+            where: dict[str, int | str] = {"way": first, "keys": int(second)}
+            yield Record(NAME, "wall", value["wall"], "rows/s", where)
+            yield Record(NAME, "processor", value["cpu"], "rows/s", where)
+            yield Record(NAME, "processor of a micro-batch", value["batch"], "s", where)
+        elif part == "kept":
+            where = {"kept": int(first)}
+            yield Record(NAME, "processor of a small batch", value["cpu"], "s", where)
+            yield Record(NAME, "state beside it", value["state"], "B", where)
+        else:
+            where = {"window": int(first), "files": int(second)}
+            yield Record(NAME, "most state", value, "B", where)
+
+
+def _ratios(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
+    for keys in scale.streaming_keys:
+        for way in ("passed", "plain"):
+            pair = (find(records, "processor", way=w, keys=keys) for w in ("recognized", way))
+            yield Record(NAME, f"recognized to {WAYS[way]}, {short(keys)} keys", ratio(*pair), "×")
+    few, many = scale.streaming_kept[0], scale.streaming_kept[-1]
+    measure = "processor of a small batch"
+    pair = (find(records, measure, kept=kept) for kept in (many, few))
+    yield Record(NAME, f"a small batch, {many // few} times the state", ratio(*pair), "×")
+    (_, length), (same, longer), (wider, _) = scale.streaming_state
+    sizes = [find(records, "most state", window=w, files=n) for w, n in scale.streaming_state]
+    yield Record(
+        NAME, f"state, {longer // length} times the stream", ratio(sizes[1], sizes[0]), "×"
+    )
+    yield Record(NAME, f"state, {wider // same} times the window", ratio(sizes[2], sizes[1]), "×")
+
+
+# -------------------------------------------------------------------- show
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """Rates by keys, small batches, state, latency, ratios."""
+    keys = sorted({int(r.case["keys"]) for r in records if r.measure == "wall"})
+    rates = tuple(
+        (
+            title,
+            *(short(find(records, "wall", way=way, keys=n)) for n in keys),
+            *(short(find(records, "processor", way=way, keys=n)) for n in keys),
+            *(short(find(records, "processor of a micro-batch", way=way, keys=n)) for n in keys),
+        )
+        for way, title in WAYS.items()
+    )
+    columns = (
+        "",
+        *(f"rows/s, {short(n)} keys" for n in keys),
+        *(f"rows/CPU-s, {short(n)} keys" for n in keys),
+        *(f"CPU-s of a micro-batch, {short(n)} keys" for n in keys),
+    )
+    small = tuple(
+        (
+            short(int(r.case["kept"])),
+            _bytes(find(records, "state beside it", kept=int(r.case["kept"]))),
+            short(r.value),
+        )
+        for r in records
+        if r.measure == "processor of a small batch"
+    )
+    state = tuple(
+        (short(int(r.case["window"])), short(int(r.case["files"])), _bytes(r.value))
+        for r in records
+        if r.measure == "most state"
+    )
+    waits = tuple((r.measure, short(r.value)) for r in records if r.measure.startswith("latency"))
+    ratios = tuple((r.measure, short(r.value)) for r in records if r.unit == "×")
+    return [
+        Table("Rows per second", columns, rates),
+        Table(
+            "A small batch beside much state",
+            ("events in the state", "state", "CPU seconds of the batch"),
+            small,
+        ),
+        Table("State", ("window, ms", "micro-batches", "most state"), state),
+        Table("From the event that makes a match certain to the match", ("", "s"), waits),
+        Table("Ratios", ("", "×"), ratios),
+    ]
+
+
+def _bytes(value: int | float | None) -> str:
+    return "–" if value is None else f"{value / 1024:,.0f} KiB"
+
+
+def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Rows per second of processor time by keys and way."""
+    return [
+        {"way": WAYS[str(r.case["way"])], "keys": r.case["keys"], "rate": r.value}
+        for r in records
+        if r.measure == "processor"
+    ]
+
+
+STREAMING = Benchmark(
+    name=NAME,
+    title="Streaming",
+    question="""
+What does a stream that goes on cost on Spark? How does it depend on the number of keys, on what
+is kept, on the window and on the length of the stream, and how soon is a match there?
+
+Pairs of events of one key within a second, on a generated stream in Parquet files, one file in
+each micro-batch, one event in fifteen being of interest; matches are written nowhere.
+"Pass-through" sends the same rows through a shuffle into Python and back; "state and Python
+for each key" is a stateful processor that looks for the same pairs in the groups of a key, in
+order of arrival, on fewer rows.
+""",
+    run=run_streaming,
+    tables=tables,
+    points=points,
+)

@@ -1,0 +1,259 @@
+"""Streaming queries, measured from outside: run as `python -m
+cernis.bench.spark.streaming_process`.
+
+Reads a request on standard input and prints one JSON line. A file is a micro-batch. The
+first ones of each query warm it up; what is measured is what the others cost, in seconds
+and in processor seconds of Java and the workers, from the end of one to the end of another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cernis.bench.spark.batch_process import processor_seconds
+
+SCHEMA = pa.schema(
+    {"type": pa.string(), "ts": pa.timestamp("us", "UTC"), "k": pa.int64(), "v": pa.float64()}
+)
+QUERY = (
+    "SELECT a[k], b[k] FROM S WHERE A AS a ; B AS b FILTER a[v > 0.9] AND b[v > 0.9] "
+    "PARTITION BY [k] WITHIN {window} MILLISECONDS"
+)
+BEGIN = 1_700_000_000_000_000
+_LONGEST = 600
+
+
+class Files:
+    """A folder that files of random events are put into; times go on, a millisecond apart."""
+
+    def __init__(self, folder: Path, keys: int) -> None:
+        self.folder, self.keys, self.files, self.rows = folder, keys, 0, 0
+        self.random = np.random.default_rng(7)
+        folder.mkdir(parents=True)
+
+    def put(self, rows: int, types: str = "ABC", least: float = 0.0) -> None:
+        """A file of so many events of these types, with values from `least` to 1."""
+        first = BEGIN + 1000 * self.rows
+        table = pa.table(
+            {
+                "type": np.array([*types])[self.random.integers(0, len(types), rows)],
+                "ts": pa.array(first + 1000 * np.arange(rows)).cast(SCHEMA.field("ts").type),
+                "k": self.random.integers(0, self.keys, rows),
+                "v": least + (1 - least) * self.random.random(rows),
+            },
+            schema=SCHEMA,
+        )
+        path = self.folder / f"{self.files:06}.parquet"
+        pq.write_table(table, self.folder / ".writing")
+        os.utime(self.folder / ".writing", (10**9 + self.files, 10**9 + self.files))
+        (self.folder / ".writing").rename(path)
+        self.files, self.rows = self.files + 1, self.rows + rows
+
+    def stream(self, spark: Any) -> Any:
+        schema = "type string, ts timestamp, k bigint, v double"
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self.folder))
+
+
+# -------------------------------------------------------------- contestants
+
+
+def recognized(stream: Any, window: int) -> Any:
+    from cernis.spark import recognize
+
+    return recognize(stream, QUERY.format(window=window), lateness="1 second")
+
+
+def passed(stream: Any, window: int) -> Any:
+    """The same rows through the same shuffle into Python and out again."""
+    return stream.repartition("k").mapInArrow(_as_they_are, stream.schema)
+
+
+def plain(stream: Any, window: int) -> Any:
+    """What a user would write: state and Python for each key; events in order of arrival."""
+    from cernis.spark.streaming.each_key import EachKey
+
+    wanted = stream.filter("type IN ('A', 'B') AND v > 0.9").withWatermark("ts", "1 second")
+    return wanted.groupBy("k").transformWithStateInPandas(
+        EachKey(window), "k bigint, pairs bigint", "Append", "EventTime"
+    )
+
+
+def _as_they_are(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+CONTESTANTS = {"recognized": recognized, "passed": passed, "plain": plain}
+
+
+# ---------------------------------------------------------------- measuring
+
+
+class Running:
+    """A streaming query, and what it had cost at the end of each micro-batch with events."""
+
+    def __init__(self, frame: Any, folder: Path) -> None:
+        writer = frame.writeStream.format("noop")
+        self.query = writer.option("checkpointLocation", str(folder)).start()
+        self.marks: dict[int, tuple[float, float]] = {}
+        self.rows: dict[int, int] = {}
+        self.state: list[int] = []
+
+    def until(self, batches: int) -> None:
+        """Waits for so many micro-batches with events."""
+        end = time.perf_counter() + _LONGEST
+        while len(self.marks) < batches:
+            if self.query.exception() is not None or time.perf_counter() > end:
+                raise RuntimeError(f"the query did not go on: {self.query.exception()}")
+            self._look()
+            time.sleep(0.005)
+
+    def _look(self) -> None:
+        from cernis.spark import progress_of
+
+        for told in self.query.recentProgress[-3:]:
+            batch, rows = told["batchId"], told["numInputRows"]
+            if rows and batch not in self.marks:
+                self.marks[batch] = (time.perf_counter(), processor_seconds())
+                self.rows[batch] = rows
+            ours = progress_of(told)
+            if ours is not None:
+                self.state.append(ours.state_bytes)
+
+    def stop(self) -> None:
+        self._look()
+        self.query.stop()
+
+    def rates(self, skip: int) -> dict[str, float]:
+        """Rows in a second and in a second of processor time, and such seconds of a batch."""
+        batches = sorted(self.marks)[skip:]
+        (began, busy), (ended, at_end) = self.marks[batches[0]], self.marks[batches[-1]]
+        rows, busy = sum(self.rows[batch] for batch in batches[1:]), at_end - busy
+        return {
+            "wall": rows / (ended - began),
+            "cpu": rows / busy,
+            "batch": busy / (len(batches) - 1),
+        }
+
+    def seconds(self, skip: int) -> float:
+        """Processor seconds of a micro-batch, the middle one after the first."""
+        busy = [self.marks[batch][1] for batch in sorted(self.marks)[skip:]]
+        return statistics.median(b - a for a, b in pairwise(busy))
+
+
+def many_keys(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Rates by contestant and number of keys."""
+    answer: dict[str, Any] = {}
+    for keys in request["keys"]:
+        for name, contestant in CONTESTANTS.items():
+            rows = request["plain_rows"] if name == "plain" else request["rows"]
+            files = Files(folder / f"{name}{keys}", keys)
+            count = 3 if name == "plain" else request["files"]
+            for _ in range(count):
+                files.put(rows)
+            running = Running(contestant(files.stream(spark), 1000), folder / f"c-{name}{keys}")
+            running.until(count)
+            running.stop()
+            answer[f"{name} {keys}"] = running.rates(1)
+            shutil.rmtree(files.folder)
+    return answer
+
+
+def kept_state(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Processor seconds of a small batch beside so many events in the state."""
+    answer = {}
+    for kept in request["kept"]:
+        files = Files(folder / f"kept{kept}", kept)
+        files.put(kept, "A", 0.9)  # all of them begin something
+        small = request["small_files"]
+        for _ in range(small):
+            files.put(request["small"])
+        running = Running(recognized(files.stream(spark), 10**9), folder / f"c-kept{kept}")
+        running.until(small + 1)
+        running.stop()
+        answer[str(kept)] = {"cpu": running.seconds(small // 2), "state": max(running.state)}
+        shutil.rmtree(files.folder)
+    return answer
+
+
+def state_bytes(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """The most bytes of state, by the window and by the number of files."""
+    answer = {}
+    for window, length in request["state"]:
+        files = Files(folder / f"state{window}-{length}", 100)
+        for _ in range(length):
+            files.put(request["state_rows"])
+        running = Running(
+            recognized(files.stream(spark), window), folder / f"c-state{window}-{length}"
+        )
+        running.until(length)
+        running.stop()
+        answer[f"{window} {length}"] = max(running.state)
+    return answer
+
+
+def latency(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, float]:
+    """Seconds from the file that makes matches certain to the matches; small files."""
+    from cernis.spark import recognize
+
+    files = Files(folder / "latency", 3)
+    came: list[float] = []
+
+    def taken(found: Any, _: int) -> None:
+        if found.count():
+            came.append(time.perf_counter())
+
+    frame = recognize(files.stream(spark), QUERY.format(window=1000), lateness="0 seconds")
+    writer = frame.writeStream.foreachBatch(taken)
+    query = writer.option("checkpointLocation", str(folder / "c-latency")).start()
+    waits = []
+    files.put(request["small"])
+    for number in range(request["latency"] + 2):
+        before = len(came)
+        put = time.perf_counter()
+        files.put(request["small"])  # what came before is certain now
+        while len(came) == before and time.perf_counter() - put < _LONGEST:
+            time.sleep(0.005)
+        if number > 1:
+            waits.append(came[-1] - put)
+        query.processAllAvailable()
+    query.stop()
+    return {"median": statistics.median(waits), "most": max(waits)}
+
+
+PARTS = {"keys": many_keys, "kept": kept_state, "state": state_bytes, "latency": latency}
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    from cernis.spark.local.session import local_session
+
+    cores = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+    settings = {"spark.sql.shuffle.partitions": cores}
+    spark = local_session(int(cores), memory="3g", conf=settings)
+    folder = Path(tempfile.mkdtemp(prefix="cernis-bench-"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return {name: part(spark, folder / name, request) for name, part in PARTS.items()}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    result = _answer(json.loads(sys.stdin.read()))
+    sys.stdout.write("\n" + json.dumps(result) + "\n")

@@ -1,0 +1,3 @@
+"""`cernis bench spaseq`: the experiments of the SPAseQ paper."""
+
+from __future__ import annotations

@@ -1,0 +1,156 @@
+"""The part of `cernis bench spaseq` beside lists of runs: by window, by stream, and with `&`.
+
+The engine and the lists read the same solutions, list all matches, and must find as many.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from cernis.bench.clock import Name, race
+from cernis.bench.correlation import EXPONENT, exponent
+from cernis.bench.record import Record
+from cernis.bench.scale import Scale
+from cernis.bench.spaseq.queries import WORKLOADS
+from cernis.bench.spaseq.runs import RunList, offered, values_of
+from cernis.bench.spaseq.stages import (
+    Solved,
+    per_event,
+    replay,
+    solve_in_turns,
+    solved,
+)
+from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, NAME, OURS, Case
+from cernis.errors import CernisError
+
+LISTED = (("market", ","), ("market", ";"), ("cards", ";"), ("smart grid", ";"))
+WAYS = (OURS, LIST, LIST_BY_STREAM)
+
+
+def measure_run_list(scale: Scale, name: str, link: str) -> list[Record]:
+    """Each run in a list, on a small stream, window by window."""
+    workload, windows = WORKLOADS[name], scale.spaseq_listed_windows
+    events = windows[-1] + scale.spaseq_listed_events
+    ready = solved(workload, workload.sequences[link], windows[-1], events)
+    ways = WAYS if len(workload.iris) > 1 else WAYS[:2]
+    found = beside_lists(scale, {w: (ready, workload.window(w)) for w in windows}, ways)
+    case: Case = {"query": name, "strategy": link}
+    records = [r for w, one in found.items() for r in one.records({**case, "window": w})]
+    growth = {way: {w: found[w].costs[way] for w in windows} for way in ways}
+    growth["active runs"] = {w: float(found[w].runs) for w in windows}
+    for measure, costs in growth.items():
+        records.append(Record(NAME, f"{measure}, growth", exponent(costs), EXPONENT, case))
+    return records
+
+
+def measure_conjunction(scale: Scale) -> list[Record]:
+    """Two roads that are congested at one time, or one after the other."""
+    traffic, window = WORKLOADS["traffic"], scale.spaseq_listed_windows[-1]
+    best = solve_in_turns(
+        {
+            sequence: partial(solved, traffic, sequence, window, scale.spaseq_clause_events)
+            for sequence in ("A; B; C", "A; (B & C)")
+        },
+        scale.rounds,
+    )
+    size = traffic.window(window)
+    found = beside_lists(scale, {sequence: (one, size) for sequence, one in best.items()}, WAYS)
+    records = []
+    for sequence, one in best.items():
+        case: Case = {"query": "traffic", "sequence": sequence}
+        matching = per_event(one.matching, len(one.times))
+        records.append(Record(NAME, "conjunction, matching", matching, "ns/event", case))
+        records += found[sequence].records(case)
+    return records
+
+
+class Beside(NamedTuple):
+    """The engine and lists of runs in one case."""
+
+    costs: Mapping[str, float]
+    """Nanoseconds per event, by way."""
+    matches: int
+    runs: int
+    """How many were active in the end; at least one, for the sake of logarithms."""
+
+    def records(self, case: Case) -> list[Record]:
+        return [
+            *(Record(NAME, way, cost, "ns/event", case) for way, cost in self.costs.items()),
+            Record(NAME, "matches", self.matches, "matches", case),
+            Record(NAME, "active runs", self.runs, "runs", case),
+        ]
+
+
+def beside_lists(
+    scale: Scale, ready: Mapping[Name, tuple[Solved, int]], ways: Sequence[str]
+) -> dict[Name, Beside]:
+    """The cost of each way in each case, a solution and a window.
+
+    What comes before the widest window is full does not count.
+    """
+    skipped = max(window for _, window in ready.values())
+    contestants = {
+        (case, way): _Engine(*one, skipped) if way == OURS else _List(*one, skipped, way)
+        for case, one in ready.items()
+        for way in ways
+    }
+    best = race(contestants, scale.rounds)
+    found = {}
+    for case, (solution, _) in ready.items():
+        matches = {contestants[case, way].matches for way in ways}
+        if len(matches) > 1:
+            raise CernisError(f"engine and lists of runs disagree on the matches of {case}")
+        events = solution.count(solution.after(skipped))
+        costs = {way: per_event(best[case, way], events) for way in ways}
+        found[case] = Beside(costs, matches.pop(), max(1, contestants[case, LIST].runs))
+    return found
+
+
+class _Engine:
+    """A contestant: the engine's seconds after a while, when the window is full."""
+
+    matches = runs = 0
+
+    def __init__(self, ready: Solved, window: int, skipped: int) -> None:
+        self._replayed = partial(replay, ready, window, skipped, listed=True)
+
+    def __call__(self) -> float:
+        found = self._replayed()
+        self.matches = found.matches
+        return found.automaton + found.telling
+
+
+class _List:
+    """A contestant: the same of a list of runs."""
+
+    matches = runs = 0
+
+    def __init__(self, ready: Solved, window: int, skipped: int, way: str) -> None:
+        query = ready.query
+        self._fresh = partial(
+            RunList,
+            query.query,
+            query.linked,
+            values_of(ready),
+            window,
+            index=way == LIST_BY_STREAM,
+        )
+        since, events = ready.after(skipped), offered(ready)
+        self._before = [event for event in events if since - window <= event.time < since]
+        self._after = [event for event in events if event.time >= since]
+
+    def __call__(self) -> float:
+        runs = self._fresh()
+        for _ in runs.run(self._before):
+            pass
+        gc.disable()  # runs have no cycles; a search for some would be held against them
+        begin = time.perf_counter()
+        self.matches = len(list(runs.run(self._after)))
+        seconds = time.perf_counter() - begin
+        gc.enable()
+        self.runs = runs.size
+        return seconds

@@ -1,0 +1,265 @@
+"""`cernis bench spaseq`: sequences over RDF streams, after the experiments of the SPAseQ paper.
+
+The paper's questions (its Figures 15 to 21), on generated streams, each a ratio within this run:
+
+* Does an event cost more in a wider window, under each separator? (15)
+* Does it with more clauses in the sequence? (16)
+* Does it with more background knowledge? (17)
+* Where does the time go: parsing, graph patterns, automaton, output? (18)
+* What does `B+` cost beside `B`? (19)
+* What does a list of runs cost, with and without an index by stream? (15, 20)
+* What does `B & C` cost beside `B; C`? (21)
+
+The systems the paper compares with are not here; a list of runs in the paper's own manner is
+(`spaseq_runs`). Streams are parsed and graph patterns solved once; then the windows take turns on
+the same solutions, and only what comes after the widest window counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.correlation import EXPONENT, exponent
+from cernis.bench.record import Record, ratio
+from cernis.bench.scale import Scale
+from cernis.bench.spaseq.compare import LISTED, measure_conjunction, measure_run_list
+from cernis.bench.spaseq.queries import (
+    HEAD_AND_SHOULDERS,
+    STRATEGIES,
+    WORKLOADS,
+    Workload,
+    zigzag,
+)
+from cernis.bench.spaseq.stages import (
+    Solved,
+    best_replays,
+    per_event,
+    replay,
+    solve_in_turns,
+    solved,
+)
+from cernis.bench.spaseq.tables import NAME, QUESTION, TITLE, Case, points, tables
+
+NARROWER = {("market", ":"): 8, ("smart grid", ":"): 4}
+"""Where there are very many runs or matches, windows and streams are shorter by this factor."""
+MARKET_WINDOW = 800
+"""40 minutes, as in the paper."""
+PRINTED = {
+    "Query 1, smart grid": (WORKLOADS["smart grid"], "A; B+, C", 120),
+    "Query 2, cards": (WORKLOADS["cards"], "A, B+", 450),
+    "Query 3, market": (HEAD_AND_SHOULDERS, "A, B, C, D, E, F, G", 1200),
+    "Query 4, market": (WORKLOADS["market"], "A, B, C", 1200),
+    "Query 4 with `;`": (WORKLOADS["market"], "A; B; C", 1200),
+    "Query 5, traffic": (WORKLOADS["traffic"], "A; (B & C)", 18),
+}
+"""The queries as the paper prints them, with their windows in events."""
+
+
+def run_spaseq(scale: Scale, step: Step) -> list[Record]:
+    """All questions, one after the other."""
+    parts: list[tuple[str, Callable[[], list[Record]]]] = [
+        ("compiling", compile_kernels),
+        *((f"windows, {name}", partial(measure_windows, scale, name)) for name in WORKLOADS),
+        ("clauses", partial(measure_clauses, scale)),
+        ("background", partial(measure_background, scale)),
+        ("stages", partial(measure_stages, scale)),
+        ("Kleene", partial(measure_kleene, scale)),
+        *(
+            (f"list of runs, {name} {link}", partial(measure_run_list, scale, name, link))
+            for name, link in LISTED
+        ),
+        ("conjunction", partial(measure_conjunction, scale)),
+    ]
+    records: list[Record] = []
+    for done, (name, measure) in enumerate(parts):
+        step(name, done, len(parts))
+        records += measure()
+    return records
+
+
+def compile_kernels() -> list[Record]:
+    """Everything once on a handful of events: what follows finds its kernels compiled."""
+    for workload, sequence, window in PRINTED.values():
+        ready = solved(workload, sequence, window, 60, written=True)
+        for listed in (True, False):
+            replay(ready, workload.window(window), listed=listed)
+    return []
+
+
+# ----------------------------------------------------------------- windows
+
+
+def measure_windows(scale: Scale, name: str) -> list[Record]:
+    """The cost of an event in each window and under each separator, and how it grows."""
+    workload = WORKLOADS[name]
+    ready, windows = {}, {}
+    for link in STRATEGIES:
+        narrower = NARROWER.get((name, link), 1)
+        windows[link] = [window // narrower for window in scale.spaseq_windows]
+        events = scale.spaseq_events // narrower
+        ready[link] = solved(workload, workload.sequences[link], windows[link][-1], events)
+    # the separator makes no difference to what comes before the automaton
+    beside = min(per_event(one.parsing + one.matching, len(one.times)) for one in ready.values())
+    records = []
+    for link, one in ready.items():
+        skipped = workload.window(windows[link][-1])
+        cases = {w: (one, workload.window(w)) for w in windows[link]}
+        best = best_replays(cases, skipped, scale.rounds, scale.spaseq_told)
+        events = one.count(one.after(skipped))
+        costs = {w: per_event(best[w].automaton, events) for w in cases}
+        counting = {w: per_event(best[w].telling, best[w].told) for w in cases}
+        case: Case = {"query": name, "strategy": link}
+        records += growing("automaton", case, costs)
+        records += growing("whole", case, {w: beside + cost for w, cost in costs.items()})
+        records += growing("counting", case, counting)
+        for w in cases:
+            matches = best[w].matches / best[w].told
+            own: Case = {**case, "window": w}
+            records.append(Record(NAME, "matches", matches, "matches/event", own))
+            if best[w].groups:
+                records.append(Record(NAME, "groups", best[w].groups, "groups", own))
+    return records
+
+
+def growing(measure: str, case: Case, costs: Mapping[int, float]) -> list[Record]:
+    """A cost by window, and its growth exponent."""
+    return [
+        *(
+            Record(NAME, measure, cost, "ns/event", {**case, "window": w})
+            for w, cost in costs.items()
+        ),
+        Record(NAME, f"{measure}, growth", exponent(costs), EXPONENT, case),
+    ]
+
+
+# ----------------------------------------------------------------- clauses
+
+
+def measure_clauses(scale: Scale) -> list[Record]:
+    """Longer and longer zigzags, and the paper's Query 3."""
+    patterns = {f"zigzag of {n}": zigzag(n) for n in scale.spaseq_clauses}
+    patterns["head and shoulders"] = HEAD_AND_SHOULDERS
+    records = []
+    for link in (",", ";"):
+        sequences = {name: (one, one.sequences[link]) for name, one in patterns.items()}
+        records += apart(scale, "clauses", "pattern", sequences, {"strategy": link})
+    return records
+
+
+def apart(
+    scale: Scale,
+    question: str,
+    by: str,
+    sequences: Mapping[str, tuple[Workload, str]],
+    case: Case,
+) -> list[Record]:
+    """Graph patterns and automaton of some queries on the market, and beside the first of them."""
+    window, events = WORKLOADS["market"].window(MARKET_WINDOW), scale.spaseq_clause_events
+    ready = solve_in_turns(
+        {
+            name: partial(solved, workload, sequence, MARKET_WINDOW, events)
+            for name, (workload, sequence) in sequences.items()
+        },
+        scale.rounds,
+    )
+    best = best_replays({name: (one, window) for name, one in ready.items()}, window, scale.rounds)
+    records = []
+    for stage in ("matching", "automaton"):
+        costs = {
+            name: per_event(one.matching, len(one.times))
+            if stage == "matching"
+            else per_event(best[name].automaton, one.count(one.after(window)))
+            for name, one in ready.items()
+        }
+        first = next(iter(costs.values()))
+        for name, cost in costs.items():
+            own: Case = {**case, by: name}
+            records.append(Record(NAME, f"{question}, {stage}", cost, "ns/event", own))
+            relative = ratio(cost, first)
+            records.append(Record(NAME, f"{question}, {stage}, to first", relative, "×", own))
+    return records
+
+
+# -------------------------------------------------------------- background
+
+
+def measure_background(scale: Scale) -> list[Record]:
+    """The same streams with more and more background."""
+    records = []
+    for name in ("cards", "smart grid"):
+        workload, events = WORKLOADS[name], scale.spaseq_known_events
+        sequence = workload.sequences[","]
+        best = solve_in_turns(
+            {
+                triples: partial(solved, workload, sequence, MARKET_WINDOW, events, triples)
+                for triples in scale.spaseq_background
+            },
+            scale.rounds,
+        )
+        fewest = whole_cost(best[scale.spaseq_background[0]])
+        for triples, one in best.items():
+            case: Case = {"query": name, "triples": triples}
+            rate, cost = triples / one.loading, whole_cost(one)
+            matching = per_event(one.matching, len(one.times))
+            records += [
+                Record(NAME, "background read", rate, "triples/s", case),
+                Record(NAME, "with background", 1e9 / cost, "events/s", case),
+                Record(NAME, "matching with background", matching, "ns/event", case),
+                Record(NAME, "to least background", ratio(fewest, cost), "×", case),
+            ]
+    return records
+
+
+def whole_cost(one: Solved) -> float:
+    """From bytes to matches that are not looked at, in nanoseconds per event."""
+    return per_event(one.parsing + one.matching + one.automaton, len(one.times))
+
+
+# ------------------------------------------------------------------ stages
+
+
+def measure_stages(scale: Scale) -> list[Record]:
+    """Where the time of the paper's queries goes."""
+    best = solve_in_turns(
+        {
+            name: partial(solved, *printed, scale.spaseq_stage_events, written=True)
+            for name, printed in PRINTED.items()
+        },
+        scale.rounds,
+    )
+    records = []
+    for name, one in best.items():
+        events = len(one.times)
+        costs = {
+            "parsing": one.parsing,
+            "graph patterns": one.matching,
+            "automaton": one.automaton,
+            "output": one.output,
+        }
+        total = sum(costs.values())
+        records.append(Record(NAME, "matches", one.matches, "matches", {"query": name}))
+        records.append(Record(NAME, "all stages", events / total, "events/s", {"query": name}))
+        for stage, seconds in costs.items():
+            case: Case = {"query": name, "stage": stage}
+            records.append(Record(NAME, "stage", per_event(seconds, events), "ns/event", case))
+            records.append(Record(NAME, "share", ratio(seconds, total), "of all", case))
+    return records
+
+
+# ------------------------------------------------------------------ Kleene
+
+
+def measure_kleene(scale: Scale) -> list[Record]:
+    """One fall, or one and more, before a company's price rises."""
+    sequences = {
+        sequence: (WORKLOADS["market"], sequence)
+        for sequence in ("A; B; C", "A; B+; C", "A; B+;; C")
+    }
+    return apart(scale, "Kleene", "sequence", sequences, {})
+
+
+SPASEQ = Benchmark(
+    name=NAME, title=TITLE, question=QUESTION, run=run_spaseq, tables=tables, points=points
+)

@@ -1,0 +1,239 @@
+"""SPAseQ sequences as the paper evaluates them: every partial match a run of its own, in a list.
+
+A run keeps all that it has bound (the paper's cache history). An event that matches some graph
+pattern is offered to each active run, or, with the paper's index, to each that waits for the
+event's stream; runs that have left the window are dropped when they are met. Graph patterns are
+solved already, and an `&` comes as one event at its timestamp (the paper's lazy evaluation): what
+is compared is the automaton alone.
+
+Cost: for each event in proportion to the active runs. Plain Python on purpose, so that it is easy
+to see that it is right. Its distance to a compiled engine says less than how it grows.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cernis.automata.linked.automaton import Linked, Transition
+from cernis.bench.spaseq.stages import Solved
+from cernis.engine.linked.step import Rows
+from cernis.pattern import graph as g
+from cernis.pattern.spaseq import SpaseqQuery
+
+Bound = dict[str, int]
+"""Codes of terms, by variable."""
+
+_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge, "+": operator.add, "-": operator.sub, "*": operator.mul,
+}  # fmt: skip
+_NUMBER = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(?:integer|decimal)>')
+
+
+class Row(NamedTuple):
+    """A solution of a step: its number, and what it binds."""
+
+    number: int
+    bound: Bound
+
+
+class Offered(NamedTuple):
+    """An event with its solutions, by reading."""
+
+    moment: int
+    time: int
+    stream: str
+    rows: dict[int, list[Row]]
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """A partial match, and the store in which it waits."""
+
+    store: int
+    start: int
+    moment: int
+    rows: tuple[int, ...]
+    bound: Bound
+    gone: bool = False
+
+
+class RunList:
+    """All runs of an automaton of links, in one list or in one for each stream."""
+
+    def __init__(
+        self, query: SpaseqQuery, linked: Linked, values: Sequence[Any], window: int, *, index: bool
+    ) -> None:
+        unbound = any(set(one.names) - one.certain for one in linked.alternatives)
+        if linked.guards or query.partition or unbound:
+            raise ValueError("a list of runs knows no `!`, no PARTITION BY and no OPTIONAL")
+        self.window, self.index = window, index
+        self.links = [store.link for store in linked.stores]
+        self.first: dict[int, list[Transition]] = {}
+        self.moves: list[dict[int, list[Transition]]] = [{} for _ in linked.stores]
+        for one in linked.transitions:
+            leaving = self.first if one.store is None else self.moves[one.store]
+            leaving.setdefault(one.reading, []).append(one)
+        self.conditions = [
+            [compiled(one, values) for one in linked.conditions(reading)]
+            for reading in range(len(linked.readings))
+        ]
+        self.stores = [
+            [number for number, store in enumerate(linked.stores) if store.state == state]
+            for state in range(len(linked.states))
+        ]
+        self.lists = [
+            sorted({name for a in linked.alternatives if a.step == store.step
+                    for name in query.gpm(a.gpms[0]).streams}) if index else [""]
+            for store in linked.stores
+        ]  # fmt: skip
+        self.active: dict[str, list[Run]] = {name: [] for name, _ in query.streams}
+        self.active[""] = []
+
+    @property
+    def size(self) -> int:
+        """How many runs are active."""
+        return sum(map(len, self.active.values()))
+
+    def run(self, events: Sequence[Offered]) -> Iterator[tuple[int, ...]]:
+        """The matches of some events, as the numbers of their rows."""
+        for _, together in groupby(events, key=lambda event: event.moment):
+            made: list[Run] = []
+            gone: list[Run] = []
+            for event in together:
+                yield from self._begin(event, made)
+                yield from self._offer(event, made, gone)
+            for run in gone:
+                run.gone = True
+            for name in {name for run in gone for name in self.lists[run.store]}:
+                self.active[name] = [run for run in self.active[name] if not run.gone]
+            for run in made:
+                for name in self.lists[run.store]:
+                    self.active[name].append(run)
+
+    def _begin(self, event: Offered, made: list[Run]) -> Iterator[tuple[int, ...]]:
+        for reading, transitions in self.first.items():
+            for row in event.rows.get(reading, ()):
+                if all(holds(row.bound) for holds in self.conditions[reading]):
+                    for transition in transitions:
+                        begun = event.time, (row.number,), row.bound
+                        yield from self._file(event, *begun, transition, made)
+
+    def _offer(self, event: Offered, made: list[Run], gone: list[Run]) -> Iterator[tuple[int, ...]]:
+        earliest, before = event.time - self.window, event.moment - 1
+        for run in self.active[event.stream if self.index else ""]:
+            link = self.links[run.store]
+            if run.start < earliest or (link == "," and run.moment != before):
+                gone.append(run)
+                continue
+            moved = False
+            for reading, transitions in self.moves[run.store].items():
+                for row in event.rows.get(reading, ()):
+                    for transition in transitions:
+                        both = self._together(run.bound, row.bound, transition)
+                        if both is not None:
+                            moved = True
+                            longer = run.start, (*run.rows, row.number), both
+                            yield from self._file(event, *longer, transition, made)
+            if moved and link == ";":
+                gone.append(run)
+
+    def _together(self, bound: Bound, own: Bound, transition: Transition) -> Bound | None:
+        """What is bound when a run takes a row; None where they do not fit."""
+        for name in transition.joins:
+            if bound[name] != own[name]:
+                return None
+        both = {**bound, **own}
+        for holds in self.conditions[transition.reading]:
+            if not holds(both):
+                return None
+        return both
+
+    def _file(
+        self,
+        event: Offered,
+        start: int,
+        rows: tuple[int, ...],
+        bound: Bound,
+        transition: Transition,
+        made: list[Run],
+    ) -> Iterator[tuple[int, ...]]:
+        for store in self.stores[transition.target]:
+            made.append(Run(store, start, event.moment, rows, bound))
+        if transition.final:
+            yield rows
+
+
+def compiled(expression: g.Expression, values: Sequence[Any]) -> Callable[[Bound], Any]:
+    """A condition as a function of what is bound.
+
+    >>> less = g.Compared("<", g.Variable("x"), g.Variable("y"))
+    >>> compiled(less, [5, 7])({"x": 0, "y": 1})
+    True
+    """
+    match expression:
+        case g.Variable(name):
+            return lambda bound: values[bound[name]]
+        case g.Term(text):
+            constant = value(text)
+            return lambda _: constant
+        case g.And(parts):
+            several = [compiled(part, values) for part in parts]
+            return lambda bound: all(part(bound) for part in several)
+        case g.Compared(op, g.Variable(one), g.Variable(other)):
+            compare = _OPERATIONS[op]
+            return lambda bound: compare(values[bound[one]], values[bound[other]])
+        case g.Compared(op, left, right) | g.Arithmetic(op, left, right):
+            compute, first, second = (
+                _OPERATIONS[op],
+                compiled(left, values),
+                compiled(right, values),
+            )
+            return lambda bound: compute(first(bound), second(bound))
+        case _:
+            raise ValueError(f"a list of runs cannot evaluate {expression}")
+
+
+def value(text: str) -> Any:
+    """A number, or the text of the term.
+
+    >>> value('"1.50"^^<http://www.w3.org/2001/XMLSchema#decimal>'), value("<urn:x>")
+    (Decimal('1.50'), '<urn:x>')
+    """
+    number = _NUMBER.fullmatch(text)
+    if number is None:
+        return text
+    return Decimal(number[1]) if "." in number[1] else int(number[1])
+
+
+def values_of(solved: Solved) -> list[Any]:
+    """The value of each term of a run, by code."""
+    terms = solved.session.terms
+    return [value(text) for text in terms.texts(np.arange(len(terms), dtype=np.int32)).to_pylist()]
+
+
+def offered(solved: Solved) -> list[Offered]:
+    """The events that match something, with their solutions."""
+    rows = Rows(*(np.concatenate(column) for column in zip(*solved.rows, strict=True)))
+    names = solved.session.linked.columns
+    numbers = np.arange(len(rows.reading))
+    held = solved.session.kept.rows(numbers).event
+    streams, _ = solved.session.kept.events(held[:, 0])
+    called = [name for name, _ in solved.query.query.streams]
+    events: dict[tuple[int, ...], Offered] = {}
+    for number, event, stream, reading, codes, moment, time in zip(
+        numbers.tolist(), held.tolist(), streams.tolist(), rows.reading.tolist(),
+        rows.codes.tolist(), rows.moment.tolist(), rows.clock.tolist(), strict=True,
+    ):  # fmt: skip
+        bound = {name: code for name, code in zip(names, codes, strict=True) if code >= 0}
+        one = events.setdefault(tuple(event), Offered(moment, time, called[stream], {}))
+        one.rows.setdefault(reading, []).append(Row(number, bound))
+    return sorted(events.values(), key=lambda event: event.moment)

@@ -1,0 +1,512 @@
+"""What links compare, as integers: the columns that an engine of events with events reads.
+
+`Equality` gives codes that are equal exactly when values (or tuples of them) are;
+`kinds` says what a value is at all, which `!=` asks as well; `OrderValues` gives pairs of
+words that sort as the values do. All stay the same from batch to batch. With them
+
+    a = b    ⇔  code(a) == code(b) >= 0
+    a != b   ⇔  kind(a) == kind(b) > 0 and (code(a) != code(b) or code(a) < 0)
+    a < b    ⇔  comparable(a, b) and (hi, lo)(a) < (hi, lo)(b)
+
+where NULL has code -1 and kind 0, NaN code -1 and the kind of numbers, and `comparable`
+is no more than the comment at `NOTHING` says. The attribute `@time` is the event's
+timestamp, or its position where no time column was named.
+
+Order takes two words: int64 and float64 together do not fit into one. The first is
+the float64 at or below the number, as an integer that sorts alike, the second the rest in
+2⁻⁶² of the distance to the next float64; so integers, floats and decimals of up to 34
+digits compare exactly with each other. Instants are nanoseconds, whatever their unit, 93
+bits wide. Text has an order, but none that fits into words: it is refused where it is
+compared with text.
+
+Cost: one hash lookup per row for each component of a column, and one for each component
+but the first (partitions count as one); a few nanoseconds per row for each column in
+order. Decimals take some microseconds per distinct value of a batch. What is kept are
+the values that have a code, until `keep_only` says which are still needed.
+
+Turned down: codes that are ranks, which sort and tell apart in one word. A value that
+comes later may lie between two neighbours, and then all that is kept must be renumbered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from math import inf, nextafter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cernis.compiled import kernel
+from cernis.encoding.clock import sortable
+from cernis.encoding.keys import NONE, Arrays, Tuples, ticks_of, under, valid_rows
+from cernis.errors import DataError, StateError
+from cernis.events.batch import EventBatch, Int64s, attribute
+from cernis.events.times import is_text, parse_timestamps, plain
+
+TIME = "@time"
+
+NOTHING = -(2**63)
+INFINITY = 0x7FF0000000000000
+KIND_BITS = 34
+# In the first word numbers are INFINITY at most, NOTHING stands for NULL and NaN, and
+# every other kind has a region of its own above, told by the bits from KIND_BITS on:
+# a and b are comparable ⇔ neither is NOTHING, and both are at most INFINITY or
+# a >> KIND_BITS == b >> KIND_BITS.
+
+Int8s = npt.NDArray[np.int8]
+
+NULL, NUMBER, TEXT, BOOLEAN, INSTANT, CLOCK_TIME, DURATION, BYTES, LIST, RECORD, OTHER = range(11)
+"""Kinds of values; values of different kinds are neither equal nor unequal."""
+
+_REST_BITS = 62
+_UNORDERED = frozenset({TEXT, BYTES})
+_KIND_TESTS: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
+    (NULL, pa.types.is_null),
+    (NUMBER, pa.types.is_integer),
+    (NUMBER, pa.types.is_floating),
+    (NUMBER, pa.types.is_decimal),
+    (TEXT, is_text),
+    (BOOLEAN, pa.types.is_boolean),
+    (INSTANT, pa.types.is_timestamp),
+    (INSTANT, pa.types.is_date),
+    (CLOCK_TIME, pa.types.is_time),
+    (DURATION, pa.types.is_duration),
+    (BYTES, pa.types.is_binary),
+    (BYTES, pa.types.is_large_binary),
+    (BYTES, pa.types.is_fixed_size_binary),
+    (LIST, pa.types.is_list),
+    (LIST, pa.types.is_large_list),
+    (LIST, pa.types.is_fixed_size_list),
+    (RECORD, pa.types.is_struct),
+)
+
+
+def kind_of(type_: pa.DataType) -> int:
+    """The kind of a type's values.
+
+    >>> kind_of(pa.int8()) == kind_of(pa.float64()), kind_of(pa.string()) == kind_of(pa.int8())
+    (True, False)
+    """
+    values = plain(type_)
+    return next((kind for kind, test in _KIND_TESTS if test(values)), OTHER)
+
+
+def kinds(batch: EventBatch, attributes: Sequence[str]) -> Int8s:
+    """The kind of each value, 0 for NULL, as an array of shape (attributes, events).
+
+    >>> batch = EventBatch.of(pa.table({"a": [1.5, float("nan"), None], "b": ["x", "y", "z"]}))
+    >>> kinds(batch, ["a", "b"]).tolist()
+    [[1, 1, 0], [2, 2, 2]]
+    """
+    found = np.empty((len(attributes), len(batch)), np.int8)
+    for row, name in zip(found, attributes, strict=True):
+        row[:] = _per_part(batch, name, _kinds_in)
+    return found
+
+
+def _kinds_in(column: pa.ChunkedArray) -> Int8s:
+    kind = kind_of(column.type)
+    values = np.full(len(column), kind, np.int8)
+    if kind != NULL and (pa.types.is_dictionary(column.type) or column.null_count):
+        values[column.is_null().to_numpy()] = NULL
+    return values
+
+
+# ---------------------------------------------------------------- equality
+
+
+class Equality:
+    """Codes of columns, one numbering for each domain.
+
+    A column is a tuple of attributes; all columns of a domain have as many, and their
+    codes are equal exactly when all values are. `partitioned` says that events of
+    different partitions are to have different codes.
+
+    >>> codes = Equality([[("id",), ("parent",)]], partitioned=False)
+    >>> events = pa.table({"id": [7, 8, 9], "parent": [None, 7.0, 8.5]})
+    >>> codes.encode(EventBatch.of(events)).tolist(), codes.sizes()
+    ([[0, 1, 2], [-1, 0, 3]], [4])
+    """
+
+    def __init__(
+        self, domains: Sequence[Sequence[tuple[str, ...]]], partitioned: bool = False
+    ) -> None:
+        self.partitioned = partitioned
+        self._domains = [_Domain(columns, partitioned) for columns in domains]
+        self._columns = sum(len(domain.columns) for domain in self._domains)
+
+    def encode(self, batch: EventBatch, keys: Int64s | None = None) -> Int64s:
+        """Codes of shape (columns, events), by domain; -1 where a value (or key) is missing."""
+        if self.partitioned != (keys is not None):
+            raise ValueError("partition keys are given exactly when the codes are partitioned")
+        codes = np.empty((self._columns, len(batch)), np.int64)
+        row = 0
+        for domain in self._domains:
+            for column in domain.columns:
+                codes[row] = domain.encode(batch, column, keys)
+                row += 1
+        return codes
+
+    def sizes(self) -> list[int]:
+        """How many codes each domain has given."""
+        return [len(domain) for domain in self._domains]
+
+    def held(self) -> list[int]:
+        """How many values each domain remembers; those of incomplete tuples have no code."""
+        return [domain.held for domain in self._domains]
+
+    def keep_only(self, domain: int, codes: Int64s) -> None:
+        """Forget all codes of the domain but these (ascending); codes[i] becomes i.
+
+        A domain of no attributes has none to forget: its codes are the partitions'.
+        """
+        tuples = self._domains[domain].tuples
+        if tuples is None:
+            raise ValueError("a domain without attributes has the partitions' codes")
+        tuples.keep_only(codes)
+
+    def keep_partitions(self, codes: Int64s) -> None:
+        """Partition codes are renumbered: codes[i] (ascending) becomes i, the others are gone.
+
+        Codes of domains stay what they are, those of gone partitions until `keep_only`.
+        """
+        for domain in self._domains:
+            domain.keep_partitions(codes)
+
+    def freeze(self) -> Arrays:
+        """All that is known, as plain arrays."""
+        return {
+            f"{i}.{name}": array
+            for i, domain in enumerate(self._domains)
+            for name, array in domain.freeze().items()
+        }
+
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from what `freeze` gave."""
+        try:
+            for i, domain in enumerate(self._domains):
+                domain.thaw(under(f"{i}.", arrays))
+        except (KeyError, ValueError) as error:
+            raise StateError(f"frozen codes of compared values cannot be read: {error}") from error
+
+
+class _Domain:
+    """One numbering and the columns that share it."""
+
+    def __init__(self, columns: Sequence[tuple[str, ...]], partitioned: bool) -> None:
+        arities = {len(column) for column in columns}
+        if len(arities) != 1:
+            raise ValueError("the columns of a domain have one number of attributes")
+        self.columns = tuple(columns)
+        self.partitioned = partitioned
+        arity = arities.pop()
+        self.tuples = Tuples(arity, leading=partitioned) if arity else None
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        if self.tuples is not None:
+            return len(self.tuples)
+        return self._partitions if self.partitioned else 1
+
+    @property
+    def held(self) -> int:
+        return len(self) if self.tuples is None else self.tuples.held
+
+    def encode(self, batch: EventBatch, column: tuple[str, ...], keys: Int64s | None) -> Int64s:
+        if self.tuples is None:
+            if keys is None:
+                return np.zeros(len(batch), np.int64)
+            self._partitions = max(self._partitions, int(keys.max(initial=NONE)) + 1)
+            return np.maximum(keys, NONE)
+        parts = [] if keys is None else [keys]
+        for name, numbering in zip(column, self.tuples.components, strict=True):
+            parts.append(_per_part(batch, name, numbering.codes))
+        return self.tuples.codes(parts)
+
+    def keep_partitions(self, codes: Int64s) -> None:
+        if self.tuples is None:
+            self._partitions = len(codes)
+        elif self.partitioned:
+            self.tuples.keep_leading(codes)
+
+    def freeze(self) -> Arrays:
+        if self.tuples is not None:
+            return self.tuples.freeze()
+        return {"partitions": np.array([self._partitions])}
+
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        if self.tuples is not None:
+            self.tuples.thaw(arrays)
+        else:
+            self._partitions = int(arrays["partitions"].item())
+
+
+# ------------------------------------------------------------------- order
+
+
+class OrderValues:
+    """Two words per value that sort as the values do.
+
+    `pairs` are the columns that are compared with each other: where text would meet
+    text there, `encode` refuses it. `text` collects the columns that have held text.
+
+    >>> order = OrderValues(["a", "b"])
+    >>> events = pa.table({"a": [2**53 + 1, None], "b": [2.0**53, 0.5]})
+    >>> high, low = order.encode(EventBatch.of(events))
+    >>> bool(high[0, 0] == high[1, 0]), bool(low[0, 0] > low[1, 0]), int(high[0, 1]) == NOTHING
+    (True, True, True)
+    """
+
+    def __init__(self, columns: Sequence[str], pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self.columns = tuple(columns)
+        self.pairs = tuple(pairs)
+        self.text: set[str] = set()
+        self._time_kinds: set[int] = set()
+
+    def encode(self, batch: EventBatch) -> Int64s:
+        """Words of shape (2, columns, events), the first of them NOTHING for NULL and NaN."""
+        words = np.zeros((2, len(self.columns), len(batch)), np.int64)
+        for i, name in enumerate(self.columns):
+            columns = _columns(batch, name)
+            self._note(name, columns)
+            parts = [_column_words(column) for column in columns]
+            words[0, i] = _interleaved(batch, [high for high, _ in parts])
+            if any(low is not None for _, low in parts):
+                words[1, i] = _interleaved(batch, [_rest(words) for words in parts])
+        for earlier, later in self.pairs:
+            if earlier in self.text and later in self.text:
+                raise DataError(_text_refusal(earlier, later))
+        return words
+
+    def freeze(self) -> Arrays:
+        """What is remembered, as plain arrays."""
+        text = "\n".join(sorted(self.text)).encode()
+        kinds = np.array(sorted(self._time_kinds), np.int64)
+        return {"text": np.frombuffer(text, np.uint8).copy(), "time": kinds}
+
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from what `freeze` gave."""
+        try:
+            self.text = set(arrays["text"].tobytes().decode().split("\n")) - {""}
+            self._time_kinds = {int(kind) for kind in arrays["time"].tolist()}
+        except (KeyError, ValueError) as error:
+            raise StateError(f"frozen ordered values cannot be read: {error}") from error
+
+    def _note(self, name: str, columns: list[pa.ChunkedArray]) -> None:
+        held = {kind_of(c.type) for c in columns if c.null_count < len(c)}
+        if held & _UNORDERED:
+            self.text.add(name)
+        if name == TIME:
+            self._time_kinds |= held
+            if {NUMBER, INSTANT} <= self._time_kinds:
+                raise DataError(
+                    "times are compared, but they are numbers in one input and dates in another; "
+                    "give all inputs a time column of one kind"
+                )
+
+
+def _text_refusal(earlier: str, later: str) -> str:
+    named = repr(earlier) if earlier == later else f"{earlier!r} and {later!r}"
+    holds = "holds" if earlier == later else "hold"
+    which = "it is" if earlier == later else "they are"
+    return (
+        f"{named} {holds} text, whose order can be compared only where that is known "
+        f"before the query runs; declare that {which} text with CREATE STREAM"
+    )
+
+
+_Words = tuple[Int64s, Int64s | None]
+"""First and second words; None: the second words are 0."""
+
+
+def _rest(words: _Words) -> Int64s:
+    high, low = words
+    return np.zeros(len(high), np.int64) if low is None else low
+
+
+def _column_words(column: pa.ChunkedArray) -> _Words:
+    chunks = [_words(chunk) for chunk in column.chunks]
+    if len(chunks) == 1:
+        return chunks[0]
+    high = np.concatenate([np.empty(0, np.int64), *(high for high, _ in chunks)])
+    if all(low is None for _, low in chunks):
+        return high, None
+    return high, np.concatenate([_rest(chunk) for chunk in chunks])
+
+
+def _words(values: pa.Array) -> _Words:
+    type_, kind = values.type, kind_of(values.type)
+    if pa.types.is_dictionary(type_):
+        return _looked_up(_words(values.dictionary), values.indices)
+    if pa.types.is_decimal(type_):
+        return _decimal_words(values)
+    high, low = np.empty(len(values), np.int64), np.zeros(len(values), np.int64)
+    if pa.types.is_floating(type_):
+        _place_floats(values.cast(pa.float64()).fill_null(np.nan).to_numpy(), high)
+        return high, None
+    if kind == NUMBER:
+        unsigned = pa.types.is_uint64(type_)
+        numbers = values.view(pa.int64()) if unsigned else values.cast(pa.int64())
+        more = _place_integers(_filled(numbers), unsigned, high, low)
+    elif kind in (BOOLEAN, INSTANT, CLOCK_TIME, DURATION):
+        ticks, factor = (values.cast(pa.int64()), 1) if kind == BOOLEAN else ticks_of(values)
+        middle = INFINITY + (kind << KIND_BITS) + (1 << KIND_BITS - 1)
+        more = _place_ticks(_filled(ticks), factor, middle, high, low)
+    else:
+        return np.full(len(values), NOTHING, np.int64), None
+    valid = valid_rows(values)
+    if valid is not None:
+        high[~valid] = NOTHING
+    return high, low if more else None
+
+
+def _filled(values: pa.Array) -> Int64s:
+    return np.asarray(values.fill_null(0) if values.null_count else values)
+
+
+def _looked_up(words: _Words, index: pa.Array) -> _Words:
+    high, low = words
+    valid = valid_rows(index)
+    if valid is not None:
+        # one entry more, for rows without a value
+        index = index.cast(pa.int64()).fill_null(len(high))
+        high = np.append(high, NOTHING)
+        low = None if low is None else np.append(low, 0)
+    at = np.asarray(index)
+    return high[at], None if low is None else low[at]
+
+
+@kernel
+def _place_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> None:
+    floats = high.view(np.float64)
+    for i in range(len(numbers)):
+        number = numbers[i]
+        if number == number:
+            floats[i] = number + 0.0  # both zeros alike
+            high[i] ^= (high[i] >> 63) & 0x7FFFFFFFFFFFFFFF
+        else:
+            high[i] = NOTHING
+
+
+@kernel
+def _place_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) -> bool:
+    """Writes the words (only those second words that are not 0) and says if there are any.
+
+    `unsigned`: negative ones stand for themselves plus 2**64.
+    """
+    floats = high.view(np.float64)
+    more = False
+    for i in range(len(numbers)):
+        number = numbers[i]
+        bits = 0  # too many for a float64
+        if unsigned and number < 0:
+            bits = 11
+        else:
+            size = number if number >= 0 else ~number
+            while size >> (53 + bits):
+                bits += 1
+        rest = number - ((number >> bits) << bits)
+        floats[i] = float(number - rest)
+        if unsigned and number < 0:
+            floats[i] += 18446744073709551616.0
+        high[i] ^= (high[i] >> 63) & 0x7FFFFFFFFFFFFFFF
+        if rest:
+            low[i] = rest << (_REST_BITS - bits)
+            more = True
+    return more
+
+
+@kernel
+def _place_ticks(ticks: Int64s, factor: int, middle: int, high: Int64s, low: Int64s) -> bool:
+    """`ticks * factor` around the middle of a region: its bits from 62 on, and those below.
+
+    The product may have 93 bits: 31 of the ticks are multiplied at a time. Writes and
+    answers as `_place_integers` does.
+    """
+    more = False
+    for i in range(len(ticks)):
+        upper, lower = (ticks[i] >> 31) * factor, (ticks[i] & 0x7FFFFFFF) * factor
+        total = ((upper & 0x7FFFFFFF) << 31) + lower
+        high[i] = middle + (upper >> 31) + (total >> _REST_BITS)
+        rest = total & ((1 << _REST_BITS) - 1)
+        if rest:
+            low[i] = rest
+            more = True
+    return more
+
+
+def _decimal_words(values: pa.Array) -> _Words:
+    if values.type.scale == 0 and values.type.precision <= 18:
+        return _words(values.cast(pa.int64()))
+    encoded = values.dictionary_encode()
+    below, rest = np.empty(len(encoded.dictionary)), np.empty(len(encoded.dictionary), np.int64)
+    for i, value in enumerate(encoded.dictionary.to_pylist()):
+        below[i], rest[i] = _decimal_split(value)
+    return _looked_up((sortable(below), rest), encoded.indices)
+
+
+def _decimal_split(value: Decimal) -> tuple[float, int]:
+    """The float64 at or below, and the rest; in integers, as fractions are far slower.
+
+    >>> _decimal_split(Decimal("0.5")), _decimal_split(Decimal(2**53 + 1))[1] == 2**61
+    ((0.5, 0), True)
+    """
+    number, divisor = value.as_integer_ratio()
+    below = number / divisor
+    top, bottom = below.as_integer_ratio()
+    if top * divisor > number * bottom:
+        below = nextafter(below, -inf)
+        top, bottom = below.as_integer_ratio()
+    step, part = (nextafter(below, inf) - below).as_integer_ratio()
+    rest = number * bottom - top * divisor
+    return below, (rest * part << _REST_BITS) // (divisor * bottom * step)
+
+
+# ----------------------------------------------------------------- columns
+
+
+def _per_part(
+    batch: EventBatch, name: str, values: Callable[[pa.ChunkedArray], npt.NDArray[Any]]
+) -> npt.NDArray[Any]:
+    return _interleaved(batch, [values(column) for column in _columns(batch, name)])
+
+
+def _interleaved(batch: EventBatch, parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    remaining = iter(parts)
+    return batch.interleave(lambda _, table: next(remaining))
+
+
+def _columns(batch: EventBatch, name: str) -> list[pa.ChunkedArray]:
+    """The attribute in each part of the batch."""
+    if name == TIME:
+        if batch.time_column is None:
+            return [pa.chunked_array([at]) for at in _positions(batch)]
+        return [_as_times(column) for column in _columns(batch, batch.time_column)]
+    path = tuple(name.split("."))
+    found = ((table, attribute(table, path)) for _, table in batch.parts)
+    return [
+        pa.chunked_array([pa.nulls(table.num_rows)]) if column is None else column
+        for table, column in found
+    ]
+
+
+def _as_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if kind_of(column.type) != TEXT:
+        return column
+    return pa.chunked_array([parse_timestamps(c) for c in column.chunks], pa.timestamp("ns", "UTC"))
+
+
+def _positions(batch: EventBatch) -> list[Int64s]:
+    """The positions of the events that the rows of each part are."""
+    at = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
+    positions = []
+    for number, (_, table) in enumerate(batch.parts):
+        mine = slice(None) if batch.which is None else batch.which == number
+        rows = slice(None) if batch.index is None else batch.index[mine]
+        found = np.zeros(table.num_rows, np.int64)
+        found[rows] = at[mine]
+        positions.append(found)
+    return positions

@@ -1,0 +1,697 @@
+"""`AtomEncoder`: the truth of every atom of a query, as one small code per event.
+
+Atoms are grouped by the one column they look at; a group sorts the column's values
+into few *classes*, values of one class being alike to all its atoms:
+
+* text compared with constants for equality: a hash table of those constants, straight
+  on Arrow's buffers;
+* numbers and times compared with constants: the intervals between the constants;
+* dictionaries, booleans, and text under LIKE or order: the distinct values, each
+  evaluated once (text that is mostly distinct: row by row);
+* everything else (arithmetic, several columns): Arrow compute, row by row.
+
+In all but the last the atoms are evaluated (by `evaluate.truth`) on one representative
+per class and never on rows. The classes of an event's groups form a mixed-radix
+number; a table takes it to the code of the event's vector. Codes count up as vectors
+first appear. Cost: one pass of a few nanoseconds per row and group, one for the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cernis.encoding.classify import (
+    Codes,
+    Literals,
+    add_by_index,
+    add_by_thresholds,
+    finish,
+    text_of,
+    validity,
+    values_of,
+)
+from cernis.encoding.evaluate import anchored, encodable, float_at_most, instant, truth
+from cernis.encoding.hashing import BytesTable, IntTable
+from cernis.errors import Diagnostic, QueryError
+from cernis.events.batch import EventBatch, Int32s, attribute
+from cernis.events.reader import joined
+from cernis.events.times import is_text
+from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.predicate import (
+    And,
+    Attribute,
+    Comparison,
+    InRange,
+    InSet,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    Scalar,
+    attributes_of,
+)
+
+Path = tuple[str, ...]
+Vector = tuple[bool, ...]
+Add = Callable[[Codes, npt.NDArray[Any]], None]
+
+_DENSE = 1 << 20
+_NARROW = 1 << 31
+_WIDE = 1 << 62
+_PACKED = 8
+_MANY = 0.5  # of a batch's texts being new: evaluating each of them once does not pay
+_DISTINCT = 1 << 16
+_SHORT = 1 << 14  # rows in a chunk
+
+
+class Encoder(Protocol):
+    """What says which atoms hold for an event."""
+
+    atoms: tuple[Atom, ...]
+    vectors: list[Vector]
+
+    def encode(self, batch: EventBatch) -> Int32s:
+        """One code per event; `vectors[code]` is the truth of every atom."""
+
+
+Encode = Callable[[Sequence[Atom]], Encoder]
+
+
+class AtomEncoder:
+    """Gives each event the code of its vector of truth values.
+
+    >>> cheap = Comparison("<", Attribute(("price",)), Literal(10))
+    >>> encoder = AtomEncoder([TypeIs("A"), cheap])
+    >>> events = pa.table({"type": ["A", "B", "A"], "price": [3, 30, None]})
+    >>> encoder.encode(EventBatch.of(events)).tolist(), encoder.vectors
+    ([0, 1, 2], [(True, True), (False, False), (True, False)])
+    """
+
+    def __init__(self, atoms: Sequence[Atom], type_column: str = "type") -> None:
+        self.atoms = tuple(atoms)
+        self.vectors: list[Vector] = []
+        self._codes: dict[Vector, int] = {}
+        self._groups = _grouped(self.atoms, type_column)
+        self._table: _Combination | None = None
+        _check_patterns(self.atoms)
+
+    def encode(self, batch: EventBatch) -> Int32s:
+        """One code per event; `vectors[code]` is the truth of every atom."""
+        return batch.interleave(self._part)
+
+    def _part(self, stream: str, table: pa.Table) -> Int32s:
+        if not self._groups:
+            return np.full(table.num_rows, self._code_of([]), np.int32)
+        columns = [group.columns(table) for group in self._groups]
+        cuts = _cuts(columns, table.num_rows)
+        if len(cuts) > 4 + table.num_rows / _SHORT:
+            columns = [[c if c is None else joined(c) for c in some] for some in columns]
+            cuts = _cuts(columns, table.num_rows)
+        out = np.empty(table.num_rows, np.int32)
+        for start, stop in pairwise(cuts):
+            pieces = [[_between(column, start, stop) for column in some] for some in columns]
+            out[start:stop] = self._run(stream, pieces, stop - start)
+        return out
+
+    def _run(self, stream: str, columns: list[list[pa.Array | None]], length: int) -> Int32s:
+        steps = [group.plan(stream, columns[i], length) for i, group in enumerate(self._groups)]
+        sizes = tuple(len(group.classes) for group in self._groups)
+        if self._table is None or self._table.sizes != sizes:
+            self._table = _combination(sizes)
+        return self._table.codes(steps, length, self._code_of)
+
+    def _code_of(self, classes: Sequence[int]) -> int:
+        """The code of the vector that a class of each group makes up."""
+        truths = [False] * len(self.atoms)
+        for group, number in zip(self._groups, classes, strict=False):
+            for atom, holds in zip(group.atoms, group.classes[number], strict=True):
+                truths[atom] = holds
+        vector = tuple(truths)
+        code = self._codes.setdefault(vector, len(self.vectors))
+        if code == len(self.vectors):
+            self.vectors.append(vector)
+        return code
+
+
+def _check_patterns(atoms: Iterable[Atom]) -> None:
+    """Regular expressions that RE2 refuses are the query's mistake, not the data's."""
+    wrong = []
+    for atom in atoms:
+        for like in _likes(atom):
+            try:
+                pc.match_substring_regex(pa.array([""]), anchored(like.pattern))
+            except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+                reason = str(error).removeprefix("Invalid regular expression: ").split(": ")[0]
+                wrong.append(
+                    Diagnostic(f"invalid regular expression {like.pattern!r}: {reason}", like.span)
+                )
+    if wrong:
+        raise QueryError(wrong)
+
+
+def _likes(node: Atom) -> Iterable[Like]:
+    match node:
+        case Like():
+            yield node
+        case And(parts=parts) | Or(parts=parts):
+            for part in parts:
+                yield from _likes(part)
+        case Not(body=body):
+            yield from _likes(body)
+
+
+# ------------------------------------------------------------------ chunks
+
+
+def _cuts(groups: list[list[pa.ChunkedArray | None]], rows: int) -> list[int]:
+    """Rows at which some column's chunk ends, with 0 and the number of rows."""
+    cuts = {0, rows}
+    for column in chain.from_iterable(groups):
+        if column is not None and column.num_chunks > 1:
+            cuts.update(np.cumsum([len(chunk) for chunk in column.chunks]).tolist())
+    return sorted(cuts)
+
+
+def _between(column: pa.ChunkedArray | None, start: int, stop: int) -> pa.Array | None:
+    """Rows that lie within one chunk."""
+    if column is None:
+        return None
+    if column.num_chunks == 1:
+        chunk = column.chunk(0)
+        return chunk if len(chunk) == stop - start else chunk.slice(start, stop - start)
+    pieces = column.slice(start, stop - start).chunks
+    return next(chunk for chunk in pieces if len(chunk))
+
+
+# ------------------------------------------------------------------ groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """An atom as a predicate, and the stream it is confined to."""
+
+    predicate: Predicate
+    stream: str | None = None
+
+
+class _Group:
+    """Atoms that look at the same columns, and the classes of values met so far."""
+
+    def __init__(self, paths: tuple[Path, ...], atoms: list[int], tests: list[_Test]) -> None:
+        self.paths = paths
+        self.atoms = tuple(atoms)
+        self._tests = tests
+        self.classes: list[Vector] = []
+        self._numbers: dict[Vector, int] = {}
+        self._constants = [c for test in tests for c in _constants(test.predicate)]
+        self._only_equality = all(_is_equality(test.predicate) for test in tests)
+        self._only_constants = all(_is_plain(test.predicate) for test in tests)
+        self._streams = {test.stream for test in tests}
+        self._literals: Literals | None = None
+        self._kept: dict[Any, Any] = {}
+        self._many_distinct = False
+
+    def columns(self, table: pa.Table) -> list[pa.ChunkedArray | None]:
+        return [attribute(table, path) for path in self.paths]
+
+    def plan(self, stream: str, columns: list[pa.Array | None], length: int) -> _Step:
+        """How to add this group's class numbers for some rows."""
+        stream = stream if len(self._streams) > 1 or None not in self._streams else ""
+        if len(columns) != 1:
+            return self._packed(stream, columns, length)
+        column = columns[0]
+        if column is None or pa.types.is_null(column.type):
+            return self._everywhere(stream)
+        type_ = column.type
+        if pa.types.is_dictionary(type_):
+            return self._by_dictionary(stream, column)
+        if pa.types.is_boolean(type_):
+            return self._by_boolean(stream, column)
+        if is_text(type_):
+            if self._only_equality:
+                return self._by_literal(stream, column)
+            if not self._many_distinct:
+                return self._by_distinct(stream, column)
+        elif self._only_constants:
+            step = self._by_threshold(stream, column)
+            if step is not None:
+                return step
+        return self._packed(stream, columns, length)
+
+    # one representative per class
+
+    def _class_of(self, vector: Vector) -> int:
+        number = self._numbers.setdefault(vector, len(self.classes))
+        if number == len(self.classes):
+            self.classes.append(vector)
+        return number
+
+    def _evaluated(self, stream: str, values: pa.Array) -> npt.NDArray[np.int64]:
+        """The class of each value, every atom being evaluated on it."""
+        truths = [self._truth(test, stream, [values], len(values)) for test in self._tests]
+        rows = np.ascontiguousarray(np.stack(truths, axis=1))
+        packed = np.packbits(rows, axis=1)
+        _, first, back = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        numbers = [self._class_of(tuple(rows[i].tolist())) for i in first]
+        return np.array(numbers, np.int64)[back.reshape(-1)]
+
+    def _truth(
+        self, test: _Test, stream: str, columns: list[pa.Array | None], length: int
+    ) -> npt.NDArray[np.bool_]:
+        if test.stream is not None and test.stream != stream:
+            return np.zeros(length, np.bool_)
+        by_path = dict(zip(self.paths, columns, strict=True))
+        found = truth(test.predicate, lambda path: by_path[path], length)
+        if found.null_count:
+            found = found.fill_null(False)
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+
+    def _everywhere(self, stream: str) -> _Step:
+        key = ("null", stream)
+        if key not in self._kept:
+            self._kept[key] = self._evaluated(stream, pa.nulls(1))
+        lookup = self._kept[key]
+
+        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
+            codes += scaled[0]
+
+        return _Step(lookup, add)
+
+    def _by_dictionary(self, stream: str, column: pa.DictionaryArray) -> _Step:
+        values, indices = column.dictionary, column.indices.cast(pa.int32())
+        key = ("dictionary", stream)
+        known, lookup = self._kept.get(key, (None, None))
+        if known is None or not (known.type == values.type and known.equals(values)):
+            with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
+            lookup = self._evaluated(stream, with_null)
+            self._kept[key] = values, lookup
+
+        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
+            index = values_of(indices, np.int32)
+            add_by_index(codes, index, scaled, scaled[-1], *validity(indices))
+
+        return _Step(lookup, add)
+
+    def _by_distinct(self, stream: str, column: pa.Array) -> _Step:
+        """Text under LIKE or order: a value is evaluated when it is first seen."""
+        key = ("distinct", stream)
+        if key not in self._kept:
+            self._kept[key] = BytesTable(), np.empty(0, np.int64)
+        table, classes = self._kept[key]
+        known = len(table)
+        valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        index = table.codes(*text_of(column), valid)
+        new = len(table) - known
+        if new:
+            ends = table.ends[known:]
+            texts = pa.LargeStringArray.from_buffers(
+                new, pa.py_buffer(ends.copy()), pa.py_buffer(table.pool)
+            )
+            classes = np.concatenate([classes, self._evaluated(stream, texts)])
+        self._kept[key] = table, classes
+        if len(table) > _DISTINCT or (len(column) > 1000 and new > _MANY * len(column)):
+            self._many_distinct = True
+            del self._kept[key]
+        lookup = np.append(classes, self._everywhere(stream).lookup)
+
+        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
+            codes += scaled[index]  # -1, for NULL, is the last entry
+
+        return _Step(lookup, add)
+
+    def _by_boolean(self, stream: str, column: pa.Array) -> _Step:
+        key = ("boolean", stream)
+        if key not in self._kept:
+            self._kept[key] = self._evaluated(stream, pa.array([False, True, None]))
+
+        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
+            index = values_of(column.cast(pa.int32()).fill_null(2), np.int32)
+            add_by_index(codes, index, scaled, scaled[2], *validity(pa.array([0])))
+
+        return _Step(self._kept[key], add)
+
+    def _by_literal(self, stream: str, column: pa.Array) -> _Step:
+        constants = (encodable(c) for c in self._constants if isinstance(c, str))
+        texts = list(dict.fromkeys(constants))
+        if self._literals is None:
+            self._literals = Literals(texts)
+        key = ("text", stream)
+        if key not in self._kept:
+            other = max(texts, key=len, default="") + "?"
+            self._kept[key] = self._evaluated(stream, pa.array([*texts, other, None], pa.string()))
+        literals = self._literals
+
+        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
+            literals.add(codes, column, scaled)
+
+        return _Step(self._kept[key], add)
+
+    def _by_threshold(self, stream: str, column: pa.Array) -> _Step | None:
+        type_ = column.type
+        key = (type_, stream)
+        if key not in self._kept:
+            self._kept[key] = self._thresholds(stream, type_)
+        if self._kept[key] is None:
+            return None
+        thresholds, lookup = self._kept[key]
+
+        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
+            wide = _widened(column)
+            values = values_of(wide, thresholds.dtype)
+            add_by_thresholds(codes, values, thresholds, scaled, *validity(wide))
+
+        return _Step(lookup, add)
+
+    def _thresholds(
+        self, stream: str, type_: pa.DataType
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]] | None:
+        """Where the truth of some atom can change along the type's values."""
+        dtype = _ordered_as(type_)
+        if dtype is None:
+            return None
+        if dtype.kind == "f":
+            thresholds = _float_thresholds(self._constants, dtype)
+            lowest, odd = np.array([-np.inf], dtype), [None, math.nan]
+        else:
+            thresholds = _int_thresholds(self._constants, type_, dtype)
+            lowest, odd = np.array([np.iinfo(dtype).min], dtype), [None]
+        ends = pa.array(np.concatenate([lowest, thresholds]).astype(dtype))
+        if not ends.type.equals(type_):
+            ends = ends.view(type_)
+        values = pa.concat_arrays([ends, pa.array(odd, ends.type)])
+        wide = {"f": np.float64, "u": np.uint64}.get(dtype.kind, np.int64)
+        return thresholds.astype(wide), self._evaluated(stream, values)
+
+    # row by row
+
+    def _packed(self, stream: str, columns: list[pa.Array | None], length: int) -> _Step:
+        """Every atom on every row; eight at a time make a byte, bytes make a class."""
+        plain = [
+            c.dictionary_decode() if c is not None and pa.types.is_dictionary(c.type) else c
+            for c in columns
+        ]
+        numbers, seen = np.zeros(length, np.int64), [()]
+        for first in range(0, len(self._tests), 8):
+            tests = self._tests[first : first + 8]
+            byte = np.zeros(length, np.uint8)
+            for i, test in enumerate(tests):
+                byte |= self._truth(test, stream, plain, length).view(np.uint8) << np.uint8(i)
+            table = IntTable()
+            numbers = table.codes(numbers << 8 | byte)
+            seen = [
+                seen[pair >> 8] + tuple(bool(pair >> i & 1) for i in range(len(tests)))
+                for pair in table.values.tolist()
+            ]
+        lookup = np.array([self._class_of(vector) for vector in seen], np.int64)
+
+        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
+            codes += scaled[numbers]
+
+        return _Step(lookup, add)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """One group's part in encoding some rows.
+
+    `lookup` takes what the kernel finds to class numbers; `add` runs the kernel with a
+    lookup that was scaled to the group's digit of the code.
+    """
+
+    lookup: npt.NDArray[np.int64]
+    add: Add
+
+
+def _ordered_as(type_: pa.DataType) -> Any:
+    """The machine numbers in which a column's values compare as they are."""
+    types = pa.types
+    if types.is_integer(type_) or types.is_float64(type_) or types.is_float32(type_):
+        return np.dtype(type_.to_pandas_dtype())
+    if types.is_date32(type_) or types.is_time32(type_):
+        return np.dtype(np.int32)
+    if types.is_timestamp(type_) or types.is_date64(type_) or types.is_time64(type_):
+        return np.dtype(np.int64)
+    return None
+
+
+def _widened(column: pa.Array) -> pa.Array:
+    """The column as 64-bit numbers, so that few kernels are ever compiled."""
+    type_, types = column.type, pa.types
+    if types.is_floating(type_):
+        return column.cast(pa.float64())
+    if types.is_unsigned_integer(type_):
+        return column.cast(pa.uint64())
+    if types.is_date32(type_) or types.is_time32(type_):
+        column = column.view(pa.int32())
+    return column.cast(pa.int64()) if types.is_integer(column.type) else column
+
+
+def _int_thresholds(
+    constants: Iterable[Scalar], type_: pa.DataType, dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """The smallest integers at and above each constant."""
+    info = np.iinfo(dtype)
+    found = set()
+    for constant in constants:
+        number: int | float | Fraction | None
+        if isinstance(constant, str):
+            number = instant(constant, type_)
+        else:
+            number = None if isinstance(constant, bool) else constant
+        if number is None or (isinstance(number, float) and not math.isfinite(number)):
+            continue
+        found |= {math.ceil(number), math.floor(number) + 1}
+    return np.array(sorted(t for t in found if int(info.min) < t <= int(info.max)), dtype)
+
+
+def _float_thresholds(constants: Iterable[Scalar], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The smallest floats at and above each constant."""
+    found = set()
+    for constant in constants:
+        if isinstance(constant, (bool, str)):
+            continue
+        with np.errstate(over="ignore"):
+            below = dtype.type(float_at_most(constant))
+            if float(below) > constant:
+                below = np.nextafter(below, dtype.type(-np.inf))
+            above = np.nextafter(below, dtype.type(np.inf))
+        found |= {below, above}
+    return np.array(sorted(t for t in found if t > -np.inf and t == t), dtype)
+
+
+# ------------------------------------------------------------- predicates
+
+
+def _grouped(atoms: Sequence[Atom], type_column: str) -> list[_Group]:
+    by_kind: dict[tuple[tuple[Path, ...], str], list[tuple[int, _Test]]] = {}
+    for i, atom in enumerate(atoms):
+        if isinstance(atom, TypeIs):
+            is_type = Comparison("=", Attribute((type_column,)), Literal(atom.type))
+            test = _Test(is_type, atom.stream)
+        else:
+            test = _Test(with_sets(atom))
+        paths = tuple(dict.fromkeys(a.path for a in attributes_of(test.predicate)))
+        kind = "rows"
+        if len(paths) == 1:
+            predicate = test.predicate
+            kind = (
+                "equality" if _is_equality(predicate)
+                else "plain" if _is_plain(predicate)
+                else "one column"
+            )  # fmt: skip
+        by_kind.setdefault((paths, kind), []).append((i, test))
+    groups = []
+    for (paths, kind), members in by_kind.items():
+        size = len(members) if kind in ("equality", "plain") else _PACKED
+        for first in range(0, len(members), size):
+            some = members[first : first + size]
+            groups.append(_Group(paths, [i for i, _ in some], [test for _, test in some]))
+    return groups
+
+
+def with_sets(predicate: Predicate) -> Predicate:
+    """`a = 1 OR a = 2 OR …` as `a IN {1, 2, …}`, which it is."""
+    match predicate:
+        case Or(parts=parts):
+            rest: list[Predicate] = []
+            values: dict[Attribute, dict[Literal, None]] = {}
+            for part in parts:
+                match part:
+                    case (
+                        Comparison(op="=", left=Attribute() as a, right=Literal() as v)
+                        | Comparison(op="=", left=Literal() as v, right=Attribute() as a)
+                    ):
+                        values.setdefault(a, {})[v] = None
+                    case _:
+                        rest.append(with_sets(part))
+            sets: list[Predicate] = [InSet(a, tuple(vs)) for a, vs in values.items()]
+            return Or((*sets, *rest)) if len(sets) + len(rest) != 1 else (*sets, *rest)[0]
+        case And(parts=parts):
+            return And(tuple(with_sets(part) for part in parts))
+        case Not(body=body):
+            return Not(with_sets(body))
+    return predicate
+
+
+def _is_equality(predicate: Predicate) -> bool:
+    """Whether all it asks of its column is which constants the value equals."""
+    match predicate:
+        case Comparison(op="=" | "!="):
+            return _is_plain(predicate)
+        case And(parts=parts) | Or(parts=parts):
+            return all(_is_equality(part) for part in parts)
+        case Not(body=body):
+            return _is_equality(body)
+        case InSet() | IsNull():
+            return _is_plain(predicate)
+    return False
+
+
+def _is_plain(predicate: Predicate) -> bool:
+    """Whether it only compares its column with constants."""
+    match predicate:
+        case (
+            Comparison(left=Attribute(), right=Literal())
+            | Comparison(left=Literal(), right=Attribute())
+        ):
+            return True
+        case InSet(body=Attribute()) | InRange(body=Attribute()) | IsNull(body=Attribute()):
+            return True
+        case And(parts=parts) | Or(parts=parts):
+            return all(_is_plain(part) for part in parts)
+        case Not(body=body):
+            return _is_plain(body)
+    return False
+
+
+def _constants(node: Predicate) -> Iterable[Scalar]:
+    match node:
+        case Comparison(left=left, right=right):
+            yield from (side.value for side in (left, right) if isinstance(side, Literal))
+        case InSet(values=values):
+            yield from (v.value for v in values)
+        case InRange(low=low, high=high):
+            yield from (low.value, high.value)
+        case And(parts=parts) | Or(parts=parts):
+            for part in parts:
+                yield from _constants(part)
+        case Not(body=body):
+            yield from _constants(body)
+
+
+# ------------------------------------------------------------ combinations
+
+CodeOf = Callable[[Sequence[int]], int]
+
+
+class _Combination:
+    """Class numbers of all groups to codes, through a dense table where it is small.
+
+    A table is a cache for the given numbers of classes; when those grow, a new one
+    takes its place.
+    """
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
+        product = math.prod(sizes)
+        self._strides = [math.prod(sizes[:i]) for i in range(len(sizes))]
+        self._dtype = np.int32 if product <= _NARROW else np.int64
+        self._dense = np.full(product, -1, np.int32) if product <= _DENSE else None
+        self._sparse = None if product <= _DENSE else IntTable()
+        self._sparse_codes = np.empty(0, np.int32)
+
+    def codes(self, steps: list[_Step], length: int, code_of: CodeOf) -> Int32s:
+        sums: Any = np.zeros(length, self._dtype)
+        for step, stride in zip(steps, self._strides, strict=True):
+            step.add(sums, (step.lookup * stride).astype(self._dtype))
+        if self._dense is None:
+            return self._through_hashing(sums, code_of)
+        out = np.empty(length, np.int32)
+        if finish(sums, self._dense, out):
+            for total in _as_first_seen(sums[out < 0]):
+                self._dense[total] = code_of(self._digits(total))
+            finish(sums, self._dense, out)
+        return out
+
+    def _through_hashing(self, sums: Codes, code_of: CodeOf) -> Int32s:
+        assert self._sparse is not None
+        numbers = self._sparse.codes(sums.astype(np.int64))
+        new = self._sparse.values[len(self._sparse_codes) :]
+        if len(new):
+            codes = [code_of(self._digits(int(total))) for total in new]
+            self._sparse_codes = np.concatenate([self._sparse_codes, np.array(codes, np.int32)])
+        return self._sparse_codes[numbers]
+
+    def _digits(self, total: int) -> list[int]:
+        digits = []
+        for size in self.sizes:
+            total, digit = divmod(int(total), size)
+            digits.append(digit)
+        return digits
+
+
+class _Staged:
+    """Too many combinations for one number: some groups to codes of their own, then the rest."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
+        product, split = 1, 0
+        while product * sizes[split] <= _NARROW:
+            product *= sizes[split]
+            split += 1
+        self._split = split
+        self._first = _Combination(sizes[:split])
+        self._rest = _combination(sizes[split:])
+        self._pairs = IntTable()
+        self._pair_codes = np.empty(0, np.int32)
+        self._firsts: list[tuple[int, ...]] = []
+        self._rests: list[tuple[int, ...]] = []
+        self._first_numbers: dict[tuple[int, ...], int] = {}
+        self._rest_numbers: dict[tuple[int, ...], int] = {}
+
+    def codes(self, steps: list[_Step], length: int, code_of: CodeOf) -> Int32s:
+        def numbering(numbers: dict[tuple[int, ...], int], known: list[tuple[int, ...]]) -> CodeOf:
+            def number(digits: Sequence[int]) -> int:
+                code = numbers.setdefault(tuple(digits), len(known))
+                if code == len(known):
+                    known.append(tuple(digits))
+                return code
+
+            return number
+
+        first = self._first.codes(
+            steps[: self._split], length, numbering(self._first_numbers, self._firsts)
+        )
+        rest = self._rest.codes(
+            steps[self._split :], length, numbering(self._rest_numbers, self._rests)
+        )
+        numbers = self._pairs.codes(first.astype(np.int64) << 31 | rest)
+        new = self._pairs.values[len(self._pair_codes) :].tolist()
+        if new:
+            codes = [
+                code_of(self._firsts[pair >> 31] + self._rests[pair & (_NARROW - 1)])
+                for pair in new
+            ]
+            self._pair_codes = np.concatenate([self._pair_codes, np.array(codes, np.int32)])
+        return self._pair_codes[numbers]
+
+
+def _combination(sizes: tuple[int, ...]) -> Any:
+    return _Combination(sizes) if math.prod(sizes) <= _WIDE else _Staged(sizes)
+
+
+def _as_first_seen(values: Codes) -> list[int]:
+    distinct, first = np.unique(values, return_index=True)
+    return [int(v) for v in distinct[np.argsort(first, kind="stable")]]

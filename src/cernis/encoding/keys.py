@@ -1,0 +1,452 @@
+"""Partition keys: one int64 code per event, equal exactly when the keys are.
+
+A key has a component per group of `PARTITION BY`; a component is the first of the
+group's attributes that the event has. Codes count up as keys first appear and stay the
+same from batch to batch; -1 means that the event belongs to no partition (a component
+is NULL, or NaN, which equals nothing).
+
+Numbers are equal across types (1 and 1.0), instants across units and zones; a number,
+a text and a truth value are never equal. `Numbering` is that equality for one
+component, `Tuples` for several; `compare` numbers other columns with them. Cost: one
+hash lookup per row, attribute and further component; a dictionary column costs one per
+distinct value. A million keys are fine: memory is some 40 bytes a key and its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Context, Decimal
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cernis.encoding.classify import text_of
+from cernis.encoding.hashing import BytesTable, IntTable
+from cernis.errors import StateError
+from cernis.events.batch import Bools, EventBatch, Int64s, attribute
+from cernis.events.store import EventStore, cast_to, common_type
+from cernis.events.times import DAY, UNITS, is_text
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+NONE = -1  # the event has no such attribute
+_NEVER = -2  # it has, but the value equals nothing
+
+_LARGEST = 2**63 - 1
+_LOW = 2**31 - 1  # the bits of a pair that hold its last component
+_EXACT = Context(prec=100)  # more digits than an Arrow decimal has
+_BYTE_KINDS = frozenset({"text", "bytes", "other"})
+
+
+class KeyCoder:
+    """Numbers the keys of events.
+
+    >>> coder = KeyCoder([["a", "b"]])
+    >>> events = pa.table({"type": ["T"] * 4, "a": [7, None, None, 8], "b": [1.5, 7.0, None, 9.0]})
+    >>> coder.encode(EventBatch.of(events)).tolist(), len(coder)
+    ([0, 0, -1, 1], 2)
+    """
+
+    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
+        self.groups = tuple(tuple(group) for group in groups)
+        self._paths = [[tuple(name.split(".")) for name in group] for group in self.groups]
+        self._keys = Tuples(len(self.groups))
+
+    def __len__(self) -> int:
+        """How many keys there have been."""
+        return len(self._keys)
+
+    def encode(self, batch: EventBatch) -> Int64s:
+        """A code per event, or -1."""
+        return batch.interleave(lambda _, table: self._part(table))
+
+    def _part(self, table: pa.Table) -> Int64s:
+        components = zip(self._keys.components, self._paths, strict=True)
+        return self._keys.codes([_first_there(table, paths, part) for part, paths in components])
+
+    def keep_only(self, codes: Int64s) -> None:
+        """Forget all keys but these (ascending); codes[i] becomes i, and new keys go on after."""
+        self._keys.keep_only(codes)
+
+    def freeze(self) -> Arrays:
+        """All that is known, as plain arrays."""
+        return self._keys.freeze()
+
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from what `freeze` gave."""
+        try:
+            self._keys.thaw(arrays)
+        except (KeyError, ValueError) as error:
+            raise StateError(f"frozen partition keys cannot be read: {error}") from error
+
+
+def _first_there(table: pa.Table, paths: list[tuple[str, ...]], component: Numbering) -> Int64s:
+    """Per row the code of the first attribute that it has."""
+    codes = np.full(table.num_rows, NONE, np.int64)
+    lacking: Bools | None = None  # None: all rows
+    for path in paths:
+        column = attribute(table, path)
+        if column is None or pa.types.is_null(column.type):
+            continue
+        if lacking is None:
+            codes = component.codes(column)
+        else:
+            codes[lacking] = component.codes(column.filter(pa.array(lacking)))
+        lacking = codes == NONE
+        if not lacking.any():
+            break
+    return codes
+
+
+def key_columns(batch: EventBatch, groups: Sequence[Sequence[str]]) -> list[pa.Array]:
+    """Per group the key's values: the first of its attributes that is not NULL."""
+    store = EventStore()
+    store.append(batch)
+    positions = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
+    keys = []
+    for group in groups:
+        columns = [store.column(positions, name) for name in group]
+        type_ = reduce(common_type, (column.type for column in columns))
+        keys.append(pc.coalesce(*(cast_to(column, type_) for column in columns)))
+    return keys
+
+
+# ------------------------------------------------------------------ tuples
+
+
+class Tuples:
+    """Numbers tuples of values, component by component.
+
+    `pairs[i]` numbers what the components up to i make together with the next one, so a
+    tuple of k values is k - 1 lookups of integers. With `leading`, a code from elsewhere
+    (0 … 2**31 - 1, or negative) comes first in every tuple.
+    """
+
+    def __init__(self, arity: int, leading: bool = False) -> None:
+        self.components = [Numbering() for _ in range(arity)]
+        self.leading = leading
+        self._pairs = [IntTable() for _ in range(arity - 1 + leading)]
+
+    def __len__(self) -> int:
+        return len(self._pairs[-1]) if self._pairs else len(self.components[0])
+
+    @property
+    def held(self) -> int:
+        """The most that any table holds: values of incomplete tuples count as well."""
+        return max(len(self), *(len(component) for component in self.components))
+
+    def codes(self, parts: Sequence[Int64s]) -> Int64s:
+        """A code per row from the codes of its parts (the leading one first), or -1."""
+        codes = parts[0]
+        for more, pairs in zip(parts[1:], self._pairs, strict=True):
+            valid = (codes >= 0) & (more >= 0)
+            codes = pairs.codes(codes << 31 | more, None if valid.all() else valid)
+        return np.maximum(codes, NONE) if codes.min(initial=0) < NONE else codes
+
+    def keep_only(self, codes: Int64s) -> None:
+        """Forget all tuples but these (ascending); codes[i] becomes i."""
+        for level in range(len(self._pairs) - 1, -1, -1):
+            pairs = self._pairs[level].values[codes]
+            before, last = pairs >> 31, pairs & _LOW
+            if level or not self.leading:
+                codes = np.unique(before)
+                before = np.searchsorted(codes, before)
+            lasts = np.unique(last[pairs >= 0])
+            ranks = before << 31 | np.searchsorted(lasts, last)
+            self._pairs[level] = IntTable(_or_dead(ranks, pairs >= 0))
+            self.components[level + 1 - self.leading].keep_only(lasts)
+        if not self.leading:
+            self.components[0].keep_only(codes)
+
+    def keep_leading(self, codes: Int64s) -> None:
+        """Leading codes are renumbered, codes[i] (ascending) to i; tuples keep their numbers.
+
+        Tuples of the others are never met again; `keep_only` is what gives back their room.
+        """
+        pairs = self._pairs[0].values
+        before = pairs >> 31
+        ranks = np.searchsorted(codes, before)
+        kept = (pairs >= 0) & np.isin(before, codes)
+        self._pairs[0] = IntTable(_or_dead(ranks << 31 | pairs & _LOW, kept))
+
+    def freeze(self) -> Arrays:
+        arrays = {f"pairs.{i}": table.values.copy() for i, table in enumerate(self._pairs)}
+        for i, component in enumerate(self.components):
+            for name, array in component.freeze().items():
+                arrays[f"component.{i}.{name}"] = array
+        return arrays
+
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from what `freeze` gave; KeyError where something is missing."""
+        self._pairs = [IntTable(arrays[f"pairs.{i}"]) for i in range(len(self._pairs))]
+        for i, component in enumerate(self.components):
+            component.thaw(under(f"component.{i}.", arrays))
+
+
+def under(start: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """The arrays whose name starts so, without that start."""
+    return {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+
+
+def _or_dead(pairs: Int64s, alive: Bools) -> Int64s:
+    """Pairs that no lookup finds, each another one, where they are not alive."""
+    return pairs if alive.all() else np.where(alive, pairs, -1 - np.arange(len(pairs)))
+
+
+# --------------------------------------------------------------- numbering
+
+
+class _Kind:
+    """The values of one kind: a table that numbers them, and their component codes."""
+
+    def __init__(self, table: IntTable | BytesTable, numbers: Int64s | None = None) -> None:
+        self.table = table
+        self.numbers = np.empty(0, np.int64) if numbers is None else numbers
+
+
+class Numbering:
+    """Numbers values of all kinds as they first appear; kinds share one numbering.
+
+    >>> numbering = Numbering()
+    >>> numbering.codes(pa.chunked_array([[7, 8]])).tolist()
+    [0, 1]
+    >>> numbering.codes(pa.chunked_array([[8.0, None, 7.5]])).tolist()
+    [1, -1, 2]
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, _Kind] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def codes(self, column: pa.ChunkedArray) -> Int64s:
+        """A code per row: -1 for NULL, less for what equals nothing."""
+        if pa.types.is_null(column.type):
+            return np.full(len(column), NONE, np.int64)
+        chunks = [self._chunk(chunk) for chunk in column.chunks]
+        return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, np.int64), *chunks])
+
+    def _chunk(self, values: pa.Array) -> Int64s:
+        type_, types = values.type, pa.types
+        if types.is_dictionary(type_):
+            return self._dictionary(values)
+        if is_text(type_) or types.is_binary(type_):
+            return self._bytes("text" if is_text(type_) else "bytes", values)
+        if types.is_fixed_size_binary(type_):
+            return self._bytes("bytes", values.cast(pa.binary()))
+        if types.is_large_binary(type_):
+            return self._bytes("bytes", values.view(pa.large_string()))  # the same layout
+        if types.is_integer(type_):
+            return self._integers(values)
+        if types.is_floating(type_):
+            return self._floats(values)
+        if types.is_boolean(type_):
+            return self._ints("boolean", values.cast(pa.int64()))
+        if types.is_temporal(type_) and not types.is_interval(type_):
+            return self._times(values)
+        return self._dictionary(_distinct(values))
+
+    # one kind of values each
+
+    def _numbered(self, kind: str, codes: Int64s) -> Int64s:
+        """A kind's own codes as the component's."""
+        known = self._kinds[kind]
+        new = len(known.table) - len(known.numbers)
+        if new:
+            fresh = np.arange(self._count, self._count + new, dtype=np.int64)
+            known.numbers = np.concatenate([known.numbers, fresh])
+            self._count += new
+        if len(known.numbers) == self._count:
+            return codes  # the only kind so far: its codes are the component's
+        if not len(known.numbers):
+            return codes  # none but NONE
+        return np.where(codes < 0, codes, known.numbers[np.maximum(codes, 0)])
+
+    def _table(self, kind: str) -> Any:
+        if kind not in self._kinds:
+            self._kinds[kind] = _Kind(BytesTable() if kind in _BYTE_KINDS else IntTable())
+        return self._kinds[kind].table
+
+    def _ints(self, kind: str, values: pa.Array, only: Bools | None = None) -> Int64s:
+        valid = valid_rows(values)
+        if only is not None:
+            valid = only if valid is None else valid & only
+        numbers = values.fill_null(0) if values.null_count else values
+        return self._numbered(kind, self._table(kind).codes(np.asarray(numbers), valid))
+
+    def _bytes(self, kind: str, values: pa.Array) -> Int64s:
+        offsets, data = text_of(values)
+        return self._numbered(kind, self._table(kind).codes(offsets, data, valid_rows(values)))
+
+    def _integers(self, values: pa.Array) -> Int64s:
+        if not pa.types.is_uint64(values.type):
+            return self._ints("int", values.cast(pa.int64()))
+        small = values.fill_null(0).to_numpy() <= _LARGEST
+        wrapped = values.view(pa.int64())
+        codes = self._ints("int", wrapped, small)
+        if small.all():
+            return codes
+        return np.where(small, codes, self._ints("uint64", wrapped, ~small))
+
+    def _floats(self, values: pa.Array) -> Int64s:
+        floats = values.cast(pa.float64())
+        numbers = floats.fill_null(0.0).to_numpy()
+        whole = (numbers >= -(2.0**63)) & (numbers < 2.0**63) & (np.floor(numbers) == numbers)
+        valid = valid_rows(values)
+        present = whole if valid is None else whole & valid
+        integers = pa.array(np.where(present, numbers, 0.0).astype(np.int64))
+        codes = self._ints("int", integers, present)
+        if whole.all():
+            return codes
+        unsigned = (numbers >= 2.0**63) & (numbers < 2.0**64)
+        if unsigned.any():
+            wrapped = np.where(unsigned, numbers, 0.0).astype(np.uint64).view(np.int64)
+            codes = np.where(unsigned, self._ints("uint64", pa.array(wrapped), unsigned), codes)
+        never = np.isnan(numbers)
+        odd = ~(whole | unsigned | never)
+        bits = self._ints("float", floats.view(pa.int64()), odd)
+        return np.where(odd, bits, np.where(never, _NEVER, codes))
+
+    def _times(self, values: pa.Array) -> Int64s:
+        type_ = values.type
+        ticks, factor = ticks_of(values)
+        instants = pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+        kind = "instant" if instants else "time" if pa.types.is_time(type_) else "duration"
+        numbers = ticks.fill_null(0).to_numpy()
+        fits = (numbers <= _LARGEST // factor) & (numbers >= -(_LARGEST // factor))
+        scaled = pa.array(np.where(fits, numbers, 0) * factor)
+        valid = valid_rows(values)
+        codes = self._ints(kind, scaled, fits if valid is None else fits & valid)
+        far = ~fits
+        for unit in UNITS.values():  # the coarsest in which it is whole: one form for each time
+            if not far.any():
+                break
+            if unit >= factor:
+                whole = far & (numbers % (unit // factor) == 0)
+                ticks = pa.array(numbers // (unit // factor))
+                codes = np.where(whole, self._ints(f"{kind}:{unit}", ticks, whole), codes)
+                far &= ~whole
+        return codes
+
+    def _dictionary(self, values: pa.DictionaryArray) -> Int64s:
+        own = values.dictionary
+        codes = self._others(own) if _is_odd(own.type) else self._chunk(own)
+        index = values.indices
+        if not index.null_count:
+            plain: Int64s = codes[np.asarray(index)] if len(codes) else np.empty(0, np.int64)
+            return plain
+        padded: Int64s = np.append(codes, NONE)
+        found: Int64s = padded[np.asarray(index.cast(pa.int64()).fill_null(len(codes)))]
+        return found
+
+    def _others(self, values: pa.Array) -> Int64s:
+        """Decimals, lists and the like, one Python value at a time (they are distinct)."""
+        codes = np.full(len(values), NONE, np.int64)
+        for i, value in enumerate(values.to_pylist()):
+            if value is not None:
+                codes[i] = self._chunk(_plain_kin(value))[0]
+        return codes
+
+    def keep_only(self, codes: Int64s) -> None:
+        """Forget all values but those with these codes (ascending); codes[i] becomes i."""
+        for known in self._kinds.values():
+            kept = np.flatnonzero(np.isin(known.numbers, codes))
+            known.table = known.table.only(kept)
+            known.numbers = np.searchsorted(codes, known.numbers[kept])
+        self._count = len(codes)
+
+    def freeze(self) -> dict[str, npt.NDArray[Any]]:
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for kind, known in self._kinds.items():
+            arrays[f"{kind}.numbers"] = known.numbers.copy()
+            if isinstance(known.table, IntTable):
+                arrays[f"{kind}.values"] = known.table.values.copy()
+            else:
+                arrays[f"{kind}.pool"] = known.table.pool.copy()
+                arrays[f"{kind}.ends"] = known.table.ends.copy()
+        return arrays
+
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._kinds.clear()
+        for name, numbers in arrays.items():
+            kind, _, part = name.rpartition(".")
+            if part != "numbers":
+                continue
+            table: IntTable | BytesTable
+            if kind in _BYTE_KINDS:
+                table = BytesTable(arrays[f"{kind}.pool"], arrays[f"{kind}.ends"])
+            else:
+                table = IntTable(arrays[f"{kind}.values"])
+            self._kinds[kind] = _Kind(table, numbers.copy())
+        self._count = sum(len(known.numbers) for known in self._kinds.values())
+
+
+def ticks_of(values: pa.Array) -> tuple[pa.Array, int]:
+    """Times and durations as int64, and the nanoseconds that each of them counts.
+
+    >>> ticks, nanoseconds = ticks_of(pa.array([1], pa.date32()))
+    >>> ticks.to_pylist(), nanoseconds
+    ([86400], 1000000000)
+    """
+    type_ = values.type
+    if pa.types.is_date32(type_):
+        days = values.view(pa.int32()).cast(pa.int64())
+        return pc.multiply(days, DAY // UNITS["s"]), UNITS["s"]
+    if pa.types.is_date64(type_):
+        return values.view(pa.int64()), UNITS["ms"]
+    narrow = pa.types.is_time32(type_)
+    ticks = values.view(pa.int32() if narrow else pa.int64()).cast(pa.int64())
+    return ticks, UNITS[type_.unit]
+
+
+def valid_rows(values: pa.Array) -> Bools | None:
+    """Where there are values; None: everywhere."""
+    if not values.null_count:
+        return None
+    return np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+_CHUNK_TESTS: tuple[Callable[[pa.DataType], bool], ...] = (
+    is_text,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+)
+
+
+def _is_odd(type_: pa.DataType) -> bool:
+    temporal = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
+    return not temporal and not any(test(type_) for test in _CHUNK_TESTS)
+
+
+def _distinct(values: pa.Array) -> pa.DictionaryArray:
+    try:
+        return values.dictionary_encode()
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        index = pa.array(np.arange(len(values), dtype=np.int32), mask=~_present(values))
+        return pa.DictionaryArray.from_arrays(index, values)
+
+
+def _present(values: pa.Array) -> Bools:
+    valid = valid_rows(values)
+    return np.ones(len(values), np.bool_) if valid is None else valid
+
+
+def _plain_kin(value: Any) -> pa.Array:
+    """One value as the number it equals, else as a text that no other value has."""
+    if isinstance(value, Decimal) and value.is_finite():
+        if value == value.to_integral_value() and -(2**63) <= value < 2**64:
+            return pa.array([int(value)], pa.int64() if value < 2**63 else pa.uint64())
+        if Decimal(float(value)) == value:
+            return pa.array([float(value)])
+        value = value.normalize(_EXACT)
+    return pa.array([repr(value).encode()], pa.binary())

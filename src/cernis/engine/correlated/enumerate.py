@@ -1,0 +1,332 @@
+"""Enumeration: from roots to matches as arrays, without looking at what does not match.
+
+A match is a tree of vertices. The walk keeps the vertices chosen so far (`trail`), the
+sources that still need a run (`todo`, a linked list), and the choices not yet taken.
+Every choice leads to at least one match where the index is exact (= and order): so the
+delay is linear in the match (times a logarithm for order). With ≠ in a window, a run
+that has left it while later ones of its list have not costs a step.
+
+The kernel fills fixed buffers and goes on where it stopped; choices are taken last in
+first out, so memory is bounded by the longest match, not by the answer. Within one end
+position matches come in the order of the indexes; `results` sorts what fits a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+from cernis.engine.correlated import ordered as by_order
+from cernis.engine.correlated import records as r
+from cernis.engine.correlated import unions, unlike
+from cernis.engine.correlated.tables import Net
+from cernis.engine.unary.enumerate import Listing, empty_listing, filled
+
+ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
+ROOT_INDEX, CHOICES, TRAIL, CELLS, TODO, WALKING, FOUND, MATCHES, MARKS = range(9)
+NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0)
+ALIVE, DEAD = 1, 2
+"""Whether the trail may still become a match."""
+
+CHOICE = np.dtype(
+    [
+        ("source", np.int32),
+        ("at", np.int32),
+        ("trail", np.int32),
+        ("cells", np.int32),
+        ("todo", np.int32),
+        ("spare", np.int32),
+    ]
+)
+
+
+class Scratch(NamedTuple):
+    """The choices left, the vertices chosen, and the list of sources to come."""
+
+    choices: NDArray[np.void]
+    trail: NDArray[np.int32]
+    cell_source: NDArray[np.int32]
+    cell_next: NDArray[np.int32]
+
+
+class Snapshot(NamedTuple):
+    """Matches as a compact set: the arrays of the memory they live in, and their roots."""
+
+    net: Net
+    memory: r.Memory
+    roots: NDArray[np.void]
+
+
+def _scratch(size: int) -> Scratch:
+    return Scratch(
+        np.empty(size, CHOICE),
+        np.empty(size, np.int32),
+        np.empty(size, np.int32),
+        np.empty(size, np.int32),
+    )
+
+
+@kernel
+def _choose(scratch, cursor, source, at):
+    """Leaves a choice for later."""
+    c = cursor[CHOICES]
+    cursor[CHOICES] = c + 1
+    scratch.choices[c]["source"] = source
+    scratch.choices[c]["at"] = at
+    scratch.choices[c]["trail"] = cursor[TRAIL]
+    scratch.choices[c]["cells"] = cursor[CELLS]
+    scratch.choices[c]["todo"] = cursor[TODO]
+
+
+@kernel
+def _take(memory, scratch, cursor, vertex):
+    """Puts a vertex on the trail and its sources on the list."""
+    scratch.trail[cursor[TRAIL]] = vertex
+    cursor[TRAIL] += 1
+    first = memory.vertices[vertex]["first"]
+    for source in range(first, first + memory.vertices[vertex]["count"]):
+        cell = cursor[CELLS]
+        cursor[CELLS] = cell + 1
+        scratch.cell_source[cell] = source
+        scratch.cell_next[cell] = cursor[TODO]
+        cursor[TODO] = cell
+
+
+@kernel
+def pick(net, memory, scratch, cursor, source, at, bound):
+    """The vertex to go on with at this place of an index, or 0; leaves the others as choices."""
+    if at == 0:
+        return 0
+    link = memory.sources[source]["link"]
+    kind = net.store_kind[net.link_store[link]]
+    if kind == r.UNION:
+        left = memory.nodes[at]["left"]
+        right = unions.right_of(memory.nodes, at, memory.sources[source]["version"])
+        if left != 0 and memory.nodes[left]["start"] >= bound:
+            _choose(scratch, cursor, source, left)
+        if right != 0 and memory.nodes[right]["start"] >= bound:
+            _choose(scratch, cursor, source, right)
+        return memory.nodes[at]["vertex"]
+    asked = memory.asked[memory.sources[source]["asked"]]
+    if kind == r.UNLIKE:
+        following = unlike.live_from(net, memory, source, memory.entries[at]["before"], bound)
+        if following != 0:
+            _choose(scratch, cursor, source, following)
+        return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
+    operator = net.link_operator[link]
+    below = operator in (r.LESS, r.LESS_EQUAL)
+    branch = memory.branches[at]
+    if by_order.stands(branch, operator, asked[0], asked[1]):
+        left, right = branch["left"], branch["right"]
+        if left != 0 and memory.branches[left]["best"] >= bound:
+            _choose(scratch, cursor, source, left)
+        if right != 0 and memory.branches[right]["best"] >= bound:
+            _choose(scratch, cursor, source, right)
+        if branch["start"] >= bound and by_order.comparable(branch, asked[0]):
+            return branch["vertex"]
+        return 0
+    side = branch["left"] if below else branch["right"]
+    if side != 0 and memory.branches[side]["best"] >= bound:
+        _choose(scratch, cursor, source, side)
+    return 0
+
+
+@kernel
+def _advance(net, memory, scratch, cursor, source, at, bound, apart):
+    """Takes the vertex at this place of an index; False if it cannot be in the match."""
+    vertex = pick(net, memory, scratch, cursor, source, at, bound)
+    if vertex == 0 or (apart and not _agrees(net, memory, scratch, cursor[TRAIL], vertex)):
+        return False
+    _take(memory, scratch, cursor, vertex)
+    return True
+
+
+@kernel
+def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
+    """Fills the listing from where the cursor stands; at most `limit` matches per end.
+
+    `steps` are the vertices looked at so far, and how many may be (-1: any number).
+    """
+    apart = len(net.apart_operator) > 0
+    matches, marks = 0, 0
+    listing.offset[0] = 0
+    room = len(scratch.choices)
+    status = ALL_DONE
+    while cursor[ROOT_INDEX] < len(roots):
+        root = cursor[ROOT_INDEX]
+        bound = roots[root]["bound"]
+        if cursor[WALKING] == 0:
+            if root > 0 and roots[root]["end"] != roots[root - 1]["end"]:
+                cursor[FOUND] = 0
+            cursor[CHOICES], cursor[TRAIL], cursor[CELLS], cursor[TODO] = 0, 0, 1, 0
+            if cursor[FOUND] == limit:
+                cursor[ROOT_INDEX] += 1
+                continue
+            if memory.vertices[roots[root]["vertex"]]["count"] + 2 > room:
+                status = NO_ROOM
+                break
+            vertex = roots[root]["vertex"]
+            agrees = not apart or _agrees(net, memory, scratch, 0, vertex)
+            cursor[WALKING] = ALIVE if agrees else DEAD
+            _take(memory, scratch, cursor, vertex)
+        dead = cursor[WALKING] == DEAD
+        while True:
+            if steps[0] > steps[1] >= 0:
+                status = SPENT
+                break
+            most = cursor[TRAIL]
+            # a step chooses at most twice, takes one vertex and lists its sources
+            if (
+                cursor[CHOICES] + 3 > room
+                or most + 2 > room
+                or cursor[CELLS] + len(net.link_store) + 1 > room
+            ):
+                status = NO_ROOM
+                break
+            if not dead and cursor[TODO] != 0:
+                cell = cursor[TODO]
+                source = scratch.cell_source[cell]
+                cursor[TODO] = scratch.cell_next[cell]
+                at = memory.sources[source]["at"]
+                dead = not _advance(net, memory, scratch, cursor, source, at, bound, apart)
+                steps[0] += 1
+                continue
+            if not dead:
+                length = cursor[TRAIL]
+                if matches == len(listing.start) or marks + length > len(listing.position):
+                    status = BUFFERS_FULL
+                    break
+                if _write(memory, scratch, length, bound, listing, matches, marks):
+                    listing.root[matches] = root
+                    matches += 1
+                    marks += length
+                    listing.offset[matches] = marks
+                    cursor[FOUND] += 1
+                    if cursor[FOUND] == limit:
+                        cursor[CHOICES] = 0
+            if cursor[CHOICES] == 0:
+                cursor[WALKING] = 0
+                break
+            cursor[CHOICES] -= 1
+            choice = scratch.choices[cursor[CHOICES]]
+            cursor[TRAIL] = choice["trail"]
+            cursor[CELLS] = choice["cells"]
+            cursor[TODO] = choice["todo"]
+            source, at = choice["source"], choice["at"]
+            dead = not _advance(net, memory, scratch, cursor, source, at, bound, apart)
+            steps[0] += 1
+        if status != ALL_DONE:
+            if cursor[WALKING] != 0:
+                cursor[WALKING] = DEAD if dead else ALIVE
+            break
+        cursor[ROOT_INDEX] += 1
+    cursor[MATCHES], cursor[MARKS] = matches, marks
+    return status
+
+
+@kernel
+def _agrees(net, memory, scratch, length, vertex):
+    """Whether a vertex agrees with the trail in every condition between far events."""
+    label = memory.vertices[vertex]["label"]
+    for c in range(len(net.apart_operator)):
+        for k in range(-1, length):
+            other = vertex if k < 0 else scratch.trail[k]
+            there = memory.vertices[other]["label"]
+            forth = net.label_left[label, c] and net.label_right[there, c]
+            if forth and not _holds(net, memory.facts, c, vertex, other):
+                return False
+            back = k >= 0 and net.label_right[label, c] and net.label_left[there, c]
+            if back and not _holds(net, memory.facts, c, other, vertex):
+                return False
+    return True
+
+
+@kernel
+def _holds(net, facts, condition, left, right):
+    """A condition between two events."""
+    operator = net.apart_operator[condition]
+    one, other = net.apart_left[condition], net.apart_right[condition]
+    a, b = facts[left, one], facts[right, other]
+    if operator == r.EQUAL:
+        return a == b and a >= 0
+    if operator == r.DIFFERENT:
+        return a != r.MISSING and b != r.MISSING and (a != b or a < 0)
+    if r.NOTHING in (a, b):
+        return False
+    if max(a, b) > r.LARGEST_NUMBER and a >> r.KIND_BITS != b >> r.KIND_BITS:
+        return False
+    if a == b:
+        a, b = facts[left, one + 1], facts[right, other + 1]
+        if a == b:
+            return operator in (r.LESS_EQUAL, r.GREATER_EQUAL)
+    return a < b if operator in (r.LESS, r.LESS_EQUAL) else a > b
+
+
+@kernel
+def _write(memory, scratch, length, bound, listing, match, marks):
+    """Writes the trail as marks, last event first; False if it starts outside the window."""
+    for k in range(length):
+        vertex = scratch.trail[k]
+        position = memory.vertices[vertex]["position"]
+        at = marks + k
+        while at > marks and listing.position[at - 1] < position:
+            listing.position[at] = listing.position[at - 1]
+            listing.label[at] = listing.label[at - 1]
+            at -= 1
+        listing.position[at] = position
+        listing.label[at] = memory.vertices[vertex]["label"]
+    start = listing.position[marks + length - 1]
+    inside = False
+    for k in range(length):
+        vertex = scratch.trail[k]
+        if memory.vertices[vertex]["count"] == 0:
+            if memory.vertices[vertex]["start"] < bound:
+                return False
+            if memory.vertices[vertex]["position"] == start:
+                inside = memory.vertices[vertex]["start"] != r.NO_CLOCK
+    listing.start[match] = start
+    return inside
+
+
+def listings(
+    snapshot: Snapshot,
+    limit: int | None = None,
+    block: int = 65_536,
+    steps: NDArray[np.int64] | None = None,
+) -> Iterator[Listing]:
+    """All matches of the roots, `limit` of each end position at most, block by block.
+
+    `steps` counts what is looked at, up to a limit: steps[0] > steps[1] means that it ended.
+    """
+    steps = np.array([0, -1], np.int64) if steps is None else steps
+    cursor = np.array(NEW_CURSOR, np.int64)
+    scratch = _scratch(256)
+    marks = 4 * block
+    status = BUFFERS_FULL
+    while status not in (ALL_DONE, SPENT):
+        listing = empty_listing(block, marks)
+        status = list_matches(
+            snapshot.net,
+            snapshot.memory,
+            snapshot.roots,
+            -1 if limit is None else limit,
+            cursor,
+            scratch,
+            listing,
+            steps,
+        )
+        found, used = int(cursor[MATCHES]), int(cursor[MARKS])
+        if found:
+            yield filled(listing, found, used)
+        if status == BUFFERS_FULL and not found:
+            marks *= 2
+        elif status == NO_ROOM:
+            scratch = Scratch(*(_doubled(array) for array in scratch))
+
+
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([array, np.empty_like(array)])

@@ -1,0 +1,315 @@
+"""A PCEA as arrays: transitions by symbol, the links they ask, the stores runs are filed in.
+
+A link is asked of a *store*: the runs that wait in one state, by the attributes that
+they are compared by. Links that ask the same of the same state share a store, so a
+vertex is filed once.
+
+What is compared is numbered outside: a *column* is a tuple of attributes whose values
+together get one code per event; columns that are compared with each other belong to one
+*domain* and share their codes. Attributes compared by order are columns of their own.
+
+Cost contract: built once per query, O(size of the automaton); symbols are added as they
+turn up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered
+from cernis.automata.unary.alphabet import Alphabet
+from cernis.engine.correlated.records import OPERATORS, SORTED, UNION, UNLIKE
+from cernis.engine.correlated.unlike import MOST_VALUES, sequences
+
+Column = tuple[str, ...]
+
+
+class StoreKey(NamedTuple):
+    """What tells two stores apart."""
+
+    state: int
+    kind: int
+    column: Column
+    contiguous: bool
+    values: tuple[tuple[str, bool], ...]
+    """Attributes compared by ≠; whether they must be present."""
+    ordered: str | None
+    strict: bool
+    """Only runs whose last event has an earlier timestamp are asked for."""
+    collapsed: bool
+    """Only the latest start counts: the runs themselves are not kept."""
+
+
+class Net(NamedTuple):
+    """The arrays that the kernels read."""
+
+    transition_target: NDArray[np.int32]
+    transition_label: NDArray[np.int32]
+    transition_final: NDArray[np.uint8]
+    transition_first: NDArray[np.int32]
+    transition_count: NDArray[np.int32]
+    link_store: NDArray[np.int32]
+    link_column: NDArray[np.int32]
+    link_operator: NDArray[np.int32]
+    link_ordered: NDArray[np.int32]
+    link_values: NDArray[np.int32]
+    """Per link and value, the column of the code asked, or -1."""
+    store_kind: NDArray[np.int32]
+    store_column: NDArray[np.int32]
+    store_contiguous: NDArray[np.uint8]
+    store_strict: NDArray[np.uint8]
+    store_collapsed: NDArray[np.uint8]
+    store_ordered: NDArray[np.int32]
+    store_width: NDArray[np.int32]
+    store_values: NDArray[np.int32]
+    required: NDArray[np.uint8]
+    """Per store and value: it must be present on both sides."""
+    state_first: NDArray[np.int32]
+    """Stores state_first[q] … state_first[q+1]-1 file the runs of state q."""
+    fact_kind: NDArray[np.int32]
+    fact_column: NDArray[np.int32]
+    """What a vertex keeps of its event: a code, or the high or low word of an order value."""
+    apart_operator: NDArray[np.int32]
+    apart_left: NDArray[np.int32]
+    apart_right: NDArray[np.int32]
+    label_left: NDArray[np.uint8]
+    label_right: NDArray[np.uint8]
+    """Per label and condition between far events: whether the event is on that side of it."""
+    steps: NDArray[np.int32]
+    symbol_first: NDArray[np.int32]
+    symbol_transitions: NDArray[np.int32]
+
+
+AFTER = Ordered("@time", "<", "@time")
+"""What is in an index was read earlier, so this leaves out what has the same time."""
+
+
+def _strict(link: Link) -> bool:
+    return link.ordered == (AFTER,) and not link.contiguous
+
+
+def _ordered(link: Link) -> Ordered | None:
+    return link.ordered[0] if link.ordered and not _strict(link) else None
+
+
+def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
+    """The store that a link into a state asks."""
+    order = _ordered(link)
+    pairs = sorted(link.equal)
+    differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
+    return StoreKey(
+        state=state,
+        kind=SORTED if order else UNLIKE if differing else UNION,
+        column=tuple(a for a, _ in pairs),
+        contiguous=link.contiguous,
+        values=tuple(differing),
+        ordered=order.earlier if order else None,
+        strict=_strict(link),
+        collapsed=collapsed,
+    )
+
+
+class Network:
+    """The automaton for the kernels; `net` is replaced when symbols are added.
+
+    Of runs in `collapsed` states only the latest start is kept, and no match lists them.
+    Conditions `apart` are checked when matches are listed.
+    """
+
+    def __init__(
+        self,
+        pcea: PCEA,
+        collapsed: frozenset[int] = frozenset(),
+        apart: tuple[Apart, ...] = (),
+    ) -> None:
+        self.pcea = pcea
+        self.collapsed = collapsed
+        self.apart = apart
+        self.alphabet = Alphabet(pcea)
+        self.labels: list[frozenset[str]] = []
+        self.domains = _domains(pcea, apart)
+        self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
+        self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
+        orders = [order for link in _links(pcea) if (order := _ordered(link))]
+        far = [(a.attribute, a.other_attribute) for a in apart if a.op in _ORDERS]
+        self.ordered_pairs = tuple(dict.fromkeys([*((o.earlier, o.later) for o in orders), *far]))
+        self.ordered = tuple(dict.fromkeys(name for pair in self.ordered_pairs for name in pair))
+        unequal = [(a.attribute, a.other_attribute) for a in apart if a.op == "!="]
+        self.different = tuple(
+            dict.fromkeys([*(p for link in _links(pcea) for p in link.different), *unequal])
+        )
+        sources = [source for t in pcea.transitions for source in t.sources]
+        self.stores = sorted(
+            {store_of(s.state, s.link, s.state in collapsed) for s in sources},
+            key=lambda k: (k.state, repr(k)),
+        )
+        self.store_domain = [self.domain_of[self.columns[s.column]] for s in self.stores]
+        self.width = max([len(s.values) for s in self.stores], default=0)
+        assert self.width <= MOST_VALUES
+        assert all(store.kind == UNION for store in self.stores if store.collapsed)
+        self.strict = any(store.strict for store in self.stores)
+        self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
+        self.facts = _facts(apart, self.columns, self.ordered)
+        self._passing: list[list[int]] = []
+        self.net = self._arrays()
+
+    def add_symbols(self) -> None:
+        """Work out the symbols that the alphabet has met since."""
+        passed = self.alphabet.passed
+        if len(self._passing) == len(passed):
+            return
+        for tests in passed[len(self._passing) :]:
+            self._passing.append(
+                [i for i, t in enumerate(self.pcea.transitions) if t.test in tests]
+            )
+        self.net = self.net._replace(
+            symbol_first=np.cumsum([0, *map(len, self._passing)], dtype=np.int32),
+            symbol_transitions=_ints([t for ts in self._passing for t in ts]),
+        )
+
+    def label(self, labels: frozenset[str]) -> int:
+        if labels not in self.labels:
+            self.labels.append(labels)
+        return self.labels.index(labels)
+
+    def _arrays(self) -> Net:
+        transitions = self.pcea.transitions
+        sources = [source for t in transitions for source in t.sources]
+        numbers = {store: i for i, store in enumerate(self.stores)}
+        width = max(self.width, 1)
+        order = {name: i for i, name in enumerate(self.ordered)}
+        stores = [numbers[store_of(s.state, s.link, s.state in self.collapsed)] for s in sources]
+        orders = [_ordered(s.link) for s in sources]
+        counts = [len(t.sources) for t in transitions]
+        return Net(
+            transition_target=_ints([t.target for t in transitions]),
+            transition_label=_ints([self.label(t.labels) for t in transitions]),
+            transition_final=np.array(
+                [t.target in self.pcea.finals for t in transitions], np.uint8
+            ),
+            transition_first=_ints(np.cumsum([0, *counts])[:-1]),
+            transition_count=_ints(counts),
+            link_store=_ints(stores),
+            link_column=_ints(
+                [self.columns[tuple(b for _, b in sorted(s.link.equal))] for s in sources]
+            ),
+            link_operator=_ints([-1 if asked is None else OPERATORS[asked.op] for asked in orders]),
+            link_ordered=_ints([-1 if asked is None else order[asked.later] for asked in orders]),
+            link_values=self._padded(
+                [[b for _, b in (*s.link.different, *s.link.unlike)] for s in sources], width
+            ),
+            store_kind=_ints([s.kind for s in self.stores]),
+            store_column=_ints([self.columns[s.column] for s in self.stores]),
+            store_contiguous=np.array([s.contiguous for s in self.stores], np.uint8),
+            store_strict=np.array([s.strict for s in self.stores], np.uint8),
+            store_collapsed=np.array([s.collapsed for s in self.stores], np.uint8),
+            store_ordered=_ints(
+                [-1 if s.ordered is None else order[s.ordered] for s in self.stores]
+            ),
+            store_width=_ints([len(s.values) for s in self.stores]),
+            store_values=self._padded([[a for a, _ in s.values] for s in self.stores], width),
+            required=np.array(
+                [[v < len(s.values) and s.values[v][1] for v in range(width)] for s in self.stores],
+                np.uint8,
+            ).reshape(-1, width),
+            state_first=_ints(
+                np.searchsorted([s.state for s in self.stores], np.arange(len(self.pcea.names) + 1))
+            ),
+            **self._far(),
+            steps=sequences(width),
+            symbol_first=np.zeros(1, np.int32),
+            symbol_transitions=np.zeros(0, np.int32),
+        )
+
+    def _far(self) -> dict[str, NDArray[Any]]:
+        """The arrays for conditions between far events."""
+        number = {fact: i for i, fact in enumerate(self.facts)}
+        left = [number[_fact(a.op, a.attribute, self.columns, self.ordered)] for a in self.apart]
+        right = [
+            number[_fact(a.op, a.other_attribute, self.columns, self.ordered)] for a in self.apart
+        ]
+        return {
+            "fact_kind": _ints([kind for kind, _ in self.facts]),
+            "fact_column": _ints([column for _, column in self.facts]),
+            "apart_operator": _ints([OPERATORS[a.op] for a in self.apart]),
+            "apart_left": _ints(left),
+            "apart_right": _ints(right),
+            "label_left": self._marks([a.variable for a in self.apart]),
+            "label_right": self._marks([a.other for a in self.apart]),
+        }
+
+    def _marks(self, variables: list[str]) -> NDArray[np.uint8]:
+        marks = [[name in labels for name in variables] for labels in self.labels]
+        return np.array(marks, np.uint8).reshape(len(self.labels), len(variables))
+
+    def _padded(self, attributes: list[list[str]], width: int) -> NDArray[np.int32]:
+        padded = np.full((len(attributes), width), -1, np.int32)
+        for row, names in enumerate(attributes):
+            padded[row, : len(names)] = [self.columns[(name,)] for name in names]
+        return padded
+
+
+def _ints(numbers: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int32]:
+    return np.asarray(numbers, np.int32)
+
+
+def _links(pcea: PCEA) -> list[Link]:
+    return [source.link for t in pcea.transitions for source in t.sources]
+
+
+CODE, HIGH, LOW = range(3)
+_ORDERS = frozenset({"<", "<=", ">", ">="})
+
+Fact = tuple[int, int]
+
+
+def _fact(op: str, name: str, columns: Mapping[Column, int], ordered: Sequence[str]) -> Fact:
+    """The (first) fact that a side of a condition looks at."""
+    return (HIGH, ordered.index(name)) if op in _ORDERS else (CODE, columns[(name,)])
+
+
+def _facts(
+    apart: Iterable[Apart], columns: Mapping[Column, int], ordered: Sequence[str]
+) -> tuple[Fact, ...]:
+    """What vertices keep; the low word of an order value comes right after the high one."""
+    found: dict[Fact, None] = {}
+    for condition in apart:
+        for name in (condition.attribute, condition.other_attribute):
+            fact = _fact(condition.op, name, columns, ordered)
+            if fact not in found:
+                found[fact] = None
+                if fact[0] == HIGH:
+                    found[LOW, fact[1]] = None
+    return tuple(found)
+
+
+def _domains(pcea: PCEA, apart: Iterable[Apart] = ()) -> tuple[tuple[Column, ...], ...]:
+    """The columns, those compared with each other together.
+
+    >>> from cernis.automata.unary.cea import ANYTHING
+    >>> from cernis.automata.correlated.pcea import Source, Transition
+    >>> link = Link(equal=(("id", "reply"),))
+    >>> loop = Transition((Source(0, link),), ANYTHING, frozenset(), 0)
+    >>> _domains(PCEA(("a",), (loop,), frozenset({0})))
+    ((('id',), ('reply',)),)
+    """
+    compared: list[tuple[Column, Column]] = []
+    for link in _links(pcea):
+        pairs = sorted(link.equal)
+        compared.append((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
+        compared += [((a,), (b,)) for a, b in (*link.different, *link.unlike)]
+    compared += [((a.attribute,), (a.other_attribute,)) for a in apart if a.op not in _ORDERS]
+    together: dict[Column, list[Column]] = {}
+    for left, right in compared:
+        ours = together.setdefault(left, [left])
+        theirs = together.setdefault(right, [right])
+        if ours is not theirs:
+            ours += theirs
+            for column in theirs:
+                together[column] = ours
+    distinct = {id(columns): columns for columns in together.values()}
+    return tuple(tuple(columns) for columns in distinct.values())

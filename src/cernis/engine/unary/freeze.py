@@ -1,0 +1,199 @@
+"""Engine state as versioned bytes, and back.
+
+Layout: magic, version, length of a JSON header, the header, then the arrays' bytes one
+after the other. Nothing in it is code: thawing reads numbers and names only, so bytes
+from a stranger can be refused but never run.
+
+States and label sets are written by what they mean (configurations, variable names),
+not by the numbers they happened to get, so bytes may be thawed by another process that
+has met states in another order.
+
+Cost contract: linear in the state, which should have been compacted just before.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.unary.determinize import State
+from cernis.automata.unary.runs import Configuration
+from cernis.engine.unary import step as kernel
+from cernis.engine.unary.arena import COUNTERS, NODE, UNION
+from cernis.engine.unary.runtime import Engine
+from cernis.errors import StateError
+
+MAGIC = b"CERNIS\n\x00"
+VERSION = 1
+_HEAD = struct.Struct("<8sHIQ")
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_PER_ROW = ("key_of_row", "row_ordinal", "row_epoch", "row_bound", "free_rows")
+_DTYPES = {
+    "arena": NODE,
+    "counters": np.int64,
+    "slots": np.int32,
+    "row_of_key": np.int32,
+    "consumed": np.int64,
+    **dict.fromkeys(_PER_ROW, np.int64),
+}
+
+
+def pack(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """A header and arrays as one string of bytes."""
+    described, blobs = [], []
+    for name, array in arrays.items():
+        flat = np.ascontiguousarray(array)
+        kind = "node" if flat.dtype == NODE else flat.dtype.str
+        described.append([name, kind, list(flat.shape), flat.nbytes])
+        blobs.append(flat.tobytes())
+    header = json.dumps({"meta": dict(meta), "arrays": described}).encode()
+    body = header + b"".join(blobs)
+    return _HEAD.pack(MAGIC, VERSION, zlib.crc32(body), len(header)) + body
+
+
+def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What `pack` packed; StateError for anything else."""
+    if len(frozen) < _HEAD.size or frozen[: len(MAGIC)] != MAGIC:
+        raise StateError("these bytes are not a frozen Cernis state")
+    _, version, checksum, length = _HEAD.unpack_from(frozen)
+    if version != VERSION:
+        raise StateError(
+            f"the state was frozen by format version {version}; this Cernis reads version {VERSION}"
+        )
+    body = memoryview(frozen)[_HEAD.size :]
+    if zlib.crc32(body) != checksum or length > len(body):
+        raise StateError("the frozen state is damaged: its checksum does not match")
+    arrays, at = {}, length
+    try:
+        header = json.loads(bytes(body[:length]))
+        for name, kind, shape, size in header["arrays"]:
+            dtype = NODE if kind == "node" else np.dtype(kind)
+            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
+            at += size
+        return header["meta"], arrays
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(f"the frozen state is damaged: {error}") from error
+
+
+def freeze_engine(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """(meta, arrays) of an engine that has just been compacted, to be packed."""
+    used = np.flatnonzero(engine.slots.any(axis=0))
+    meta = {
+        "position": engine.position,
+        "bound": engine.bound,
+        "states": [_state_out(engine.tables.automaton.states[s]) for s in used],
+        "labels": [sorted(names) for names in engine.tables.labels],
+    }
+    arrays = {
+        "arena": engine.arena[: engine.nodes],
+        "counters": engine.counters,
+        "slots": engine.slots[:, used],
+        "row_of_key": engine.row_of_key,
+        "key_of_row": engine.key_of_row,
+        "row_ordinal": engine.row_ordinal,
+        "row_epoch": engine.row_epoch,
+        "row_bound": engine.row_bound,
+        "free_rows": engine.free_rows,
+        "consumed": engine.consumed,
+    }
+    return meta, arrays
+
+
+def thaw_engine(engine: Engine, meta: Mapping[str, Any], arrays: Arrays) -> None:
+    """Puts a fresh engine of the same query into a frozen state."""
+    _check(meta, arrays)
+    tables = engine.tables
+    engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
+    columns = [tables.automaton.number(_state_in(state)) for state in meta["states"]]
+    for column in columns:
+        if not (column < len(tables.expanded) and tables.expanded[column]):
+            tables.expand(column)
+    rows = arrays["slots"].shape[0]
+    engine.slots = np.zeros((rows, max(8, tables.states)), np.int32)
+    engine.slots[:, columns] = arrays["slots"]
+    arena = arrays["arena"]
+    labels = np.array([tables.label(frozenset(names)) for names in meta["labels"]], np.int32)
+    items = arena["label"] != UNION
+    arena["label"][items] = labels[arena["label"][items]]
+    engine.arena[: len(arena)] = arena if len(arena) <= len(engine.arena) else 0
+    if len(arena) > len(engine.arena):
+        engine.arena = np.concatenate([arena, np.zeros(len(arena), NODE)])
+    engine.counters = arrays["counters"]
+    engine.counters[kernel.ROOTS] = 0
+    for name in ("row_of_key", "consumed", *_PER_ROW):
+        setattr(engine, name, arrays[name])
+    engine.fit_tables()
+
+
+def _check(meta: Mapping[str, Any], arrays: Arrays) -> None:
+    """The kernels trust their arrays, so what they follow must lead somewhere."""
+    try:
+        sound = all(arrays[name].dtype == dtype for name, dtype in _DTYPES.items()) and _fits(
+            meta, arrays
+        )
+    except (KeyError, IndexError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise StateError("the frozen state is damaged: its parts do not fit together")
+
+
+def _fits(meta: Mapping[str, Any], arrays: Arrays) -> bool:
+    arena, slots, counters = arrays["arena"], arrays["slots"], arrays["counters"]
+    rows = slots.shape[0]
+    children = np.maximum(np.arange(len(arena)), 1)  # a child comes before its parent
+    return (
+        len(counters) == COUNTERS
+        and counters[kernel.NODES] == len(arena) >= 1
+        and 0 <= counters[kernel.FREE_ROWS] <= rows
+        and all(_inside(arena[side], 0, children) for side in ("left", "right"))
+        and _inside(arena["label"], UNION, len(meta["labels"]))
+        and _inside(slots, 0, len(arena))
+        and slots.shape[1] == len(meta["states"])
+        and all(len(arrays[name]) == rows for name in _PER_ROW)
+        and _inside(arrays["row_of_key"], -1, rows)
+        and _inside(arrays["key_of_row"], -1, len(arrays["row_of_key"]))
+        and _inside(arrays["free_rows"], 0, max(rows, 1))
+    )
+
+
+def _inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
+    return bool(((numbers >= low) & (numbers < below)).all())
+
+
+# ------------------------------------------------------------------ states
+
+
+def _state_out(state: State) -> list[Any]:
+    return [sorted(map(_configuration_out, part), key=repr) for part in state]
+
+
+def _configuration_out(configuration: Configuration) -> list[Any]:
+    return [
+        configuration.state,
+        [
+            None if guard is None else sorted(map(_configuration_out, guard), key=repr)
+            for guard in configuration.guards
+        ],
+        [None if part is None else _configuration_out(part) for part in configuration.parts],
+    ]
+
+
+def _state_in(written: list[Any]) -> State:
+    return State(*(frozenset(map(_configuration_in, part)) for part in written))
+
+
+def _configuration_in(written: list[Any]) -> Configuration:
+    state, guards, parts = written
+    return Configuration(
+        int(state),
+        tuple(None if g is None else frozenset(map(_configuration_in, g)) for g in guards),
+        tuple(None if p is None else _configuration_in(p) for p in parts),
+    )

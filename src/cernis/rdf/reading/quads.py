@@ -1,0 +1,418 @@
+"""N-Quads, TriG, N-Triples and Turtle in; batches of encoded quads out.
+
+Parsing is pyoxigraph's. Asking each of its quads for four terms and each term for its text
+makes 190,000 quads a second. Here it writes what it has parsed as canonical N-Quads (one quad a
+line, one space between terms: its own loop, 450,000 a second), a kernel cuts the lines into
+terms, Arrow finds the distinct ones, and only those become Python strings: 340,000 a second
+with codes and all. Leaving out the parser's check of IRIs would be faster by a third, but then
+a mistake in the data is found by nobody.
+
+Memory is that of one batch. Line formats are read in chunks of whole lines, which also
+isolates mistakes: a bad line is reported with its number and, where the policy is to skip,
+leaves its neighbours alone (the parser's own recovery lets an open quote swallow the rest of
+the file, so a line counts as bad exactly when it does not parse on its own). TriG and
+Turtle are read by one parser from start to end; a syntax error there is always fatal.
+
+Blank nodes are renamed by file: `_:b` of the first file is `_:f0.b`. Nodes without a label get
+random names from pyoxigraph; here they are numbered as they come, `_:f0-0`, `_:f0-1`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from cernis.compiled import kernel
+from cernis.errors import CernisError, DataError
+from cernis.events.mistakes import Mistakes
+from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
+
+__all__ = ["BATCH", "FORMATS", "Input", "Quads", "encode_quads", "format_of", "read_quads"]
+
+Input = str | Path | bytes | IO[bytes]
+
+BATCH = 1 << 15
+"""About how many quads are read at a time."""
+
+FORMATS = {"nq": "N_QUADS", "nt": "N_TRIPLES", "trig": "TRIG", "ttl": "TURTLE", "n3": "TURTLE"}
+_LINES = ("nq", "nt")
+_LINE_BYTES = 128  # of a usual quad, to turn a number of quads into one of bytes
+
+
+class Quads(NamedTuple):
+    """Some quads; `g` is -1 in the default graph."""
+
+    s: Codes
+    p: Codes
+    o: Codes
+    g: Codes
+
+
+def oxigraph() -> Any:
+    """The package pyoxigraph, or an error that says how to get it."""
+    try:
+        import pyoxigraph
+    except ImportError as error:
+        raise CernisError(
+            "RDF data needs the package pyoxigraph: pip install 'cernis[rdf]'"
+        ) from error
+    return pyoxigraph
+
+
+def format_of(data: Input, format: str | None = None) -> str:
+    """`nq`, `nt`, `trig` or `ttl`: as said, or by the file's name; without one it is N-Quads.
+
+    >>> format_of("plant.trig.gz"), format_of(b"", "ttl")
+    ('trig', 'ttl')
+    """
+    if format is not None:
+        found = format.lower().removeprefix(".")
+    elif isinstance(data, (str, Path)):
+        name = Path(data).name.lower().removesuffix(".gz")
+        found = name.rpartition(".")[2]
+    else:
+        found = "nq"
+    if found not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        what = f"format {format!r}" if format is not None else f"file name {str(data)!r}"
+        raise DataError(
+            f"no RDF format is known by the {what}; expected one of {known} (or with .gz), "
+            "or a format that is given"
+        )
+    return "ttl" if found == "n3" else found
+
+
+def read_quads(
+    data: Input,
+    terms: Terms,
+    *,
+    format: str | None = None,
+    label: str | None = None,
+    scope: str | None = None,
+    mistakes: Mistakes | None = None,
+    batch: int = BATCH,
+) -> Iterator[Quads]:
+    """The quads of a file (or of bytes, or of an open binary file), some `batch` at a time.
+
+    `label` is its name in messages, `scope` the prefix of its blank nodes, `mistakes` says what
+    is done about bad lines. A file that is not there is an error at once.
+
+    >>> terms = Terms()
+    >>> [quads] = read_quads(b'<http://x/a> <http://x/p> _:b <http://x/g> .', terms)
+    >>> terms.text(quads.o[0]), terms.text(quads.g[0])
+    ('_:f0.b', '<http://x/g>')
+    """
+    known = format_of(data, format)
+    ox = oxigraph()
+    label = label or (str(data) if isinstance(data, (str, Path)) else "input")
+    mistakes = mistakes or Mistakes()
+    mistakes.begin(label, quiet=False)
+    blanks = _Blanks(scope or terms.new_scope(), numbered=known not in _LINES)
+    _check(data, label)
+    parser = getattr(ox.RdfFormat, FORMATS[known])
+    if known in _LINES:
+        texts = _from_lines(ox, data, parser, label, mistakes, batch * _LINE_BYTES)
+    else:
+        texts = _from_parser(ox, data, parser, label, batch)
+    return _encoded(texts, terms, blanks, label)
+
+
+def encode_quads(
+    quads: Iterable[Any], terms: Terms, *, scope: str | None = None, batch: int = BATCH
+) -> Iterator[Quads]:
+    """pyoxigraph's quads, from wherever they come, such as a store."""
+    ox = oxigraph()
+    blanks = _Blanks(scope or terms.new_scope(), numbered=False)
+    texts = _slices(ox, iter(quads), batch)
+    return _encoded(texts, terms, blanks, "quads")
+
+
+def _encoded(texts: Iterator[bytes], terms: Terms, blanks: _Blanks, label: str) -> Iterator[Quads]:
+    try:
+        for text in texts:
+            if text:
+                yield _codes(text, terms, blanks)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{label}: cannot be read: {reason}") from error
+
+
+# -------------------------------------------------------------------- files
+
+
+def _check(data: Input, label: str) -> None:
+    if isinstance(data, (str, Path)):
+        try:
+            with Path(data).open("rb"):
+                pass
+        except OSError as error:
+            raise DataError(f"{label}: cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def _opened(data: Input) -> Iterator[_WithoutMark]:
+    """Something with `read`, past a byte order mark; what is opened here is closed."""
+    if isinstance(data, bytes):
+        yield _WithoutMark(io.BytesIO(data))
+    elif not isinstance(data, (str, Path)):
+        yield _WithoutMark(data)
+    elif str(data).lower().endswith(".gz"):
+        with gzip.open(data) as file:
+            yield _WithoutMark(file)
+    else:
+        with Path(data).open("rb") as plain:
+            yield _WithoutMark(plain)
+
+
+class _WithoutMark:
+    """A binary file whose first three bytes are left out if they are a byte order mark."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._begun = False
+
+    def read(self, size: int = -1) -> bytes:
+        read: Callable[[int], bytes] = self._file.read
+        if self._begun:
+            return read(size)
+        self._begun = True
+        head = b""
+        while len(head) < 3 and (more := read(3 - len(head))):
+            head += more
+        head = head.removeprefix(b"\xef\xbb\xbf")
+        return head + read(max(size - len(head), 0) if size >= 0 else -1)
+
+
+def _from_parser(ox: Any, data: Input, parser: Any, label: str, batch: int) -> Iterator[bytes]:
+    with _opened(data) as file:
+        try:
+            yield from _slices(ox, ox.parse(file, format=parser), batch)
+        except SyntaxError as error:
+            where, words = _explained(error)
+            raise DataError(f"{label}, line {error.lineno}{where}: {words}") from error
+
+
+def _slices(ox: Any, quads: Iterator[Any], batch: int) -> Iterator[bytes]:
+    while text := ox.serialize(islice(quads, batch), format=ox.RdfFormat.N_QUADS):
+        yield text
+
+
+def _from_lines(
+    ox: Any, data: Input, parser: Any, label: str, mistakes: Mistakes, size: int
+) -> Iterator[bytes]:
+    def parsed(lines: bytes | io.BytesIO) -> bytes:
+        text: bytes = ox.serialize(ox.parse(lines, format=parser), format=ox.RdfFormat.N_QUADS)
+        return text
+
+    number = 1
+    with _opened(data) as file:
+        for chunk in _whole_lines(file, size):
+            try:
+                text = parsed(chunk)
+            except SyntaxError as error:
+                text = _around_bad_lines(chunk, error, parsed, number, label, mistakes)
+            yield text
+            number += _ends(chunk)
+
+
+def _whole_lines(file: _WithoutMark, size: int) -> Iterator[bytes]:
+    """The file in chunks that end where a line does: about `size` bytes, or one longer line."""
+    parts: list[bytes] = []
+    while block := file.read(size):
+        # the last byte may be half of a \r\n
+        cut = block.rfind(b"\n") + 1 or block.rfind(b"\r", 0, -1) + 1
+        if cut:
+            yield b"".join((*parts, block[:cut]))
+            parts = [block[cut:]] if cut < len(block) else []
+        else:
+            parts.append(block)
+    if parts:
+        yield b"".join(parts)
+
+
+def _ends(chunk: bytes) -> int:
+    """The number of lines that end in it; bytes.count would take a tenth of all time."""
+    newlines = int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == 10))
+    if b"\r" not in chunk:
+        return newlines
+    return newlines + chunk.count(b"\r") - chunk.count(b"\r\n")
+
+
+def _around_bad_lines(
+    chunk: bytes,
+    error: SyntaxError,
+    parsed: Callable[[bytes | io.BytesIO], bytes],
+    number: int,
+    label: str,
+    mistakes: Mistakes,
+) -> bytes:
+    """What parses of a chunk, canonical; each bad line is reported. No line is read thrice."""
+    lines = chunk.splitlines(keepends=True)
+    starts = np.cumsum([0, *map(len, lines)])
+    good, begin = [], 0
+    found: SyntaxError | None = error
+    while found is not None:
+        bad, found = _first_bad(lines, begin, found, parsed)
+        where, words = _explained(found)
+        text = lines[bad].decode("utf-8", "replace").rstrip("\r\n")
+        if text.lstrip().lower().startswith(("@prefix", "prefix", "@base", "base")):
+            words += "; this looks like Turtle or TriG: name the file so, or give its format"
+        at = f"{label}, line {number + bad}{where}"
+        mistakes.bad(label, number + bad, None, words, text=text, where=at)
+        good.append(parsed(chunk[starts[begin] : starts[bad]]))
+        begin, found = bad + 1, None
+        rest = io.BytesIO(chunk)  # shares the bytes
+        rest.seek(int(starts[begin]))
+        try:
+            good.append(parsed(rest))
+        except SyntaxError as another:
+            found = another
+    return b"".join(good)
+
+
+def _first_bad(
+    lines: list[bytes],
+    begin: int,
+    error: SyntaxError,
+    parsed: Callable[[bytes | io.BytesIO], bytes],
+) -> tuple[int, SyntaxError]:
+    """The first line from `begin` on that does not parse, near where the parser stumbled."""
+    near = begin + (error.lineno or 1) - 1
+    for i in (*range(max(begin, near - 1), min(near + 1, len(lines))), *range(begin, len(lines))):
+        try:
+            parsed(lines[i].rstrip(b"\r\n"))
+        except SyntaxError as own:
+            return i, own
+    return min(near, len(lines) - 1), error
+
+
+def _explained(error: SyntaxError) -> tuple[str, str]:
+    """`, column 7` and the parser's words without the place, which is said before."""
+    words = re.sub(r"^Parser error.*?column.*?\d+: ", "", error.msg or str(error))
+    column = f", column {error.offset}" if error.offset else ""
+    return column, words
+
+
+# -------------------------------------------------------------------- terms
+
+
+@kernel
+def _past_quotes(text: NDArray[np.uint8], i: int) -> int:
+    i += 1
+    while text[i] != 34:
+        i += 2 if text[i] == 92 else 1  # \
+    return i + 1
+
+
+@kernel
+def _past_triple(text: NDArray[np.uint8], i: int) -> int:
+    """Past a triple term, which may have others in it."""
+    depth = 0
+    while True:
+        if text[i] == 34:
+            i = _past_quotes(text, i)
+        elif text[i] == 60 and text[i + 1] == 60:
+            depth += 1
+            i += 2
+        elif text[i] == 62 and text[i + 1] == 62:
+            depth -= 1
+            i += 2
+            if depth == 0:
+                return i
+        else:
+            i += 1
+
+
+@kernel
+def _cut(text: NDArray[np.uint8], cuts: NDArray[np.int32]) -> int:
+    """The begin and end of each term of canonical N-Quads, four terms a line.
+
+    The last is empty in the default graph. Returns the number of lines.
+    """
+    i, row = 0, 0
+    while i < len(text):
+        at = 8 * row
+        column = 0
+        while text[i] != 46:  # .
+            cuts[at + 2 * column] = i
+            if text[i] == 34:  # "
+                i = _past_quotes(text, i)
+            elif text[i] == 60 and text[i + 1] == 60:  # <<( … )>>
+                i = _past_triple(text, i)
+            while text[i] != 32:  # a blank
+                i += 1
+            cuts[at + 2 * column + 1] = i
+            column += 1
+            i += 1
+        while column < 4:
+            cuts[at + 2 * column] = i
+            cuts[at + 2 * column + 1] = i
+            column += 1
+        i += 2
+        row += 1
+    cuts[8 * row] = i
+    return row
+
+
+def _codes(text: bytes, terms: Terms, blanks: _Blanks) -> Quads:
+    data = np.frombuffer(text, np.uint8)
+    lines = int(np.count_nonzero(data == 10))
+    cuts = np.empty(8 * lines + 1, np.int32)
+    _cut(data, cuts)
+    # terms and what is between them: one array over the bytes as they are
+    pieces = pa.StringArray.from_buffers(8 * lines, pa.py_buffer(cuts), pa.py_buffer(text))
+    every_other = pa.array(np.arange(0, 8 * lines, 2, dtype=np.int32))
+    encoded = pieces.take(every_other).dictionary_encode()
+    codes = _known(encoded.dictionary, terms, blanks)[np.asarray(encoded.indices)]
+    table = np.ascontiguousarray(codes.reshape(lines, 4).T)
+    return Quads(*table)
+
+
+def _known(distinct: pa.StringArray, terms: Terms, blanks: _Blanks) -> Codes:
+    texts = distinct.to_pylist()
+    for mark in ("_:", "<<("):
+        for i in np.flatnonzero(np.asarray(pc.starts_with(distinct, mark))):
+            texts[i] = blanks.renamed(texts[i])
+    if "" not in texts:
+        return terms.add(texts)
+    nothing = texts.index("")  # where a graph's name would stand
+    del texts[nothing]
+    return np.insert(terms.add(texts), nothing, UNBOUND)
+
+
+class _Blanks:
+    """New names for the blank nodes of one file."""
+
+    _inside = re.compile(r'"(?:[^"\\]|\\.)*"|<[^<>]*>|_:[^ ]+')
+    _nameless = re.compile(r"_:[a-f][0-9a-f]{23,31}")  # 128 random bits, zeros in front left out
+
+    def __init__(self, scope: str, numbered: bool) -> None:
+        self._scope = scope
+        self._numbered = numbered
+        self._numbers: dict[str, int] = {}
+
+    def renamed(self, text: str) -> str:
+        """A blank node, or a triple term with blank nodes in it, under its new name."""
+        if text.startswith("<<("):
+            return self._inside.sub(lambda m: self._name(m[0]), text)
+        return self._name(text)
+
+    def _name(self, text: str) -> str:
+        if not text.startswith("_:"):
+            return text
+        if self._numbered and self._nameless.fullmatch(text):
+            number = self._numbers.setdefault(text, len(self._numbers))
+            return f"_:{self._scope}-{number}"
+        return f"_:{self._scope}.{text[2:]}"

@@ -1,0 +1,419 @@
+"""SPARQL's functions of one term and constants, as plain functions from pieces to text.
+
+Each takes the pieces of its arguments (kind, lexical form, datatype or language) and gives the
+value as a term in N-Triples form, or None for an error. They are called once per distinct term and
+remembered (`cernis.rdf.solving.values`), so they may take their time. Those that go over millions
+of terms (STR, LANG, DATATYPE, the tests of kinds, REGEX) have a version for whole columns there.
+
+A cast gives what it was asked for even where the text does not fit; the value is then
+ill-typed, and `values` turns that into an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal, localcontext
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+from cernis.engine.graphs import expressions as e
+
+__all__ = ["ARGUMENTS", "PLAIN", "XSD", "Applied", "Piece", "boolean", "cast_to", "quoted"]
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+class Piece(NamedTuple):
+    """A term taken apart."""
+
+    kind: int
+    text: str
+    tag: str = ""
+    """The datatype's IRI, or the language."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A function of one term: None stands for the term, text for a constant in N-Triples form."""
+
+    name: str
+    arguments: tuple[Applied | str | None, ...]
+
+    @property
+    def is_constant(self) -> bool:
+        return all(
+            part.is_constant if isinstance(part, Applied) else part is not None
+            for part in self.arguments
+        )
+
+
+# ------------------------------------------------------------------- writing
+
+
+def quoted(text: str, datatype: str | None = None) -> str:
+    r"""A literal in N-Triples form.
+
+    >>> quoted('a "b"\n'), quoted("5", XSD + "integer")
+    ('"a \\"b\\"\\n"', '"5"^^<http://www.w3.org/2001/XMLSchema#integer>')
+    """
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(plain, escaped)
+    return f'"{text}"' + (f"^^<{datatype}>" if datatype else "")
+
+
+def boolean(answer: bool) -> str:
+    return quoted("true" if answer else "false", XSD + "boolean")
+
+
+def _integer(value: int) -> str:
+    return quoted(str(value), XSD + "integer")
+
+
+def _like(model: Piece, text: str) -> str:
+    """A string with the language of another, if that has one."""
+    return quoted(text) + (f"@{model.tag}" if model.kind == e.TAGGED else "")
+
+
+def _is_string(piece: Piece) -> bool:
+    return piece.kind in (e.STRING, e.TAGGED)
+
+
+def _compatible(one: Piece, other: Piece) -> bool:
+    if not (_is_string(one) and _is_string(other)):
+        return False
+    return other.kind == e.STRING or (one.kind, one.tag) == (other.kind, other.tag)
+
+
+# ------------------------------------------------------------------- strings
+
+
+def _upper(x: Piece) -> str | None:
+    return _like(x, x.text.upper()) if _is_string(x) else None
+
+
+def _lower(x: Piece) -> str | None:
+    return _like(x, x.text.lower()) if _is_string(x) else None
+
+
+def _encode_for_uri(x: Piece) -> str | None:
+    return quoted(quote(x.text, safe="-_.~")) if _is_string(x) else None
+
+
+def _substring(x: Piece, start: Piece, length: Piece | None = None) -> str | None:
+    whole = start.kind == e.INTEGER and (length is None or length.kind == e.INTEGER)
+    if not (_is_string(x) and whole):
+        return None
+    first = int(start.text) - 1
+    last = len(x.text) if length is None else first + int(length.text)
+    return _like(x, x.text[max(first, 0) : max(last, 0)])
+
+
+def _before(x: Piece, part: Piece) -> str | None:
+    if not _compatible(x, part):
+        return None
+    found = x.text.find(part.text)
+    return _like(x, x.text[:found]) if found >= 0 else quoted("")
+
+
+def _after(x: Piece, part: Piece) -> str | None:
+    if not _compatible(x, part):
+        return None
+    found = x.text.find(part.text)
+    return _like(x, x.text[found + len(part.text) :]) if found >= 0 else quoted("")
+
+
+def _concatenate(*parts: Piece) -> str | None:
+    if not all(map(_is_string, parts)):
+        return None
+    text = "".join(part.text for part in parts)
+    alike = len({(part.kind, part.tag) for part in parts}) == 1
+    return _like(parts[0], text) if alike else quoted(text)
+
+
+def _language_matches(language: Piece, wanted: Piece) -> str | None:
+    if language.kind != e.STRING or wanted.kind != e.STRING:
+        return None
+    have, want = language.text.lower(), wanted.text.lower()
+    if want == "*":
+        return boolean(have != "")
+    return boolean(have == want or have.startswith(want + "-"))
+
+
+def _digest(name: str) -> Callable[[Piece], str | None]:
+    def digest(x: Piece) -> str | None:
+        return (
+            quoted(hashlib.new(name, x.text.encode()).hexdigest()) if x.kind == e.STRING else None
+        )
+
+    return digest
+
+
+def _with_datatype(x: Piece, datatype: Piece) -> str | None:
+    return quoted(x.text, datatype.text) if (x.kind, datatype.kind) == (e.STRING, e.IRI) else None
+
+
+def _with_language(x: Piece, language: Piece) -> str | None:
+    simple = x.kind == language.kind == e.STRING
+    if not (simple and re.fullmatch("[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*", language.text)):
+        return None
+    return f"{quoted(x.text)}@{language.text.lower()}"
+
+
+def _iri(x: Piece) -> str | None:
+    if x.kind == e.IRI:
+        return f"<{x.text}>"
+    absolute = re.fullmatch(r'[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*', x.text)
+    return f"<{x.text}>" if x.kind == e.STRING and absolute else None
+
+
+# --------------------------------------------------------------------- times
+
+_MOMENT = re.compile(
+    r"(-?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d(?:\.\d+)?))?(Z|[+-]\d\d:\d\d)?", re.ASCII
+)
+
+
+class _Moment(NamedTuple):
+    year: int
+    month: int
+    day: int
+    hours: int | None
+    minutes: int | None
+    seconds: Decimal | None
+    zone: str
+
+
+def _moment(x: Piece) -> _Moment | None:
+    found = _MOMENT.fullmatch(x.text)
+    if not e.INSTANT <= x.kind <= e.LOCAL_DATE or found is None:
+        return None
+    year, month, day, hours, minutes, seconds, zone = found.groups()
+    moment = _Moment(
+        int(year),
+        int(month),
+        int(day),
+        int(hours) if hours else None,
+        int(minutes) if minutes else None,
+        Decimal(seconds) if seconds else None,
+        zone or "",
+    )
+    if moment.hours == 24 and 1 <= moment.year <= 9998:
+        following = date(*moment[:3]) + timedelta(days=1)
+        moment = _Moment(following.year, following.month, following.day, 0, *moment[4:])
+    return moment
+
+
+def _part(name: str) -> Callable[[Piece], str | None]:
+    def part(x: Piece) -> str | None:
+        value = getattr(_moment(x), name, None)
+        return None if value is None else _integer(value)
+
+    return part
+
+
+def _seconds(x: Piece) -> str | None:
+    moment = _moment(x)
+    return (
+        quoted(_plain(moment.seconds), XSD + "decimal")
+        if moment and moment.seconds is not None
+        else None
+    )
+
+
+def _zone(x: Piece) -> str | None:
+    moment = _moment(x)
+    return quoted(moment.zone) if moment else None
+
+
+def _timezone(x: Piece) -> str | None:
+    moment = _moment(x)
+    if not moment or not moment.zone:
+        return None
+    hours, minutes = (0, 0) if moment.zone == "Z" else map(int, moment.zone[1:].split(":"))
+    parts = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
+    sign = "-" if moment.zone[0] == "-" and parts else ""
+    return quoted(f"{sign}PT{parts or '0S'}", XSD + "dayTimeDuration")
+
+
+# --------------------------------------------------------------------- casts
+
+
+def _plain(value: Decimal) -> str:
+    """A decimal without exponent and without zeros at its end."""
+    text = f"{value:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
+
+
+def _number(x: Piece) -> Decimal | float:
+    """The value of a boolean or number; floats that are not finite stay floats."""
+    if x.kind == e.BOOLEAN:
+        return Decimal(x.text in ("true", "1"))
+    if x.kind in (e.INTEGER, e.DECIMAL):
+        return Decimal(x.text)
+    number = _float(x)
+    return Decimal(number) if math.isfinite(number) else number
+
+
+def _float(x: Piece) -> float:
+    number = float(x.text)
+    return float(np.float32(number)) if x.kind == e.FLOAT else number
+
+
+def _to_integer(x: Piece) -> str | None:
+    value = _number(x)
+    return None if isinstance(value, float) else quoted(str(int(value)), XSD + "integer")
+
+
+def _to_decimal(x: Piece) -> str | None:
+    value = _number(x)
+    if isinstance(value, float):
+        return None
+    if x.kind in (e.FLOAT, e.DOUBLE):
+        with localcontext() as context:
+            context.prec = 400
+            value = value.quantize(Decimal(1).scaleb(-e.MOST_DIGITS))
+    return quoted(_plain(value), XSD + "decimal")
+
+
+def _to_float(name: str) -> Callable[[Piece], str | None]:
+    def cast(x: Piece) -> str | None:
+        if x.kind == e.BOOLEAN:
+            return quoted(str(_number(x)), XSD + name)
+        exact = x.kind == e.FLOAT and math.isfinite(float(x.text))
+        return quoted(repr(_float(x)) if exact else x.text, XSD + name)
+
+    return cast
+
+
+def _to_boolean(x: Piece) -> str | None:
+    value = _number(x)
+    return boolean(value != 0 and value == value)
+
+
+def _to_string(x: Piece) -> str | None:
+    if x.kind == e.BOOLEAN:
+        return quoted("true" if x.text in ("true", "1") else "false")
+    if x.kind in (e.INTEGER, e.DECIMAL):
+        return quoted(_plain(Decimal(x.text)))
+    if x.kind in (e.FLOAT, e.DOUBLE):
+        return quoted(_float_text(_float(x)))
+    return quoted(x.text)
+
+
+def _float_text(number: float) -> str:
+    """A float as XPath writes it: with an exponent where it is very large or very small."""
+    if math.isnan(number) or math.isinf(number):
+        return "NaN" if math.isnan(number) else "INF" if number > 0 else "-INF"
+    if number == 0:
+        return "-0" if math.copysign(1, number) < 0 else "0"
+    value = Decimal(repr(number))
+    if 1e-6 <= abs(number) < 1e6:
+        return _plain(value)
+    exponent = value.adjusted()
+    mantissa = _plain(value.scaleb(-exponent))
+    return f"{mantissa}{'' if '.' in mantissa else '.0'}E{exponent}"
+
+
+def _to_instant(x: Piece) -> str | None:
+    if x.kind in (e.DATE, e.LOCAL_DATE):
+        found = _MOMENT.fullmatch(x.text)
+        zone = (found[7] if found else "") or ""
+        return quoted(f"{x.text[: len(x.text) - len(zone)]}T00:00:00{zone}", XSD + "dateTime")
+    return quoted(x.text, XSD + "dateTime")
+
+
+def _to_date(x: Piece) -> str | None:
+    moment = _moment(x)
+    if moment is None:
+        return None
+    sign = "-" if moment.year < 0 else ""
+    day = f"{sign}{abs(moment.year):04}-{moment.month:02}-{moment.day:02}{moment.zone}"
+    return quoted(day, XSD + "date")
+
+
+_NUMBERS = (e.BOOLEAN, e.INTEGER, e.DECIMAL, e.FLOAT, e.DOUBLE)
+_TIMES = (e.INSTANT, e.LOCAL_INSTANT, e.DATE, e.LOCAL_DATE)
+_CASTS: dict[str, tuple[tuple[int, ...], Callable[[Piece], str | None]]] = {
+    "integer": (_NUMBERS, _to_integer),
+    "decimal": (_NUMBERS, _to_decimal),
+    "float": (_NUMBERS, _to_float("float")),
+    "double": (_NUMBERS, _to_float("double")),
+    "boolean": (_NUMBERS, _to_boolean),
+    "dateTime": (_TIMES, _to_instant),
+    "date": (_TIMES, _to_date),
+    "dayTimeDuration": ((e.DURATION,), lambda x: quoted(x.text, XSD + "dayTimeDuration")),
+}
+
+
+def cast_to(name: str) -> str | None:
+    """The local name of the datatype that a function casts to, if it is a cast.
+
+    >>> cast_to("<http://www.w3.org/2001/XMLSchema#integer>"), cast_to("STR")
+    ('integer', None)
+    """
+    local = name.removeprefix(f"<{XSD}").removesuffix(">")
+    return local if local != name and (local in _CASTS or local == "string") else None
+
+
+def _cast(local: str) -> Callable[[Piece], str | None]:
+    kinds, convert = _CASTS[local]
+
+    def cast(x: Piece) -> str | None:
+        if x.kind == e.STRING:
+            return quoted(x.text, XSD + local)
+        return convert(x) if x.kind in kinds else None
+
+    return cast
+
+
+def _cast_to_string(x: Piece) -> str | None:
+    return None if x.kind == e.BLANK else _to_string(x)
+
+
+# --------------------------------------------------------------------- table
+
+PLAIN: dict[str, Callable[..., str | None]] = {
+    "UCASE": _upper,
+    "LCASE": _lower,
+    "ENCODE_FOR_URI": _encode_for_uri,
+    "SUBSTR": _substring,
+    "STRBEFORE": _before,
+    "STRAFTER": _after,
+    "CONCAT": _concatenate,
+    "LANGMATCHES": _language_matches,
+    "STRDT": _with_datatype,
+    "STRLANG": _with_language,
+    "IRI": _iri,
+    "URI": _iri,
+    "YEAR": _part("year"),
+    "MONTH": _part("month"),
+    "DAY": _part("day"),
+    "HOURS": _part("hours"),
+    "MINUTES": _part("minutes"),
+    "SECONDS": _seconds,
+    "TZ": _zone,
+    "TIMEZONE": _timezone,
+    **{name: _digest(name.lower()) for name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512")},
+    **{f"<{XSD}{local}>": _cast(local) for local in _CASTS},
+    f"<{XSD}string>": _cast_to_string,
+}
+
+ARGUMENTS: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(PLAIN, (1, 1)),
+    **dict.fromkeys(("STRBEFORE", "STRAFTER", "LANGMATCHES", "STRDT", "STRLANG"), (2, 2)),
+    "SUBSTR": (2, 3),
+    "CONCAT": (1, 255),
+    **dict.fromkeys(("STR", "LANG", "DATATYPE", "STRLEN"), (1, 1)),
+    **dict.fromkeys(("ISIRI", "ISURI", "ISBLANK", "ISLITERAL", "ISNUMERIC"), (1, 1)),
+    "REGEX": (2, 3),
+    "REPLACE": (3, 4),
+}
+"""Every function of a term, with the least and the most arguments it takes."""

@@ -1,0 +1,282 @@
+"""From the expression of a filter to a program of the stack machine.
+
+A variable is a column of the row at hand or of what was kept; one in both takes the row's value
+where it has one; one in neither is unbound. Functions of one term, however deep, become one *term
+map* each (`cernis.rdf.solving.values`); functions of constants are worked out here. What has
+neither a map nor an operation of the machine is refused: a function of a computed number, STR(?a +
+1), and a function of two variables, CONCAT(?a, ?b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine.graphs import expressions as e
+from cernis.errors import Diagnostic, QueryError, Span
+from cernis.pattern import graph as g
+from cernis.rdf.solving.functions import ARGUMENTS, Applied, boolean, cast_to
+from cernis.rdf.solving.values import TermValues, regular
+
+__all__ = ["Program", "compile_expression", "joined_programs"]
+
+_COMPARISONS = {
+    "=": e.EQUAL,
+    "!=": e.DIFFERENT,
+    "<": e.LESS,
+    "<=": e.LESS_EQUAL,
+    ">": e.GREATER,
+    ">=": e.GREATER_EQUAL,
+}
+_ARITHMETIC = {"+": e.ADD, "-": e.SUBTRACT, "*": e.MULTIPLY, "/": e.DIVIDE}
+_OF_NUMBERS = {"ABS": e.ABSOLUTE, "CEIL": e.CEILING, "FLOOR": e.FLOOR, "ROUND": e.ROUND}
+_OF_TWO = {
+    "SAMETERM": e.SAME_TERM,
+    "CONTAINS": e.CONTAINS,
+    "STRSTARTS": e.STARTS,
+    "STRENDS": e.ENDS,
+}
+_UNSTEADY = ("RAND", "NOW", "UUID", "STRUUID", "BNODE")
+_ARGUMENTS = {
+    **ARGUMENTS,
+    **dict.fromkeys(_OF_NUMBERS, (1, 1)),
+    **dict.fromkeys(_OF_TWO, (2, 2)),
+    "BOUND": (1, 1),
+    "IF": (3, 3),
+    "COALESCE": (0, 255),
+}
+
+Step = tuple[int, int, int]
+
+
+class Program(NamedTuple):
+    """Steps for `cernis.engine.graphs.expressions.holds`, and the height of the stack they need."""
+
+    steps: NDArray[np.int32]
+    depth: int
+
+
+def compile_expression(
+    expression: g.Expression,
+    row: Mapping[str, int],
+    kept: Mapping[str, int],
+    values: TermValues,
+    source: str = "",
+) -> Program:
+    """The program of an expression; names of variables to columns. Raises QueryError.
+
+    >>> from cernis.rdf.reading.terms import Terms
+    >>> more = g.Compared(">", g.Variable("a"), g.Variable("b"))
+    >>> compile_expression(more, {"a": 0}, {"b": 0}, TermValues(Terms())).steps.tolist()
+    [[0, 0, 0], [1, 0, 0], [11, 0, 0]]
+    """
+    steps = list(_Compilation(row, kept, values, source).steps(expression))
+    height, depth = 0, 0
+    for operation, _, _ in steps:
+        height += e.EFFECT.get(operation, 0)
+        depth = max(depth, height)
+    return Program(np.array(steps, np.int32).reshape(-1, 3), depth)
+
+
+def joined_programs(programs: list[Program]) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
+    """All steps in one array, where each program begins (and the last one ends), and the depth."""
+    steps = [program.steps for program in programs]
+    begins = np.zeros(len(steps) + 1, np.int32)
+    np.cumsum([len(part) for part in steps], out=begins[1:])
+    together = np.concatenate([np.zeros((0, 3), np.int32), *steps])
+    return together, begins, max([1, *(program.depth for program in programs)])
+
+
+class _Compilation(NamedTuple):
+    row: Mapping[str, int]
+    kept: Mapping[str, int]
+    values: TermValues
+    source: str
+
+    def steps(self, expression: g.Expression) -> Iterator[Step]:
+        match expression:
+            case g.Variable(name):
+                yield from self._of_variable(name, e.ROW, e.KEPT)
+            case g.Term(text):
+                yield e.CONSTANT, self.values.constant(text), 0
+            case g.And(parts):
+                yield from self._logic(parts, e.AND, e.SKIP_IF_FALSE)
+            case g.Or(parts):
+                yield from self._logic(parts, e.OR, e.SKIP_IF_TRUE)
+            case g.Not(part):
+                yield from self.steps(part)
+                yield e.NOT, 0, 0
+            case g.Compared(op, left, right):
+                yield from self._binary(_COMPARISONS[op], left, right)
+            case g.Arithmetic(op, left, right):
+                yield from self._binary(_ARITHMETIC[op], left, right)
+            case g.Negative(part):
+                yield from self.steps(part)
+                yield e.NEGATE, 0, 0
+            case g.OneOf(value, choices, negated):
+                yield from self._one_of(value, choices)
+                if negated:
+                    yield e.NOT, 0, 0
+            case g.Call():
+                yield from self._call(expression)
+
+    def _of_variable(self, name: str, of_row: int, of_kept: int, *first: int) -> Iterator[Step]:
+        """What an operation pushes for a variable, wherever it is bound."""
+        found = 0
+        for operation, columns in ((of_row, self.row), (of_kept, self.kept)):
+            if name in columns:
+                a, b, *_ = (*first, columns[name], 0)
+                yield operation, a, b
+                found += 1
+        if found == 2:
+            yield (e.OR if of_row == e.BOUND_ROW else e.OTHERWISE), 0, 0
+        elif found == 0:
+            nothing = self.values.false if of_row == e.BOUND_ROW else e.UNBOUND
+            yield e.CONSTANT, nothing, 0
+
+    def _binary(self, operation: int, left: g.Expression, right: g.Expression) -> Iterator[Step]:
+        yield from self.steps(left)
+        yield from self.steps(right)
+        yield operation, 0, 0
+
+    def _logic(self, parts: tuple[g.Expression, ...], operation: int, skip: int) -> Iterator[Step]:
+        yield from self.steps(parts[0])
+        rest = parts[1:] or (g.Term(boolean(operation == e.AND)),)
+        for part in rest:
+            steps = list(self.steps(part))
+            yield skip, len(steps) + 1, 0
+            yield from steps
+            yield operation, 0, 0
+
+    def _one_of(self, value: g.Expression, choices: tuple[g.Expression, ...]) -> Iterator[Step]:
+        if choices:
+            equal = tuple(g.Compared("=", value, choice) for choice in choices)
+            yield from self.steps(g.Or(equal))
+        else:
+            yield from self.steps(value)
+            yield e.IN_NOTHING, 0, 0
+
+    # ---------------------------------------------------------- functions
+
+    def _call(self, call: g.Call) -> Iterator[Step]:
+        name, arguments = call.name, call.arguments
+        self._check(call)
+        if name == "BOUND":
+            if not isinstance(arguments[0], g.Variable):
+                raise self._mistake("BOUND takes a variable", call.span)
+            yield from self._of_variable(arguments[0].name, e.BOUND_ROW, e.BOUND_KEPT)
+        elif name in _OF_NUMBERS:
+            yield from self.steps(arguments[0])
+            yield _OF_NUMBERS[name], 0, 0
+        elif name in _OF_TWO:
+            if name == "SAMETERM" and not all(map(_is_term, arguments)):
+                raise self._mistake(
+                    "sameTerm of a computed value is not supported: compare it with =", call.span
+                )
+            yield from self._binary(_OF_TWO[name], *arguments)
+        elif name == "IF":
+            for argument in arguments:
+                yield from self.steps(argument)
+            yield e.CHOOSE, 0, 0
+        elif name == "COALESCE":
+            yield e.CONSTANT, e.UNBOUND, 0
+            for argument in arguments:
+                yield from self.steps(argument)
+                yield e.OTHERWISE, 0, 0
+        else:
+            yield from self._mapped(call)
+
+    def _check(self, call: g.Call) -> None:
+        if call.name in _UNSTEADY:
+            raise self._mistake(
+                f"{call.name} gives another value each time it is asked: not supported in a filter",
+                call.span,
+            )
+        if call.name not in _ARGUMENTS:
+            raise self._mistake(f"unknown function {call.name}", call.span)
+        least, most = _ARGUMENTS[call.name]
+        if not least <= len(call.arguments) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            plural = "" if wanted == "1" else "s"
+            raise self._mistake(
+                f"{_shown(call.name)} takes {wanted} argument{plural}, "
+                f"here are {len(call.arguments)}",
+                call.span,
+            )
+
+    def _mapped(self, call: g.Call) -> Iterator[Step]:
+        """A function of one term, or of constants."""
+        names = list(dict.fromkeys(variable.name for variable in g.mentioned(call)))
+        if len(names) > 1:
+            raise self._mistake(
+                f"{_shown(call.name)} of two variables, ?{names[0]} and ?{names[1]}, is not "
+                "supported: functions take one variable and constants",
+                call.span,
+            )
+        applied = self._applied(call)
+        if names:
+            number = self.values.map_of(applied)
+            yield from self._of_variable(names[0], e.MAPPED_ROW, e.MAPPED_KEPT, number)
+        else:
+            found = self.values.apply(applied, np.full(1, e.UNBOUND, np.int32))
+            yield e.CONSTANT, int(found[0]), 0
+
+    def _applied(self, call: g.Call) -> Applied:
+        self._check(call)
+        arguments: list[Applied | str | None] = []
+        for argument in call.arguments:
+            match argument:
+                case g.Variable():
+                    arguments.append(None)
+                case g.Term(text):
+                    arguments.append(text)
+                case g.Call(name) if name in ARGUMENTS:
+                    arguments.append(self._applied(argument))
+                case _:
+                    raise self._mistake(
+                        f"{_shown(call.name)} of a computed value is not supported: it takes a "
+                        "variable, a constant, or another function of one of these",
+                        call.span,
+                    )
+        if call.name in ("REGEX", "REPLACE"):
+            self._check_pattern(call, arguments)
+        return Applied(call.name, tuple(arguments))
+
+    def _check_pattern(self, call: g.Call, arguments: list[Applied | str | None]) -> None:
+        constants = [part for part in arguments[1:] if isinstance(part, str)]
+        if len(constants) < len(arguments) - 1:
+            raise self._mistake(f"the pattern of {call.name} must be a constant", call.span)
+        pieces = self.values.pieces(self.values.made(constants))
+        if any(piece.kind != e.STRING for piece in pieces):
+            raise self._mistake(f"the pattern of {call.name} must be a plain string", call.span)
+        at_flags = 1 if call.name == "REGEX" else 2
+        flags = pieces[at_flags].text if len(pieces) > at_flags else ""
+        try:
+            regular(pieces[0].text, flags)
+        except ValueError as problem:
+            raise self._mistake(f"{call.name}: {problem}", call.span) from None
+
+    def _mistake(self, message: str, span: Span | None) -> QueryError:
+        return QueryError([Diagnostic(message, span)], self.source)
+
+
+def _is_term(expression: g.Expression) -> bool:
+    """Whether a value has a text of its own, as computed numbers and truths have not."""
+    match expression:
+        case g.Variable() | g.Term():
+            return True
+        case g.Call("IF", (_, one, other)):
+            return _is_term(one) and _is_term(other)
+        case g.Call("COALESCE", parts):
+            return all(map(_is_term, parts))
+        case g.Call(name, _):
+            return name in ARGUMENTS
+    return False
+
+
+def _shown(name: str) -> str:
+    local = cast_to(name)
+    return f"xsd:{local}" if local else name

@@ -1,0 +1,43 @@
+"""The engine's compact sets as a match set.
+
+Cost contract: `count`, `counts` and `sample` are linear in the compact set and never
+enumerate; `blocks` has output-linear delay and makes no Python object per match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cernis.engine.unary.count import Counts, count_matches
+from cernis.engine.unary.enumerate import Listing, listings
+from cernis.engine.unary.runtime import Segment
+from cernis.results.matchset import MatchBlock
+from cernis.results.rooted import RootedMatches
+
+
+class CompactMatches(RootedMatches):
+    """The matches of some segments of an arena."""
+
+    def _counted(self, segment: Segment) -> list[int]:
+        return count_matches(segment.arena, segment.roots)
+
+    def _listed(self, segment: Segment, most: int | None, size: int) -> Iterator[MatchBlock]:
+        for listing in listings(segment.arena, segment.roots, most, size):
+            yield self._block(listing, segment)
+
+    def _ranked(self, segment: Segment, root: int, ranks: list[int]) -> MatchBlock:
+        counts = Counts(segment.arena, segment.roots[root])
+        paths = [np.array(counts.path(rank), np.int64) for rank in ranks]
+        starts = np.array([path[-1] for path in paths])
+        marked = [path[segment.arena["label"][path] != 0] for path in paths]
+        nodes = np.concatenate(marked)
+        listing = Listing(
+            np.full(len(ranks), root, np.int64),
+            segment.arena["position"][starts],
+            np.cumsum([0, *map(len, marked)], dtype=np.int64),
+            segment.arena["position"][nodes],
+            segment.arena["label"][nodes],
+        )
+        return self._block(listing, segment)

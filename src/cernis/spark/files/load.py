@@ -1,0 +1,397 @@
+"""Files of events as DataFrames.
+
+Parquet that Spark can read is read by Spark: filters reach the files. Everything else (text,
+Arrow, types that Spark does not have, bad rows that are to be set aside) is *staged*: this
+process reads it as the embedded engine does, with the same types, messages and counts, and
+writes it to a temporary folder as Parquet files with row numbers.
+
+Turned down: Spark's own readers of text. They infer other types, and drop or blank out rows
+that they do not understand without a word.
+
+Cost: staging is one pass in this process, chunk by chunk, and as much disk as the events
+take in Parquet. A pass over the time column alone where the footers of Parquet files
+cannot tell that every event has a time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from cernis.errors import CernisError, DataError
+from cernis.events.files import ParquetReader
+from cernis.events.order import Ordering
+from cernis.events.source import Chunk, Source
+from cernis.events.store import cast_to, common_type
+from cernis.events.times import plain
+from cernis.run.session import skipped_notes
+from cernis.spark.files.check import FolderReader
+from cernis.spark.frame import quoted
+from cernis.spark.numbering import with_rows
+from cernis.spark.types import carried, converted, note_of
+from cernis.spark.worker import ROW, TICKS
+
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"})
+_ODD = re.compile(r"[][{}*?\\:]|/[._][^/]*$")
+"""Paths that Spark takes for patterns, or for files that it shall not see."""
+
+Types = dict[str, pa.DataType]
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The streams of a query as DataFrames, each with its row numbers in `row`."""
+
+    frames: dict[str, Any]
+    columns: dict[str, pa.Schema]
+    """The columns of each stream as they are in the file."""
+    on_error: Literal["fail", "skip"]
+    """What is left to do with events that have no usable time."""
+    types: dict[str, frozenset[str]]
+    """Of streams that were staged: which of the types that were asked for have events."""
+    notes: list[str]
+    rows: int
+    """About how many events there are: bad ones count."""
+    row: str = ROW
+
+
+@contextmanager
+def frames_of_files(
+    spark: Any, sources: Sequence[Source], *, on_error: str = "fail", types: Collection[str] = ()
+) -> Iterator[Frames]:
+    """The sources as DataFrames; what was staged is gone afterwards.
+
+    `types` are those that the query asks for.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="cernis-staged-"))
+    try:
+        yield _Staging(spark, folder, sources, on_error, frozenset(types)).frames()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class _Staged:
+    """A source that was written down."""
+
+    folder: Path
+    types: Types
+    seen: frozenset[str]
+
+
+@dataclass
+class _Staging:
+    spark: Any
+    folder: Path
+    sources: Sequence[Source]
+    on_error: str
+    asked: frozenset[str]
+
+    def frames(self) -> Frames:
+        unit = Ordering(self.sources).unit_ns
+        staged: dict[str, _Staged] = {}
+        first = 0
+        firsts: dict[str, int] = {}
+        for source in self.sources:
+            firsts[source.name] = first
+            if not self._read_by_spark(source):
+                staged[source.name] = self._stage(source, first, unit)
+            first += source.reader.count or 0
+        columns = {s.name: _columns(s, staged.get(s.name)) for s in self.sources}
+        ticked = not self._alike(columns)
+        for source in self.sources if ticked else ():
+            if source.name not in staged:
+                staged[source.name] = self._stage(source, firsts[source.name], unit)
+                columns[source.name] = _columns(source, staged[source.name])
+        frames = {
+            source.name: self._of_staged(staged[source.name], unit if ticked else None)
+            if source.name in staged
+            else self._of_parquet(source, firsts[source.name])
+            for source in self.sources
+        }
+        seen = {name: one.seen for name, one in staged.items()}
+        policy: Literal["fail", "skip"] = "fail" if self.on_error == "fail" else "skip"
+        return Frames(frames, columns, policy, seen, [*skipped_notes(self.sources)], first)
+
+    # ------------------------------------------------------------ decisions
+
+    def _read_by_spark(self, source: Source) -> bool:
+        """Whether the source is Parquet that Spark can read, with nothing to set aside."""
+        files = _parquet_files(source)
+        if not files or not all(map(_is_known_to_spark, files)):
+            return False
+        if source.time_column is None or _have_times(files, source):
+            return True
+        if self.on_error not in ("fail", "skip"):
+            return False
+        # where a bad row is an error, this says so
+        good = sum(len(chunk.rows) for chunk in source.chunks(only_time=True))
+        source.mistakes.skipped[source.label] = (source.reader.count or 0) - good
+        return True
+
+    def _alike(self, columns: dict[str, pa.Schema]) -> bool:
+        """Whether Spark can tell the times of all streams, and compare them."""
+        times = [columns[s.name].field(s.time_column).type for s in self.sources if s.time_column]
+        return all(map(_is_time_of_spark, times)) and len({*map(carried, times)}) < 2
+
+    # -------------------------------------------------------------- staging
+
+    def _stage(self, source: Source, first: int, unit: int | None) -> _Staged:
+        master = self.spark.conf.get("spark.master", "local")
+        if not master.startswith("local"):
+            raise CernisError(
+                f"{source.label}: is read here, and the machines of {master} cannot see what "
+                "is read here; give Parquet files, in a place that all of them see"
+            )
+        folder = self.folder / f"stream{len(os.listdir(self.folder))}"
+        folder.mkdir()
+        return _Writer(source, folder, first, unit, self.asked).write()
+
+    def _of_staged(self, staged: _Staged, unit: int | None) -> Any:
+        schema = _file_schema(staged.types)
+        data = self.spark.read.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
+        columns = [
+            F.col(f"c{i}").alias(name, metadata=note_of(type_))
+            for i, (name, type_) in enumerate(staged.types.items())
+        ]
+        if unit is not None:
+            columns.append(F.col(TICKS).alias(TICKS, metadata={"tick": unit}))
+        return data.parquet(f"file://{staged.folder}").select(*columns, ROW)
+
+    # -------------------------------------------------------------- Parquet
+
+    def _of_parquet(self, source: Source, first: int) -> Any:
+        files = _parquet_files(source)
+        path = Path(source.label).resolve()
+        if _ODD.search(path.as_posix()):
+            path, target = self.folder / f"link{len(os.listdir(self.folder))}.parquet", path
+            path.symlink_to(target)
+        data = with_rows(self.spark.read.parquet(f"file://{path.as_posix()}"), len(files))
+        own = {f.name: f.type for f in pq.read_schema(files[0])}
+        columns = [
+            F.col(quoted(name)).alias(
+                name, metadata=note_of(source.schema.field(name).type) if name in own else {}
+            )
+            for name in data.columns
+            if name != ROW
+        ]
+        return data.select(*columns, (F.col(ROW) + F.lit(first)).alias(ROW))
+
+
+def _columns(source: Source, staged: _Staged | None) -> pa.Schema:
+    if staged is not None:
+        return pa.schema(staged.types)
+    return pa.schema([(f.name, plain(f.type)) for f in source.schema])
+
+
+# ----------------------------------------------------- what Spark can read
+
+
+def _parquet_files(source: Source) -> list[str]:
+    if isinstance(source.reader, FolderReader):
+        return source.reader.files
+    return [source.label] if isinstance(source.reader, ParquetReader) else []
+
+
+def _is_known_to_spark(file: str) -> bool:
+    """Whether Spark reads the file, and reads what is in it."""
+    opened = pq.ParquetFile(file)
+    schema, metadata = opened.schema_arrow, opened.metadata
+    names = {name.lower() for name in schema.names}
+    if len(names) < len(schema.names) or names & {"_metadata", ROW, TICKS}:
+        return False
+    codecs = {
+        metadata.row_group(i).column(j).compression
+        for i in range(metadata.num_row_groups)
+        for j in range(metadata.num_columns)
+    }
+    return codecs <= _CODECS and all(map(_is_type_of_spark, schema.types))
+
+
+def _is_type_of_spark(type_: pa.DataType) -> bool:
+    """Whether Spark reads values of the type from Parquet, into what would carry them."""
+    types = pa.types
+    if isinstance(type_, pa.BaseExtensionType) or carried(type_) is None:
+        return False
+    if types.is_timestamp(type_):
+        return bool(type_.unit != "ns")
+    if types.is_null(type_) or types.is_time(type_) or types.is_duration(type_):
+        return False
+    return all(_is_type_of_spark(type_.field(i).type) for i in range(type_.num_fields))
+
+
+def _is_time_of_spark(type_: pa.DataType) -> bool:
+    """Whether a time column of this type is one for Spark, and counts what it counts here."""
+    types = pa.types
+    return bool(
+        types.is_signed_integer(type_)
+        or type_ in (pa.uint8(), pa.uint16(), pa.uint32())
+        or types.is_timestamp(type_)
+        or types.is_date32(type_)
+        or types.is_floating(type_)
+        or types.is_decimal128(type_)
+    )
+
+
+def _have_times(files: Sequence[str], source: Source) -> bool:
+    """Whether the footers say that every row has a usable time."""
+    assert source.time_column is not None
+    type_ = plain(source.schema.field(source.time_column).type)
+    if not (pa.types.is_integer(type_) or pa.types.is_temporal(type_)) or type_ == pa.uint64():
+        return False
+    for file in files:
+        metadata = pq.read_metadata(file)
+        for i in range(metadata.num_row_groups):
+            group = metadata.row_group(i)
+            columns = [group.column(j) for j in range(group.num_columns)]
+            of_time = [c for c in columns if c.path_in_schema == source.time_column]
+            known = [c.statistics for c in of_time if c.is_stats_set]
+            if not known or not known[0].has_null_count or known[0].null_count:
+                return False
+    return True
+
+
+# ------------------------------------------------------------------ staging
+
+
+def _file_schema(types: Types) -> pa.Schema:
+    """The columns of a staged file: by place, so that no name is too odd for Spark."""
+    fields = [(f"c{i}", carried(type_)) for i, type_ in enumerate(types.values())]
+    return pa.schema([*fields, (ROW, pa.int64()), (TICKS, pa.int64())])
+
+
+class _Writer:
+    """Writes a source chunk by chunk.
+
+    The columns of text may change on the way: an integer turns out to be a fraction, a record
+    has an attribute that none had before. Then a new file is begun, and at the end those
+    that are not yet in the last form are written once more.
+    """
+
+    def __init__(
+        self, source: Source, folder: Path, first: int, unit: int | None, asked: frozenset[str]
+    ) -> None:
+        self.source, self.folder, self.first, self.unit = source, folder, first, unit
+        self.asked = asked
+        self.seen: set[str] = set()
+        self.files: list[tuple[Path, Types]] = []
+        self._numbers = count()
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self) -> _Staged:
+        types: Types = {f.name: plain(f.type) for f in self.source.schema}
+        try:
+            for chunk in self.source.chunks(tick=self.unit):
+                if len(chunk.rows):
+                    self._add(chunk)
+        finally:
+            self._close()
+        if self.files:
+            types = _common([types for _, types in self.files])
+        else:
+            pq.write_table(self._schema(types).empty_table(), self._path())
+        for path, own in self.files:
+            if [*own.items()] != [*types.items()]:
+                self._write_again(path, own, types)
+        return _Staged(self.folder, types, frozenset(self.seen))
+
+    def _add(self, chunk: Chunk) -> None:
+        own = {f.name: plain(f.type) for f in chunk.table.schema}
+        if self._writer is None or [*self.files[-1][1].items()] != [*own.items()]:
+            self._close()
+            path = self._path()
+            self._writer = pq.ParquetWriter(path, self._schema(own))
+            self.files.append((path, own))
+        arrays = [self._carry(name, chunk) for name in own]
+        arrays.append(pa.array(chunk.rows + self.first))
+        arrays.append(pa.nulls(len(chunk.rows), pa.int64()) if chunk.time is None else chunk.time)
+        self._writer.write_table(pa.table(arrays, schema=self._schema(own)))
+        if self.asked and self.source.type_column in own:
+            found = pc.unique(chunk.table.column(self.source.type_column))
+            self.seen |= self.asked.intersection(found.to_pylist())
+
+    def _schema(self, types: Types) -> pa.Schema:
+        for name, type_ in types.items():
+            if carried(type_) is None:
+                raise DataError(
+                    f"{self.source.label}: the column {name!r} holds {type_}, which Spark has "
+                    "no type for; drop the column, or use --engine local"
+                )
+        return _file_schema(types)
+
+    def _carry(self, name: str, chunk: Chunk) -> pa.ChunkedArray:
+        column = chunk.table.column(name)
+        try:
+            return converted(column, carried(column.type))
+        except pa.ArrowInvalid as error:
+            row = chunk.rows[_first_lost(column)]
+            raise DataError(
+                f"{self.source.label}, row {row}, column {name!r}: Spark counts microseconds and "
+                "cannot hold this time; round it, or use --engine local"
+            ) from error
+
+    def _path(self) -> Path:
+        return self.folder / f"{next(self._numbers):06}.parquet"
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _write_again(self, path: Path, own: Types, types: Types) -> None:
+        schema = self._schema(types)
+        with pq.ParquetFile(path) as file, pq.ParquetWriter(self._path(), schema) as writer:
+            for batch in file.iter_batches():
+                table = pa.Table.from_batches([batch])
+                arrays = []
+                for name, type_ in types.items():
+                    arrays.append(
+                        _recast(table, [*own].index(name), own[name], type_)
+                        if name in own
+                        else pa.nulls(len(table), carried(type_))
+                    )
+                writer.write_table(
+                    pa.table([*arrays, table.column(ROW), table.column(TICKS)], schema=schema)
+                )
+        path.unlink()
+
+
+def _recast(table: pa.Table, place: int, own: pa.DataType, type_: pa.DataType) -> pa.ChunkedArray:
+    column = cast_to(converted(table.column(place), own).combine_chunks(), type_)
+    return converted(pa.chunked_array([column]), carried(type_))
+
+
+def _common(all_types: Sequence[Types]) -> Types:
+    """The columns of all files, in types that hold what is in each."""
+    common: Types = {}
+    for types in all_types:
+        for name, type_ in types.items():
+            common[name] = common_type(common.get(name, type_), type_)
+    return common
+
+
+def _first_lost(column: pa.ChunkedArray) -> int:
+    """The first value that its carrier cannot hold."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            converted(column.slice(low, middle - low), carried(column.type))
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low

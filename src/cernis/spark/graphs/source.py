@@ -1,0 +1,170 @@
+"""RDF files as a data source of Spark's: one row for each event.
+
+    spark.dataSource.register(RdfDataSource)
+    spark.read.format("rdf").option("stream", "S1").load("plant.nq")
+
+Columns: `stream`, `number` (of the event in its stream), `ts` (nanoseconds), `time` (the same as a
+timestamp; NULL where times are numbers), `graph`, `triples` (an array of s, p, o). Terms are
+N-Triples text. The events, their numbers and the names of blank nodes are those of the local
+reader.
+
+Options are those of the local reader: `time` (a property, or `graph:` and a regular expression),
+`time_unit`, `format`, `on_error` (fail or skip). With `stream`, all files are one stream, in the
+order given (a folder: by name); without, each file is a stream that is called after it. A file is
+read by one task, a large N-Quads file by several (`piece` is about how many bytes each reads);
+`cernis.rdf.reading.parts` says how that is exact. Paths are those of the machines that read; give
+absolute ones.
+
+Cost: that of parsing. Rows leave as Arrow batches. Spark asks for the schema and for the parts of
+the files in processes of their own, which it starts each time: what they do not need is imported
+where it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from cernis.errors import CernisError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cernis.rdf.reading.events import GraphEvents
+    from cernis.rdf.reading.parts import FilePart
+    from cernis.rdf.reading.terms import Codes, Terms
+
+SCHEMA = (
+    "stream string, number bigint, ts bigint, time timestamp, graph string, "
+    "triples array<struct<s: string, p: string, o: string>>"
+)
+_OPTIONS = ("path", "paths", "stream", "time", "time_unit", "format", "on_error", "piece")
+
+
+class RdfDataSource(DataSource):
+    """Events of RDF streams; `format("rdf")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rdf"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> RdfReader:
+        return RdfReader(dict(self.options), schema)
+
+
+@dataclass
+class RdfPartition(InputPartition):
+    """A part of a file, and the name of its stream."""
+
+    part: FilePart
+    stream: str
+
+
+class RdfReader(DataSourceReader):
+    """Reads parts of files."""
+
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        self._schema = schema
+
+    def partitions(self) -> Sequence[RdfPartition]:
+        from cernis.rdf.query import time_rule
+        from cernis.rdf.reading.parts import PIECE, parts_of_stream
+        from cernis.rdf.reading.times import TimeRule
+
+        options = self._options
+        unknown = [name for name in options if name not in _OPTIONS]
+        if unknown:
+            raise CernisError(f"rdf has no option {unknown[0]!r}; it has {', '.join(_OPTIONS[2:])}")
+        rule = time_rule(options.get("time"), options.get("time_unit", "ms"))
+        assert rule is None or isinstance(rule, TimeRule)
+        on_error = options.get("on_error", "fail")
+        if on_error not in ("fail", "skip"):
+            raise CernisError(f"on_error={on_error!r}: expected 'fail' or 'skip'")
+        found: list[RdfPartition] = []
+        for index, (name, files, scopes) in enumerate(self._streams()):
+            parts = parts_of_stream(
+                files,
+                stream=index,
+                scopes=scopes,
+                time=rule,
+                format=options.get("format"),
+                on_error=on_error,
+                piece=int(options.get("piece", PIECE)),
+            )
+            found += [RdfPartition(part, name) for part in parts]
+        return found
+
+    def _streams(self) -> Iterator[tuple[str, list[str], list[str]]]:
+        """The name, the files and the scopes of each stream."""
+        from cernis.rdf.reading.parts import files_in
+
+        options = self._options
+        given = json.loads(options["paths"]) if "paths" in options else options.get("path")
+        if not given:
+            raise CernisError("name the RDF files: spark.read.format('rdf').load('stream.nq')")
+        files = [str(Path(file).absolute()) for file in files_in(_locals(given))]
+        if "stream" in options:
+            name = options["stream"]
+            yield name, files, [f"{name}-{i}" for i in range(len(files))]
+            return
+        for i, file in enumerate(files):
+            yield Path(file).name.split(".")[0], [file], [f"f{i}"]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from cernis.rdf.reading.parts import NamedEvents
+        from cernis.rdf.reading.terms import Terms
+
+        assert isinstance(partition, RdfPartition)
+        terms = Terms()
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        reader = NamedEvents(partition.part, terms)
+        for events in reader:
+            dated = reader.counted is False
+            yield _rows(events, reader.names, terms, partition.stream, dated, schema)
+
+
+def _rows(
+    events: GraphEvents, names: Codes, terms: Terms, stream: str, dated: bool, schema: pa.Schema
+) -> pa.RecordBatch:
+    import numpy as np
+    import pyarrow as pa
+
+    from cernis.rdf.solved import distinct_texts
+
+    texts = distinct_texts(terms)
+    triples = pa.StructArray.from_arrays(
+        [texts(events.s), texts(events.p), texts(events.o)],
+        fields=list(schema.field("triples").type.value_type),
+    )
+    times = pa.array(events.times // 1000) if dated else pa.nulls(events.size, pa.int64())
+    columns = [
+        pa.array([stream], pa.string()).take(pa.array(np.zeros(events.size, np.int64))),
+        pa.array(events.numbers),
+        pa.array(events.times),
+        times.cast(schema.field("time").type),
+        texts(names),
+        pa.ListArray.from_arrays(
+            pa.array(events.first, pa.int32()), triples, type=schema.field("triples").type
+        ),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _locals(given: Any) -> list[str]:
+    return [_local(one) for one in ([given] if isinstance(given, str) else given)]
+
+
+def _local(path: str) -> str:
+    return path.removeprefix("file://").replace("file:/", "/", 1)

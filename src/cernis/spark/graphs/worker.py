@@ -1,0 +1,287 @@
+"""What runs in Spark's Python workers for SPAseQ: files or rows in, solutions out; solutions in,
+matches out. All as Arrow batches.
+
+The first kind of task reads events and solves the graph patterns in them, each event on its own.
+Its rows say which task is to read them: by their key, or by the cell of time that they lie in,
+once more for the task whose cell comes within a window. The second kind reads the rows of its
+keys or cells in order of time, and runs the engine.
+
+Background knowledge is read once in each worker process, from its file or from the bytes that
+came with the task, and kept for the tasks that follow.
+
+Cost contract: parsing, and a few passes over the solutions. Matches leave as they are found. This
+module knows nothing of Spark: its input and output are iterators of Arrow batches.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cernis.errors import DataError
+from cernis.events.mistakes import did_you_mean
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.plan.plan import Distribution
+from cernis.rdf.matches import GraphMatches
+from cernis.rdf.query import GraphQuery
+from cernis.rdf.reading.parts import FilePart, NamedEvents
+from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.solved import TS, PatternSolver, Solved, SolvedSession, events_of_texts
+from cernis.spark.graphs.check import Knowledge
+from cernis.spark.graphs.layout import GraphLayout, cell_length
+from cernis.spark.worker import BUCKET, OWN, gathered
+
+GraphsWanted = Literal["events", "lines", "count", "placed", "quads"]
+"""Matches in columns; as lines of JSON; how many; in columns with their order; as N-Quads."""
+
+LOW, HIGH = "@low", "@high"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphWork:
+    """All that a worker must know."""
+
+    query: SpaseqQuery
+    background: Knowledge
+    unit: str
+    counted: bool
+    """Whether times are numbers, and not dates."""
+    layout: GraphLayout
+    tasks: int
+    low: int = 0
+    length: int = 1
+    """Where the first cell of time begins, and how long each is."""
+    wanted: GraphsWanted = "events"
+    limit: int | None = None
+    schema: pa.Schema | None = None
+    """The columns of the answer."""
+
+    def session(self) -> SolvedSession:
+        return SolvedSession(_linked(self.query), self.unit, self.counted)
+
+    def solution_schema(self) -> pa.Schema:
+        """The columns of the rows between the two kinds of tasks."""
+        fields = list(self.session().columns.schema)
+        fields.append(pa.field(BUCKET, pa.int32()))
+        if self.layout.distribution is Distribution.SLICED:
+            fields.append(pa.field(OWN, pa.bool_()))
+        return pa.schema(fields)
+
+
+@lru_cache(maxsize=16)
+def _linked(query: SpaseqQuery) -> GraphQuery:
+    """A worker runs many tasks of one query: they share its automaton."""
+    return GraphQuery(query)
+
+
+_solvers: dict[tuple[SpaseqQuery, Knowledge], PatternSolver] = {}
+
+
+def _solver(work: GraphWork) -> PatternSolver:
+    """The patterns and the background of a query, from the task before if there was one."""
+    asked = work.query, work.background
+    known = _solvers.get(asked)
+    if known is None:
+        _solvers.clear()
+        named: dict[Any, list[Any]] = {}
+        for name, source in work.background:
+            named.setdefault(name, []).append(source)
+        sources: Any = named.get(None, []) if None in named else named
+        known = PatternSolver(_linked(work.query), sources or None)
+        _solvers[asked] = known
+    return known
+
+
+# ------------------------------------------------------------------ solutions
+
+
+def solve_parts(
+    work: GraphWork, parts: Sequence[FilePart], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The solutions in some parts of files, which the rows name by number."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            solver = _solver(work)
+            reader = NamedEvents(parts[number], solver.terms)
+            for events in reader:
+                yield from _spread(work, solver, solver.solve(events), work.low, work.length)
+                solver.forget(reader)
+
+
+def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The solutions in events that come as rows: stream, number, ts, triples."""
+    names = [name for name, _ in work.query.streams]
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        solver = _solver(work)
+        low, length = work.low, work.length
+        if LOW in batch.schema.names:
+            low, high = (batch.column(name)[0].as_py() for name in (LOW, HIGH))
+            length = cell_length(work.layout.window or 0, high - low, work.tasks)
+        known = {name: i for i, name in enumerate(names)}
+        streams = [known.get(name, -1) for name in batch.column("stream").to_pylist()]
+        if -1 in streams:
+            name = batch.column("stream")[streams.index(-1)].as_py()
+            raise DataError(
+                f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
+                f"it has {', '.join(names)}"
+            )
+        triples = batch.column("triples")
+        offsets = np.asarray(triples.offsets, np.int64)
+        flat = triples.flatten()
+        events = events_of_texts(
+            np.asarray(batch.column("ts"), np.int64),
+            np.array(streams, np.int32),
+            np.asarray(batch.column("number"), np.int64),
+            offsets - offsets[0],
+            (flat.field("s"), flat.field("p"), flat.field("o")),
+            solver.terms,
+        )
+        yield from _spread(work, solver, solver.solve(events), low, length)
+        solver.forget()
+
+
+def _spread(
+    work: GraphWork, solver: PatternSolver, solved: Solved, low: int, length: int
+) -> Iterator[pa.RecordBatch]:
+    """Solutions as rows, each with the task that reads it."""
+    layout = work.layout
+    batch, codes = solver.columns.written(solved, solver.terms, ticks=layout.ticks)
+    if not batch.num_rows:
+        return
+    if layout.distribution is Distribution.SLICED:
+        yield from _by_cell(work, batch, low, length)
+        return
+    buckets = np.zeros(batch.num_rows, np.uint64)
+    for name in layout.key:
+        buckets = buckets * np.uint64(31) + _hashes(codes[name], solver.terms)
+    buckets %= np.uint64(work.tasks)
+    yield batch.append_column(BUCKET, pa.array(buckets.astype(np.int32)))
+
+
+def _hashes(codes: Codes, terms: Terms) -> NDArray[np.uint64]:
+    """A hash of each term's text, the same in every process."""
+    distinct, place = np.unique(codes, return_inverse=True)
+    texts = terms.texts(distinct).to_pylist()
+    hashes = [0 if text is None else zlib.crc32(text.encode()) for text in texts]
+    found: NDArray[np.uint64] = np.array(hashes, np.uint64)[place]
+    return found
+
+
+def _by_cell(
+    work: GraphWork, batch: pa.RecordBatch, low: int, length: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows for the tasks of their own cells, and for those of cells within a window after."""
+    window = work.layout.window or 0
+    times = np.asarray(batch.column(TS), np.int64) - low
+    cells, inside = times // length, times % length
+    own = batch.append_column(BUCKET, pa.array((cells % work.tasks).astype(np.int32)))
+    yield own.append_column(OWN, pa.array(np.ones(len(cells), np.bool_)))
+    soon = np.flatnonzero(inside >= length - window)
+    if work.tasks > 1 and len(soon):
+        once_more = batch.take(pa.array(soon))
+        after = ((cells[soon] + 1) % work.tasks).astype(np.int32)
+        once_more = once_more.append_column(BUCKET, pa.array(after))
+        yield once_more.append_column(OWN, pa.array(np.zeros(len(soon), np.bool_)))
+
+
+# -------------------------------------------------------------------- matches
+
+
+def recognize_solved(
+    work: GraphWork, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The matches in a task's solutions, which come in order of time."""
+    session = work.session()
+    left, count = work.limit, 0
+    for table, own in _own_or_not(_of_whole_timestamps(gathered(batches))):
+        found = session.take(table)
+        if own and work.wanted == "count":
+            count += found.count()
+        elif own:
+            for batch in _answer(work, found, left):
+                yield batch
+                left = None if left is None else left - batch.num_rows
+        session.forget()
+        if left == 0:
+            return  # what is left to read is of no interest
+    if count:
+        yield pa.RecordBatch.from_pydict({"count": [str(count)]})
+
+
+def _of_whole_timestamps(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables that do not end within a timestamp."""
+    held: list[pa.Table] = []
+    for table in tables:
+        times = np.asarray(table.column(TS))
+        cut = int(np.searchsorted(times, times[-1]))
+        if cut or (held and held[-1].column(TS)[-1].as_py() != times[0]):
+            yield pa.concat_tables([*held, table.slice(0, cut)])
+            held = []
+        held.append(table.slice(cut))
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _own_or_not(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
+    """Rows of a task's own cells, and rows that are read for what comes after them."""
+    for table in tables:
+        if OWN not in table.column_names:
+            yield table, True
+            continue
+        own = np.asarray(table.column(OWN))
+        begins = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(own)]
+        for begin, end in pairwise(begins):
+            if begin < end:
+                yield table.slice(begin, end - begin), bool(own[begin])
+
+
+def _answer(work: GraphWork, found: GraphMatches, limit: int | None) -> Iterator[pa.RecordBatch]:
+    match work.wanted:
+        case "lines":
+            yield from found.placed_lines(limit)
+        case "quads":
+            yield from found.placed_quads(limit)
+        case "placed":
+            for batch in found.placed_batches(limit):
+                yield _typed(batch, work.schema)
+        case _:
+            for batch in found.batches(limit):
+                yield _typed(batch, work.schema)
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
+    """The columns in types that Spark has."""
+    assert schema is not None
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        if pa.types.is_timestamp(column.type) and column.type != field.type:
+            exact = np.asarray(column.cast(pa.int64()))
+            whole = exact if pa.types.is_integer(field.type) else exact // 1000
+            column = pa.array(whole).cast(field.type)
+        columns.append(column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def answer_schema(work: GraphWork) -> pa.Schema:
+    """The columns of the answer, as Spark is told of them."""
+    if work.wanted == "count":
+        return pa.schema([("count", pa.string())])
+    if work.wanted in ("lines", "quads"):
+        return pa.schema([("end", pa.int64()), ("place", pa.binary()), ("line", pa.string())])
+    exact = work.wanted == "placed"
+    fields = [pa.field("@end", pa.int64()), pa.field("@place", pa.binary())] if exact else []
+    for field in work.session().push_nothing().schema:
+        if pa.types.is_timestamp(field.type):
+            field = field.with_type(pa.int64() if exact else pa.timestamp("us", "UTC"))
+        fields.append(field)
+    return pa.schema(fields)

@@ -1,0 +1,3 @@
+"""Spark on this machine: `session` starts one, `java` finds a Java for it."""
+
+from __future__ import annotations

@@ -1,0 +1,170 @@
+"""A Spark session on this machine, for the command line, the tour, benchmarks and tests.
+
+It asks nothing of the user and leaves nothing behind: Java is found (`java`), workers run
+this interpreter, tables and spilled data go to a temporary folder that is removed at the
+end, and what the Java process prints goes to a file in there. Spark prints a dozen lines at
+every start, some before any setting of its logging is read; its errors reach the user as
+exceptions. Where Spark does not start, the end of that file is in the message.
+
+The session's time zone is left as it is: it decides how Spark shows times, and is the
+user's affair.
+
+Cost: about 6 s to start, 450 MB; `memory` is what Java may use at most.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cernis.errors import CernisError
+from cernis.spark.local.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LINES_SHOWN = 20
+
+
+def session(cores: int | str = "*", *, app: str = "cernis") -> SparkSession:
+    """The session that is there or was asked for (spark-submit, SPARK_REMOTE); else a local one."""
+    SparkSession = spark_class()
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    if is_chosen():
+        return SparkSession.builder.appName(app).getOrCreate()
+    return local_session(cores, app=app)
+
+
+def local_session(
+    cores: int | str = "*",
+    *,
+    memory: str | None = None,
+    app: str = "cernis",
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session in this process, on so many cores; if one runs already, that one."""
+    SparkSession = spark_class()
+    from pyspark import SparkConf, SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        settings = {**_settings(cores, memory or _memory(), app), **(conf or {})}
+        configuration = SparkConf().setAll(list(settings.items()))
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        context = SparkContext(conf=configuration, gateway=_gateway(configuration))
+    return SparkSession(context)
+
+
+def spark_class() -> type[SparkSession]:
+    """Spark's class of sessions; an error says how to install it."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise CernisError(
+            f"Spark is not installed ({error})\n  help: pip install 'cernis[spark]'"
+        ) from None
+    return SparkSession
+
+
+def is_chosen() -> bool:
+    """Whether whoever started this process said where Spark is."""
+    from pyspark import SparkContext
+
+    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    return (
+        SparkContext._active_spark_context is not None
+        or "SPARK_REMOTE" in os.environ
+        or "PYSPARK_GATEWAY_PORT" in os.environ
+        or "--master" in submitted
+        or "--remote" in submitted
+    )
+
+
+# ---------------------------------------------------------------- settings
+
+
+def _settings(cores: int | str, memory: str, app: str) -> dict[str, str]:
+    partitions = 2 * (_cores() if cores == "*" else int(cores))
+    folder = _folder()
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.app.name": app,
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",  # the machine's name need not lead anywhere
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    }
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory() -> str:
+    """A quarter of what there is, as Java itself would take, within reason."""
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        there = 0
+    with suppress(OSError, ValueError):  # a container may have less; "max" is no limit
+        there = min(there, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return f"{min(max(there // 4 >> 20, 1024), 8192)}m"
+
+
+# --------------------------------------------------------- the Java process
+
+
+def _gateway(configuration: Any) -> Any:
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:  # of a session that was stopped
+        return SparkContext._gateway
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    log = _folder() / "java.log"
+    try:
+        with log.open("wb") as out:
+            launch: Any = launch_gateway
+            return launch(configuration, {"stdout": out, "stderr": out})
+    except PySparkRuntimeError:
+        lines = log.read_text(errors="replace").splitlines()[-_LINES_SHOWN:]
+        said = "\n".join(f"  {line}" for line in lines)
+        raise CernisError(
+            f"Spark did not start with Java {java.version} in {java.home}\n{said}"
+        ) from None
+
+
+@cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="cernis-spark-"))
+    atexit.register(_leave, folder)
+    return folder
+
+
+def _leave(folder: Path) -> None:
+    from pyspark import SparkContext
+
+    with suppress(Exception):  # Java may be gone already
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,296 @@
+"""The corpus of SPAseQ: queries with their streams and the answers worked out by hand.
+
+Every executor must give these answers. The cases stand in `corpus/spaseq/*.toml`, one file per
+topic, and name nothing of the engine, so that any implementation can read them:
+
+* `query`: SPAseQ. `:` is `http://example.org/`, there and in all terms; it need not be declared.
+* `streams`: an event a line, `stream time triples`, in order of time. Times are seconds; triples
+  are in a small part of Turtle.
+* `background`: the triples of each graph, by its name.
+* `matches`: one a line, `start..end events … bindings …`: `1..3 S.0 S.2 ?a=:x ?l=(:y :z)`.
+* `graphs`: for CONSTRUCT, the triples of each match.
+
+`Case.check` compares an answer with these. `Case.files` and `Case.knowledge` are what an
+executor reads, as N-Quads and N-Triples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any, Protocol
+
+from cernis.languages.spaseq import parse
+from cernis.pattern.graph import Variable
+from cernis.pattern.spaseq import Selected, SpaseqQuery
+from cernis.testing.corpus import written_cases
+from cernis.testing.spaseq.oracle import Found, find
+
+__all__ = ["Case", "Told", "background_text", "cases", "found", "stream_text"]
+
+Triple = tuple[str, str, str]
+Event = tuple[int, Sequence[Triple]]
+
+EXAMPLE = "http://example.org/"
+SECOND = 1_000_000_000
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+_TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+_GENERATED = "<http://www.w3.org/ns/prov#generatedAtTime>"
+_WORD = r'"(?:[^"\\]|\\.)*"(?:@[\w-]+|\^\^\S+)?|[^\s"()]+'
+_TURTLE = re.compile(rf"[.;,](?=\s|$)|{_WORD}")
+_MATCH = re.compile(r"(-?\d+)\.\.(-?\d+)((?:\s+\w+\.\d+)+)(.*)")
+_BINDING = re.compile(rf"\?(\w+)=(?:\(([^)]*)\)|({_WORD}))")
+_LABEL = re.compile(r"_:[\w-]+[.]")
+_KEYS = {"name", "query", "streams", "background", "matches", "graphs", "note"}
+
+
+class Told(Protocol):
+    """A match as an executor tells it."""
+
+    @property
+    def start_ts(self) -> Any: ...
+    @property
+    def end_ts(self) -> Any: ...
+    @property
+    def events(self) -> Sequence[Sequence[Any]]: ...
+    @property
+    def bindings(self) -> Mapping[str, str | Sequence[str]]: ...
+
+
+def found(match: Told) -> Found:
+    """A match in the form that matches are compared in; blank nodes by their labels alone."""
+    bound = {
+        name: _unscoped(value) if isinstance(value, str) else tuple(map(_unscoped, value))
+        for name, value in match.bindings.items()
+    }
+    events = tuple((str(stream), int(number)) for stream, number in match.events)
+    return Found(match.start_ts, match.end_ts, events, tuple(sorted(bound.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A match of the oracle, with times in seconds."""
+
+    start_ts: int
+    end_ts: int
+    events: Sequence[Sequence[Any]]
+    bindings: Mapping[str, str | Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, its streams, and what it must answer."""
+
+    topic: str
+    name: str
+    query: str
+    streams: Mapping[str, Sequence[Event]]
+    matches: tuple[Found, ...]
+    background: Mapping[str, Sequence[Triple]] = field(default_factory=dict)
+    graphs: tuple[frozenset[Triple], ...] | None = None
+    note: str = ""
+
+    @cached_property
+    def parsed(self) -> SpaseqQuery:
+        return parse(self.query)
+
+    def oracle(self) -> set[Found]:
+        """The matches by the definition."""
+        query = _selecting(self.parsed)
+        streams = {
+            name: [(time * SECOND, triples) for time, triples in events]
+            for name, events in self.streams.items()
+        }
+        begin = query.tumbling_from
+        assert not isinstance(begin, str), "times of the corpus are numbers"
+        origin = None if begin is None else begin * SECOND
+        known = {f"<{name}>": triples for name, triples in self.background.items()}
+        return {
+            found(_Plain(one.start // SECOND, one.end // SECOND, one.events, dict(one.bindings)))
+            for one in find(query, streams, known, origin)
+        }
+
+    def files(self) -> dict[str, bytes]:
+        """Each stream as N-Quads; times count seconds."""
+        return {name: stream_text(name, events) for name, events in self.streams.items()}
+
+    def knowledge(self) -> dict[str, bytes]:
+        """Each background graph as N-Triples, by its name."""
+        return {name: background_text(triples) for name, triples in self.background.items()}
+
+    def check(self, got: Iterable[Found]) -> None:
+        """Raise unless these are the matches."""
+        given, wanted = Counter(got), Counter(self.matches)
+        lines = [f"missing {_shown(one)}" for one in sorted((wanted - given).elements(), key=str)]
+        lines += [f"surplus {_shown(one)}" for one in sorted((given - wanted).elements(), key=str)]
+        if lines:
+            head = f"{self.topic}: {self.name}\n{self.query}\n"
+            raise AssertionError("\n".join([head, *self._events(), *lines]))
+
+    def _events(self) -> Iterator[str]:
+        for name, events in self.streams.items():
+            for number, (time, triples) in enumerate(events):
+                yield f"{name}.{number} at {time}: {' . '.join(map(' '.join, triples))}"
+
+
+def _selecting(query: SpaseqQuery) -> SpaseqQuery:
+    """CONSTRUCT as the SELECT of what its template names: that is what tells matches apart."""
+    if query.construct is None:
+        return query
+    named = {
+        node.name: None
+        for triple in query.construct
+        for node in triple.nodes()
+        if isinstance(node, Variable) and not node.hidden
+    }
+    chosen = tuple(Selected(name, name) for name in named)
+    return replace(query, construct=None, select=chosen)
+
+
+def _shown(match: Found) -> str:
+    events = " ".join(f"{stream}.{number}" for stream, number in match.events)
+    bound = " ".join(f"?{name}={value}" for name, value in match.bindings)
+    return f"{match.start}..{match.end} {events} {bound}"
+
+
+# ---------------------------------------------------------------- as RDF text
+
+
+def stream_text(name: str, events: Sequence[Event]) -> bytes:
+    """A stream as N-Quads: a graph for each event, its time in the default graph.
+
+    >>> print(stream_text("S", [(5, [("<urn:a>", "<urn:p>", '"x"')])]).decode().splitlines()[1])
+    <urn:a> <urn:p> "x" <http://example.org/S/0/event> .
+    """
+    lines = []
+    for number, (time, triples) in enumerate(events):
+        graph = f"<{EXAMPLE}{name}/{number}/event>"
+        lines.append(f'{graph} {_GENERATED} "{time}"^^<{_XSD}integer> .')
+        lines += [f"{_line(triple)} {graph} ." for triple in triples]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def background_text(triples: Sequence[Triple]) -> bytes:
+    """A graph as N-Triples."""
+    return "".join(f"{_line(triple)} .\n" for triple in triples).encode()
+
+
+def _line(triple: Triple) -> str:
+    return " ".join(map(_unscoped, triple))
+
+
+def _unscoped(term: str) -> str:
+    """A blank node without the file it is of.
+
+    >>> _unscoped("_:f0.b"), _unscoped("_:S1.b"), _unscoped("_:b")
+    ('_:b', '_:b', '_:b')
+    """
+    return _LABEL.sub("_:", term) if term.startswith("_:") else term
+
+
+# -------------------------------------------------------------------- reading
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Every case of the corpus, by topic.
+
+    >>> len(cases()) > 60
+    True
+    """
+    return tuple(_case(topic, entry) for topic, entry in written_cases("corpus/spaseq", _KEYS))
+
+
+def _case(topic: str, entry: Mapping[str, Any]) -> Case:
+    query = f"PREFIX : <{EXAMPLE}>\n{entry['query'].strip()}"
+    names = [name for name, _ in parse(query).streams]
+    return Case(
+        topic=topic,
+        name=entry["name"],
+        query=query,
+        streams=_streams(names, entry["streams"]),
+        matches=tuple(map(_match, entry["matches"])),
+        background={
+            name: triples(text, "kb") for name, text in entry.get("background", {}).items()
+        },
+        graphs=tuple(frozenset(triples(text, "")) for text in entry["graphs"])
+        if "graphs" in entry
+        else None,
+        note=entry.get("note", ""),
+    )
+
+
+def _streams(names: Iterable[str], text: str) -> dict[str, list[Event]]:
+    streams: dict[str, list[Event]] = {name: [] for name in names}
+    for line in text.strip().splitlines():
+        name, time, graph = line.split(None, 2)
+        streams[name].append((int(time), triples(graph, name)))
+    return streams
+
+
+def triples(text: str, scope: str) -> list[Triple]:
+    """Triples of a small part of Turtle; `scope` tells blank nodes of several files apart.
+
+    >>> [" ".join(triple) for triple in triples(":a :p :b , 5 ; a :C .", "")][1]
+    '<http://example.org/a> <http://example.org/p> "5"^^<http://www.w3.org/2001/XMLSchema#integer>'
+    """
+    read: list[Triple] = []
+    nodes: list[str] = []
+    for word in (*_TURTLE.findall(text), "."):
+        if word in (".", ";", ","):
+            if len(nodes) == 3:
+                read.append((nodes[0], nodes[1], nodes[2]))
+            elif nodes:
+                raise ValueError(f"not triples: {text}")
+            nodes = nodes[: {".": 0, ";": 1, ",": 2}[word]]
+        else:
+            nodes.append(_term(word, scope))
+    return read
+
+
+def _term(word: str, scope: str = "") -> str:
+    """A term in N-Triples form.
+
+    >>> _term(":a"), _term('"a"@en'), _term("_:b", "S")
+    ('<http://example.org/a>', '"a"@en', '_:S.b')
+    """
+    if word == "a":
+        return _TYPE
+    if word.startswith(":"):
+        return f"<{EXAMPLE}{word[1:]}>"
+    if word.startswith("_:"):
+        return f"_:{scope}.{word[2:]}" if scope else word
+    if word in ("true", "false"):
+        return f'"{word}"^^<{_XSD}boolean>'
+    if re.fullmatch(r"[+-]?\d+", word):
+        return f'"{word}"^^<{_XSD}integer>'
+    if re.fullmatch(r"[+-]?\d*\.\d+", word):
+        return f'"{word}"^^<{_XSD}decimal>'
+    if "^^xsd:" in word:
+        value, _, kind = word.partition("^^xsd:")
+        return f"{value}^^<{_XSD}{kind}>"
+    return word
+
+
+def _match(text: str) -> Found:
+    """
+    >>> _match("1..3 S.0 ?l=(:a :b)").bindings
+    (('l', ('<http://example.org/a>', '<http://example.org/b>')),)
+    """
+    parts = _MATCH.fullmatch(text)
+    if not parts or _BINDING.sub("", parts[4]).strip():
+        raise ValueError(f"not a match: {text}")
+    events = [one.rpartition(".") for one in parts[3].split()]
+    bound = {
+        name: _term(word) if word else tuple(_term(one) for one in re.findall(_WORD, several))
+        for name, several, word in _BINDING.findall(parts[4])
+    }
+    return Found(
+        int(parts[1]),
+        int(parts[2]),
+        tuple((stream, int(number)) for stream, _, number in events),
+        tuple(sorted(bound.items())),
+    )

@@ -1,0 +1,218 @@
+"""Random SPAseQ queries and streamsets, small enough for the brute force of `testing.spaseq`.
+
+Events hold one or two nodes with a key, a number and sometimes a further key; patterns ask for
+them under few names, so that steps share variables by chance. Every operator, separator and
+clause turns up; conditions compare numbers with those of earlier steps.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from cernis.pattern import graph as g
+from cernis.pattern.spaseq import (
+    Both,
+    Either,
+    Element,
+    Gpm,
+    Named,
+    Selected,
+    SpaseqQuery,
+    Step,
+    leaves,
+)
+from cernis.testing.spaseq.graph_patterns import Triples
+
+EXAMPLE = "http://example.org/"
+INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
+STREAMS = ("S1", "S2")
+GRAPH = f"<{EXAMPLE}kb>"
+_KEYS, _NUMBERS, _MORE = ("x", "y"), ("a", "b", "c"), ("x", "y", "z")
+
+
+def iri(name: str) -> str:
+    return f"<{EXAMPLE}{name}>"
+
+
+def number(value: int) -> str:
+    return f'"{value}"^^<{INTEGER}>'
+
+
+# ------------------------------------------------------------------- streams
+
+
+def random_streams(random: Random, events: int) -> dict[str, list[tuple[int, Triples]]]:
+    """Streams with events at times that sometimes coincide."""
+    streams: dict[str, list[tuple[int, Triples]]] = {name: [] for name in STREAMS}
+    time = 0
+    for _ in range(events):
+        time += random.choice((0, 1, 1, 2))
+        streams[random.choice(STREAMS)].append((time, random_graph(random)))
+    return streams
+
+
+def random_graph(random: Random) -> list[tuple[str, str, str]]:
+    triples = []
+    for node in range(random.choice((1, 1, 1, 2))):
+        name = iri(f"n{node}")
+        triples.append((name, iri("k"), iri(f"k{random.randrange(2)}")))
+        triples.append((name, iri("v"), number(random.randrange(4))))
+        if random.random() < 0.4:
+            triples.append((name, iri("w"), iri(f"k{random.randrange(2)}")))
+    return triples
+
+
+def random_background(random: Random) -> dict[str, list[tuple[str, str, str]]]:
+    known = [
+        (iri(f"k{i}"), iri("near"), iri(f"k{j}"))
+        for i in range(2)
+        for j in range(2)
+        if random.random() < 0.6
+    ]
+    return {GRAPH: known}
+
+
+# ------------------------------------------------------------------- queries
+
+
+def random_query(random: Random) -> SpaseqQuery:
+    """A query that the checks of the language would let pass."""
+    partition = random.random() < 0.15
+    gpms = [_gpm(random, name, partition) for name in "ABCD"]
+    steps = _steps(random)
+    used = {leaf.gpm for step in steps for leaf in leaves(step.element)}
+    gpms = [_with_conditions(random, gpm, gpms, steps) for gpm in gpms if gpm.name in used]
+    query = SpaseqQuery(
+        None,
+        tuple((name, f"{EXAMPLE}{name}") for name in STREAMS),
+        tuple(gpms),
+        steps,
+        within=random.choice((None, 3, 6)),
+        partition=("x",) if partition else (),
+    )
+    return _selecting(random, query)
+
+
+def _steps(random: Random) -> tuple[Step, ...]:
+    names = list("ABCD")
+    random.shuffle(names)
+    count = random.choice((1, 2, 2, 3, 3, 4))
+    steps: list[Step] = []
+    for place in range(count):
+        element = _element(random, names)
+        link = random.choice(",;:") if place else None
+        steps.append(Step(element, link))
+    for place, step in enumerate(steps):
+        kind = random.random()
+        inner = 0 < place < count - 1
+        if kind < 0.25:
+            default = "," if count > 1 else ";"
+            rounds = random.choice((default, ";", ":"))
+            steps[place] = Step(step.element, step.link, rounds)
+        elif kind < 0.4:
+            steps[place] = Step(step.element, step.link, optional=True)
+        elif kind < 0.55 and inner:
+            steps[place] = Step(step.element, step.link, negated=True)
+    if all(step.optional or step.negated for step in steps):
+        steps[0] = Step(steps[0].element, steps[0].link)
+    for place in range(1, count):
+        if steps[place].negated and steps[place - 1].negated:
+            steps[place] = Step(steps[place].element, steps[place].link)
+    return tuple(steps)
+
+
+def _element(random: Random, names: list[str]) -> Element:
+    kind = random.random()
+    first = Named(random.choice(names))
+    if kind < 0.7:
+        return first
+    second = Named(random.choice([name for name in names if name != first.gpm]))
+    return Both((first, second)) if kind < 0.85 else Either((first, second))
+
+
+def _gpm(random: Random, name: str, partition: bool) -> Gpm:
+    node = g.Variable("_:" + name) if random.random() < 0.8 else g.Variable("e")
+    key = "x" if partition else random.choice(_KEYS)
+    numeral = random.choice(_NUMBERS)
+    triples = [
+        g.Triple(node, g.Term(iri("k")), g.Variable(key)),
+        g.Triple(node, g.Term(iri("v")), g.Variable(numeral)),
+    ]
+    pattern: g.GraphPattern = g.Basic(tuple(triples))
+    kind = random.random()
+    further = g.Basic((g.Triple(node, g.Term(iri("w")), g.Variable(random.choice(_MORE))),))
+    if kind < 0.15:
+        pattern = g.Optional(pattern, further)
+    elif kind < 0.25:
+        pattern = g.Joined((pattern, further))
+    elif kind < 0.32 and not partition:
+        pattern = g.United((pattern, further))
+    elif kind < 0.4:
+        near = g.Triple(g.Variable(key), g.Term(iri("near")), g.Variable("n"))
+        pattern = g.Joined((pattern, g.Background(g.Term(GRAPH), g.Basic((near,)))))
+    if random.random() < 0.3:
+        few = g.Compared(
+            random.choice(("<", ">", "!=")),
+            g.Variable(numeral),
+            g.Term(number(random.randrange(4))),
+        )
+        pattern = g.Filtered(pattern, few)
+    streams = STREAMS if random.random() < 0.15 else (random.choice(STREAMS),)
+    return Gpm(name, streams, pattern)
+
+
+def _with_conditions(random: Random, gpm: Gpm, gpms: list[Gpm], steps: tuple[Step, ...]) -> Gpm:
+    """Sometimes a condition on a number that every use of the pattern has before it."""
+    if random.random() < 0.5:
+        return gpm
+    patterns = {one.name: one.pattern for one in gpms}
+    known: set[str] | None = None
+    for place, step in enumerate(steps):
+        if gpm.name in {leaf.gpm for leaf in leaves(step.element)}:
+            before = {
+                name
+                for earlier in steps[:place]
+                if not earlier.negated
+                for leaf in leaves(earlier.element)
+                for name in g.variables(patterns[leaf.gpm])
+            }
+            known = before if known is None else known & before
+    own = [name for name in _NUMBERS if name in g.variables(gpm.pattern)]
+    others = sorted((known or set()) & set(_NUMBERS) - set(own))
+    if not others or not own:
+        return gpm
+    left: g.Expression = g.Variable(random.choice(own))
+    right: g.Expression = g.Variable(random.choice(others))
+    if random.random() < 0.3:
+        right = g.Arithmetic(random.choice("+*"), right, g.Term(number(2)))
+    condition: g.Expression = g.Compared(random.choice(("<", "<=", ">", "=", "!=")), left, right)
+    if random.random() < 0.2:
+        condition = g.Or((condition, g.Not(g.Call("BOUND", (g.Variable(others[0]),)))))
+    return Gpm(gpm.name, gpm.streams, g.Filtered(gpm.pattern, condition))
+
+
+def _selecting(random: Random, query: SpaseqQuery) -> SpaseqQuery:
+    if random.random() < 0.5:
+        return query
+    patterns = {gpm.name: gpm.pattern for gpm in query.gpms}
+    bound = {
+        name: step
+        for step in query.steps
+        if not step.negated
+        for leaf in leaves(step.element)
+        for name in g.variables(patterns[leaf.gpm])
+        if not name.startswith("_:")
+    }
+    chosen = random.sample(sorted(bound), min(2, len(bound)))
+    select = [Selected(name, name) for name in chosen]
+    rounds = sorted(name for name, step in bound.items() if step.rounds)
+    if rounds and random.random() < 0.5:
+        select.append(Selected(random.choice(rounds), "list", listed=True))
+    return SpaseqQuery(
+        tuple(select),
+        query.streams,
+        query.gpms,
+        query.steps,
+        query.within,
+        partition=query.partition,
+    )

@@ -1,0 +1,232 @@
+"""SPAseQ by brute force: the definition of a match as a program, one match at a time.
+
+Every runtime is compared with this. An event is (time, triples) in a named stream; a run is what
+has been matched so far; a step is added in every way that its separator allows. Exponential, for
+tests only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+from cernis.pattern import graph as g
+from cernis.pattern.spaseq import Both, Element, Named, SpaseqQuery, leaves
+from cernis.testing.spaseq.graph_patterns import (
+    Dataset,
+    Solution,
+    Triples,
+    compatible,
+    is_true,
+    joined,
+    solutions,
+)
+
+Event = tuple[int, Triples]
+Streams = Mapping[str, Sequence[Event]]
+"""The events of each stream, in order of time."""
+Reference = tuple[str, int]
+"""An event: its stream, and its number in it."""
+
+
+class Found(NamedTuple):
+    """A match: when it begins and ends, its events, what is selected."""
+
+    start: int
+    end: int
+    events: tuple[Reference, ...]
+    bindings: tuple[tuple[str, str | tuple[str, ...]], ...]
+
+
+class Row(NamedTuple):
+    """A solution of an element at a timestamp."""
+
+    events: tuple[Reference, ...]
+    solution: Solution
+    late: tuple[g.Expression, ...]
+    """What has to hold together with what was bound before."""
+
+
+class Run(NamedTuple):
+    step: int
+    moments: tuple[int, ...]
+    events: tuple[Reference, ...]
+    bound: Solution
+    rounds: Mapping[int, tuple[Solution, ...]]
+    """For each step that was taken, the solutions of its rounds."""
+
+
+def find(
+    query: SpaseqQuery, streams: Streams, kb: Dataset | None = None, origin: int | None = None
+) -> set[Found]:
+    """All matches. `origin` is where tumbling windows begin, in the unit of the times."""
+    return set(_Finder(query, streams, kb or {}, origin).matches())
+
+
+class _Finder:
+    def __init__(
+        self, query: SpaseqQuery, streams: Streams, kb: Dataset, origin: int | None
+    ) -> None:
+        self.query, self.streams, self.kb, self.origin = query, streams, kb, origin
+        self.steps = query.steps
+        self.moments = sorted({time for events in streams.values() for time, _ in events})
+        elements = [
+            {v for leaf in leaves(s.element) for v in self._names(leaf)} for s in self.steps
+        ]
+        self.local = [
+            elements[i] - set(query.partition).union(*elements[:i], *elements[i + 1 :])
+            if s.rounds
+            else set()
+            for i, s in enumerate(self.steps)
+        ]
+
+    def _names(self, leaf: Named) -> list[str]:
+        return [*_named(dict.fromkeys(g.variables(self.query.gpm(leaf.gpm).pattern), ""))]
+
+    # ------------------------------------------------------------------ rows
+
+    @cached_property
+    def _found(self) -> dict[tuple[str, int], list[Row]]:
+        """The solutions of each pattern at each timestamp."""
+        found: dict[tuple[str, int], list[Row]] = {}
+        for gpm in self.query.gpms:
+            local, late = g.parted(gpm.pattern)
+            for stream in gpm.streams:
+                for number, (time, triples) in enumerate(self.streams.get(stream, ())):
+                    rows = found.setdefault((gpm.name, time), [])
+                    for solution in solutions(local, triples, self.kb):
+                        row = Row(((stream, number),), _named(solution), late)
+                        if row not in rows:
+                            rows.append(row)
+        return found
+
+    def rows(self, element: Element, moment: int) -> Iterator[Row]:
+        if isinstance(element, Named):
+            yield from self._found.get((element.gpm, moment), ())
+        elif isinstance(element, Both):
+            for rows in product(*(list(self.rows(part, moment)) for part in element.parts)):
+                united: list[Solution] = [{}]
+                for row in rows:
+                    united = list(joined(united, [row.solution]))
+                for solution in united:
+                    yield Row(
+                        tuple(e for row in rows for e in row.events),
+                        solution,
+                        tuple(c for row in rows for c in row.late),
+                    )
+        else:
+            for part in element.parts:
+                yield from self.rows(part, moment)
+
+    def fitting(self, step: int, run: Run, moment: int) -> list[tuple[Row, Solution]]:
+        """The rows of a step at a moment that fit a run, and what is bound then."""
+        own = self.local[step] if run.step == step else set()
+        bound = {name: term for name, term in run.bound.items() if name not in own}
+        found: list[tuple[Row, Solution]] = []
+        for row in self.rows(self.steps[step].element, moment):
+            if compatible(bound, row.solution):
+                both = {**bound, **row.solution}
+                if all(is_true(condition, both) for condition in row.late):
+                    found.append((row, both))
+        return found
+
+    # ------------------------------------------------------------------ runs
+
+    def matches(self) -> Iterator[Found]:
+        for step in self._next(-1):
+            for moment in self.moments:
+                empty = Run(-1, (), (), {}, {})
+                for run in self._extended(step, empty, moment):
+                    yield from self._complete(run)
+
+    def _complete(self, run: Run) -> Iterator[Found]:
+        if not self._inside(run):
+            return
+        if all(s.optional or s.negated for s in self.steps[run.step + 1 :]):
+            yield self._told(run)
+        if self.steps[run.step].rounds:
+            yield from self._on(run, run.step, self.steps[run.step].rounds)
+        for step in self._next(run.step):
+            yield from self._on(run, step, self.steps[step].link)
+
+    def _next(self, step: int) -> Iterator[int]:
+        """The steps that may follow one."""
+        for k in range(step + 1, len(self.steps)):
+            if not self.steps[k].negated:
+                yield k
+                if not self.steps[k].optional:
+                    return
+
+    def _on(self, run: Run, step: int, link: str | None) -> Iterator[Found]:
+        guards = range(run.step + 1, step)
+        for moment in self._later(run):
+            for extended in self._extended(step, run, moment):
+                yield from self._complete(extended)
+            if link == ",":
+                return
+            if link == ";" and self.fitting(step, run, moment):
+                return
+            if any(self.steps[k].negated and self.fitting(k, run, moment) for k in guards):
+                return
+
+    def _later(self, run: Run) -> list[int]:
+        """The timestamps after a run; with PARTITION BY, those of its partition."""
+        later = [moment for moment in self.moments if moment > run.moments[-1]]
+        if not self.query.partition:
+            return later
+        key = {name: run.bound[name] for name in self.query.partition}
+        used = [leaf for step in self.steps for leaf in leaves(step.element)]
+        return [
+            moment
+            for moment in later
+            if any(
+                key.items() <= row.solution.items()
+                for leaf in used
+                for row in self.rows(leaf, moment)
+            )
+        ]
+
+    def _extended(self, step: int, run: Run, moment: int) -> Iterator[Run]:
+        for row, bound in self.fitting(step, run, moment):
+            yield Run(
+                step,
+                (*run.moments, moment),
+                run.events + row.events,
+                bound,
+                {**run.rounds, step: (*run.rounds.get(step, ()), row.solution)},
+            )
+
+    def _inside(self, run: Run) -> bool:
+        first, last, within = run.moments[0], run.moments[-1], self.query.within
+        if within is None:
+            return True
+        if self.origin is None:
+            return last - first <= within
+        if first < self.origin:
+            return False
+        return (first - self.origin) // within == (last - self.origin) // within
+
+    def _told(self, run: Run) -> Found:
+        query = self.query
+        if query.select is None:
+            told: dict[str, str | tuple[str, ...]] = dict(run.bound)
+        else:
+            told = {}
+            for one in query.select:
+                if one.listed:
+                    told[one.name] = tuple(
+                        solution[one.variable]
+                        for step in sorted(run.rounds)
+                        for solution in run.rounds[step]
+                        if one.variable in solution
+                    )
+                elif one.variable in run.bound:
+                    told[one.name] = run.bound[one.variable]
+        return Found(run.moments[0], run.moments[-1], run.events, tuple(sorted(told.items())))
+
+
+def _named(solution: Solution) -> Solution:
+    """A solution without its blank nodes, which nobody outside the pattern knows."""
+    return {name: term for name, term in solution.items() if not name.startswith("_:")}

@@ -1,0 +1,166 @@
+"""Sequences of SPAseQ as automata of links: what is read, from where, and what must agree."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from cernis.automata.linked.automaton import MOST_MISSING, Linked, describe, link_up
+from cernis.errors import QueryError
+from cernis.languages.spaseq import parse
+
+QUERY = """\
+PREFIX : <http://example.org/>
+{form} FROM STREAM S1 <http://example.org/1> FROM STREAM S2 <http://example.org/2>
+WHERE {{ SEQ ({sequence})
+  DEFINE GPM A ON S1 {{ ?a :of ?k ; :value ?v }}
+  DEFINE GPM B ON S2 {{ ?b :of ?k ; :value ?w FILTER (?w > ?v) }}
+  DEFINE GPM C ON S2 {{ ?c :of ?k }}
+  DEFINE GPM D ON S1 {{ ?d :at ?p OPTIONAL {{ ?d :of ?k }} }}
+  DEFINE GPM E ON S1 {{ ?e :at ?p }}
+}} {clause}"""
+
+
+def linked(sequence: str, form: str = "SELECT *", clause: str = "") -> Linked:
+    return link_up(parse(QUERY.format(sequence=sequence, form=form, clause=clause)))
+
+
+def same(found: Linked, text: str) -> None:
+    lines = describe(found).splitlines()
+    assert lines[1:] == dedent(text).strip().splitlines()
+
+
+def test_example_12_of_the_paper_has_four_states_with_its_start() -> None:
+    example = parse("""
+        SELECT * FROM STREAM S1 <http://example.org/1> FROM STREAM S2 <http://example.org/2>
+        FROM STREAM S3 <http://example.org/3>
+        WHERE { SEQ (A, B+, C)
+          DEFINE GPM A ON S1 { ?a a <urn:A> } DEFINE GPM B ON S2 { ?b a <urn:B> }
+          DEFINE GPM C ON S3 { ?c a <urn:C> } }
+    """)
+    found = link_up(example)
+    assert 1 + len(found.states) == 4
+    same(
+        found,
+        """
+        start A → 1()
+        1() , B → 2()
+        2() , B → 2()
+        2() , C → 3() ■
+        """,
+    )
+
+
+def test_runs_keep_what_later_steps_compare_and_nothing_else() -> None:
+    same(
+        linked("A ; B : E"),
+        """
+        start A → 1(?k, ?v)
+        1(?k, ?v) ; B on ?k if 1 condition holds → 2()
+        2() : E → 3() ■
+        """,
+    )
+
+
+def test_one_step_keeps_nothing() -> None:
+    found = linked("A")
+    assert found.stores == ()
+    same(found, "start A → 1() ■")
+
+
+def test_rounds_alone_skip_and_bind_afresh() -> None:
+    found = linked("A+")
+    assert found.local == (frozenset({"a", "k", "v"}),)
+    same(found, "start A → 1() ■\n1() ; A → 1() ■")
+
+
+def test_rounds_in_a_sequence_follow_at_once() -> None:
+    same(
+        linked("A ; C+ ; E"),
+        """
+        start A → 1(?k)
+        1(?k) ; C on ?k → 2(?k)
+        2(?k) , C on ?k → 2(?k)
+        2(?k) ; E → 3() ■
+        """,
+    )
+
+
+def test_a_step_that_may_be_left_out_has_a_way_around_it() -> None:
+    same(
+        linked("A ; C? , E"),
+        """
+        start A → 1(?k)
+        1(?k) ; C on ?k → 2()
+        1(?k) , E → 3() ■
+        2() , E → 3() ■
+        """,
+    )
+
+
+def test_a_negated_step_is_a_guard_of_those_who_wait() -> None:
+    same(
+        linked("A ; C! ; E"),
+        """
+        start A → 1(?k)
+        1(?k) ; E → 3() ■
+        1(?k) ; waits for step 3: not C on ?k
+        """,
+    )
+
+
+def test_alternatives_are_transitions_side_by_side() -> None:
+    same(
+        linked("(A & C) | E"),
+        """
+        start A & C → 1() ■
+        start E → 1() ■
+        """,
+    )
+
+
+def test_a_variable_that_may_be_missing_makes_two_readings() -> None:
+    same(
+        linked("D ; C"),
+        """
+        start D without ?k → 1()
+        start D → 1(?k)
+        1() ; C → 2() ■
+        1(?k) ; C on ?k → 2() ■
+        """,
+    )
+
+
+def test_a_missing_variable_that_nobody_asks_for_makes_one() -> None:
+    same(linked("D ; E"), "start D → 1(?p)\n1(?p) ; E on ?p → 2() ■")
+
+
+def test_a_key_is_no_variable_of_a_round() -> None:
+    assert linked("C+").local == (frozenset({"c", "k"}),)
+    assert linked("C+", clause="PARTITION BY (?k)").local == (frozenset({"c"}),)
+
+
+def test_columns_are_what_steps_compare_or_the_answer_tells() -> None:
+    assert linked("A ; B", "SELECT ?a").columns == ("a", "k", "v", "w")
+    assert linked("A", "SELECT ?a").columns == ("a",)
+    assert linked("A ; E", "CONSTRUCT { ?a a ?e }").columns == ("a", "e")
+
+
+@pytest.mark.parametrize(
+    ("sequence", "ambiguous"),
+    [("A ; B", False), ("A+", False), ("A+ ; B?", True), ("A | E", True), ("A | C", False)],
+)
+def test_it_is_known_when_two_runs_may_have_the_same_events(sequence: str, ambiguous: bool) -> None:
+    assert linked(sequence).ambiguous is ambiguous
+
+
+def test_too_many_variables_that_may_be_missing_are_refused() -> None:
+    several = range(MOST_MISSING + 1)
+    optional = " ".join(f"OPTIONAL {{ ?x :p{i} ?v{i} }}" for i in several)
+    needed = " ; ".join(f":p{i} ?v{i}" for i in several)
+    query = parse(f"""PREFIX : <http://example.org/>
+        SELECT * FROM STREAM S <http://example.org/s> WHERE {{ SEQ (A ; B)
+        DEFINE GPM A ON S {{ ?x a :X {optional} }} DEFINE GPM B ON S {{ ?y {needed} }} }}""")
+    with pytest.raises(QueryError, match="7 variables of A may be unbound and are asked for"):
+        link_up(query)

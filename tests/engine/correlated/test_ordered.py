@@ -1,0 +1,141 @@
+"""The persistent search tree: every version, against sorted lists."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from cernis.engine.correlated import ordered as by_order
+from cernis.engine.correlated.records import BRANCH, BRANCHES, COUNTERS, NOTHING, OPERATORS
+
+HOLDS: dict[str, Callable[[tuple[int, int], tuple[int, int]], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+class Run(NamedTuple):
+    value: tuple[int, int]
+    vertex: int
+    start: int
+
+
+class Tree:
+    def __init__(self, room: int) -> None:
+        self.branches = np.zeros(room, BRANCH)
+        self.counters = np.zeros(COUNTERS, np.int64)
+        self.counters[BRANCHES] = 1
+        self.root = 0
+
+    def insert(self, run: Run, bound: int = -1) -> None:
+        high, low = run.value
+        before = int(self.counters[BRANCHES])
+        room = by_order.room_to_insert(self.branches, self.root, high, low)
+        self.root = by_order.insert(
+            self.branches, self.counters, self.root, high, low, run.vertex, run.start, bound
+        )
+        assert int(self.counters[BRANCHES]) - before <= room
+
+    def runs(self, root: int) -> Iterator[Run]:
+        if root == 0:
+            return
+        at = self.branches[root]
+        yield from self.runs(int(at["left"]))
+        yield Run((int(at["high"]), int(at["low"])), int(at["vertex"]), int(at["start"]))
+        yield from self.runs(int(at["right"]))
+
+    def depth(self, root: int) -> int:
+        level, depth = [root] if root else [], 0
+        while level:
+            depth += 1
+            level = [
+                int(child)
+                for at in level
+                for child in (self.branches[at]["left"], self.branches[at]["right"])
+                if child
+            ]
+        return depth
+
+    def best(self, root: int) -> int:
+        """The latest start below, with every branch's own claim checked."""
+        if root == 0:
+            return int(NOTHING)
+        at = self.branches[root]
+        found = max(int(at["start"]), self.best(int(at["left"])), self.best(int(at["right"])))
+        assert at["best"] == found
+        return found
+
+    def latest(self, root: int, op: str, value: tuple[int, int]) -> int:
+        return int(by_order.latest_start(self.branches, root, OPERATORS[op], *value))
+
+
+def random_run(draw: random.Random, vertex: int) -> Run:
+    return Run((draw.randint(0, 9), draw.choice([0, 0, 0, 1])), vertex, draw.randint(0, 99))
+
+
+def test_every_version_holds_what_was_inserted_before_it_in_order() -> None:
+    draw = random.Random(1)
+    tree = Tree(10_000)
+    inserted: list[Run] = []
+    versions = []
+    for vertex in range(1, 200):
+        versions.append((tree.root, len(inserted)))
+        inserted.append(random_run(draw, vertex))
+        tree.insert(inserted[-1])
+    for root, length in versions:
+        found = list(tree.runs(root))
+        assert [run.value for run in found] == sorted(run.value for run in inserted[:length])
+        assert sorted(found) == sorted(inserted[:length])
+        tree.best(root)
+
+
+@pytest.mark.parametrize("op", HOLDS)
+def test_the_latest_start_in_a_range_is_known_without_a_walk(op: str) -> None:
+    draw = random.Random(2)
+    tree = Tree(10_000)
+    inserted: list[Run] = []
+    for vertex in range(1, 150):
+        inserted.append(random_run(draw, vertex))
+        tree.insert(inserted[-1])
+        asked = random_run(draw, 0).value
+        starts = [run.start for run in inserted if HOLDS[op](run.value, asked)]
+        assert tree.latest(tree.root, op, asked) == max(starts, default=int(NOTHING))
+
+
+def test_what_has_left_the_window_does_not_hide_what_has_not() -> None:
+    draw = random.Random(3)
+    tree = Tree(100_000)
+    inserted: list[Run] = []
+    for now in range(400):
+        bound = now - 12
+        run = Run((draw.randint(0, 30), 0), now + 1, max(0, now - draw.randint(0, 15)))
+        tree.insert(run, bound)
+        inserted.append(run)
+        alive = sorted(run for run in inserted if run.start >= bound)
+        found = list(tree.runs(tree.root))
+        assert [run.value for run in found] == sorted(run.value for run in found)
+        assert sorted(run for run in found if run.start >= bound) == alive
+
+
+@pytest.mark.parametrize("shape", ["rising", "falling", "alike", "random"])
+def test_the_tree_stays_shallow(shape: str) -> None:
+    draw = random.Random(4)
+    length = 4_096
+    value: Callable[[int], int] = {
+        "rising": lambda i: i,
+        "falling": lambda i: length - i,
+        "alike": lambda i: 5,
+        "random": lambda i: draw.randint(0, length),
+    }[shape]
+    tree = Tree(length * 60)
+    for i in range(length):
+        tree.insert(Run((value(i), 0), i + 1, i))
+    # a search in a random treap of n takes about 2 ln n = 17 steps
+    assert tree.depth(tree.root) <= 50
+    assert int(tree.counters[BRANCHES]) <= 40 * length
