@@ -61,15 +61,15 @@ error: line 1, column 53: unknown attribute 'symbol' in PARTITION BY: the group 
 """,
     ),
     "several mistakes at once": (
-        ["SELECT z FROM stocks WHERE SELL AS a FILTER a[prise > 1] LIMIT 0", "stocks.csv"],
+        ["SELECT z FROM stocks WHERE SELL AS a FILTER a[prise > 1] LIMIT -1", "stocks.csv"],
         """\
 error: line 1, column 8: unknown variable 'z' in SELECT
-  SELECT z FROM stocks WHERE SELL AS a FILTER a[prise > 1] LIMIT 0
+  SELECT z FROM stocks WHERE SELL AS a FILTER a[prise > 1] LIMIT -1
          ^
   expected: SELL, a
-error: line 1, column 58: LIMIT must be at least 1
-  SELECT z FROM stocks WHERE SELL AS a FILTER a[prise > 1] LIMIT 0
-                                                           ^^^^^^^
+error: line 1, column 58: LIMIT must not be negative
+  SELECT z FROM stocks WHERE SELL AS a FILTER a[prise > 1] LIMIT -1
+                                                           ^^^^^^^^
 """,
     ),
     "a window on a column that decreases": (

@@ -239,11 +239,11 @@ def test_queries_equal_their_text(query: Query, text: str) -> None:
             "within() needs attribute and size together",
         ),
         (
-            lambda: p.select("b").where(A.as_("a").filter(p.var("c")["x"] > 1)).limit(0).build(),
+            lambda: p.select("b").where(A.as_("a").filter(p.var("c")["x"] > 1)).limit(-1).build(),
             (
                 "unknown variable 'c' in FILTER\n  expected: A, a\n"
                 "unknown variable 'b' in SELECT\n  expected: A, a\n"
-                "LIMIT must be at least 1"
+                "LIMIT must not be negative"
             ),
         ),
     ],

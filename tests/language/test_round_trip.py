@@ -146,7 +146,7 @@ patterns = st.builds(
     partition=st.lists(st.lists(dotted, min_size=1, max_size=2).map(tuple), max_size=2).map(tuple),
     within=st.none() | windows,
     consume=st.sampled_from(Consume),
-    limit=st.none() | st.integers(1, 10**6),
+    limit=st.none() | st.integers(0, 10**6),
     declared=st.none() | schemas,
 )
 

@@ -417,16 +417,9 @@ line 1, column 26: unexpected 'LIMIT'
 line 1, column 25: a number of events must be whole
   SELECT * WHERE A WITHIN 1.5 EVENTS LIMIT -3
                           ^^^
-line 1, column 36: LIMIT must be at least 1
+line 1, column 36: LIMIT must not be negative
   SELECT * WHERE A WITHIN 1.5 EVENTS LIMIT -3
                                      ^^^^^^^^""",
-        ),
-        (
-            "SELECT * WHERE A LIMIT 0",
-            """\
-line 1, column 18: LIMIT must be at least 1
-  SELECT * WHERE A LIMIT 0
-                   ^^^^^^^""",
         ),
         (
             "SELECT * WHERE A CONSUME BY ALL",

@@ -89,8 +89,8 @@ def check(pattern: Pattern, schema: Schema | None = None) -> list[Diagnostic]:
     The pattern must be right for the schema that it declares itself and for the given one.
 
     >>> from cernis.pattern.formula import Event
-    >>> [mistake.message for mistake in check(Pattern(Event("A"), limit=0))]
-    ['LIMIT must be at least 1']
+    >>> [mistake.message for mistake in check(Pattern(Event("A"), limit=-1))]
+    ['LIMIT must not be negative']
     """
     deep = too_deep(pattern)
     if deep is not None:
@@ -356,8 +356,8 @@ class _Check:
         self.partition()
         if self.pattern.within is not None:
             self.window(self.pattern.within)
-        if self.pattern.limit is not None and self.pattern.limit < 1:
-            self.note("LIMIT must be at least 1", self.place("limit", 0))
+        if self.pattern.limit is not None and self.pattern.limit < 0:
+            self.note("LIMIT must not be negative", self.place("limit", 0))
         return self.mistakes
 
     def place(self, clause: str, index: int) -> Span | None:

@@ -70,7 +70,7 @@ class RootedMatches(ABC):
     def counts(self) -> tuple[Positions, list[int]]:
         ends = np.concatenate([np.empty(0, np.int64), *(s.roots["end"] for s in self._segments)])
         numbers = [number for numbers in self._numbers for number in numbers]
-        if (np.diff(ends) > 0).all():
+        if (np.diff(ends) > 0).all() and self._most != 0:
             return ends, numbers
         totals: dict[int, int] = {}
         for end, number in zip(ends.tolist(), numbers, strict=True):

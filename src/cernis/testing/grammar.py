@@ -156,7 +156,7 @@ def pattern(choose: Chooser, features: Features) -> Pattern:
         partition=_partition(choose) if features.partition and _chance(choose, 3) else (),
         within=_window(choose, _mostly_first(choose, features.windows)),
         consume=_mostly_first(choose, features.consume),
-        limit=1 + choose(3) if features.limit and _chance(choose, 6) else None,
+        limit=choose(4) if features.limit and _chance(choose, 6) else None,
     )
 
 

@@ -405,9 +405,8 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
             self.note("LIMIT takes a whole number", _token_span(token))
             return 1
         limit = self._whole(token)
-        if limit < 1 or sign == "-":
-            self.note("LIMIT must be at least 1", _span(meta))
-            return 1
+        if sign == "-":
+            self.note("LIMIT must not be negative", _span(meta))
         return limit
 
     # ------------------------------------------------------------------- formulas
