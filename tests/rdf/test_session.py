@@ -36,7 +36,7 @@ def test_terms_and_rows_that_nobody_needs_are_let_go_of() -> None:
             found += told(matches)
             most = max(most, len(session.terms))
     assert sorted(found) == told(whole)
-    assert session.kept.size < 3 * 1000
+    assert session.store.size < 3 * 1000
     assert len(session.terms) < most
 
 

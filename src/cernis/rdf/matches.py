@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from cernis.errors import CernisError
 from cernis.events.times import UNITS
 from cernis.pattern import graph as g
-from cernis.rdf.kept import Kept, Looked
 from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.row_store import FoundRows, RowStore
 from cernis.rdf.solving.rows import Int64s
 from cernis.results.jsonlines import text_of
 from cernis.results.matchset import MatchBlock, MatchSet, pieces, take
@@ -48,8 +48,8 @@ _PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
-class Column(NamedTuple):
-    """Something selected: the column of rows it is in, and the step that binds it afresh in
+class AnswerColumn(NamedTuple):
+    """A selected variable, the column of rows that holds it, and the step that binds it anew in
     each round, if one does."""
 
     name: str
@@ -58,10 +58,10 @@ class Column(NamedTuple):
     step: int | None
 
 
-class Shape(NamedTuple):
-    """What a query's answer is made of."""
+class AnswerShape(NamedTuple):
+    """The columns of a query's answer, and where its rows hold them."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[AnswerColumn, ...]
     streams: tuple[str, ...]
     steps: Codes
     """The step of each alternative."""
@@ -69,7 +69,7 @@ class Shape(NamedTuple):
 
     @property
     def labels(self) -> list[str]:
-        """The names of what is selected as columns; one that is taken gets an underscore."""
+        """The names of the Arrow columns; a name that is taken gets an underscore."""
         names = [column.name for column in self.columns]
         labels: list[str] = []
         for name in names:
@@ -80,8 +80,8 @@ class Shape(NamedTuple):
         return labels
 
 
-class Clock(NamedTuple):
-    """How times are shown: as numbers of a unit, or as dates."""
+class TimeFormat(NamedTuple):
+    """Show times as numbers of a unit, or as dates without one."""
 
     unit: str | None
 
@@ -91,13 +91,13 @@ class Clock(NamedTuple):
         return pa.array(times // UNITS[self.unit], pa.int64())
 
     def texts(self, times: Int64s) -> pa.Array:
-        """Times as JSON."""
+        """Return times as JSON."""
         if self.unit is not None:
             return json_texts(self.column(times))
         return pc.binary_join_element_wise('"', self._dates(times), '"', "")
 
     def terms(self, times: Int64s) -> pa.Array:
-        """Times as RDF."""
+        """Return times as RDF terms."""
         if self.unit is None:
             kind, texts = "dateTime", self._dates(times)
         else:
@@ -105,7 +105,7 @@ class Clock(NamedTuple):
         return pc.binary_join_element_wise('"', texts, f'"^^<{_XSD}{kind}>', "")
 
     def _dates(self, times: Int64s) -> pa.Array:
-        """ISO 8601, as short as is exact."""
+        """Return times in ISO 8601, without trailing zeros."""
         short = pc.replace_substring_regex(iso_texts(self.column(times)), r"(\.\d*?)0+Z$", r"\1Z")
         return pc.replace_substring(short, ".Z", "Z")
 
@@ -138,9 +138,15 @@ class GraphMatches:
     counting = False
 
     def __init__(
-        self, found: MatchSet, kept: Kept, terms: Terms, shape: Shape, clock: Clock, distinct: bool
+        self,
+        found: MatchSet,
+        store: RowStore,
+        terms: Terms,
+        shape: AnswerShape,
+        clock: TimeFormat,
+        distinct: bool,
     ) -> None:
-        self._found, self._kept, self._terms = found, kept, terms
+        self._found, self._store, self._terms = found, store, terms
         self._shape, self._clock = shape, clock
         self._distinct = distinct
         """Whether no two runs are one match."""
@@ -223,12 +229,12 @@ class GraphMatches:
 
     def _found_blocks(self) -> Iterator[_Block]:
         """The matches by end, each once."""
-        seen = _Seen()
+        seen = _Deduplicator()
         for whole in self._found.blocks(None):
             for piece in pieces(whole, _WEIGHT):
                 block = self._block(piece)
                 if not self._distinct:
-                    block = seen.new_of(block)
+                    block = seen.drop_repeats(block)
                 if len(block.start):
                     yield block
 
@@ -266,18 +272,18 @@ class GraphMatches:
 
     def _block(self, found: MatchBlock) -> _Block:
         offsets = found.offsets[0]
-        rows = self._kept.rows(found.positions[0])
+        rows = self._store.rows(found.positions[0])
         first, last = offsets[:-1], offsets[1:] - 1
         values = tuple(self._values(column, rows, offsets) for column in self._shape.columns)
         there = rows.event >= 0
         upto = np.concatenate(([0], np.cumsum(there.sum(axis=1))))
-        streams, numbers = self._kept.events(rows.event[there])
+        streams, numbers = self._store.events(rows.event[there])
         block = _Block(rows.time[first], rows.time[last], values, upto[offsets], streams, numbers)
         order = np.argsort(block.end, kind="stable")
         return block if (np.diff(order) == 1).all() else _taken(block, order)
 
     def _values(
-        self, column: Column, rows: Looked, offsets: Int64s
+        self, column: AnswerColumn, rows: FoundRows, offsets: Int64s
     ) -> Codes | tuple[Int64s, Codes]:
         codes = rows.codes[:, column.place]
         bound = codes >= 0
@@ -464,14 +470,14 @@ class GraphMatches:
         return f"<{number} {'match' if count == 1 else 'matches'}>"
 
 
-class _Seen:
-    """The matches of an end that have been told; those of earlier ends cannot come again."""
+class _Deduplicator:
+    """Drop matches that came before: those of the current end, since ends do not come back."""
 
     def __init__(self) -> None:
         self._end: int | None = None
         self._known: set[bytes] = set()
 
-    def new_of(self, block: _Block) -> _Block:
+    def drop_repeats(self, block: _Block) -> _Block:
         fresh = []
         events = np.stack([block.streams.astype(np.int64), block.numbers], axis=1)
         for i in range(len(block.start)):

@@ -15,7 +15,7 @@ from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.explain import GraphExplanation
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.times import TimeRule
-from cernis.rdf.session import GraphSession, Reading
+from cernis.rdf.session import GraphRunOptions, GraphSession
 
 
 class GraphQuery:
@@ -46,9 +46,9 @@ class GraphQuery:
     ) -> GraphSession:
         """A run that has not begun."""
         rule = time_rule(time, time_unit)
-        reading = Reading(rule, format, on_error)
+        options = GraphRunOptions(rule, format, on_error)
         return GraphSession(
-            self.query, self.linked, reading, self.named_graphs(background), time_unit
+            self.query, self.linked, options, self.named_graphs(background), time_unit
         )
 
     def run(self, events: Any, **reading: Any) -> GraphMatches:

@@ -28,12 +28,12 @@ from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes, OnError
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
-from cernis.rdf.kept import Kept
-from cernis.rdf.matches import Clock, Column, GraphMatches, Shape
+from cernis.rdf.matches import AnswerColumn, AnswerShape, GraphMatches, TimeFormat
 from cernis.rdf.reading.background import load_background
 from cernis.rdf.reading.events import GraphEvents, Streamset
 from cernis.rdf.reading.terms import Terms
 from cernis.rdf.reading.times import TimeRule, times_of
+from cernis.rdf.row_store import RowStore
 from cernis.rdf.solving.programs import compile_expression
 from cernis.rdf.solving.rows import RowReader, Window
 from cernis.rdf.solving.values import TermValues
@@ -43,8 +43,8 @@ _MANY_ROWS, _MANY_TERMS = 1 << 18, 1 << 20
 _ROWS = ("rows",)
 
 
-class Reading(NamedTuple):
-    """How streams are read."""
+class GraphRunOptions(NamedTuple):
+    """How to read the streams of a run."""
 
     time: TimeRule | Mapping[str, TimeRule] | None = None
     format: str | None = None
@@ -58,12 +58,12 @@ class GraphSession:
         self,
         query: SpaseqQuery,
         linked: Linked,
-        reading: Reading,
+        options: GraphRunOptions,
         background: Any = None,
         unit: str = "ms",
     ) -> None:
-        self.query, self.linked, self.reading, self.unit = query, linked, reading, unit
-        self.mistakes = Mistakes(reading.on_error)
+        self.query, self.linked, self.options, self.unit = query, linked, options, unit
+        self.mistakes = Mistakes(options.on_error)
         self.terms = Terms()
         self.values = TermValues(self.terms)
         graphs = load_background(background, self.terms) if background is not None else {}
@@ -81,7 +81,7 @@ class GraphSession:
         tables = tables_of(linked, compiled)
         self.stack = new_stack(depth[0])
         self.engine = LinkedEngine(tables, len(linked.columns), partitioned=bool(query.partition))
-        self.kept = Kept()
+        self.store = RowStore()
         self.streams: Streamset | None = None
         self.many_rows, self.many_terms = _MANY_ROWS, _MANY_TERMS
         """From how many on rows and terms are let go of."""
@@ -118,8 +118,8 @@ class GraphSession:
         self.streams = Streamset(
             ordered,
             self.terms,
-            time=self.reading.time or TimeRule(unit=self.unit),
-            format=self.reading.format,
+            time=self.options.time or TimeRule(unit=self.unit),
+            format=self.options.format,
             bad=self.mistakes,
         )
         return self.streams
@@ -146,18 +146,18 @@ class GraphSession:
 
     def _push(self, events: GraphEvents) -> list[Snapshot]:
         first = self.reader.events
-        rows, sheet = self.reader.read(events)
-        self.kept.add(sheet, events, first)
+        rows, stored = self.reader.read(events)
+        self.store.add(stored, events, first)
         parts = max(len(self.reader.parts), 1)
         return self.engine.push(rows, self.values.current(), self.stack, parts)
 
     def forget(self) -> None:
         """Lets go of rows and terms, if there are many that nobody needs."""
-        many_rows = self.kept.size > max(self.many_rows, 2 * self._rows_left)
+        many_rows = self.store.size > max(self.many_rows, 2 * self._rows_left)
         many_terms = len(self.terms) > max(self.many_terms, 2 * self._terms_left)
         if many_rows or many_terms:
-            self.kept = self.kept.forget_before(self.engine.earliest())
-            self._rows_left = self.kept.size
+            self.store = self.store.copy(self.engine.earliest())
+            self._rows_left = self.store.size
         if many_terms:
             self._forget_terms()
             self._terms_left = len(self.terms)
@@ -170,14 +170,14 @@ class GraphSession:
         parts = self.engine.held_parts()
         numbers = set(parts.tolist())
         keys = {key: n for key, n in self.reader.parts.items() if n in numbers}
-        held = [self.engine.held(), *self.kept.held(), *self.streams.held()]
+        held = [self.engine.held(), *self.store.codes(), *self.streams.held()]
         held += [np.array(list(keys), np.int32)] if keys else []
         for codes in held:
             live[codes[codes >= 0]] = True
         self.values.keep(live)
         moved = self.terms.keep(live)
         self.engine.renumber(moved, parts)
-        self.kept = self.kept.renumbered(moved)
+        self.store = self.store.recode(moved)
         self.streams.renumber(moved)
         place = {n: i for i, n in enumerate(parts.tolist())}
         self.reader.parts = {tuple(moved[list(key)].tolist()): place[n] for key, n in keys.items()}
@@ -188,15 +188,15 @@ class GraphSession:
         labels = [frozenset(_ROWS)] * len(self.linked.alternatives)
         found = CorrelatedMatches(_ROWS, snapshots, labels)
         counted = self.streams is not None and self.streams.counted
-        clock = Clock(self.unit if counted else None)
+        clock = TimeFormat(self.unit if counted else None)
         return GraphMatches(
-            found, self.kept.snapshot(), self.terms.view(), self.shape, clock, self._distinct()
+            found, self.store.copy(), self.terms.view(), self.shape, clock, self._distinct()
         )
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> AnswerShape:
         """What the answers consist of."""
-        return shape_of(self.query, self.linked)
+        return shape_answers(self.query, self.linked)
 
     def _distinct(self) -> bool:
         """Whether no two runs can be one match: events match a step in one way, or in ways that
@@ -209,7 +209,7 @@ class GraphSession:
         return self.reader.certain and len(told) == len(self.linked.columns)
 
 
-def shape_of(query: SpaseqQuery, linked: Linked) -> Shape:
+def shape_answers(query: SpaseqQuery, linked: Linked) -> AnswerShape:
     """The columns of the answers of a query."""
     steps = np.array([one.step for one in linked.alternatives], np.int32)
     streams = tuple(name for name, _ in query.streams)
@@ -221,8 +221,8 @@ def shape_of(query: SpaseqQuery, linked: Linked) -> Shape:
         for name in one.names
     }
 
-    def column(name: str, variable: str, listed: bool) -> Column:
-        return Column(name, linked.columns.index(variable), listed, local.get(variable))
+    def column(name: str, variable: str, listed: bool) -> AnswerColumn:
+        return AnswerColumn(name, linked.columns.index(variable), listed, local.get(variable))
 
     if query.construct is not None:
         named = {
@@ -236,7 +236,7 @@ def shape_of(query: SpaseqQuery, linked: Linked) -> Shape:
         chosen = [column(name, name, False) for name in linked.columns if name in bound]
     else:
         chosen = [column(one.name, one.variable, one.listed) for one in query.select]
-    return Shape(tuple(chosen), streams, steps, query.construct)
+    return AnswerShape(tuple(chosen), streams, steps, query.construct)
 
 
 def _origin(query: SpaseqQuery, unit: str) -> int | None:

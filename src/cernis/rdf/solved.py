@@ -27,7 +27,7 @@ from cernis.rdf.reading.background import load_background
 from cernis.rdf.reading.events import GraphEvents, Int64s, Streamset
 from cernis.rdf.reading.parts import NamedEvents
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
-from cernis.rdf.session import GraphSession, Reading
+from cernis.rdf.session import GraphRunOptions, GraphSession
 from cernis.rdf.solving.rows import RowReader, Window
 from cernis.rdf.solving.solve import Solutions
 from cernis.rdf.solving.values import TermValues
@@ -246,7 +246,7 @@ class SolvedSession(GraphSession):
     def __init__(self, query: GraphQuery, unit: str, counted: bool) -> None:
         asked = query.query
         known = dict.fromkeys(query.graph_names(), b"")  # nothing is solved here
-        super().__init__(asked, query.linked, Reading(), known or None, unit)
+        super().__init__(asked, query.linked, GraphRunOptions(), known or None, unit)
         self.streams = _Foretold(counted)
         self.columns = SolvedColumns(self.reader)
 
@@ -254,8 +254,8 @@ class SolvedSession(GraphSession):
         """The matches that end in a table."""
         solved = self.columns.read(table, self.terms)
         first = self.reader.events
-        rows, sheet = self.reader.read_solved(*solved)
-        self.kept.add(sheet, solved.events, first)
+        rows, stored = self.reader.read_solved(*solved)
+        self.store.add(stored, solved.events, first)
         parts = max(len(self.reader.parts), 1)
         found = self.engine.push(rows, self.values.current(), self.stack, parts)
         return self._matches(found)

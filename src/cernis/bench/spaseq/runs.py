@@ -225,8 +225,8 @@ def offered(solved: Solved) -> list[Offered]:
     rows = Rows(*(np.concatenate(column) for column in zip(*solved.rows, strict=True)))
     names = solved.session.linked.columns
     numbers = np.arange(len(rows.reading))
-    held = solved.session.kept.rows(numbers).event
-    streams, _ = solved.session.kept.events(held[:, 0])
+    held = solved.session.store.rows(numbers).event
+    streams, _ = solved.session.store.events(held[:, 0])
     called = [name for name, _ in solved.query.query.streams]
     events: dict[tuple[int, ...], Offered] = {}
     for number, event, stream, reading, codes, moment, time in zip(

@@ -48,8 +48,8 @@ class Window(NamedTuple):
         return self.origin + np.maximum(whole, 0)
 
 
-class Sheet(NamedTuple):
-    """What is kept of the rows of a batch, for those who are asked what a match holds."""
+class StoredRows(NamedTuple):
+    """The rows of a batch, as `cernis.rdf.row_store` keeps them."""
 
     first: int
     """The number of the first row."""
@@ -147,13 +147,13 @@ class RowReader:
             for name, matcher in self._matchers.items()
         }
 
-    def read(self, events: GraphEvents) -> tuple[Rows, Sheet]:
+    def read(self, events: GraphEvents) -> tuple[Rows, StoredRows]:
         """The rows of a batch that does not end within a timestamp."""
         return self.read_solved(events, self.solve(events))
 
     def read_solved(
         self, events: GraphEvents, found: Mapping[str, Solutions]
-    ) -> tuple[Rows, Sheet]:
+    ) -> tuple[Rows, StoredRows]:
         """The same where the patterns are solved already; the triples are not looked at."""
         new = np.ones(events.size, np.int64)
         new[1:] = events.times[1:] != events.times[:-1]
@@ -180,12 +180,12 @@ class RowReader:
             self._parts_of(codes),
         )
         shown = np.where(event >= 0, event.astype(np.int64) + self.events, -1)
-        sheet = Sheet(self.rows, codes, alternative, shown, time)
+        stored = StoredRows(self.rows, codes, alternative, shown, time)
         self.repeated = self.repeated or any(table.repeated for table in tables)
         self.rows += len(reading)
         self.events += events.size
         self.moments += int(new.sum())
-        return rows, sheet
+        return rows, stored
 
     def _table(self, way: _Way, found: Mapping[str, Solutions], moments: Int64s) -> _Table:
         values = self.values.current()

@@ -23,7 +23,7 @@ from cernis.plan.plan import Distribution
 from cernis.rdf.explain import common_key
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import FilePart
-from cernis.rdf.session import shape_of
+from cernis.rdf.session import shape_answers
 
 APART = 4
 """A cell is so many windows long at least: at most one event in so many is read twice."""
@@ -56,7 +56,7 @@ def graph_layout(query: GraphQuery) -> GraphLayout:
     strict = any("," in (step.link, step.rounds) for step in steps)
     ticks = strict and not asked.partition
     key = common_key(asked, query.linked)
-    shape = shape_of(asked, query.linked)
+    shape = shape_answers(asked, query.linked)
     told = {query.linked.columns[column.place] for column in shape.columns}
     if key:
         shown = tuple(name for name in key if name in told)

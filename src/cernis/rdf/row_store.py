@@ -1,0 +1,104 @@
+"""The rows and events that matches refer to, by number.
+
+Numbers continue from batch to batch. A run that is collected as a whole keeps every row; one that
+is delivered batch by batch drops the batches that no partial match reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.terms import UNBOUND, Codes
+from cernis.rdf.solving.rows import Int64s, StoredRows
+
+
+class FoundRows(NamedTuple):
+    """Rows looked up by number."""
+
+    codes: Codes
+    alternative: Codes
+    event: Int64s
+    time: Int64s
+
+
+class _EventNumbers(NamedTuple):
+    first: int
+    streams: Codes
+    numbers: Int64s
+
+
+class RowStore:
+    """Rows and events by number."""
+
+    def __init__(self) -> None:
+        self._rows: list[StoredRows] = []
+        self._events: list[_EventNumbers] = []
+
+    def add(self, rows: StoredRows, events: GraphEvents, first_event: int) -> None:
+        """Store the rows of a batch; the batch's first event has the number `first_event`."""
+        if len(rows.time):
+            self._rows.append(rows)
+            self._events.append(_EventNumbers(first_event, events.streams, events.numbers))
+
+    @property
+    def size(self) -> int:
+        """The number of rows stored."""
+        return sum(len(rows.time) for rows in self._rows)
+
+    def copy(self, first_row: int = 0) -> RowStore:
+        """Return a copy without the batches that lie wholly before `first_row`."""
+        other = RowStore()
+        for rows, events in zip(self._rows, self._events, strict=True):
+            if rows.first + len(rows.time) > first_row:
+                other._rows.append(rows)
+                other._events.append(events)
+        return other
+
+    def codes(self) -> Iterator[Codes]:
+        """Yield the codes of the terms in the rows."""
+        return (rows.codes for rows in self._rows)
+
+    def recode(self, new_codes: Codes) -> RowStore:
+        """Return a copy in which each term has its new code."""
+        other = self.copy()
+        other._rows = [
+            rows._replace(codes=np.where(rows.codes >= 0, new_codes[rows.codes], UNBOUND))
+            for rows in other._rows
+        ]
+        return other
+
+    def rows(self, numbers: Int64s) -> FoundRows:
+        """Return the rows with these numbers."""
+        firsts = np.array([rows.first for rows in self._rows], np.int64)
+        where = np.searchsorted(firsts, numbers, side="right") - 1
+        width, columns = self._rows[0].event.shape[1], self._rows[0].codes.shape[1]
+        found = FoundRows(
+            np.empty((len(numbers), columns), np.int32),
+            np.empty(len(numbers), np.int32),
+            np.empty((len(numbers), width), np.int64),
+            np.empty(len(numbers), np.int64),
+        )
+        for i in np.unique(where):
+            mine, rows = where == i, self._rows[i]
+            at = numbers[mine] - rows.first
+            found.codes[mine] = rows.codes[at]
+            found.alternative[mine] = rows.alternative[at]
+            found.event[mine] = rows.event[at]
+            found.time[mine] = rows.time[at]
+        return found
+
+    def events(self, numbers: Int64s) -> tuple[Codes, Int64s]:
+        """Return the stream of each of these events, and its number in the stream."""
+        firsts = np.array([events.first for events in self._events], np.int64)
+        where = np.searchsorted(firsts, numbers, side="right") - 1
+        streams = np.empty(len(numbers), np.int32)
+        own = np.empty(len(numbers), np.int64)
+        for i in np.unique(where):
+            mine, events = where == i, self._events[i]
+            at = numbers[mine] - events.first
+            streams[mine], own[mine] = events.streams[at], events.numbers[at]
+        return streams, own
