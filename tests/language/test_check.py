@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from cernis.errors import QueryError
 from cernis.languages.ceql import parse, parse_schema
 from cernis.pattern.check import MOST_MISTAKES, check, resolve
 from cernis.pattern.formula import Event, Filter, Iterate, Sequence
-from cernis.pattern.predicate import Attribute, Comparison, Holds, Like, Literal
+from cernis.pattern.predicate import Attribute, Comparison, Holds, Literal
 from cernis.pattern.query import Aggregate, Pattern, Select, Unit, Window
 from cernis.schema import Kind, Schema, Stream
 
@@ -319,13 +317,6 @@ line 1, column 50: a whole number must fit in 64 bits
   SELECT * WHERE A FILTER A[x IN {5..1}] AND A[x = 9223372036854775808]
                                                    ^^^^^^^^^^^^^^^^^^^""",
         ),
-        (
-            "SELECT * WHERE A FILTER A[x LIKE '(a']",
-            """\
-line 1, column 27: bad regular expression: missing ), unterminated subpattern
-  SELECT * WHERE A FILTER A[x LIKE '(a']
-                            ^^^^^^^^^^^""",
-        ),
     ],
 )
 def test_a_mistake_is_told_without_a_schema(text: str, message: str) -> None:
@@ -349,47 +340,12 @@ def test_a_mistake_is_told_without_a_schema(text: str, message: str) -> None:
         "SELECT * FROM Dark WHERE ANYTHING FILTER ANYTHING[whatever > 1]",
         "SELECT * FROM Stock WHERE SELL?",
         "SELECT * FROM Stock WHERE SELL{0,3}",
-        r"SELECT * FROM Stock WHERE SELL FILTER SELL[name LIKE '\pL+[[:alpha:]]\z']",
-        r"SELECT * FROM Stock WHERE SELL FILTER SELL[name LIKE 'a\+\+b\\1?']",
     ],
 )
 def test_a_sound_query_passes(text: str) -> None:
     pattern = parse(text)
     assert check(pattern, SCHEMA) == []
     assert resolve(pattern, SCHEMA) is pattern
-
-
-REGEXES = [
-    (r"MS.*|A(?:B|C)+\d{2,3}", None),
-    (r"(?i)abc(?s:.)\x{1F600}\Qa.b\E", None),
-    (r"[*+]+[]x]\++", None),
-    ("a*+", "'*+' is not supported (no backreferences, no lookaround)"),
-    ("(?<!a)b", "'(?<!' is not supported (no backreferences, no lookaround)"),
-    (r"a\Z", r"'\Z' is not supported (no backreferences, no lookaround)"),
-    ("(?x) a", "'(?x' is not supported (no backreferences, no lookaround)"),
-    ("a{1001}", "more than 1000 repetitions"),
-    ("a{1,99999}", "more than 1000 repetitions"),
-    ("a**", "multiple repeat"),
-    ("[a", "unterminated character set"),
-    ("(" * 5000 + ")" * 5000, "it is nested too deeply"),
-]
-
-
-@pytest.mark.parametrize(("regex", "wrong"), REGEXES, ids=range(len(REGEXES)))
-def test_regular_expressions_are_those_of_re2(regex: str, wrong: str | None) -> None:
-    pattern = Pattern(Filter(Event("A"), Holds("A", Like(Attribute(("x",)), regex))))
-    expected = [] if wrong is None else [f"bad regular expression: {wrong}"]
-    assert [mistake.message for mistake in check(pattern)] == expected
-
-
-@pytest.mark.parametrize(("regex", "wrong"), REGEXES[:-1], ids=range(len(REGEXES) - 1))
-def test_re2_agrees_about_regular_expressions(regex: str, wrong: str | None) -> None:
-    strings = pa.array(["x"])
-    if wrong is None:
-        pc.match_substring_regex(strings, regex)
-    else:
-        with pytest.raises(pa.ArrowInvalid):
-            pc.match_substring_regex(strings, regex)
 
 
 def test_a_declared_schema_is_checked_without_being_given() -> None:

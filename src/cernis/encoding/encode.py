@@ -28,7 +28,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cernis.encoding.classify import (
     Codes,
@@ -40,9 +39,8 @@ from cernis.encoding.classify import (
     validity,
     values_of,
 )
-from cernis.encoding.evaluate import anchored, encodable, float_at_most, instant, truth
+from cernis.encoding.evaluate import encodable, float_at_most, instant, truth
 from cernis.encoding.hashing import BytesTable, IntTable
-from cernis.errors import Diagnostic, QueryError
 from cernis.events.batch import EventBatch, Int32s, attribute
 from cernis.events.reader import joined
 from cernis.events.times import is_text
@@ -54,7 +52,6 @@ from cernis.pattern.predicate import (
     InRange,
     InSet,
     IsNull,
-    Like,
     Literal,
     Not,
     Or,
@@ -105,7 +102,6 @@ class AtomEncoder:
         self._codes: dict[Vector, int] = {}
         self._groups = _grouped(self.atoms, type_column)
         self._table: _Combination | None = None
-        _check_patterns(self.atoms)
 
     def encode(self, batch: EventBatch) -> Int32s:
         """One code per event; `vectors[code]` is the truth of every atom."""
@@ -143,33 +139,6 @@ class AtomEncoder:
         if code == len(self.vectors):
             self.vectors.append(vector)
         return code
-
-
-def _check_patterns(atoms: Iterable[Atom]) -> None:
-    """Regular expressions that RE2 refuses are the query's mistake, not the data's."""
-    wrong = []
-    for atom in atoms:
-        for like in _likes(atom):
-            try:
-                pc.match_substring_regex(pa.array([""]), anchored(like.pattern))
-            except (pa.ArrowInvalid, UnicodeEncodeError) as error:
-                reason = str(error).removeprefix("Invalid regular expression: ").split(": ")[0]
-                wrong.append(
-                    Diagnostic(f"invalid regular expression {like.pattern!r}: {reason}", like.span)
-                )
-    if wrong:
-        raise QueryError(wrong)
-
-
-def _likes(node: Atom) -> Iterable[Like]:
-    match node:
-        case Like():
-            yield node
-        case And(parts=parts) | Or(parts=parts):
-            for part in parts:
-                yield from _likes(part)
-        case Not(body=body):
-            yield from _likes(body)
 
 
 # ------------------------------------------------------------------ chunks

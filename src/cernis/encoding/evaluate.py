@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.encoding.regex import anchored
 from cernis.events.batch import Bools, Int64s
 from cernis.events.times import DAY, UNITS, as_floats, is_text, parse_timestamps
 from cernis.pattern.predicate import (
@@ -111,11 +112,6 @@ def truth(predicate: Predicate, lookup: Lookup, length: int) -> pa.BooleanArray:
             return _fold(pc.or_kleene, False, [truth(p, lookup, length) for p in parts], length)
         case Not(body=inner):
             return pc.invert(truth(inner, lookup, length))
-
-
-def anchored(pattern: str) -> str:
-    """The regular expression as one that matches whole strings only."""
-    return rf"\A(?:{pattern})\z"
 
 
 def _fold(

@@ -1,7 +1,8 @@
 """Names and types of a pattern, checked against what is known of the events.
 
 `check` returns every mistake, `resolve` raises them together. Without a schema only what
-the pattern itself tells is checked: scopes, bounds, constants, regular expressions.
+the pattern itself tells is checked: scopes, bounds, constants, and regular expressions, of
+which the caller says what is wrong with them: the engine that runs them knows.
 
 Scopes: a type's name is a variable, and so is each AS variable; variables inside NOT and
 on the right of UNLESS are not seen outside. An attribute must be known to at least one of
@@ -13,9 +14,7 @@ are always known. Linear in the pattern times its depth; recursive, which is saf
 from __future__ import annotations
 
 import math
-import re
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -82,11 +81,17 @@ _ALWAYS = {"type": Kind.STRING, "ts": None}
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LONGEST_LIST = 8
 
+RegexMistake = Callable[[str], str | None]
+"""What is wrong with a regular expression; None if nothing is."""
 
-def check(pattern: Pattern, schema: Schema | None = None) -> list[Diagnostic]:
-    """Every mistake, in the order of the text.
+
+def check(
+    pattern: Pattern, schema: Schema | None = None, regex_mistake: RegexMistake | None = None
+) -> list[Diagnostic]:
+    """Return every mistake, in the order of the text.
 
     The pattern must be right for the schema that it declares itself and for the given one.
+    Without `regex_mistake` any regular expression is taken for right.
 
     >>> from cernis.pattern.formula import Event
     >>> [mistake.message for mistake in check(Pattern(Event("A"), limit=-1))]
@@ -99,13 +104,15 @@ def check(pattern: Pattern, schema: Schema | None = None) -> list[Diagnostic]:
     schemas: list[Schema | None] = [*known] if known else [None]
     mistakes: dict[Diagnostic, None] = {}
     for one in schemas:
-        mistakes.update(dict.fromkeys(_Check(pattern, one).run()))
+        mistakes.update(dict.fromkeys(_Check(pattern, one, regex_mistake).run()))
     return sorted(mistakes, key=lambda mistake: (mistake.span is None, mistake.span))
 
 
-def resolve(pattern: Pattern, schema: Schema | None = None) -> Pattern:
-    """The pattern, if it is right; otherwise QueryError with every mistake."""
-    mistakes = check(pattern, schema)
+def resolve(
+    pattern: Pattern, schema: Schema | None = None, regex_mistake: RegexMistake | None = None
+) -> Pattern:
+    """Return the pattern, if it is right; otherwise raise QueryError with every mistake."""
+    mistakes = check(pattern, schema, regex_mistake)
     if mistakes:
         raise QueryError(mistakes, pattern.source)
     return pattern
@@ -156,45 +163,6 @@ def too_deep(pattern: Pattern) -> Diagnostic | None:
         if depth > MAX_DEPTH:
             return Diagnostic(f"the query is nested more than {MAX_DEPTH} deep", node.span)
         stack.extend((child, depth + 1) for child in _below(node))
-    return None
-
-
-# ------------------------------------------------------------ regular expressions
-
-# escapes and classes, which hide what looks like an operator; \1, \Z and the like stay
-_OPAQUE = re.compile(r"(\\[1-9ZNuU])|\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]", re.DOTALL)
-_NOT_RE2 = re.compile(
-    r"\\[1-9ZNuU]|\(\?P=|\(\?<?[=!]|\(\?>|\(\?\(|\(\?#|\(\?[a-zA-Z-]*[aLux]|(?:[*+?]|\{[0-9,]+\})\+"
-)
-# what RE2 has and Python does not, each with a stand-in that Python can read
-_ONLY_RE2 = (
-    (re.compile(r"\\[pP](?:\{\^?\w+\}|\w)|\\Q(?s:.*?)(?:\\E|$)|\\z|\\C|\\x\{[0-9a-fA-F]+\}"), "x"),
-    (re.compile(r"\(\?[imsU-]+\)"), ""),
-    (re.compile(r"\(\?[imsU-]+:"), "(?:"),
-)
-_REPETITION = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
-_MOST_REPETITIONS = 1000
-
-
-def _regex_mistake(text: str) -> str | None:
-    """What is wrong with a regular expression of RE2, or None."""
-    plain = _OPAQUE.sub(lambda found: found.group(1) or "x", text)
-    foreign = _NOT_RE2.search(plain)
-    if foreign is not None:
-        return f"'{foreign.group()}' is not supported (no backreferences, no lookaround)"
-    for low, high in _REPETITION.findall(plain):
-        if max(len(low), len(high)) > 4 or int(high or low) > _MOST_REPETITIONS:
-            return f"more than {_MOST_REPETITIONS} repetitions"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for feature, stand_in in _ONLY_RE2:
-                text = feature.sub(stand_in, text)
-            re.compile(text)
-    except re.error as error:
-        return error.msg
-    except (RecursionError, OverflowError):
-        return "it is nested too deeply"
     return None
 
 
@@ -314,9 +282,12 @@ def _uncovered(body: Formula, variables: set[str]) -> Iterator[Event]:
 class _Check:
     """One pass over a pattern with one schema."""
 
-    def __init__(self, pattern: Pattern, schema: Schema | None) -> None:
+    def __init__(
+        self, pattern: Pattern, schema: Schema | None, regex_mistake: RegexMistake | None
+    ) -> None:
         self.pattern = pattern
         self.schema = schema
+        self.regex_mistake = regex_mistake
         self.mistakes: list[Diagnostic] = []
         named = set(pattern.streams)
         self.streams: tuple[Stream, ...] = tuple(
@@ -699,9 +670,13 @@ class _Check:
                 if _class(kind) not in ("string", None):
                     message = f"LIKE needs a string, {write_value(body)} is a {_class(kind)}"
                     self.note(message, body.span)
-                wrong = _regex_mistake(pattern)
+                wrong = None if self.regex_mistake is None else self.regex_mistake(pattern)
                 if wrong is not None:
-                    self.note(f"bad regular expression: {wrong}", node.span)
+                    self.note(
+                        f"bad regular expression: {wrong}",
+                        node.pattern_span or node.span,
+                        expected="the syntax of RE2, without backreferences and lookaround",
+                    )
             case IsNull(body=body):
                 self.value(body, known)
             case Not(body=inner):

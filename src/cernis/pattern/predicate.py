@@ -128,6 +128,7 @@ class Like:
     body: Value
     pattern: str
     span: Span | None = _span()
+    pattern_span: Span | None = _span()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from cernis.encoding.regex import like_mistake
 from cernis.errors import Diagnostic, QueryError
 from cernis.events.source import OnError, open_events, schema_of
 from cernis.languages.ceql.parse import parse as parse_ceql
@@ -44,7 +45,7 @@ class Query:
             parsed = lower(parsed)
         if not isinstance(parsed, Pattern):
             raise QueryError([Diagnostic("a query is text, a Pattern or a ConjunctiveQuery")])
-        self.pattern = resolve(parsed, schema or parsed.declared)
+        self.pattern = resolve(parsed, schema or parsed.declared, like_mistake)
 
     @cached_property
     def plan(self) -> Plan:

@@ -181,6 +181,7 @@ def test_a_pattern_takes_its_group_from_wherever_it_is() -> None:
     assert in_name("<http://x/at/17/at/30/>", r"/at/(\d+)/", "ns") == 17
     assert in_name("<http://x/at/17>", r"^http://x/at/(\d+)$", "ns") == 17
     assert in_name("<http://x/at/what>", r"/at/(\w+)", "ns") is None
+    assert in_name("<http://x/at/17>", r"/at/(?<time>\pN+)", "ns") == 17
 
 
 def test_a_rule_says_what_is_wrong_with_it() -> None:

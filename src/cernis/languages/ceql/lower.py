@@ -543,7 +543,8 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
     def like(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, text = parts
         span = _span(meta)
-        return self._denied(negation, Like(body, _unquote(text.value), span=span), span)
+        test = Like(body, _unquote(text.value), span=span, pattern_span=_token_span(text))
+        return self._denied(negation, test, span)
 
     def in_set(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, *values = parts

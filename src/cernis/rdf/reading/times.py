@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.compiled import kernel
+from cernis.encoding.regex import count_groups, regex_mistake
 from cernis.errors import DataError
 from cernis.events.times import UNITS, check_unit
 
@@ -103,11 +104,10 @@ class TimeRule:
 
 
 def _check_pattern(pattern: str) -> None:
-    try:
-        groups = re.compile(pattern).groups
-        pc.match_substring_regex(pa.array([""]), pattern)
-    except (re.error, pa.ArrowInvalid) as error:
-        raise DataError(f"{pattern!r} is no regular expression for times: {error}") from error
+    wrong = regex_mistake(pattern)
+    if wrong is not None:
+        raise DataError(f"{pattern!r} is no regular expression for times: {wrong}")
+    groups = count_groups(pattern)
     if groups != 1:
         raise DataError(
             f"the regular expression {pattern!r} for times must have one group, the time; "

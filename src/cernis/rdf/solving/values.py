@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from cernis.encoding.regex import regex_mistake
 from cernis.engine.graphs import expressions as e
 from cernis.engine.graphs.lexical import (
     NO_TAG,
@@ -502,10 +503,9 @@ def regular(pattern: str, flags: str) -> str:
         pattern = "".join(_without_blanks(pattern))
     switches = "".join(flag for flag in "ism" if flag in flags)
     expression = f"(?{switches}){pattern}" if switches else pattern
-    try:
-        pc.match_substring_regex(pa.array([""]), expression)
-    except pa.ArrowInvalid as problem:
-        raise ValueError(str(problem).removeprefix("Invalid regular expression: ")) from None
+    wrong = regex_mistake(expression)
+    if wrong is not None:
+        raise ValueError(wrong)
     return expression
 
 
