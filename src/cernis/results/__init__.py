@@ -1,6 +1,6 @@
-"""What a run gives back: lazy sets of matches, and the ways to look at them.
+"""Results of a run: lazy sets of matches or answers, in every form they can be had in.
 
-`matchset` is the border to the engine (arrays of positions, no Arrow), `matches` the
-object that users hold, `columns`, `aggregate` and `jsonlines` turn blocks of matches
-into Arrow and text, `timeline` and `html` draw them.
+`matchset` is the border to the engine (arrays of positions, no Arrow). `result` is the base of the
+objects that users hold: `matches`, `answers`, and those of `cernis.rdf`. `columns`, `aggregate` and
+`jsonlines` turn blocks of matches into Arrow and text; `timeline` and `notebook` draw them.
 """

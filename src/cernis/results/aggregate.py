@@ -11,7 +11,6 @@ number of matches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +20,8 @@ from numpy.typing import NDArray
 from cernis.errors import DataError
 from cernis.pattern.predicate import Reference
 from cernis.pattern.query import Aggregate
+from cernis.results.lookup import EventLookup
 from cernis.results.matchset import MatchBlock, Positions
-
-if TYPE_CHECKING:
-    from cernis.results.columns import Events
 
 _GROUPED = {"SUM": "sum", "MIN": "min", "MAX": "max", "AVG": "mean"}
 
@@ -42,7 +39,7 @@ def aggregate_name(aggregate: Aggregate) -> str:
 
 
 def evaluate(
-    aggregate: Aggregate, block: MatchBlock, variables: Sequence[str], events: Events
+    aggregate: Aggregate, block: MatchBlock, variables: Sequence[str], events: EventLookup
 ) -> pa.Array:
     """One value for each match of the block."""
     function, argument = aggregate.function.upper(), aggregate.argument

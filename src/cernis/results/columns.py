@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,32 +21,15 @@ import pyarrow.compute as pc
 from cernis.pattern.query import Aggregate, Pattern, Variable
 from cernis.results.aggregate import aggregate_name, evaluate
 from cernis.results.identity import match_ids
+from cernis.results.lookup import EventLookup
 from cernis.results.matchset import MatchBlock, Positions
 
 _INTERVAL = ("start", "end", "start_ts", "end_ts")
 
 
-class Events(Protocol):
-    """The events of the run, by position."""
-
-    def rows(self, positions: Positions) -> Positions:
-        """The row numbers of the input as it was given."""
-
-    def times(self, positions: Positions) -> pa.Array:
-        """The values of the time column, or row numbers where there is none."""
-
-    def structs(
-        self, positions: Positions, attributes: Sequence[str] | None = None
-    ) -> pa.StructArray:
-        """The events themselves, or some of their attributes."""
-
-    def column(self, positions: Positions, attribute: str) -> pa.Array:
-        """One attribute; null where the event does not have it."""
-
-
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a query's answer is made of."""
+class MatchFields:
+    """The variables, attributes, partition and aggregates that each match of a query has."""
 
     variables: tuple[str, ...]
     attributes: Mapping[str, tuple[str, ...]]
@@ -56,7 +38,7 @@ class Shape:
     counting: bool
 
     @classmethod
-    def of(cls, pattern: Pattern, variables: Sequence[str]) -> Shape:
+    def of(cls, pattern: Pattern, variables: Sequence[str]) -> MatchFields:
         items = pattern.select.items
         aggregates = tuple(item for item in items if isinstance(item, Aggregate))
         alone = not pattern.select.everything and len(items) == 1 and len(aggregates) == 1
@@ -80,7 +62,7 @@ class Shape:
 
 
 def record_batch(
-    block: MatchBlock, shape: Shape, events: Events, *, ids: bool = False
+    block: MatchBlock, fields: MatchFields, events: EventLookup, *, ids: bool = False
 ) -> pa.RecordBatch:
     """The matches of a block with their events, and names for them where they are wanted."""
     columns = [
@@ -88,14 +70,14 @@ def record_batch(
         pa.array(events.rows(block.end), pa.int64()),
         _whole(events.times(block.start)),
         _whole(events.times(block.end)),
-        *partition_columns(block.end, shape, events),
+        *partition_columns(block.end, fields, events),
     ]
-    for v, name in enumerate(shape.variables):
-        structs = events.structs(block.positions[v], shape.attributes.get(name) or None)
+    for v, name in enumerate(fields.variables):
+        structs = events.structs(block.positions[v], fields.attributes.get(name) or None)
         offsets = pa.array(block.offsets[v], pa.int32())
         columns.append(pa.ListArray.from_arrays(offsets, _whole(structs)))
-    columns += [evaluate(item, block, shape.variables, events) for item in shape.aggregates]
-    names = [*_INTERVAL, *shape.keys, *shape.variables, *shape.aggregate_names]
+    columns += [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
+    names = [*_INTERVAL, *fields.keys, *fields.variables, *fields.aggregate_names]
     if ids:
         columns.append(match_ids(block, events.rows))
         names.append("id")
@@ -103,17 +85,17 @@ def record_batch(
 
 
 def count_batch(
-    ends: Positions, counts: Sequence[int], shape: Shape, events: Events
+    ends: Positions, counts: Sequence[int], fields: MatchFields, events: EventLookup
 ) -> pa.RecordBatch:
     """The number of matches at each end position."""
     columns = [
         pa.array(events.rows(ends), pa.int64()),
         _whole(events.times(ends)),
-        *partition_columns(ends, shape, events),
+        *partition_columns(ends, fields, events),
         count_column(counts),
     ]
     return pa.RecordBatch.from_arrays(
-        columns, distinct_names(["end", "end_ts", *shape.keys, "count"])
+        columns, distinct_names(["end", "end_ts", *fields.keys, "count"])
     )
 
 
@@ -134,9 +116,9 @@ def count_column(counts: Sequence[int]) -> pa.Array:
     return digits.cast(pa.decimal256(76, 0)) if most < 10**76 else digits
 
 
-def partition_columns(ends: Positions, shape: Shape, events: Events) -> list[pa.Array]:
+def partition_columns(ends: Positions, fields: MatchFields, events: EventLookup) -> list[pa.Array]:
     """The key of each match's partition, read off its last event."""
-    return [_key([events.column(ends, name) for name in group]) for group in shape.partition]
+    return [_key([events.column(ends, name) for name in group]) for group in fields.partition]
 
 
 def _key(alternatives: Sequence[pa.Array]) -> pa.Array:
@@ -174,8 +156,8 @@ def distinct_names(names: Iterable[str]) -> list[str]:
     return list(taken)
 
 
-def empty_block(shape: Shape) -> MatchBlock:
+def empty_block(fields: MatchFields) -> MatchBlock:
     """No matches; what the schema is read off."""
     none, edge = np.zeros(0, np.int64), np.zeros(1, np.int64)
-    width = len(shape.variables)
+    width = len(fields.variables)
     return MatchBlock(none, none, (edge,) * width, (none,) * width)

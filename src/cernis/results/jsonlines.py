@@ -21,16 +21,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.results.aggregate import evaluate
-from cernis.results.columns import Events, Shape, partition_columns
+from cernis.results.columns import MatchFields, partition_columns
+from cernis.results.lookup import EventLookup
 from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.values import json_texts
 
 
 def match_lines(
-    block: MatchBlock, shape: Shape, events: Events, newline: str = "\n"
+    block: MatchBlock, fields: MatchFields, events: EventLookup, newline: str = "\n"
 ) -> pa.StringArray:
     """One line for each match."""
-    aggregates = [evaluate(item, block, shape.variables, events) for item in shape.aggregates]
+    aggregates = [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
     lists = [
         _list_texts(sorted_rows(events.rows(p), o), o)
         for p, o in zip(block.positions, block.offsets, strict=True)
@@ -46,18 +47,22 @@ def match_lines(
             ',"end_ts":',
             json_texts(events.times(block.end)),
             ',"vars":',
-            *_object(shape.variables, lists),
+            *_object(fields.variables, lists),
             ',"partition":',
-            *_object(shape.keys, map(json_texts, partition_columns(block.end, shape, events))),
+            *_object(fields.keys, map(json_texts, partition_columns(block.end, fields, events))),
             *([',"aggregates":'] if aggregates else []),
-            *(_object(shape.aggregate_names, map(json_texts, aggregates)) if aggregates else []),
+            *(_object(fields.aggregate_names, map(json_texts, aggregates)) if aggregates else []),
             "}" + newline,
         ]
     )
 
 
 def count_lines(
-    ends: Positions, counts: Sequence[int], shape: Shape, events: Events, newline: str = "\n"
+    ends: Positions,
+    counts: Sequence[int],
+    fields: MatchFields,
+    events: EventLookup,
+    newline: str = "\n",
 ) -> pa.StringArray:
     """One line for each end position of a query that is `SELECT COUNT(*)` alone."""
     return _lines(
@@ -67,7 +72,7 @@ def count_lines(
             ',"end_ts":',
             json_texts(events.times(ends)),
             ',"partition":',
-            *_object(shape.keys, map(json_texts, partition_columns(ends, shape, events))),
+            *_object(fields.keys, map(json_texts, partition_columns(ends, fields, events))),
             ',"count":',
             pa.array([str(count) for count in counts], pa.string()),
             "}" + newline,

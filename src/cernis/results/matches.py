@@ -1,21 +1,18 @@
-"""`Matches`: what a run gives back.
+"""`Matches`: the result of a query over events.
 
-It holds the set of matches, not the matches: they are made when they are asked for,
-block by block. Counting and sampling never enumerate.
+It holds the set of matches, not the matches: they are made when they are asked for, block by block.
 
-Cost contract: `count`, `counts` and `sample` cost what the match set promises (linear
-in the compact set, whatever the number of matches); `batches`, `to_arrow`, `write_…`
-are linear in their output, in Arrow; iteration makes a Python object for each match.
+Cost contract: `count`, `counts` and `sample` cost what the match set promises: linear in the
+compact set, whatever the number of matches. They never enumerate. `batches`, `to_arrow` and
+`write_…` are linear in their output, in Arrow; iteration makes a Python object for each match.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice, pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,105 +20,90 @@ import pyarrow as pa
 from cernis.pattern.query import Pattern
 from cernis.results.aggregate import evaluate
 from cernis.results.columns import (
-    Events,
-    Shape,
+    MatchFields,
     count_batch,
     empty_block,
     partition_columns,
     record_batch,
 )
-from cernis.results.html import html_table
-from cernis.results.jsonlines import count_lines, match_lines, sorted_rows, text_of
+from cernis.results.jsonlines import count_lines, match_lines, sorted_rows
+from cernis.results.lookup import EventLookup
 from cernis.results.match import Match
 from cernis.results.matchset import MatchBlock, MatchSet, Positions, part, pieces
+from cernis.results.notebook import match_table
+from cernis.results.result import Result
 from cernis.results.values import python_values
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
 
 _PIECE = 1 << 18
 _OBJECTS = 1 << 14  # Python objects are made for so many positions at once: they stay in cache
-_SHOWN = 10
 
 
-class Matches:
-    """The matches of a run, lazily."""
+class Matches(Result[Match]):
+    """The matches of a run, lazily: by end position, latest start first."""
 
     def __init__(
         self,
         found: MatchSet,
-        events: Events,
+        events: EventLookup,
         pattern: Pattern,
         *,
         notes: Sequence[str] = (),
         partial: bool = False,
     ) -> None:
+        super().__init__(notes, partial)
         self.pattern = pattern
-        self.notes = tuple(notes)
-        """What the run has to say, such as that the events had to be sorted."""
-        self.partial = partial
-        """Whether a budget ended the search before all matches were found."""
         self._found = found
         self._events = events
-        self._shape = Shape.of(pattern, found.variables)
+        self._fields = MatchFields.of(pattern, found.variables)
 
     @property
     def counting(self) -> bool:
         """Whether the query is `SELECT COUNT(*)` alone: its rows are counts, not matches."""
-        return self._shape.counting
-
-    # ------------------------------------------------------------ numbers
+        return self._fields.counting
 
     @cached_property
     def _count(self) -> int:
         return self._found.count()
 
     def count(self) -> int:
-        """The number of matches, exactly, without enumerating them."""
+        """Return the number of matches, exactly, without enumerating them."""
         return self._count
 
+    def __len__(self) -> int:
+        return len(self._found.counts()[1]) if self.counting else self.count()
+
     def counts(self) -> pa.Table:
-        """The number of matches at each end position that has any.
+        """Return the number of matches at each end position that has any.
 
         Columns `end`, `end_ts`, those of the partition, `count`: int64 if all fit, then
         decimal128(38, 0), then decimal256(76, 0), then strings of digits.
         """
         ends, counts = self._found.counts()
-        return pa.Table.from_batches([count_batch(ends, counts, self._shape, self._events)])
+        return pa.Table.from_batches([count_batch(ends, counts, self._fields, self._events)])
 
     # ------------------------------------------------------------ objects
 
-    def __iter__(self) -> Iterator[Match]:
-        """The matches by end position, latest start first."""
-        return self._iterate(None)
-
-    def head(self, n: int = 10) -> list[Match]:
-        """The first n matches."""
-        return list(islice(self._iterate(n), _number(n)))
-
-    def sample(self, k: int = 10, seed: int | None = None) -> list[Match]:
-        """k distinct matches, each set of k equally likely; all when there are fewer."""
-        return list(self._objects(self._found.sample(_number(k), seed)))
-
-    def _iterate(self, limit: int | None) -> Iterator[Match]:
-        if self._shape.counting:
+    def _items(self, limit: int | None) -> Iterator[Match]:
+        if self.counting:
             yield from self._count_objects(limit)
             return
         for block in self._pieces(limit):
             for piece in pieces(block, _OBJECTS):
                 yield from self._objects(piece)
 
+    def _draw(self, k: int, seed: int | None) -> Iterator[Match]:
+        return self._objects(self._found.sample(k, seed))
+
     def _objects(self, block: MatchBlock) -> Iterator[Match]:
-        shape, events = self._shape, self._events
+        fields, events = self._fields, self._events
         rows = tuple(
             sorted_rows(events.rows(p), o)
             for p, o in zip(block.positions, block.offsets, strict=True)
         )
-        marks = held = _lists(shape.variables, block.positions, block)
+        marks = held = _lists(fields.variables, block.positions, block)
         if not all(map(np.array_equal, rows, block.positions)):
-            held = _lists(shape.variables, rows, block)
-        aggregates = [evaluate(item, block, shape.variables, events) for item in shape.aggregates]
+            held = _lists(fields.variables, rows, block)
+        aggregates = [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
         columns = zip(
             events.rows(block.start).tolist(),
             events.rows(block.end).tolist(),
@@ -130,7 +112,7 @@ class Matches:
             held,
             marks,
             self._partitions(block.end),
-            _records(shape.aggregate_names, aggregates, len(block.start)),
+            _records(fields.aggregate_names, aggregates, len(block.start)),
             zip(block.start.tolist(), block.end.tolist(), strict=True),
             strict=True,
         )
@@ -146,7 +128,7 @@ class Matches:
                 interval=interval,
                 positions=positions,
                 _events=events,
-                _attributes=shape.attributes,
+                _attributes=fields.attributes,
             )
 
     def _count_objects(self, limit: int | None) -> Iterator[Match]:
@@ -176,56 +158,40 @@ class Matches:
             )
 
     def _partitions(self, ends: Positions) -> Iterable[dict[str, Any]]:
-        columns = partition_columns(ends, self._shape, self._events)
-        return _records(self._shape.keys, columns, len(ends))
+        columns = partition_columns(ends, self._fields, self._events)
+        return _records(self._fields.keys, columns, len(ends))
 
-    # -------------------------------------------------------------- Arrow
+    # ----------------------------------------------------- Arrow and text
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of the answer."""
+        """The columns of `to_arrow`: interval, partition, lists of events, aggregates."""
         return self._schema(ids=False)
 
     def _schema(self, *, ids: bool) -> pa.Schema:
-        if self._shape.counting:
+        if self.counting:
             return self.counts().schema
-        return record_batch(empty_block(self._shape), self._shape, self._events, ids=ids).schema
+        return record_batch(empty_block(self._fields), self._fields, self._events, ids=ids).schema
 
     def batches(self, limit: int | None = None, *, ids: bool = False) -> Iterator[pa.RecordBatch]:
-        """The matches, or the first `limit`, as Arrow record batches.
+        """Return the matches, or the first `limit`, as Arrow record batches.
 
         With `ids`, a last column has a name for each match that depends on the rows of its
         events alone.
         """
-        if self._shape.counting:
+        return self._batches(self._checked_limit(limit), ids=ids)
+
+    def _batches(self, limit: int | None, *, ids: bool = False) -> Iterator[pa.RecordBatch]:
+        if self.counting:
             yield from self.counts().slice(0, limit).to_batches()
             return
         schema = self._schema(ids=True) if ids else self.schema
         for block in self._pieces(limit):
-            batch = record_batch(block, self._shape, self._events, ids=ids)
+            batch = record_batch(block, self._fields, self._events, ids=ids)
             yield batch if batch.schema == schema else batch.cast(schema)
 
-    def to_arrow(self, limit: int | None = None) -> pa.Table:
-        """The matches, or the first `limit`, as an Arrow table with the events in it."""
-        return pa.Table.from_batches(self.batches(limit), self.schema)
-
-    def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
-        """The matches, or the first `limit`, as a pandas frame (pandas must be installed)."""
-        return self.to_arrow(limit).to_pandas()
-
-    def to_polars(self, limit: int | None = None) -> pl.DataFrame:
-        """The matches, or the first `limit`, as a polars frame (polars must be installed)."""
-        import polars as pl
-
-        return pl.DataFrame(self.to_arrow(limit))
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The Arrow stream interface: DuckDB, polars and others read the matches as a table."""
-        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
-        return reader.__arrow_c_stream__(requested_schema)
-
     def _pieces(self, limit: int | None) -> Iterator[MatchBlock]:
-        left = None if limit is None else _number(limit)
+        left = limit
         for block in self._found.blocks(left):
             for piece in pieces(block, _PIECE):
                 if left is not None:
@@ -236,67 +202,30 @@ class Matches:
                 if left == 0:
                     return
 
-    # -------------------------------------------------------------- files
-
-    def write_jsonl(self, path: str | Path | BinaryIO, *, limit: int | None = None) -> int:
-        """Write one match a line; `-` is standard output. Gives the number of lines."""
-        if not isinstance(path, str | Path):
-            return _written(self._line_blocks(limit), path.write)
-        if str(path) == "-":
-            number = _written(self._line_blocks(limit), sys.stdout.buffer.write)
-            sys.stdout.buffer.flush()
-            return number
-        with open(path, "wb") as file:
-            return _written(self._line_blocks(limit), file.write)
-
-    def _line_blocks(self, limit: int | None) -> Iterator[tuple[int, memoryview]]:
-        for _, lines in self._lines(limit, "\n"):
-            yield len(lines), text_of(lines)
-
     def lines(self) -> Iterator[pa.RecordBatch]:
-        """The lines of `write_jsonl` as a column, beside the row and time of their ends."""
-        for ends, lines in self._lines(None, ""):
+        """Return the lines of `write_jsonl` as a column, beside the row and time of their ends."""
+        for ends, lines in self._lines_by_end(None, ""):
             rows = pa.array(self._events.rows(ends), pa.int64())
             times = self._events.times(ends)
             yield pa.RecordBatch.from_arrays([rows, times, lines], ["end", "end_ts", "line"])
 
-    def _lines(self, limit: int | None, newline: str) -> Iterator[tuple[Positions, pa.StringArray]]:
-        shape, events = self._shape, self._events
-        if shape.counting:
+    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
+        return (lines for _, lines in self._lines_by_end(limit, "\n"))
+
+    def _lines_by_end(
+        self, limit: int | None, newline: str
+    ) -> Iterator[tuple[Positions, pa.StringArray]]:
+        fields, events = self._fields, self._events
+        if self.counting:
             ends, counts = self._found.counts()
             ends, counts = ends[:limit], counts[:limit]
-            yield ends, count_lines(ends, counts, shape, events, newline)
+            yield ends, count_lines(ends, counts, fields, events, newline)
             return
         for block in self._pieces(limit):
-            yield block.end, match_lines(block, shape, events, newline)
+            yield block.end, match_lines(block, fields, events, newline)
 
-    def write_parquet(self, path: str | Path, *, limit: int | None = None) -> int:
-        """Write the matches with their events to a Parquet file, batch by batch."""
-        import pyarrow.parquet as pq
-
-        with pq.ParquetWriter(path, self.schema) as writer:
-            batches = ((batch.num_rows, batch) for batch in self.batches(limit))
-            return _written(batches, writer.write_batch)
-
-    # ------------------------------------------------------------ showing
-
-    def _title(self) -> str:
-        count = self.count()
-        number = f"{count:,}" if count < 10**24 else f"about 10^{len(str(count)) - 1}"
-        return f"{number} {'match' if count == 1 else 'matches'}"
-
-    def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
-    def _repr_html_(self) -> str:
-        shown = self.head(_SHOWN)
-        return html_table(self._title(), shown, more=self.count() > len(shown))
-
-
-def _number(n: int) -> int:
-    if n < 0:
-        raise ValueError(f"a number of matches cannot be negative: {n}")
-    return n
+    def _table_of(self, items: Sequence[Match]) -> tuple[list[str], list[list[object]]]:
+        return match_table(items)
 
 
 def _lists(
@@ -319,14 +248,6 @@ def _records(
         return [{}] * length
     values = zip(*(python_values(column) for column in columns), strict=True)
     return [dict(zip(names, row, strict=True)) for row in values]
-
-
-def _written(parts: Iterable[tuple[int, Any]], write: Callable[[Any], object]) -> int:
-    total = 0
-    for number, piece in parts:
-        write(piece)
-        total += number
-    return total
 
 
 __all__ = ["Match", "Matches"]

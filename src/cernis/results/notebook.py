@@ -1,9 +1,10 @@
-"""A set of matches as a notebook shows it: a count, and the first matches with timelines."""
+"""Results as a notebook shows them: how many there are, and a table of the first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 from cernis.results.match import Match
 from cernis.results.timeline import timeline_svg
@@ -11,29 +12,52 @@ from cernis.results.timeline import timeline_svg
 _MOST_ROWS = 8
 
 
-def html_table(title: str, matches: Sequence[Match], more: bool) -> str:
-    """The title, a row for each match, and an ellipsis where there are more."""
-    head = ["start", "end", "from", "to"]
-    head += list(matches[0].partition) if matches else []
-    head += list(matches[0].aggregates) if matches else []
-    drawn = any(match.positions for match in matches)
-    head += ["events"] if drawn else []
+class Picture(NamedTuple):
+    """A cell that shows a drawing, with a text for the pointer that rests on it."""
+
+    svg: str
+    text: str
+
+
+def html_table(
+    title: str, names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool
+) -> str:
+    """Return the title, a table of the rows if there are any, and an ellipsis if `more` exist."""
     parts = [f"<p><b>{escape(title)}</b></p>"]
-    if matches:
-        parts.append("<table><thead><tr>" + _cells("th", head) + "</tr></thead><tbody>")
-        for match in matches:
-            values = [match.start, match.end, match.start_ts, match.end_ts]
-            values += [*match.partition.values(), *match.aggregates.values()]
-            picture = timeline_svg(match.positions, *match.interval) if drawn else ""
-            held = "; ".join(f"{name}: {_rows(rows)}" for name, rows in match.vars.items())
-            drawing = f'<td title="{escape(held)}">{picture}</td>' if drawn else ""
-            parts.append("<tr>" + _cells("td", values) + drawing + "</tr>")
+    if rows:
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
+        parts += [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
         parts.append("</tbody></table>" + ("<p>…</p>" if more else ""))
     return "".join(parts)
 
 
-def _cells(tag: str, values: Sequence[object]) -> str:
-    return "".join(f"<{tag}>{escape(str(value))}</{tag}>" for value in values)
+def match_table(matches: Sequence[Match]) -> tuple[list[str], list[list[object]]]:
+    """Return the columns of some matches: interval, partition, aggregates, and a timeline.
+
+    Matches without variables have no timeline.
+    """
+    if not matches:
+        return [], []
+    drawn = any(match.positions for match in matches)
+    names = ["start", "end", "from", "to", *matches[0].partition, *matches[0].aggregates]
+    rows = []
+    for match in matches:
+        row: list[object] = [match.start, match.end, match.start_ts, match.end_ts]
+        row += [*match.partition.values(), *match.aggregates.values()]
+        rows.append([*row, _picture(match)] if drawn else row)
+    return [*names, "events"] if drawn else names, rows
+
+
+def _picture(match: Match) -> Picture:
+    text = "; ".join(f"{name}: {_rows(rows)}" for name, rows in match.vars.items())
+    return Picture(timeline_svg(match.positions, *match.interval), text)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, Picture):
+        return f'<td title="{escape(value.text)}">{value.svg}</td>'
+    return f"<td>{escape(str(value))}</td>"
 
 
 def _rows(rows: Sequence[int]) -> str:

@@ -26,7 +26,7 @@ from cernis.pattern.predicate import (
 )
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Plan
-from cernis.results.columns import Shape
+from cernis.results.columns import MatchFields
 from cernis.run.verify import Verifier
 
 _COMPUTED = frozenset({TIME.name, TIME_NS.name, RANK.name})
@@ -72,13 +72,13 @@ def needed(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tuple[set[str], 
     if plan.head is not None:
         names |= {column.attribute for column in plan.head.columns if column.attribute is not None}
         return names - _COMPUTED, False
-    shape = Shape.of(plan.pattern, plan.variables)
-    for item in shape.aggregates:
+    fields = MatchFields.of(plan.pattern, plan.variables)
+    for item in fields.aggregates:
         if isinstance(item.argument, Reference):
             names.add(item.argument.attribute.name)
-    if shown and not shape.counting:
-        names |= {name for held in shape.attributes.values() for name in held}
-        whole = any(not shape.attributes.get(name) for name in shape.variables)
+    if shown and not fields.counting:
+        names |= {name for held in fields.attributes.values() for name in held}
+        whole = any(not fields.attributes.get(name) for name in fields.variables)
     return names - _COMPUTED, whole
 
 

@@ -1,0 +1,200 @@
+"""`Result`: the base of `Matches`, `Answers` and `GraphMatches`.
+
+A result holds a set of matches or answers, its *items*, and makes them when they are asked for. A
+subclass says how its items are counted, drawn, and turned into Arrow, text and Python objects.
+Everything else is here, so that all results have the same members with the same behaviour.
+
+Cost contract: `head`, `batches`, `to_…` and `write_…` are linear in their output, and hold one
+batch at a time where they write. Iteration makes a Python object for each item. `count`, `counts`
+and `sample` cost what the subclass says.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Generic, TypeVar
+
+import pyarrow as pa
+
+from cernis.results.jsonlines import text_of
+from cernis.results.notebook import html_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+Item = TypeVar("Item", covariant=True)
+
+_SHOWN = 10
+
+
+class Result(ABC, Generic[Item]):
+    """The matches or answers of a run, lazily."""
+
+    noun: ClassVar[tuple[str, str]] = ("match", "matches")
+
+    def __init__(self, notes: Sequence[str] = (), partial: bool = False) -> None:
+        self.notes = tuple(notes)
+        """Remarks on the run, such as that events had to be sorted."""
+        self.partial = partial
+        """Whether a budget ended the search early: every item is real, some may be missing."""
+
+    # ------------------------------------------- what each kind of result defines
+
+    @property
+    def counting(self) -> bool:
+        """Whether the query is `SELECT COUNT(*)` alone: its rows are counts, not matches."""
+        return False
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of `to_arrow`."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of items, exactly."""
+
+    @abstractmethod
+    def counts(self) -> pa.Table:
+        """Return the number of items at each end that has any."""
+
+    @abstractmethod
+    def _items(self, limit: int | None) -> Iterator[Item]:
+        """Make the items, or the first `limit`, as Python objects."""
+
+    @abstractmethod
+    def _draw(self, k: int, seed: int | None) -> Iterable[Item]:
+        """Draw k distinct items, each set of k equally likely; all when there are fewer."""
+
+    @abstractmethod
+    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        """Make the items, or the first `limit`, as record batches of `schema`."""
+
+    @abstractmethod
+    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
+        """Make the items, or the first `limit`, as lines of JSON."""
+
+    @abstractmethod
+    def _table_of(self, items: Sequence[Item]) -> tuple[list[str], list[list[object]]]:
+        """Return column names and rows of cells, as a notebook shows them."""
+
+    # ------------------------------------------------------------ objects
+
+    def __len__(self) -> int:
+        """Return how many items iteration gives; Python raises OverflowError from 2^63 on."""
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return self.count() > 0
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._items(None)
+
+    def head(self, n: int = 10) -> list[Item]:
+        """Return the first n items."""
+        return list(islice(self._items(self._checked(n)), n))
+
+    def sample(self, k: int = 10, seed: int | None = None) -> list[Item]:
+        """Return k distinct items, each set of k equally likely; all when there are fewer."""
+        return list(self._draw(self._checked(k), seed))
+
+    # -------------------------------------------------------------- Arrow
+
+    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Return the items, or the first `limit`, as Arrow record batches."""
+        return self._batches(self._checked_limit(limit))
+
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        """Return the items, or the first `limit`, as an Arrow table."""
+        return pa.Table.from_batches(self.batches(limit), self.schema)
+
+    def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
+        """Return the items, or the first `limit`, as a pandas frame (pandas must be installed)."""
+        return self.to_arrow(limit).to_pandas()
+
+    def to_polars(self, limit: int | None = None) -> pl.DataFrame:
+        """Return the items, or the first `limit`, as a polars frame (polars must be installed)."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow(limit))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the items over as an Arrow stream: DuckDB, polars and others read it as a table."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    # -------------------------------------------------------------- files
+
+    def write_jsonl(self, path: str | Path | BinaryIO, *, limit: int | None = None) -> int:
+        """Write one item a line and return their number.
+
+        `path` is a file's path, `-` for standard output, or an open binary file.
+        """
+        return write_texts(path, self._lines(self._checked_limit(limit)))
+
+    def write_parquet(self, path: str | Path, *, limit: int | None = None) -> int:
+        """Write the columns of `to_arrow` to a Parquet file, batch by batch; return the number of
+        rows."""
+        import pyarrow.parquet as pq
+
+        written = 0
+        batches = self.batches(limit)
+        with pq.ParquetWriter(path, self.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                written += batch.num_rows
+        return written
+
+    # ------------------------------------------------------------ showing
+
+    def _title(self) -> str:
+        count = self.count()
+        number = f"{count:,}" if count < 10**24 else f"about 10^{len(str(count)) - 1}"
+        return f"{number} {self.noun[count != 1]}"
+
+    def __repr__(self) -> str:
+        return f"<{self._title()}>"
+
+    def _repr_html_(self) -> str:
+        first = self.head(_SHOWN + 1)
+        names, rows = self._table_of(first[:_SHOWN])
+        return html_table(self._title(), names, rows, more=len(first) > _SHOWN)
+
+    # ------------------------------------------------------------- limits
+
+    def _checked(self, n: int) -> int:
+        if n < 0:
+            raise ValueError(f"a number of {self.noun[1]} cannot be negative: {n}")
+        return n
+
+    def _checked_limit(self, limit: int | None) -> int | None:
+        return None if limit is None else self._checked(limit)
+
+
+def write_texts(path: str | Path | BinaryIO, columns: Iterable[pa.StringArray]) -> int:
+    """Write the texts of some columns one after the other; return how many there were."""
+    written = 0
+    with _open_output(path) as file:
+        for texts in columns:
+            file.write(text_of(texts))
+            written += len(texts)
+    return written
+
+
+@contextmanager
+def _open_output(path: str | Path | BinaryIO) -> Iterator[BinaryIO]:
+    """Open a path for writing; `-` is standard output, an open file is used as it is."""
+    if not isinstance(path, str | Path):
+        yield path
+    elif str(path) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    else:
+        with open(path, "wb") as file:
+            yield file
