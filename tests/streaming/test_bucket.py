@@ -85,9 +85,7 @@ def course_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any)
         for name, events in columns.items()
     )
     work = Work(
-        pattern=query.pattern,
-        conjunctive=query.conjunctive,
-        unordered=query.plan.unordered,
+        plan=query.plan,
         parts=parts,
         time="ts",
         type="type",

@@ -11,9 +11,11 @@ consumption and limits are applied to what is left (`choose`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from math import floor
+from typing import Any
 
 from cernis.automata.unary.cea import CEA
 from cernis.automata.unary.construct import construct, correlated
@@ -31,6 +33,7 @@ from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.plan.correlated import Correlated, correlated_plan
 from cernis.plan.heads import Head, collapsible, cost_note, head_of
 from cernis.plan.key import shared_key
+from cernis.schema import Schema, texts
 
 
 class Guarantee(Enum):
@@ -85,7 +88,10 @@ class Unary:
 
 @dataclass(frozen=True)
 class Plan:
-    """A query, its automaton, and how it will be run."""
+    """A query, its automaton, and how it will be run.
+
+    A plan pickles by what it was made from, and a process rebuilds it once.
+    """
 
     pattern: Pattern
     guarantee: Guarantee
@@ -116,6 +122,33 @@ class Plan:
     """And what that costs."""
     key: Mapping[str, str] | None = None
     """For each type, an attribute that all events of a match share."""
+    _by_text: dict[frozenset[str], Plan] = field(default_factory=dict, compare=False, repr=False)
+    """The plans of the same query for other attributes that hold text."""
+
+    def for_schema(self, schema: Schema) -> Plan:
+        """Return the plan for events of this schema: no index keeps the order of text."""
+        ordered = self.network.ordered if self.network is not None else ()
+        return self.for_text(texts(schema) & frozenset(ordered))
+
+    def for_text(self, attributes: frozenset[str]) -> Plan:
+        """Return the plan for events in which these attributes hold text."""
+        if attributes <= self.unordered:
+            return self
+        plan = self._by_text.get(attributes)
+        if plan is None:
+            unordered = self.unordered | attributes
+            plan = self._by_text[attributes] = make_plan(self.pattern, unordered, self.conjunctive)
+        return plan
+
+    def by_rank(self) -> Plan:
+        """Return the plan whose window of events is measured by their rank in the whole stream."""
+        within = self.pattern.within
+        assert within is not None
+        pattern = replace(self.pattern, within=replace(within, attribute=RANK))
+        return make_plan(pattern, self.unordered, self.conjunctive)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_plan, (self.pattern, self.unordered, self.conjunctive)
 
     @property
     def within(self) -> Window | None:
@@ -164,6 +197,14 @@ def make_plan(
         conjunctive=conjunctive,
         head=head,
     )
+
+
+@lru_cache(maxsize=64)
+def _rebuild_plan(
+    pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
+) -> Plan:
+    """Return the plan that was pickled; the tasks of a process share its automaton."""
+    return make_plan(pattern, unordered, conjunctive)
 
 
 def _candidates(pattern: Pattern, cea: CEA) -> Deterministic:

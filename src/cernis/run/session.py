@@ -36,7 +36,7 @@ from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.predicate import RANK, TIME
 from cernis.pattern.query import Unit
-from cernis.plan.plan import Plan, make_plan
+from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches, MatchSet
@@ -46,7 +46,7 @@ from cernis.run.feed import feed_of
 from cernis.run.kept import Kept
 from cernis.run.listed import Sieve
 from cernis.run.project import Projector
-from cernis.schema import Schema, texts
+from cernis.schema import Schema
 
 _FORGET_EVERY = 1 << 20
 """Events kept beyond this are looked at for forgetting whenever their number has doubled."""
@@ -89,14 +89,14 @@ class Session:
         self.notes: list[str] = []
         self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
         self.keep = keep
-        self._run(plan)
+        self._start(plan)
         self.clock = _attribute_clock(plan)
         self.kept_from = 0
         """Events before this position have been let go of."""
         self._forget_at = _FORGET_EVERY
         self._failed = ""
 
-    def _run(self, plan: Plan) -> None:
+    def _start(self, plan: Plan) -> None:
         self.plan = plan
         self.feed = feed_of(plan, self._encode)
         self.sieve = Sieve(plan, self.store, self.budget, self._encode) if plan.listed else None
@@ -244,17 +244,17 @@ class Session:
         if pattern.declared is None:
             resolve(pattern, schema)
         if not self.engine.position:
-            self._learn(schema)
+            self._decide(schema)
         ordering = Ordering(sources, after=self.progress)
         if pattern.within is not None and pattern.within.unit is Unit.TIME:
             ordering.scale.ticks(pattern.within.size)
         return ordering
 
-    def _learn(self, schema: Schema) -> None:
-        """Plans anew where the events show that an order is one of text."""
-        text = texts(schema) & frozenset(self.plan.network.ordered if self.plan.network else ())
-        if text:
-            self._run(make_plan(self.plan.pattern, text, self.plan.conjunctive))
+    def _decide(self, schema: Schema) -> None:
+        """Choose the plan for events of this schema, before the first one is read."""
+        plan = self.plan.for_schema(schema)
+        if plan is not self.plan:
+            self._start(plan)
 
     def _take(self, batch: EventBatch, scale: Scale) -> list[Any]:
         keys = self.keys.encode(batch) if self.keys is not None else None
@@ -395,8 +395,7 @@ class Session:
         """
         meta, arrays = frozen.read(state, plan)
         time, type_, time_unit = meta["reading"]
-        if meta.get("unordered"):
-            plan = make_plan(plan.pattern, frozenset(meta["unordered"]), plan.conjunctive)
+        plan = plan.for_text(frozenset(meta.get("unordered", ())))
         columns = {"time": time, "type": type_, "time_unit": time_unit}
         session = cls(plan, replace(reading or Reading(), **columns), encode=encode)
         frozen.thaw(session, meta, arrays)

@@ -31,10 +31,10 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern
-from cernis.plan.plan import Distribution, Plan, make_plan
+from cernis.plan.plan import Distribution, Plan
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
-from cernis.schema import Schema, texts
+from cernis.schema import Schema
 from cernis.spark import slices
 from cernis.spark.arranged import Arrangement, arrangement
 from cernis.spark.frame import MOMENT, Frame, arrow_type, frames_of
@@ -187,10 +187,7 @@ def job_of(
     schema = Schema(tuple(stream_of(frame.stream, frame.arrow) for frame in frames))
     if pattern.declared is None:
         resolve(pattern, schema)
-    plan = query.plan
-    text = texts(schema) & frozenset(plan.network.ordered if plan.network else ())
-    if text:
-        plan = make_plan(pattern, text, query.conjunctive)
+    plan = query.plan.for_schema(schema)
     if frames[0].source.isStreaming:
         return Job(query, plan, streamed(plan), frames, options)
     if options.corrupt is not None:
@@ -201,9 +198,7 @@ def job_of(
     countable = timed or all(repeatable(frame, options.row) for frame in frames)
     spread = layout(plan, timed=timed, countable=countable)
     if spread.ranked:
-        assert pattern.within is not None
-        pattern = replace(pattern, within=replace(pattern.within, attribute=pred.RANK))
-        plan = make_plan(pattern, plan.unordered, query.conjunctive)
+        plan = plan.by_rank()
     return Job(query, plan, spread, frames, options)
 
 
@@ -348,9 +343,7 @@ class Job:
     def _asked_of_workers(self) -> Work:
         first = self.frames[0]
         return Work(
-            pattern=self.plan.pattern,
-            conjunctive=self.plan.conjunctive,
-            unordered=self.plan.unordered,
+            plan=self.plan,
             bits={atom: i for i, atom in enumerate(self.translated)},
             parts=tuple(map(self._part, self.frames)),
             time=first.time,

@@ -157,9 +157,7 @@ def _answer(query: Query, schema: pa.Schema, reading: Reading) -> pa.Schema:
     session.check(schema.empty_table())
     [source] = open_events(schema.empty_table(), names=names, time=reading.time, type=reading.type)
     work = Work(
-        pattern=session.plan.pattern,
-        conjunctive=session.plan.conjunctive,
-        unordered=session.plan.unordered,
+        plan=session.plan,
         parts=(Part(stream=source.name, columns={name: name for name in schema.names}),),
         time=source.time_column,
         type=reading.type,

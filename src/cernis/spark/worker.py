@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -26,9 +26,8 @@ from cernis.events.batch import EventBatch, Int64s, computed
 from cernis.events.order import Scale
 from cernis.events.times import to_ticks, why_bad
 from cernis.pattern.atom import Atom
-from cernis.pattern.conjunctive import ConjunctiveQuery
-from cernis.pattern.query import Consume, Pattern
-from cernis.plan.plan import Plan, make_plan
+from cernis.pattern.query import Consume
+from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
 from cernis.results.matches import Matches
@@ -60,9 +59,7 @@ class Part:
 class Work:
     """All that a worker must know."""
 
-    pattern: Pattern
-    conjunctive: ConjunctiveQuery | None
-    unordered: frozenset[str]
+    plan: Plan
     bits: Mapping[Atom, int] = field(default_factory=dict)
     """Atoms that are evaluated already, and where their bits are."""
     parts: tuple[Part, ...]
@@ -96,18 +93,9 @@ class Work:
             on_budget=self.on_budget,
         )
         encode = partial(MaskEncoder, bits=self.bits, type_column=self.type)
-        plan = _plan(self.pattern, self.unordered, self.conjunctive)
         if frozen is not None:
-            return Session.thaw(plan, frozen, reading, encode=encode)
-        return Session(plan, reading, encode=encode)
-
-
-@lru_cache(maxsize=64)
-def _plan(
-    pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
-) -> Plan:
-    """A worker runs many tasks of one query: they share its automaton."""
-    return make_plan(pattern, unordered, conjunctive)
+            return Session.thaw(self.plan, frozen, reading, encode=encode)
+        return Session(self.plan, reading, encode=encode)
 
 
 def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -173,7 +161,7 @@ class Recognizer:
 
     def pass_over(self, table: pa.Table) -> None:
         """Events that are read for what comes after them."""
-        if self.work.pattern.consume is Consume.NONE and self.session.projector is None:
+        if self.work.plan.pattern.consume is Consume.NONE and self.session.projector is None:
             self.session.pass_over(self._batch(table), self.work.scale)
         else:
             self.session.take(self._batch(table), self.work.scale)

@@ -133,7 +133,7 @@ class StreamJob:
     def _note(self, course: Course) -> dict[str, Any]:
         work = course.work
         return {
-            "query": str(work.conjunctive or work.pattern),
+            "query": str(work.plan.conjunctive or work.plan.pattern),
             "columns": {
                 frame.stream: {
                     name: str(frame.arrow.field(name).type) if name in frame.arrow.names else ""
@@ -320,9 +320,9 @@ def _balanced(spark: Any, number: int) -> tuple[int, ...]:
 def _name(work: Work, buckets: tuple[int, ...]) -> str:
     """What a state belongs to: the query, what it reads, and how it is spread."""
     described = [
-        str(work.pattern),
-        str(work.conjunctive),
-        repr(sorted(work.unordered)),
+        str(work.plan.pattern),
+        str(work.plan.conjunctive),
+        repr(sorted(work.plan.unordered)),
         repr([(part.stream, sorted(part.columns.items())) for part in work.parts]),
         repr((work.time, work.type, work.time_unit, work.scale, work.wanted)),
         repr(sorted((str(atom), bit) for atom, bit in work.bits.items())),

@@ -1,0 +1,43 @@
+"""Plans for what the events hold, and plans that travel."""
+
+from __future__ import annotations
+
+import pickle
+
+import cernis
+from cernis.pattern.predicate import RANK
+from cernis.pattern.query import Unit
+from cernis.plan.plan import Guarantee
+from cernis.schema import Kind, Schema, Stream
+
+RISING = "SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[x] < b[x] WITHIN 10 EVENTS"
+
+
+def schema(kind: Kind) -> Schema:
+    return Schema((Stream("S", {"x": kind}),))
+
+
+def test_no_index_keeps_the_order_of_text() -> None:
+    plan = cernis.query(RISING).plan
+    assert plan.guarantee is Guarantee.ORDERED
+    assert plan.for_schema(schema(Kind.INT)) is plan
+    text = plan.for_schema(schema(Kind.STRING))
+    assert text.guarantee is Guarantee.RESIDUAL
+    assert text.unordered == {"x"}
+    assert plan.for_schema(schema(Kind.STRING)) is text
+    assert text.for_schema(schema(Kind.STRING)) is text
+
+
+def test_a_window_of_events_may_be_measured_by_rank() -> None:
+    within = cernis.query(RISING).plan.by_rank().pattern.within
+    assert within is not None
+    assert (within.unit, within.attribute) == (Unit.EVENTS, RANK)
+
+
+def test_a_pickled_plan_is_rebuilt_once() -> None:
+    plan = cernis.query(RISING).plan.for_text(frozenset({"x"}))
+    travelled = pickle.dumps(plan)
+    rebuilt = pickle.loads(travelled)
+    assert rebuilt is pickle.loads(travelled)
+    assert (rebuilt.pattern, rebuilt.unordered) == (plan.pattern, plan.unordered)
+    assert rebuilt.guarantee is plan.guarantee
