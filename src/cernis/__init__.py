@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cernis.rdf.query import GraphQuery
     from cernis.results.answers import Answers
     from cernis.results.matches import Matches
+    from cernis.results.result import Result
     from cernis.run.query import Query
     from cernis.run.session import Session
     from cernis.schema import Schema
@@ -39,6 +40,7 @@ __all__ = [
     "Pattern",
     "Query",
     "QueryError",
+    "Result",
     "Schema",
     "Session",
     "StateError",
@@ -55,6 +57,7 @@ _LAZY = {
     "Matches": "cernis.results.matches",
     "Pattern": "cernis.pattern.query",
     "Query": "cernis.run.query",
+    "Result": "cernis.results.result",
     "Schema": "cernis.schema",
     "Session": "cernis.run.session",
 }

@@ -1,27 +1,27 @@
 """The matches of a SPAseQ query: lazy, like those of the other languages.
 
-A match has its first and last time, the terms of what was selected, and its events, each by
-stream and number. They are put together column by column from the rows that a match consists
-of; a Python object is made only for a match that somebody asks for as one.
+A match has its first and last time, the selected terms, and its events, each by stream and number.
+Blocks of matches become columns in NumPy and Arrow; a Python object is made only for a match that
+somebody asks for as one.
 
-They come in one order, however they are found: by end, latest start first, then by their events
-and by their terms. That is sorted out among the matches of one end; an end with more than a
-million events in its matches is given in pieces, each sorted in itself.
+The order does not depend on how matches are found: by end, latest start first, then by events and
+terms. The matches of one end are sorted together; if they hold more than a million events, each
+piece of a million is sorted by itself.
 
-Cost contract: `count` and `sample` do not enumerate, unless two runs may be one match (several
-solutions of one event that look the same in the answer, or two ways to read the same events):
-then matches are listed and told apart. `head` looks at all matches of the ends that it shows, up
-to that million.
+Cost contract: `count`, `counts` and `sample` do not enumerate, unless two runs may be one match
+(several solutions of one event that look the same in the answer, or two ways to read the same
+events): then matches are listed and told apart. `head` lists all matches of the ends that it shows,
+up to that million.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +34,10 @@ from cernis.pattern import graph as g
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.row_store import FoundRows, RowStore
 from cernis.rdf.solving.rows import Int64s
-from cernis.results.jsonlines import text_of
+from cernis.results.columns import count_column
 from cernis.results.matchset import MatchBlock, MatchSet, pieces, take
+from cernis.results.result import Result, write_texts
 from cernis.results.values import iso_texts, json_text, json_texts, python_values
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
 
 _WEIGHT = 1 << 20
 _OWN_COLUMNS = ("start_ts", "end_ts", "events")
@@ -132,10 +129,8 @@ class _Block(NamedTuple):
     numbers: Int64s
 
 
-class GraphMatches:
-    """Every match of a query, or of a part of a stream."""
-
-    counting = False
+class GraphMatches(Result[GraphMatch]):
+    """The matches of a SPAseQ query, lazily: by end, latest start first."""
 
     def __init__(
         self,
@@ -145,13 +140,15 @@ class GraphMatches:
         shape: AnswerShape,
         clock: TimeFormat,
         distinct: bool,
+        notes: Sequence[str] = (),
     ) -> None:
+        super().__init__(notes)
         self._found, self._store, self._terms = found, store, terms
         self._shape, self._clock = shape, clock
         self._distinct = distinct
         """Whether no two runs are one match."""
 
-    # ------------------------------------------------------------------ count
+    # ---------------------------------------------------------------- numbers
 
     @cached_property
     def _count(self) -> int:
@@ -160,30 +157,46 @@ class GraphMatches:
         return sum(len(block.start) for block in self._found_blocks())
 
     def count(self) -> int:
-        """How many matches there are."""
+        """Return the number of matches, exactly."""
         return self._count
 
-    def __iter__(self) -> Iterator[GraphMatch]:
-        return self._iterate(None)
+    def counts(self) -> pa.Table:
+        """Return the number of matches at each time at which some end: `end_ts`, `count`.
 
-    def head(self, n: int = 10) -> list[GraphMatch]:
-        """The first matches."""
-        return list(self._iterate(n))
+        Counts have the types of `Matches.counts`.
+        """
+        totals: dict[int, int] = {}
+        for end, number in self._counted_ends():
+            totals[end] = totals.get(end, 0) + number
+        ends = np.array(sorted(totals), np.int64)
+        counts = count_column([totals[end] for end in ends.tolist()])
+        return pa.table({"end_ts": self._clock.column(ends), "count": counts})
 
-    def sample(self, k: int = 10, seed: int | None = None) -> list[GraphMatch]:
-        """Some matches, each equally likely."""
+    def _counted_ends(self) -> Iterator[tuple[int, int]]:
+        """Yield times at which matches end with numbers of matches; a time may come twice."""
+        if not self._distinct:
+            for block in self._found_blocks():
+                times, numbers = np.unique(block.end, return_counts=True)
+                yield from zip(times.tolist(), numbers.tolist(), strict=True)
+            return
+        rows, counts = self._found.counts()
+        if counts:
+            yield from zip(self._store.rows(rows).time.tolist(), counts, strict=True)
+
+    # ---------------------------------------------------------------- objects
+
+    def _items(self, limit: int | None) -> Iterator[GraphMatch]:
+        for block in self._blocks(limit):
+            yield from self._objects(block)
+
+    def _draw(self, k: int, seed: int | None) -> Iterable[GraphMatch]:
         if not self.count():
             return []
         if self._distinct:
-            drawn = self._block(self._found.sample(k, seed))
-            return list(self._objects(self._in_order([drawn])))
+            return self._objects(self._sort_blocks([self._block(self._found.sample(k, seed))]))
         chosen = random.Random(seed).sample(range(self.count()), min(k, self.count()))
-        matches = list(self)
+        matches = list(self._items(None))
         return [matches[i] for i in sorted(chosen)]
-
-    def _iterate(self, limit: int | None) -> Iterator[GraphMatch]:
-        for block in self._blocks(limit):
-            yield from self._objects(block)
 
     def _objects(self, block: _Block) -> Iterator[GraphMatch]:
         table = self._batch(block)
@@ -193,17 +206,27 @@ class GraphMatches:
         names = [column.name for column in self._shape.columns]
         for i in range(len(start)):
             values = {n: v[i] for n, v in zip(names, bound, strict=True) if v[i] is not None}
-            told = tuple((event["stream"], event["number"]) for event in events[i])
-            yield GraphMatch(start[i], end[i], values, told)
+            pairs = tuple((event["stream"], event["number"]) for event in events[i])
+            yield GraphMatch(start[i], end[i], values, pairs)
+
+    def _table_of(self, items: Sequence[GraphMatch]) -> tuple[list[str], list[list[object]]]:
+        names = [column.name for column in self._shape.columns]
+        rows: list[list[object]] = []
+        for match in items:
+            bound = [match.bindings.get(name, "") for name in names]
+            terms = [value if isinstance(value, str) else ", ".join(value) for value in bound]
+            events = ", ".join(f"{stream} {number}" for stream, number in match.events)
+            rows.append([match.start_ts, match.end_ts, *terms, events])
+        return ["start_ts", "end_ts", *(f"?{name}" for name in names), "events"], rows
 
     # ----------------------------------------------------------------- blocks
 
     def _blocks(self, limit: int | None) -> Iterator[_Block]:
-        """The matches, or the first of them, in order."""
+        """Return the matches, or the first `limit`, in order."""
         left = limit
         for block in self._ordered() if left != 0 else ():
             if left is not None and len(block.start) > left:
-                block = _first(block, left)
+                block = _take(block, np.arange(left))
             yield block
             if left is not None:
                 left -= len(block.start)
@@ -211,56 +234,58 @@ class GraphMatches:
                     return
 
     def _ordered(self) -> Iterator[_Block]:
-        held: list[_Block] = []
+        """Return all matches in order: a block waits until its last end is complete."""
+        waiting: list[_Block] = []
         for block in self._found_blocks():
             last = int(np.searchsorted(block.end, block.end[-1]))
-            if held and block.end[0] != held[0].end[0]:
-                yield self._in_order(held)
-                held = []
+            if waiting and block.end[0] != waiting[0].end[0]:
+                yield self._sort_blocks(waiting)
+                waiting = []
             if last:
-                yield self._in_order([*held, _part(block, 0, last)])
-                held = []
-            held.append(_part(block, last, len(block.end)))
-            if sum(len(one.numbers) for one in held) > _WEIGHT:
-                yield self._in_order(held)
-                held = []
-        if held:
-            yield self._in_order(held)
+                yield self._sort_blocks([*waiting, _part(block, 0, last)])
+                waiting = []
+            waiting.append(_part(block, last, len(block.end)))
+            if sum(len(each.numbers) for each in waiting) > _WEIGHT:
+                yield self._sort_blocks(waiting)
+                waiting = []
+        if waiting:
+            yield self._sort_blocks(waiting)
 
     def _found_blocks(self) -> Iterator[_Block]:
-        """The matches by end, each once."""
-        seen = _Deduplicator()
+        """Return the matches by end, each once."""
+        repeats = _Deduplicator()
         for whole in self._found.blocks(None):
             for piece in pieces(whole, _WEIGHT):
                 block = self._block(piece)
                 if not self._distinct:
-                    block = seen.drop_repeats(block)
+                    block = repeats.drop_repeats(block)
                 if len(block.start):
                     yield block
 
-    def _in_order(self, blocks: Sequence[_Block]) -> _Block:
-        block = _together(blocks)
+    def _sort_blocks(self, blocks: Sequence[_Block]) -> _Block:
+        """Join blocks and sort their matches by end, start, events and terms."""
+        block = _concatenate(blocks)
         order = np.lexsort((-block.start, block.end))
         start, end = block.start[order], block.end[order]
         if ((start[1:] == start[:-1]) & (end[1:] == end[:-1])).any():
-            order, tied = _sorted(block.end, self._places(block, told=False))
+            order, tied = _sort_places(block.end, self._places(block, terms=False))
             if tied:
-                order, _ = _sorted(block.end, self._places(block))
-        return block if (np.diff(order) == 1).all() else _taken(block, order)
+                order, _ = _sort_places(block.end, self._places(block))
+        return block if (np.diff(order) == 1).all() else _take(block, order)
 
-    def _places(self, block: _Block, *, told: bool = True) -> pa.Array:
-        """Bytes that sort as the matches of one end do: by start and events, and by what they tell.
+    def _places(self, block: _Block, *, terms: bool = True) -> pa.Array:
+        """Return bytes that sort as the matches of one end do: by start, events and terms.
 
         No term has a byte below 32 in it.
         """
         latest_first = ~(block.start.astype(np.uint64) ^ np.uint64(1 << 63))
-        parts: list[Any] = [_fixed(latest_first.astype(">u8").view(np.uint8).reshape(-1, 8))]
+        parts: list[Any] = [_row_bytes(latest_first.astype(">u8").view(np.uint8).reshape(-1, 8))]
         events = np.empty((len(block.numbers), 13), np.uint8)
         events[:, 0] = 1
         events[:, 1:5] = block.streams.astype(">u4").view(np.uint8).reshape(-1, 4)
         events[:, 5:] = block.numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
-        parts += [_joined_bytes(block.offsets, events), b"\0"]
-        for value in block.values if told else ():
+        parts += [_list_bytes(block.offsets, events), b"\0"]
+        for value in block.values if terms else ():
             codes = value[1] if isinstance(value, tuple) else value
             texts = pc.fill_null(self._terms.texts(codes), "").cast(pa.binary())
             if isinstance(value, tuple):
@@ -271,6 +296,7 @@ class GraphMatches:
         return pc.binary_join_element_wise(*parts, b"")
 
     def _block(self, found: MatchBlock) -> _Block:
+        """Look up the rows of matches, and sort the matches by end."""
         offsets = found.offsets[0]
         rows = self._store.rows(found.positions[0])
         first, last = offsets[:-1], offsets[1:] - 1
@@ -280,11 +306,12 @@ class GraphMatches:
         streams, numbers = self._store.events(rows.event[there])
         block = _Block(rows.time[first], rows.time[last], values, upto[offsets], streams, numbers)
         order = np.argsort(block.end, kind="stable")
-        return block if (np.diff(order) == 1).all() else _taken(block, order)
+        return block if (np.diff(order) == 1).all() else _take(block, order)
 
     def _values(
         self, column: AnswerColumn, rows: FoundRows, offsets: Int64s
     ) -> Codes | tuple[Int64s, Codes]:
+        """Return the terms of a column: one for each match, or lists of them."""
         codes = rows.codes[:, column.place]
         bound = codes >= 0
         if column.listed:
@@ -300,9 +327,9 @@ class GraphMatches:
 
     # ------------------------------------------------------------------ Arrow
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of `to_arrow`."""
+        """The columns of `to_arrow`: times, terms of each variable, lists of events."""
         return self._batch(self._empty()).schema
 
     def _empty(self) -> _Block:
@@ -311,25 +338,8 @@ class GraphMatches:
         values = tuple((start, none) if c.listed else none for c in self._shape.columns)
         return _Block(longs, longs, values, start, none, longs)
 
-    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The matches as Arrow: times, a column of terms for each variable, lists of events."""
-        for block in self._blocks(limit):
-            yield self._batch(block)
-
-    def to_arrow(self, limit: int | None = None) -> pa.Table:
-        return pa.Table.from_batches(self.batches(limit), self.schema)
-
-    def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
-        return self.to_arrow(limit).to_pandas()
-
-    def to_polars(self, limit: int | None = None) -> pl.DataFrame:
-        import polars as pl
-
-        return pl.from_arrow(self.to_arrow(limit))  # type: ignore[return-value]
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
-        return reader.__arrow_c_stream__(requested_schema)
+    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        return map(self._batch, self._blocks(limit))
 
     def _batch(self, block: _Block) -> pa.RecordBatch:
         columns = {
@@ -353,34 +363,38 @@ class GraphMatches:
 
     # ------------------------------------------------------------------- text
 
-    def write_jsonl(self, path: str | Path | BinaryIO, *, limit: int | None = None) -> int:
-        """One match a line; gives their number."""
-        return self._written(path, limit, self._lines)
+    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
+        return (self._json_lines(block, "\n") for block in self._blocks(limit))
 
     def placed_lines(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The lines with what puts them in order among those of other parts of a stream: the end
-        in nanoseconds, then `place`."""
+        """Return lines with their order among those of other parts of a stream.
+
+        That order is by `end` in nanoseconds, then by `place`.
+        """
         for block in self._blocks(limit):
-            yield self._placed(block, self._lines(block, 0, ""))
+            yield self._with_places(block, self._json_lines(block, ""))
 
     def placed_quads(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The same for the graphs of CONSTRUCT; a zero byte stands where their numbers go."""
+        """Return the graphs of CONSTRUCT with their order, as `placed_lines` does.
+
+        A zero byte stands where the number of a graph goes.
+        """
         for block in self._blocks(limit):
             numbers = pa.array(["\0"] * len(block.start), pa.string())
-            yield self._placed(block, self._numbered_quads(block, numbers))
+            yield self._with_places(block, self._quads(block, numbers))
 
     def placed_batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The same for the columns of `to_arrow`, which come after `@end` and `@place`."""
+        """Return the columns of `to_arrow` after `@end` and `@place`, which order them."""
         for block in self._blocks(limit):
             batch = self._batch(block)
             columns = [pa.array(block.end), self._places(block), *batch.columns]
             yield pa.RecordBatch.from_arrays(columns, ["@end", "@place", *batch.schema.names])
 
-    def _placed(self, block: _Block, lines: pa.Array) -> pa.RecordBatch:
+    def _with_places(self, block: _Block, lines: pa.Array) -> pa.RecordBatch:
         columns = [pa.array(block.end), self._places(block), lines]
         return pa.RecordBatch.from_arrays(columns, ["end", "place", "line"])
 
-    def _lines(self, block: _Block, first: int, newline: str = "\n") -> pa.StringArray:
+    def _json_lines(self, block: _Block, newline: str) -> pa.StringArray:
         bindings = [
             pc.binary_join_element_wise(
                 json_text(column.name) + ":", self._json(value), "", null_handling="emit_null"
@@ -407,7 +421,7 @@ class GraphMatches:
         )  # fmt: skip
 
     def _json(self, value: Codes | tuple[Int64s, Codes]) -> pa.Array:
-        """Terms as JSON; null where there is none."""
+        """Return terms as JSON; null where there is none."""
         codes = value[1] if isinstance(value, tuple) else value
         texts = json_texts(self._terms.texts(codes))
         if not isinstance(value, tuple):
@@ -418,26 +432,28 @@ class GraphMatches:
     def write_nquads(
         self, path: str | Path | BinaryIO, *, limit: int | None = None, first: int = 0
     ) -> int:
-        """The graphs that CONSTRUCT makes, one for each match, with the time of its end.
+        """Write the graph that CONSTRUCT makes of each match, and return their number.
 
-        They are numbered from `first` on, in their names.
+        Graphs are numbered from `first` on, in their names; each has the time of its match's end.
         """
         if self._shape.construct is None:
             raise CernisError("only a CONSTRUCT query has graphs to write; this one SELECTs")
-        return self._written(path, limit, lambda block, n: self._quads(block, first + n))
+        return write_texts(path, self._numbered_quads(self._checked_limit(limit), first))
 
-    def _quads(self, block: _Block, first: int) -> pa.StringArray:
-        numbers = pa.array(np.arange(first, first + len(block.start)))
-        return self._numbered_quads(block, numbers.cast(pa.string()))
+    def _numbered_quads(self, limit: int | None, first: int) -> Iterator[pa.StringArray]:
+        for block in self._blocks(limit):
+            numbers = pa.array(np.arange(first, first + len(block.start)))
+            yield self._quads(block, numbers.cast(pa.string()))
+            first += len(block.start)
 
-    def _numbered_quads(self, block: _Block, numbers: pa.StringArray) -> pa.StringArray:
+    def _quads(self, block: _Block, numbers: pa.StringArray) -> pa.StringArray:
         graph = pc.binary_join_element_wise("<urn:cernis:match:", numbers, ">", "")
         lines = [_quad(graph, _PROV, self._clock.terms(block.end), None)]
         places = {column.name: value for column, value in zip(
             self._shape.columns, block.values, strict=True)}  # fmt: skip
         for triple in self._shape.construct or ():
             nodes = [self._node(node, places, numbers) for node in triple.nodes()]
-            lines.append(_quad(nodes[0], nodes[1], nodes[2], graph, _sensible(nodes)))
+            lines.append(_quad(nodes[0], nodes[1], nodes[2], graph, _are_triples(nodes)))
         return pc.binary_join_element_wise(*lines, "", null_handling="skip")
 
     def _node(self, node: g.Node, places: Mapping[str, Any], numbers: pa.Array) -> pa.Array:
@@ -448,26 +464,6 @@ class GraphMatches:
             return pc.binary_join_element_wise("_:m", numbers, f"x{name}", "")
         codes = places[node.name]
         return pc.if_else(pa.array(codes >= 0), self._terms.texts(codes), None)
-
-    def _written(
-        self,
-        path: str | Path | BinaryIO,
-        limit: int | None,
-        lines: Callable[[_Block, int], pa.StringArray],
-    ) -> int:
-        if isinstance(path, str | Path):
-            with open(path, "wb") as file:
-                return self._written(file, limit, lines)
-        written = 0
-        for block in self._blocks(limit):
-            path.write(text_of(lines(block, written)))
-            written += len(block.start)
-        return written
-
-    def __repr__(self) -> str:
-        count = self.count()
-        number = f"{count:,}" if count < 10**24 else f"about 10^{len(str(count)) - 1}"
-        return f"<{number} {'match' if count == 1 else 'matches'}>"
 
 
 class _Deduplicator:
@@ -483,34 +479,34 @@ class _Deduplicator:
         for i in range(len(block.start)):
             if block.end[i] != self._end:
                 self._end, self._known = int(block.end[i]), set()
-            held = events[block.offsets[i] : block.offsets[i + 1]].tobytes()
-            told = b"|".join(
+            own_events = events[block.offsets[i] : block.offsets[i + 1]].tobytes()
+            own_terms = b"|".join(
                 (v[1][v[0][i] : v[0][i + 1]] if isinstance(v, tuple) else v[i]).tobytes()
                 for v in block.values
             )
-            key = held + b"||" + told
+            key = own_events + b"||" + own_terms
             if key not in self._known:
                 self._known.add(key)
                 fresh.append(i)
-        return block if len(fresh) == len(block.start) else _taken(block, np.array(fresh, np.int64))
+        return block if len(fresh) == len(block.start) else _take(block, np.array(fresh, np.int64))
 
 
-def _sorted(end: Int64s, places: pa.Array) -> tuple[Int64s, bool]:
-    """The order of matches by end and place, and whether two have the same."""
+def _sort_places(end: Int64s, places: pa.Array) -> tuple[Int64s, bool]:
+    """Return the order of matches by end and place, and whether two have the same."""
     by = [("end", "ascending"), ("place", "ascending")]
     order = pc.sort_indices(pa.table({"end": end, "place": places}), sort_keys=by).to_numpy()
-    held, ends = places.take(pa.array(order)), end[order]
-    same = np.asarray(pc.equal(held.slice(1), held.slice(0, len(held) - 1)))
+    in_order, ends = places.take(pa.array(order)), end[order]
+    same = np.asarray(pc.equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1)))
     return order, bool((same & (ends[1:] == ends[:-1])).any())
 
 
-def _fixed(rows: NDArray[np.uint8]) -> pa.Array:
-    """Each row's bytes."""
-    return _joined_bytes(np.arange(len(rows) + 1), rows)
+def _row_bytes(rows: NDArray[np.uint8]) -> pa.Array:
+    """Return the bytes of each row."""
+    return _list_bytes(np.arange(len(rows) + 1), rows)
 
 
-def _joined_bytes(offsets: Int64s, rows: NDArray[np.uint8]) -> pa.Array:
-    """The bytes of some rows, list by list."""
+def _list_bytes(offsets: Int64s, rows: NDArray[np.uint8]) -> pa.Array:
+    """Return the bytes of each list of rows."""
     at = (offsets * rows.shape[1]).astype(np.int32)
     flat = np.ascontiguousarray(rows).reshape(-1)
     return pa.BinaryArray.from_buffers(
@@ -519,14 +515,14 @@ def _joined_bytes(offsets: Int64s, rows: NDArray[np.uint8]) -> pa.Array:
 
 
 def _part(block: _Block, low: int, high: int) -> _Block:
-    """The matches from `low` up to `high`."""
+    """Return the matches from `low` up to `high`."""
     if (low, high) == (0, len(block.start)):
         return block
-    return _taken(block, np.arange(low, high))
+    return _take(block, np.arange(low, high))
 
 
-def _together(blocks: Sequence[_Block]) -> _Block:
-    """Matches one after the other."""
+def _concatenate(blocks: Sequence[_Block]) -> _Block:
+    """Return one block of all matches."""
     if len(blocks) == 1:
         return blocks[0]
     values: list[Codes | tuple[Int64s, Codes]] = []
@@ -548,27 +544,32 @@ def _together(blocks: Sequence[_Block]) -> _Block:
 
 
 def _offsets(several: Sequence[Int64s]) -> Int64s:
-    """The offsets of lists that lie one after the other."""
+    """Return the offsets of lists that lie one after the other."""
     sizes = np.concatenate([np.diff(offsets) for offsets in several])
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
-def _taken(block: _Block, indices: Int64s) -> _Block:
+def _take(block: _Block, indices: Int64s) -> _Block:
+    """Return the matches with these indices, in that order."""
     values: list[Codes | tuple[Int64s, Codes]] = []
     for value in block.values:
         if isinstance(value, tuple):
-            offsets, (codes,) = _cut(value[0], [value[1]], indices)
+            offsets, (codes,) = _take_lists(value[0], [value[1]], indices)
             values.append((offsets, codes))
         else:
             values.append(value[indices])
-    offsets, (streams, numbers) = _cut(block.offsets, [block.streams, block.numbers], indices)
+    offsets, (streams, numbers) = _take_lists(
+        block.offsets, [block.streams, block.numbers], indices
+    )
     return _Block(
         block.start[indices], block.end[indices], tuple(values), offsets, streams, numbers
     )
 
 
-def _cut(offsets: Int64s, flat: Sequence[Any], indices: Int64s) -> tuple[Int64s, tuple[Any, ...]]:
-    """Some lists of several: by the offsets of all and what they hold."""
+def _take_lists(
+    offsets: Int64s, flat: Sequence[Any], indices: Int64s
+) -> tuple[Int64s, tuple[Any, ...]]:
+    """Return some of several lists, by the offsets of all and their flat values."""
     block = MatchBlock(
         np.empty(len(offsets) - 1, np.int64),
         np.empty(len(offsets) - 1, np.int64),
@@ -577,10 +578,6 @@ def _cut(offsets: Int64s, flat: Sequence[Any], indices: Int64s) -> tuple[Int64s,
     )
     chosen = take(block, indices)
     return chosen.offsets[0], chosen.positions
-
-
-def _first(block: _Block, number: int) -> _Block:
-    return _taken(block, np.arange(number))
 
 
 def _quad(
@@ -592,8 +589,8 @@ def _quad(
     return line if where is None else pc.if_else(where, line, None)
 
 
-def _sensible(nodes: Sequence[pa.Array]) -> pa.Array:
-    """Whether three terms make a triple: no literal first, an IRI second, none unbound."""
+def _are_triples(nodes: Sequence[pa.Array]) -> pa.Array:
+    """Return whether three terms make a triple: no literal first, an IRI second, all bound."""
     subject, predicate, object_ = nodes
     fits = pc.and_(pc.invert(pc.starts_with(subject, '"')), pc.starts_with(predicate, "<"))
     there: Iterable[pa.Array] = (subject.is_valid(), predicate.is_valid(), object_.is_valid())

@@ -190,7 +190,13 @@ class GraphSession:
         counted = self.streams is not None and self.streams.counted
         clock = TimeFormat(self.unit if counted else None)
         return GraphMatches(
-            found, self.store.copy(), self.terms.view(), self.shape, clock, self._distinct()
+            found,
+            self.store.copy(),
+            self.terms.view(),
+            self.shape,
+            clock,
+            self._distinct(),
+            self.notes,
         )
 
     @cached_property

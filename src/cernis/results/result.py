@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
+from cernis.errors import DataError
 from cernis.results.jsonlines import text_of
 from cernis.results.notebook import html_table
 
@@ -145,10 +146,13 @@ class Result(ABC, Generic[Item]):
 
         written = 0
         batches = self.batches(limit)
-        with pq.ParquetWriter(path, self.schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-                written += batch.num_rows
+        try:
+            with pq.ParquetWriter(path, self.schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+                    written += batch.num_rows
+        except pa.ArrowNotImplementedError as error:
+            raise DataError(f"{path}: Parquet cannot hold these columns: {error}") from error
         return written
 
     # ------------------------------------------------------------ showing
