@@ -326,7 +326,7 @@ line 1, column 22: unexpected 'S'
 line 1, column 20: unexpected 'null'
   Q(x) <- T(a: x, b: null)
                      ^^^^
-  expected: a constant or a variable
+  expected: a variable or a constant
   help: a missing value equals nothing; write _ for an argument that does not matter""",
         ),
         (

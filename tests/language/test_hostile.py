@@ -8,8 +8,8 @@ import pytest
 
 from cernis.errors import BudgetError, CernisError, QueryError
 from cernis.languages.ceql import parse
-from cernis.languages.ceql.parse import MAX_DEPTH, MAX_TEXT, MAX_TOKENS
-from cernis.pattern.check import check
+from cernis.languages.text.read import MAX_TEXT, MAX_TOKENS
+from cernis.pattern.check import MAX_DEPTH, check
 from cernis.pattern.formula import As, Event, Formula, Optional
 from cernis.pattern.query import Pattern
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cernis.languages.ceql import parse
-from cernis.languages.ceql.lower import flat_attributes
+from cernis.languages.text.tree import flat_attributes
 from cernis.pattern import formula as f
 from cernis.pattern import predicate as q
 from cernis.pattern.query import (

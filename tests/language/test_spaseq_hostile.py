@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cernis.errors import BudgetError, CernisError, QueryError
-from cernis.languages.reading import MAX_TEXT
 from cernis.languages.spaseq import parse
+from cernis.languages.text.read import MAX_TEXT
 
 
 def query(group: str = "?x ?y ?z", steps: str = "A", clauses: str = "") -> str:

@@ -1,62 +1,29 @@
-"""Syntax errors as a person would explain them.
-
-Nothing here runs on a query that parses. Three sources of mistakes, in the order in which
-they are looked for: lexemes that no query holds, brackets that do not match, and tokens
-that the parser did not expect. Within each, all that can be told reliably are reported.
-"""
+"""Explain the syntax errors of CEQL as a person would."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
-from typing import cast
+from collections.abc import Sequence
 
 from lark import Token
 
 from cernis.errors import Diagnostic, Span
-from cernis.languages.ceql.words import CLAUSE_WORDS, SOFT, TERMINALS, describe
+from cernis.languages.ceql.words import CLAUSE_WORDS, SOFT, TERMINALS, describe_expected
+from cernis.languages.text import mistakes
+from cernis.languages.text.tokens import span_of
 from cernis.pattern.suggest import closest
 
-MOST_MISTAKES = 20
+_OPENING = ("LPAR", "LSQB", "LBRACE", "COLON_LBRACE")
+_CLOSING = ("RPAR", "RSQB", "RBRACE")
 
-_OPENING = {"LPAR": "(", "LSQB": "[", "LBRACE": "{", "COLON_LBRACE": "{"}
-_CLOSING = {"RPAR": "(", "RSQB": "[", "RBRACE": "{"}
-
-_STRAY_HELP = {
+_STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "&&": "use AND between conditions, ALL between formulas",
     "&": "use AND between conditions, ALL between formulas",
     "||": "use OR",
     "|": "use OR",
     "->": "use ';' for a sequence, ':' for events right after each other",
-    "=>": "use '>='",
     "=<": "use '<='",
     "=~": "use LIKE 'regex'",
-    "**": "use '*'; there is no power",
     "!": "use NOT",
-    "≤": "use '<='",
-    "≥": "use '>='",
-    "≠": "use '!='",
-    "’": "use straight quotes: '",
-    "‘": "use straight quotes: '",
-    "“": "use straight quotes: '",
-    "”": "use straight quotes: '",
-    "−": "use '-'",
-}
-_ABBREVIATIONS = {
-    "d": "DAYS",
-    "h": "HOURS",
-    "hr": "HOURS",
-    "hrs": "HOURS",
-    "m": "MINUTES",
-    "min": "MINUTES",
-    "mins": "MINUTES",
-    "s": "SECONDS",
-    "sec": "SECONDS",
-    "secs": "SECONDS",
-    "ms": "MILLISECONDS",
-    "millis": "MILLISECONDS",
-    "row": "EVENTS",
-    "rows": "EVENTS",
 }
 _CLAUSES = {
     "_SELECT": "SELECT",
@@ -70,92 +37,12 @@ _CLAUSES = {
 }
 
 
-def span_of(token: Token) -> Span:
-    return Span(cast(int, token.start_pos), cast(int, token.end_pos))
-
-
-# ----------------------------------------------------------------------- lexemes
-
-
-def _lexical(token: Token) -> Diagnostic | None:
-    span = span_of(token)
-    match token.type:
-        case "STRAY" | "FOREIGN":
-            shown = token.value if token.value.isprintable() else repr(token.value)[1:-1]
-            help_ = _STRAY_HELP.get(token.value)
-            return Diagnostic(f"'{shown}' is not part of the language", span, suggestion=help_)
-        case "UNCLOSED":
-            return Diagnostic(
-                f"the quote {token.value[0]} is never closed",
-                Span(span.start, span.start + 1),
-                suggestion="a quote inside the quotes is written twice",
-            )
-        case "UNCLOSED_COMMENT":
-            return Diagnostic(
-                "the comment is never closed",
-                Span(span.start, span.start + 2),
-                suggestion="end it with */",
-            )
-        case _:
-            return None
-
-
-def lexical_mistakes(
-    tokens: Iterable[Token], explain: Callable[[Token], Diagnostic | None] = _lexical
-) -> list[Diagnostic]:
-    """Every lexeme that no query holds, up to a number of them."""
-    found = (mistake for token in tokens if (mistake := explain(token)) is not None)
-    return list(islice(found, MOST_MISTAKES))
-
-
-# ---------------------------------------------------------------------- brackets
-
-
-def _place(source: str, position: int) -> str:
-    begin = source.rfind("\n", 0, position) + 1
-    return f"line {source.count(chr(10), 0, begin) + 1}, column {position - begin + 1}"
-
-
-def bracket_mistakes(tokens: Iterable[Token], source: str, deepest: int) -> list[Diagnostic]:
-    """Brackets that open or close nothing, and brackets nested too deeply."""
-    open_: list[Token] = []
-    for token in tokens:
-        if token.type in _OPENING:
-            open_.append(token)
-            if len(open_) > deepest:
-                message = f"brackets are nested more than {deepest} deep"
-                return [Diagnostic(message, span_of(token))]
-        elif token.type in _CLOSING:
-            if not open_:
-                return [Diagnostic(f"'{token.value}' closes nothing", span_of(token))]
-            opened = open_.pop()
-            if _OPENING[opened.type] != _CLOSING[token.type]:
-                where = _place(source, span_of(opened).end - 1)
-                message = f"'{token.value}' does not close '{_OPENING[opened.type]}' of {where}"
-                return [Diagnostic(message, span_of(token))]
-    return [
-        Diagnostic(
-            f"'{_OPENING[token.type]}' is never closed",
-            Span(span_of(token).end - 1, span_of(token).end),
-        )
-        for token in open_[:MOST_MISTAKES]
-    ]
+def explain_lexeme(token: Token) -> Diagnostic | None:
+    """Explain a lexeme that no query holds; None for all others."""
+    return mistakes.explain_lexeme(token, _STRAY_HELP)
 
 
 # ------------------------------------------------------------------------ tokens
-
-
-def mend(token: Token, accepted: set[str], keywords: Mapping[str, str] = TERMINALS) -> str | None:
-    """The keyword that a misspelt word stands for, if one may stand here."""
-    if not token.value.isidentifier():
-        return None
-    meant = _ABBREVIATIONS.get(token.value.lower())
-    if meant is not None and keywords.get(meant) in accepted:
-        return meant
-    if token.type != "NAME":
-        return None
-    words = sorted(word for word, terminal in keywords.items() if terminal in accepted)
-    return closest(token.value, words, cutoff=0.7)
 
 
 def _clause_of(before: Sequence[Token]) -> str:
@@ -254,23 +141,13 @@ def _side_begins(before: Sequence[Token]) -> int:
     return opened - 1
 
 
-def unexpected(token: Token, accepted: set[str], before: Sequence[Token], end: int) -> Diagnostic:
-    """What is wrong with a token that the parser did not expect; `end` is the text's end."""
-    expected = describe(accepted, _name_role(accepted, before))
+def explain_token(
+    token: Token, accepted: set[str], before: Sequence[Token], end: int
+) -> Diagnostic:
+    """Explain a token that the parser did not expect; `end` is the text's end."""
+    expected = describe_expected(accepted, _name_role(accepted, before))
     suggestion = _suggest(token, accepted, before)
     if accepted <= {"CMP", "GT"} and before and before[-1].type == "RSQB":
         span = Span(span_of(before[_side_begins(before)]).start, span_of(before[-1]).end)
-        message = "an attribute alone is not a condition"
-    elif token.type == "$END":
-        message, span = "the query ends too early", Span(end, end)
-    else:
-        shown = token.value if len(token.value) <= 40 else token.value[:39] + "…"
-        message = f"unexpected '{shown}'" if token.type != "STRING" else f"unexpected {shown}"
-        span = span_of(token)
-    return Diagnostic(message, span, expected, suggestion)
-
-
-def misspelt(token: Token, meant: str) -> Diagnostic:
-    return Diagnostic(
-        f"unexpected '{token.value}'", span_of(token), suggestion=f"did you mean '{meant}'?"
-    )
+        return Diagnostic("an attribute alone is not a condition", span, expected, suggestion)
+    return mistakes.explain_unexpected(token, end, expected, suggestion)

@@ -1,51 +1,36 @@
-"""Syntax errors in conjunctive queries, as a person would explain them.
-
-What both languages share (lexemes, brackets, misspelt keywords) is CEQL's.
-"""
+"""Explain the syntax errors of conjunctive queries as a person would."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from lark import Token
 
-from cernis.errors import Diagnostic, Span
-from cernis.languages.ceql import mistakes as ceql
-from cernis.languages.ceql.mistakes import span_of
-from cernis.languages.ceql.words import describe, list_words
+from cernis.errors import Diagnostic
+from cernis.languages.conjunctive.words import describe_expected
+from cernis.languages.text import mistakes
 
-_HELP = {
+_STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "&&": "use ',' between atoms",
     "&": "use ',' between atoms",
     "||": "a conjunctive query has no OR",
     "|": "a conjunctive query has no OR",
+    "!": "a conjunctive query has no negation",
+    "=<": "use '<='",
     "->": "the head comes first: Q(x) <- T(x)",
     "←": "write '<-'",
     "∧": "use ',' between atoms",
 }
-_SPOKEN = {
-    "ARROW": "'<-'",
-    "TURNSTILE": None,
-    "AT": "'@' and a timestamp",
-    "OF": None,
-}
-_CONSTANTS = {"STRING", "INT", "FLOAT", "MINUS", "PLUS", "TRUE", "FALSE"}
 _JOINING = {"AND", "OR"}
 
 
-def lexical_mistakes(tokens: Iterable[Token], text: str) -> list[Diagnostic]:
-    """Every lexeme that no query holds."""
-    return [
-        replace(one, suggestion=_HELP[text[slice(*one.span)]])
-        if one.span and text[slice(*one.span)] in _HELP
-        else one
-        for one in ceql.lexical_mistakes(tokens)
-    ]
+def explain_lexeme(token: Token) -> Diagnostic | None:
+    """Explain a lexeme that no query holds; None for all others."""
+    return mistakes.explain_lexeme(token, _STRAY_HELP)
 
 
-def _role(before: Sequence[Token], in_head: bool) -> str:
-    """What a name would be if it stood here."""
+def _name_role(before: Sequence[Token], in_head: bool) -> str:
+    """Return what a name would be if it stood here."""
     last = before[-1].type if before else ""
     opened = [token.type for token in before if token.type in ("LPAR", "RPAR")]
     if "LBRACE" in {token.type for token in before} and last in ("LBRACE", "COLON"):
@@ -59,18 +44,6 @@ def _role(before: Sequence[Token], in_head: bool) -> str:
     if last in ("CMP", "GT"):
         return "a variable"
     return "an atom such as T(x)"
-
-
-def _expected(accepted: set[str], role: str) -> str:
-    spoken = [text for name, text in _SPOKEN.items() if name in accepted and text is not None]
-    rest = accepted - _SPOKEN.keys()
-    if rest >= {"STRING", "INT"}:
-        rest -= _CONSTANTS
-        spoken.append("a constant")
-    if not rest:
-        return list_words(spoken)
-    others = describe(rest, role)
-    return ", ".join([*spoken, others]) if " or " in others else list_words([*spoken, others])
 
 
 def _suggest(token: Token, before: Sequence[Token]) -> str | None:
@@ -91,13 +64,10 @@ def _suggest(token: Token, before: Sequence[Token]) -> str | None:
     return None
 
 
-def unexpected(token: Token, accepted: set[str], before: Sequence[Token], end: int) -> Diagnostic:
-    """What is wrong with a token that the parser did not expect; `end` is the text's end."""
+def explain_token(
+    token: Token, accepted: set[str], before: Sequence[Token], end: int
+) -> Diagnostic:
+    """Explain a token that the parser did not expect; `end` is the text's end."""
     in_head = not any(earlier.type in ("ARROW", "TURNSTILE") for earlier in before)
-    expected = _expected(accepted, _role(before, in_head))
-    suggestion = _suggest(token, before)
-    if token.type == "$END":
-        return Diagnostic("the query ends too early", Span(end, end), expected, suggestion)
-    shown = token.value if len(token.value) <= 40 else token.value[:39] + "…"
-    message = f"unexpected {shown}" if token.type == "STRING" else f"unexpected '{shown}'"
-    return Diagnostic(message, span_of(token), expected, suggestion)
+    expected = describe_expected(accepted, _name_role(before, in_head))
+    return mistakes.explain_unexpected(token, end, expected, _suggest(token, before))

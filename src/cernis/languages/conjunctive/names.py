@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from cernis.errors import Diagnostic, Span
-from cernis.languages.ceql.words import list_words
-from cernis.languages.conjunctive.tree import WrittenAtom, WrittenQuery
+from cernis.errors import Span
+from cernis.languages.conjunctive.tree import WrittenAtom, WrittenConjunctiveQuery
+from cernis.languages.text.words import list_words
 from cernis.pattern.conjunctive import (
     Atom,
     Comparison,
@@ -22,6 +22,7 @@ from cernis.pattern.conjunctive import (
     Term,
     Variable,
 )
+from cernis.pattern.mistakes import Mistakes
 from cernis.pattern.predicate import Attribute, Literal
 from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_name, write_value
@@ -40,17 +41,17 @@ _LONGEST_LIST = 8
 
 
 def resolve(
-    written: WrittenQuery, schema: Schema | None, source: str
-) -> tuple[ConjunctiveQuery, list[Diagnostic]]:
-    """The query, and what is wrong with it."""
-    names = _Names(written, schema)
+    written: WrittenConjunctiveQuery, schema: Schema | None, source: str, mistakes: Mistakes
+) -> ConjunctiveQuery:
+    """Return the query with its names resolved; note its mistakes."""
+    names = _ConjunctiveNames(written, schema, mistakes)
     atoms = tuple(map(names.atom, written.atoms))
     names.body()
     names.kinds(atoms)
     for comparison in written.comparisons:
         names.comparison(comparison)
     names.head()
-    query = ConjunctiveQuery(
+    return ConjunctiveQuery(
         head=tuple(variable.name for variable in written.head),
         atoms=atoms,
         comparisons=written.comparisons,
@@ -59,7 +60,6 @@ def resolve(
         name=written.name.text,
         source=source,
     )
-    return query, names.mistakes
 
 
 def _class_of(kind: Kind | None) -> str | None:
@@ -76,24 +76,18 @@ def _class_of_literal(literal: Literal) -> str:
             return "string"
 
 
-class _Names:
-    def __init__(self, written: WrittenQuery, schema: Schema | None) -> None:
+class _ConjunctiveNames:
+    def __init__(
+        self, written: WrittenConjunctiveQuery, schema: Schema | None, mistakes: Mistakes
+    ) -> None:
         self.written = written
         self.schemas = [one for one in (written.declared, schema) if one is not None]
-        self.mistakes: list[Diagnostic] = []
+        self.mistakes = mistakes
+        self.relations: list[Attributes | None] = []
+        """For each atom, the attributes of its relation; None where nothing is known."""
         self.data: dict[str, tuple[Atom, str | None]] = {}
         """Each variable of the data, with the atom that tells its class, and the class."""
         self.times = {atom.time.name for atom in written.atoms if atom.time is not None}
-
-    def note(
-        self,
-        message: str,
-        span: Span | None,
-        *,
-        expected: str | None = None,
-        suggestion: str | None = None,
-    ) -> None:
-        self.mistakes.append(Diagnostic(message, span, expected, suggestion))
 
     # ----------------------------------------------------------------- relations
 
@@ -125,7 +119,7 @@ class _Names:
     def _united(self, atom: WrittenAtom, found: list[Attributes]) -> Attributes:
         """What is known of a relation that several streams have, each in its own way."""
         if any(name is None for name, _ in atom.arguments):
-            self.note(
+            self.mistakes.note(
                 f"{atom.relation.text} differs between streams",
                 atom.span,
                 suggestion=f"name the stream, or the arguments: {atom.relation.text}(a: x)",
@@ -140,19 +134,20 @@ class _Names:
         text, span = cast("tuple[str, Span]", name)
         names = list(dict.fromkeys(known))
         shown = list_words(names) if 0 < len(names) <= _LONGEST_LIST else None
-        self.note(message, span, expected=shown, suggestion=did_you_mean(text, names))
+        self.mistakes.note(message, span, expected=shown, suggestion=did_you_mean(text, names))
 
     # --------------------------------------------------------------------- atoms
 
     def atom(self, written: WrittenAtom) -> Atom:
-        before = len(self.mistakes)
+        before = len(self.mistakes.found)
         declared = self._declared(written)
-        told = len(self.mistakes) > before
+        self.relations.append(declared)
+        told = len(self.mistakes.found) > before
         arguments = self._named(written, declared, told)
         given: set[Attribute] = set()
         for attribute, term in arguments:
             if attribute in given:
-                self.note(f"attribute '{attribute.name}' is given twice", term.span)
+                self.mistakes.note(f"attribute '{attribute.name}' is given twice", term.span)
             given.add(attribute)
         return Atom(
             written.relation.text,
@@ -174,7 +169,7 @@ class _Names:
         if positional and declared is None and not told:
             first = next(term for name, term in atom.arguments if name is None)
             shown = write_value(first) if isinstance(first, Literal) else first.name
-            self.note(
+            self.mistakes.note(
                 f"the arguments of {atom.label} have no names",
                 atom.span,
                 suggestion=f"name them: {atom.relation.text}(a: {shown}), or declare the relation: "
@@ -193,7 +188,9 @@ class _Names:
                 found.append((name, term))
             else:
                 if by_name:
-                    self.note("an argument without a name stands after one with a name", term.span)
+                    self.mistakes.note(
+                        "an argument without a name stands after one with a name", term.span
+                    )
                 column = columns[place] if place < len(columns) else f"#{place}"
                 found.append((Attribute.named(column, span=term.span), term))
         return found
@@ -204,7 +201,7 @@ class _Names:
             return
         arguments = "argument" if len(declared) == 1 else "arguments"
         few = len(atom.arguments) < len(declared)
-        self.note(
+        self.mistakes.note(
             f"{atom.label} takes {len(declared)} {arguments}, not {len(atom.arguments)}",
             atom.span,
             expected=f"{atom.label}({', '.join(declared)})",
@@ -224,7 +221,7 @@ class _Names:
     def body(self) -> None:
         if not self.written.atoms:
             none_at_all = not self.written.comparisons
-            self.note(
+            self.mistakes.note(
                 "the body is empty" if none_at_all else "the body has no atom",
                 self.written.head_span,
                 expected="an atom such as T(x)",
@@ -232,8 +229,8 @@ class _Names:
 
     def kinds(self, atoms: tuple[Atom, ...]) -> None:
         """What each variable and constant is, wherever it stands."""
-        for written, atom in zip(self.written.atoms, atoms, strict=True):
-            declared: Mapping[str, Kind] = self._quietly(written) or {}
+        for written, atom, known in zip(self.written.atoms, atoms, self.relations, strict=True):
+            declared: Mapping[str, Kind] = known or {}
             for attribute, term in atom.arguments:
                 its = _class_of(declared.get(attribute.name))
                 if isinstance(term, Literal):
@@ -241,13 +238,7 @@ class _Names:
                 else:
                     self._occurrence(term, its, atom)
             if atom.time is not None and atom.time == _ANONYMOUS:
-                self.note("'_' is not a timestamp", cast(Variable, written.time).span)
-
-    def _quietly(self, written: WrittenAtom) -> Attributes | None:
-        known = len(self.mistakes)
-        declared = self._declared(written)
-        del self.mistakes[known:]
-        return declared
+                self.mistakes.note("'_' is not a timestamp", cast(Variable, written.time).span)
 
     def _constant(self, attribute: Attribute, its: str | None, literal: Literal) -> None:
         other = _class_of_literal(literal)
@@ -257,12 +248,12 @@ class _Names:
                 f"type clash: {write_value(attribute)} is a {its}, "
                 f"{write_value(literal)} is a {other}"
             )
-            self.note(message, literal.span)
+            self.mistakes.note(message, literal.span)
 
     def _occurrence(self, variable: Variable, its: str | None, atom: Atom) -> None:
         name = variable.name
         if name in self.times:
-            self.note(
+            self.mistakes.note(
                 f"'{name}' is a timestamp and an argument",
                 variable.span,
                 suggestion="use another name for one of them",
@@ -273,18 +264,18 @@ class _Names:
             self.data[name] = (atom, its)
         elif its is not None and its != known:
             message = f"type clash: {name} is a {known} in {where.short}, a {its} in {atom.short}"
-            self.note(message, variable.span)
+            self.mistakes.note(message, variable.span)
 
     def head(self) -> None:
         seen: set[str] = set()
         for variable in self.written.head:
             name = variable.name
             if name in seen:
-                self.note(f"'{name}' stands twice in the head", variable.span)
+                self.mistakes.note(f"'{name}' stands twice in the head", variable.span)
             elif name == _ANONYMOUS:
-                self.note("'_' has no value that the head could give", variable.span)
+                self.mistakes.note("'_' has no value that the head could give", variable.span)
             elif name not in self.data and name not in self.times and self.written.atoms:
-                self.note(
+                self.mistakes.note(
                     f"'{name}' is in the head and not in the body",
                     variable.span,
                     suggestion=did_you_mean(name, [*self.data, *self.times]),
@@ -297,7 +288,7 @@ class _Names:
         sides = (node.left, node.right)
         unbound = [variable for side in sides for variable in self._unbound(side)]
         for variable in unbound:
-            self.note(
+            self.mistakes.note(
                 f"'{variable.name}' is compared and not in any atom",
                 variable.span,
                 suggestion=did_you_mean(variable.name, [*self.data, *self.times]),
@@ -323,19 +314,19 @@ class _Names:
         if sorts == {"timestamp"}:
             return
         if sorts <= {"constant", "duration"}:
-            self.note("a comparison needs a variable", node.span)
+            self.mistakes.note("a comparison needs a variable", node.span)
         elif sorts == {"timestamp", "data"}:
             first, second = node.left, node.right
             if left == "data":
                 first, second = second, first
-            self.note(
+            self.mistakes.note(
                 f"'{_name(first)}' is a timestamp, '{_name(second)}' is not",
                 node.span,
                 suggestion="timestamps are compared with timestamps alone",
             )
         elif "timestamp" in sorts:
             time = node.left if left == "timestamp" else node.right
-            self.note(
+            self.mistakes.note(
                 f"'{_name(time)}' is a timestamp, and compared with timestamps alone",
                 node.span,
                 suggestion=f"bound a difference: {_name(time)} - t0 < 5 SECONDS",
@@ -343,7 +334,7 @@ class _Names:
         elif "difference" in sorts:
             self._bounded(node)
         elif "duration" in sorts:
-            self.note(
+            self.mistakes.note(
                 "a duration is compared with a difference of timestamps",
                 node.span,
                 suggestion="write t2 - t1 < 5 SECONDS",
@@ -355,7 +346,7 @@ class _Names:
         limit = node.right if isinstance(node.left, Difference) else node.left
         number = isinstance(limit, Literal) and _class_of_literal(limit) == "number"
         if not number and not isinstance(limit, Duration):
-            self.note(
+            self.mistakes.note(
                 "a difference of timestamps is compared with a number or a duration", node.span
             )
 
@@ -371,7 +362,7 @@ class _Names:
             f"{_shown(side)} is a {its}"
             for side, its in zip((node.left, node.right), classes, strict=True)
         ]
-        self.note(f"type clash: {', '.join(texts)}", node.span)
+        self.mistakes.note(f"type clash: {', '.join(texts)}", node.span)
 
     def _class(self, side: Side) -> str | None:
         if isinstance(side, Literal):
@@ -389,7 +380,7 @@ class _Names:
             case Difference(left=left, right=right):
                 for variable in (left, right):
                     if variable.name not in self.times:
-                        self.note(
+                        self.mistakes.note(
                             f"'{variable.name}' is not a timestamp",
                             variable.span,
                             suggestion="differences are taken of timestamps (@) alone",

@@ -1,6 +1,6 @@
 """From lark's parse tree to a query as it is written: names not yet looked up.
 
-One method for each rule, on top of CEQL's for declarations, names, numbers and windows.
+One method for each rule, on top of those in `text/tree.py`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,13 @@ from lark import Token, v_args
 from lark.tree import Meta
 
 from cernis.errors import Span
-from cernis.languages.ceql.lower import Lowering, Name
+from cernis.languages.text.tokens import Name, span_of_tree
+from cernis.languages.text.tree import OPERATORS, TreeReader
 from cernis.pattern.conjunctive import Comparison, Difference, Duration, Side, Term, Variable
-from cernis.pattern.predicate import Attribute, Operator
+from cernis.pattern.predicate import Attribute
 from cernis.pattern.query import Window
 from cernis.schema import Schema
 
-_OPERATORS: dict[str, Operator] = {
-    "=": "=",
-    "==": "=",
-    "!=": "!=",
-    "<>": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
 _UPWARD, _DOWNWARD = {"<", "<="}, {">", ">="}
 
 
@@ -44,7 +35,7 @@ class WrittenAtom(NamedTuple):
         return f"{self.stream.text}>{self.relation.text}" if self.stream else self.relation.text
 
 
-class WrittenQuery(NamedTuple):
+class WrittenConjunctiveQuery(NamedTuple):
     name: Name
     head: tuple[Variable, ...]
     head_span: Span
@@ -54,23 +45,19 @@ class WrittenQuery(NamedTuple):
     declared: Schema | None
 
 
-def _span(meta: Meta) -> Span:
-    return Span(meta.start_pos, meta.end_pos)
-
-
 @v_args(meta=True)
-class Writing(Lowering):
+class ConjunctiveReader(TreeReader):
     """Reads one text; `mistakes` holds what was wrong with it."""
 
-    def conjunctive(self, meta: Meta, parts: list[Any]) -> WrittenQuery:
+    def conjunctive(self, meta: Meta, parts: list[Any]) -> WrittenConjunctiveQuery:
         declared, (name, head, head_span), _arrow, body, within = parts
         atoms = tuple(item for item in body or () if isinstance(item, WrittenAtom))
         chains = [item for item in body or () if isinstance(item, list)]
         comparisons = tuple(comparison for chain in chains for comparison in chain)
-        return WrittenQuery(name, head, head_span, atoms, comparisons, within, declared)
+        return WrittenConjunctiveQuery(name, head, head_span, atoms, comparisons, within, declared)
 
     def head(self, meta: Meta, parts: list[Any]) -> tuple[Name, tuple[Variable, ...], Span]:
-        return parts[0], tuple(part for part in parts[1:] if part is not None), _span(meta)
+        return parts[0], tuple(part for part in parts[1:] if part is not None), span_of_tree(meta)
 
     def body(self, meta: Meta, parts: list[Any]) -> list[Any]:
         return parts
@@ -78,7 +65,7 @@ class Writing(Lowering):
     def atom(self, meta: Meta, parts: list[Any]) -> WrittenAtom:
         (stream, relation), *arguments, _at, time = parts
         given = tuple(argument for argument in arguments if argument is not None)
-        return WrittenAtom(relation, stream, given, time, _span(meta))
+        return WrittenAtom(relation, stream, given, time, span_of_tree(meta))
 
     def relation(self, meta: Meta, parts: list[Any]) -> tuple[Name | None, Name]:
         first, _of, second = parts
@@ -91,20 +78,20 @@ class Writing(Lowering):
         return Variable(parts[0].text, span=parts[0].span)
 
     def difference(self, meta: Meta, parts: list[Any]) -> Difference:
-        return Difference(parts[0], parts[2], span=_span(meta))
+        return Difference(parts[0], parts[2], span=span_of_tree(meta))
 
     def duration(self, meta: Meta, parts: list[Token]) -> Duration:
-        return Duration(self.time_span(meta, parts).size, span=_span(meta))
+        return Duration(self.time_span(meta, parts).size, span=span_of_tree(meta))
 
     def chain(self, meta: Meta, parts: list[Any]) -> list[Comparison]:
         """`a < b < c` is `a < b` and `b < c`."""
         sides: list[Side] = parts[::2]
-        operators = [_OPERATORS[token.value] for token in parts[1::2]]
+        operators = [OPERATORS[token.value] for token in parts[1::2]]
         one_way = {*operators} <= _UPWARD or {*operators} <= _DOWNWARD
         if len(operators) > 1 and not one_way:
-            self.note(
+            self.mistakes.note(
                 "a chain of comparisons must go one way",
-                _span(meta),
+                span_of_tree(meta),
                 suggestion="write the comparisons one by one, with ',' between them",
             )
         return [

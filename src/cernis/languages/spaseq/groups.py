@@ -18,8 +18,6 @@ from lark import Token, Transformer_NonRecursive, v_args
 from lark.tree import Meta
 
 from cernis.errors import Span
-from cernis.languages.ceql.mistakes import span_of
-from cernis.languages.spaseq.mistakes import Notes
 from cernis.languages.spaseq.terms import (
     KNOWN_PREFIXES,
     RDF_TYPE,
@@ -30,6 +28,8 @@ from cernis.languages.spaseq.terms import (
     local_name,
     string_value,
 )
+from cernis.languages.text.mistakes import MOST_MISTAKES
+from cernis.languages.text.tokens import span_of, span_of_tree
 from cernis.pattern.graph import (
     And,
     Arithmetic,
@@ -52,6 +52,7 @@ from cernis.pattern.graph import (
     United,
     Variable,
 )
+from cernis.pattern.mistakes import Mistakes
 
 _DATATYPES = {"INTEGER": XSD + "integer", "DECIMAL": XSD + "decimal", "DOUBLE": XSD + "double"}
 
@@ -98,7 +99,7 @@ class Described(NamedTuple):
     triples: list[Triple]
 
 
-class Group(NamedTuple):
+class WrittenGroup(NamedTuple):
     """`{ … }`: its pattern, and the filters that apply to the whole of it."""
 
     pattern: GraphPattern
@@ -116,11 +117,7 @@ class _Condition(NamedTuple):
 
 
 class _Optionally(NamedTuple):
-    group: Group
-
-
-def span_of_tree(meta: Meta) -> Span:
-    return Span(0, 0) if meta.empty else Span(meta.start_pos, meta.end_pos)
+    group: WrittenGroup
 
 
 def _joined(left: GraphPattern, right: GraphPattern) -> GraphPattern:
@@ -133,7 +130,7 @@ def _joined(left: GraphPattern, right: GraphPattern) -> GraphPattern:
     return Joined(tuple(parts))
 
 
-def _translated(elements: Iterable[object]) -> Group:
+def _translated(elements: Iterable[object]) -> WrittenGroup:
     """SPARQL 1.1, 18.2.2.6, for elements in the order of the group."""
     pattern: GraphPattern = Basic(())
     triples: list[Triple] = []
@@ -151,7 +148,7 @@ def _translated(elements: Iterable[object]) -> Group:
                 pattern, triples = _joined(pattern, Basic(tuple(triples))), []
                 pattern = _joined(pattern, cast(GraphPattern, element))
     pattern = _joined(pattern, Basic(tuple(triples)))
-    return Group(pattern, _chain(And, conditions) if conditions else None)
+    return WrittenGroup(pattern, _chain(And, conditions) if conditions else None)
 
 
 def _chain(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expression:
@@ -163,8 +160,8 @@ def _chain(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expressio
 
 
 @v_args(meta=True)
-class Graphs(Transformer_NonRecursive[Token, Any]):
-    """Reads the graph patterns of one text; `notes` holds what was wrong with it.
+class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
+    """Reads the graph patterns of one text; `mistakes` holds what was wrong with it.
 
     `labels` are the labels of all blank nodes in the text, which nameless ones must not take.
     """
@@ -172,7 +169,7 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
     def __init__(self, source: str, labels: Iterable[str]) -> None:
         super().__init__()
         self.source = source
-        self.notes = Notes()
+        self.mistakes = Mistakes(MOST_MISTAKES)
         self.base: str | None = None
         self.prefixes = dict(KNOWN_PREFIXES)
         self.labels = frozenset(labels)
@@ -199,7 +196,7 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
             suggestion = None
             if "BASE" in str(error):
                 suggestion = "put BASE <http://…/> before everything, or write the whole IRI"
-            self.notes.add(str(error), span_of(token), suggestion=suggestion)
+            self.mistakes.note(str(error), span_of(token), suggestion=suggestion)
             return "error:"
 
     def iri(self, meta: Meta, parts: list[Token]) -> Term:
@@ -208,7 +205,7 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
             return Term(f"<{self._iri(token)}>", span_of(token))
         prefix, _, local = token.value.partition(":")
         if prefix not in self.prefixes:
-            self.notes.add(
+            self.mistakes.note(
                 f"unknown prefix '{prefix}:'",
                 span_of(token),
                 suggestion=f"declare it before SELECT: PREFIX {prefix}: <http://…>",
@@ -226,7 +223,9 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
         try:
             value = string_value(parts[0].value)
         except TermError as error:
-            self.notes.add(str(error), span_of(parts[0]), suggestion=r"a backslash is written \\")
+            self.mistakes.note(
+                str(error), span_of(parts[0]), suggestion=r"a backslash is written \\"
+            )
             value = ""
         match parts[1:]:
             case [tag]:
@@ -276,11 +275,11 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
     def verb(self, meta: Meta, parts: list[Node]) -> Node:
         predicate = parts[0]
         if isinstance(predicate, Variable) and predicate.hidden:
-            self.notes.add(
+            self.mistakes.note(
                 "a predicate is no blank node", predicate.span, suggestion="use a variable"
             )
         elif isinstance(predicate, Term) and not predicate.text.startswith("<"):
-            self.notes.add("a predicate is an IRI or a variable, not a literal", predicate.span)
+            self.mistakes.note("a predicate is an IRI or a variable, not a literal", predicate.span)
         return predicate
 
     def objects(self, meta: Meta, parts: list[Node | Described]) -> list[Node | Described]:
@@ -307,7 +306,7 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
         if isinstance(subject, Described):
             return subject.triples + self._triples_of(subject.node, properties)
         if isinstance(subject, Term) and not subject.text.startswith("<"):
-            self.notes.add("a subject is an IRI or a variable, not a literal", subject.span)
+            self.mistakes.note("a subject is an IRI or a variable, not a literal", subject.span)
         return self._triples_of(subject, properties)
 
     def triples(self, meta: Meta, parts: list[list[Triple]]) -> list[Triple]:
@@ -315,16 +314,16 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
 
     # --------------------------------------------------------------------- groups
 
-    def group(self, meta: Meta, parts: list[object]) -> Group:
+    def group(self, meta: Meta, parts: list[object]) -> WrittenGroup:
         return _translated(parts)
 
     def filter(self, meta: Meta, parts: list[Expression]) -> _Condition:
         return _Condition(parts[0])
 
-    def optional(self, meta: Meta, parts: list[Group]) -> _Optionally:
+    def optional(self, meta: Meta, parts: list[WrittenGroup]) -> _Optionally:
         return _Optionally(parts[0])
 
-    def union(self, meta: Meta, parts: list[Group]) -> GraphPattern:
+    def union(self, meta: Meta, parts: list[WrittenGroup]) -> GraphPattern:
         return parts[0].whole if len(parts) == 1 else United(tuple(part.whole for part in parts))
 
     def background(self, meta: Meta, parts: list[Any]) -> Background:
@@ -379,7 +378,7 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
             return self._cast(function, tuple(arguments), span)
         name = function.value.upper()
         if name not in _ARGUMENTS:
-            self.notes.add(
+            self.mistakes.note(
                 f"unknown function '{function.value}'",
                 span_of(function),
                 word=name,
@@ -391,14 +390,14 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
         else:
             self._count(function.value, _ARGUMENTS[name], len(arguments), span)
             if name == "BOUND" and len(arguments) == 1 and not isinstance(arguments[0], Variable):
-                self.notes.add("BOUND asks for a variable", span, expected="BOUND(?x)")
+                self.mistakes.note("BOUND asks for a variable", span, expected="BOUND(?x)")
         return Call(_SAME_FUNCTION.get(name, name), tuple(arguments), span)
 
     def _cast(self, function: Term, arguments: tuple[Expression, ...], span: Span) -> Call:
         if function.text in _CAST_IRIS:
             self._count(self._text(function), _ONE, len(arguments), span)
         elif function.text != "<error:>":
-            self.notes.add(
+            self.mistakes.note(
                 f"unknown function {self._text(function)}",
                 function.span,
                 word=self._text(function),
@@ -415,4 +414,4 @@ class Graphs(Transformer_NonRecursive[Token, Any]):
             return
         number = " or ".join(map(str, takes))
         arguments = "argument" if number == "1" else "arguments"
-        self.notes.add(f"{name} takes {number} {arguments}, not {given}", span)
+        self.mistakes.note(f"{name} takes {number} {arguments}, not {given}", span)

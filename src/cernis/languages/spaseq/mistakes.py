@@ -1,35 +1,23 @@
-"""What is wrong with a SPAseQ text, as a person would explain it.
-
-Syntax first: lexemes that no query holds, and tokens that the parser did not expect. What is
-wrong with a text that parses is collected in `Notes`.
-"""
+"""Explain the syntax errors of SPAseQ as a person would."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from lark import Token
 
 from cernis.errors import Diagnostic, Span
-from cernis.languages.ceql import mistakes as ceql
-from cernis.languages.ceql.mistakes import MOST_MISTAKES, span_of
-from cernis.languages.spaseq.words import TERMINALS, describe
-from cernis.pattern.suggest import closest, did_you_mean
+from cernis.languages.spaseq.words import TERMINALS, describe_expected
+from cernis.languages.text import mistakes
+from cernis.languages.text.tokens import shorten, span_of
+from cernis.pattern.suggest import closest
 
-_STRAY_HELP = {
+_STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "==": "use '='",
-    "=>": "use '>='",
     "->": "use ',', ';' or ':' between the steps of a sequence",
-    "**": "use '*'; there is no power",
     "^": "property paths are not part of the language; turn the triple around",
-    "≤": "use '<='",
-    "≥": "use '>='",
-    "≠": "use '!='",
-    "’": "use straight quotes: '",
-    "‘": "use straight quotes: '",
     "“": 'use straight quotes: "',
     "”": 'use straight quotes: "',
-    "−": "use '-'",
     "@": 'a language is written right after its string: "word"@en',
     "$": "a variable begins with '?' or '$', and a letter follows",
 }
@@ -64,42 +52,15 @@ _SEPARATORS = {"COMMA", "SEMICOLON", "COLON"}
 _JOINING = {"AND": "&", "OR": "|", "ANDAND": "&", "OROR": "|"}
 
 
-class Notes:
-    """The first mistakes of a text that parses; later ones cost nothing."""
-
-    def __init__(self) -> None:
-        self.mistakes: list[Diagnostic] = []
-
-    @property
-    def full(self) -> bool:
-        return len(self.mistakes) >= MOST_MISTAKES
-
-    def add(
-        self,
-        message: str,
-        span: Span | None,
-        *,
-        expected: str | None = None,
-        suggestion: str | None = None,
-        word: str = "",
-        among: Iterable[str] = (),
-    ) -> None:
-        """Notes a mistake, and suggests what `word` was meant to be, where something is close."""
-        if not self.full:
-            suggestion = did_you_mean(word, among) or suggestion
-            self.mistakes.append(Diagnostic(message, span, expected, suggestion))
-
-
 # ---------------------------------------------------------------------- lexemes
 
 
-def _lexical(token: Token) -> Diagnostic | None:
+def explain_lexeme(token: Token) -> Diagnostic | None:
+    """Explain a lexeme that no query holds; None for all others."""
     span = span_of(token)
     match token.type:
         case "STRAY" | "FOREIGN" | "CIRCUMFLEX":
-            shown = token.value if token.value.isprintable() else repr(token.value)[1:-1]
-            help_ = _STRAY_HELP.get(token.value)
-            return Diagnostic(f"'{shown}' is not part of the language", span, suggestion=help_)
+            return mistakes.explain_stray(token, _STRAY_HELP)
         case "BAD_IRI":
             return Diagnostic(
                 "this is not an IRI",
@@ -117,7 +78,7 @@ def _lexical(token: Token) -> Diagnostic | None:
             )
         case "NAME" if not token.value.isascii():
             return Diagnostic(
-                f"'{_cut(token.value)}' is not part of the language",
+                f"'{shorten(token.value)}' is not part of the language",
                 span,
                 suggestion="names are made of A to Z, a to z, 0 to 9 and '_'",
             )
@@ -125,16 +86,7 @@ def _lexical(token: Token) -> Diagnostic | None:
             return None
 
 
-def lexical_mistakes(tokens: Iterable[Token], text: str) -> list[Diagnostic]:
-    """Every lexeme that no query holds."""
-    return ceql.lexical_mistakes(tokens, _lexical)
-
-
 # ------------------------------------------------------------------------ tokens
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def _in_sequence(before: Sequence[Token]) -> bool:
@@ -199,7 +151,7 @@ def _in_group(token: Token, accepted: set[str], last: Token) -> str | None:
     if word == "A" and "A" in accepted:
         return "the keyword is a small 'a'"
     if token.type == "NAME" and "VAR" in accepted:
-        name = _cut(token.value)
+        name = shorten(token.value)
         return f"a name has a prefix, and a variable begins with '?': :{name} or ?{name}"
     if token.type in _PATHS and ("A" in accepted or last.type in _VERBS):
         if token.type == "LPAR" and "A" not in accepted:
@@ -229,11 +181,11 @@ def _in_clauses(
     if token.type == "COMMA" and "_LIST" in accepted:
         return "variables stand side by side: SELECT ?a ?b"
     if token.type == "NAME" and "VAR" in accepted:
-        return f"a variable begins with '?': ?{_cut(token.value)}"
+        return f"a variable begins with '?': ?{shorten(token.value)}"
     if token.type == "VAR" and last_type == "_BY":
         return f"write PARTITION BY ({token.value})"
     if accepted == {"PNAME_NS"} and token.type in ("NAME", "A"):
-        return f"a prefix ends with ':': {_cut(token.value)}:"
+        return f"a prefix ends with ':': {shorten(token.value)}:"
     if accepted == {"_STREAM"}:
         return "write FROM STREAM S <http://…>"
     if last_type == "_DEFINE":
@@ -247,26 +199,24 @@ def _in_clauses(
     if last is not None and last.type == "NAME" and before[-2:-1]:
         meant = closest(last.value, TERMINALS, cutoff=0.75)
         if meant is not None:
-            return f"did you mean '{meant}' instead of '{_cut(last.value)}'?"
+            return f"did you mean '{meant}' instead of '{shorten(last.value)}'?"
     return None
 
 
-def unexpected(token: Token, accepted: set[str], before: Sequence[Token], end: int) -> Diagnostic:
-    """What is wrong with a token that the parser did not expect; `end` is the text's end."""
+def explain_token(
+    token: Token, accepted: set[str], before: Sequence[Token], end: int
+) -> Diagnostic:
+    """Explain a token that the parser did not expect; `end` is the text's end."""
     last = before[-1] if before else None
     in_sequence = _in_sequence(before)
     if in_sequence and last is not None and last.type in _SEPARATORS:
         accepted = accepted - {"RPAR"}  # read, so that a trailing separator can be explained
-    expected = describe(accepted, last.type if last is not None else "", in_sequence)
-    if token.type == "$END":
-        return Diagnostic("the query ends too early", Span(end, end), expected)
-    if in_sequence and last is not None:
-        suggestion = _in_steps(token, accepted, last)
-    elif last is not None and _in_triples(before):
-        suggestion = _in_group(token, accepted, last)
-    else:
-        suggestion = None
-    suggestion = suggestion or _in_clauses(token, accepted, before, last)
-    shown = _cut(token.value)
-    message = f"unexpected {shown}" if token.type == "STRING" else f"unexpected '{shown}'"
-    return Diagnostic(message, span_of(token), expected, suggestion)
+    expected = describe_expected(accepted, last.type if last is not None else "", in_sequence)
+    suggestion = None
+    if token.type != "$END":
+        if in_sequence and last is not None:
+            suggestion = _in_steps(token, accepted, last)
+        elif last is not None and _in_triples(before):
+            suggestion = _in_group(token, accepted, last)
+        suggestion = suggestion or _in_clauses(token, accepted, before, last)
+    return mistakes.explain_unexpected(token, end, expected, suggestion)

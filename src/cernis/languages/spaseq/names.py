@@ -18,9 +18,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cernis.errors import Diagnostic, Span
-from cernis.languages.ceql.words import list_words
-from cernis.languages.spaseq.mistakes import Notes
-from cernis.languages.spaseq.tree import Name, WrittenGpm, WrittenQuery
+from cernis.languages.spaseq.tree import WrittenGpm, WrittenSpaseqQuery
+from cernis.languages.text.tokens import Name
+from cernis.languages.text.words import list_words
 from cernis.pattern.check import MAX_DEPTH
 from cernis.pattern.graph import (
     And,
@@ -45,21 +45,22 @@ from cernis.pattern.graph import (
     mentioned,
     variables,
 )
+from cernis.pattern.mistakes import Mistakes
 from cernis.pattern.spaseq import Both, Element, Gpm, Named, SpaseqQuery, Step, leaves
 
 _LONGEST_LIST = 8
 
 
-class _Beside(NamedTuple):
+class _Companions(NamedTuple):
     """What the parts of an `&` bind, and what one of them has for itself."""
 
     found: set[str]
     hidden: set[str]
 
 
-def resolve(written: WrittenQuery, notes: Notes, source: str) -> SpaseqQuery:
-    """The query; what is wrong with it is noted."""
-    names = _Names(written, notes)
+def resolve(written: WrittenSpaseqQuery, mistakes: Mistakes, source: str) -> SpaseqQuery:
+    """Return the query with its names resolved; note its mistakes."""
+    names = _SpaseqNames(written, mistakes)
     names.streams()
     names.graph_patterns()
     names.sequence()
@@ -147,10 +148,10 @@ def _conditions(pattern: GraphPattern) -> Iterator[Expression]:
             yield from _conditions(inner)
 
 
-class _Names:
-    def __init__(self, written: WrittenQuery, notes: Notes) -> None:
+class _SpaseqNames:
+    def __init__(self, written: WrittenSpaseqQuery, mistakes: Mistakes) -> None:
         self.written = written
-        self.notes = notes
+        self.mistakes = mistakes
         self.bound: dict[str, set[str]] = {}
         """What each graph pattern may bind."""
         self.certain: dict[str, set[str]] = {}
@@ -194,17 +195,17 @@ class _Names:
     # -------------------------------------------------------- streams and patterns
 
     def _unknown(self, what: str, name: str, span: Span | None, known: Iterable[str]) -> None:
-        if self.notes.full:
+        if self.mistakes.full:
             return
         names = list(dict.fromkeys(known))
         shown = list_words(names) if 0 < len(names) <= _LONGEST_LIST else None
-        self.notes.add(f"unknown {what} '{name}'", span, expected=shown, word=name, among=names)
+        self.mistakes.note(f"unknown {what} '{name}'", span, expected=shown, word=name, among=names)
 
     def _twice(self, message: str, names: Iterable[Name]) -> None:
         seen: set[str] = set()
         for name in names:
             if name.text in seen:
-                self.notes.add(message.format(name.text), name.span)
+                self.mistakes.note(message.format(name.text), name.span)
             seen.add(name.text)
 
     def streams(self) -> None:
@@ -234,10 +235,10 @@ class _Names:
             whole = None
             if steps[0].span is not None and steps[-1].span is not None:
                 whole = steps[0].span.to(steps[-1].span)
-            self.notes.add("at least one step must be neither optional nor negated", whole)
+            self.mistakes.note("at least one step must be neither optional nor negated", whole)
 
     def _edge(self, step: Step, side: str) -> None:
-        self.notes.add(
+        self.mistakes.note(
             f"a negated step needs a step {side} it",
             step.span,
             suggestion="'!' says what does not happen between two steps: SEQ (A ; B! ; C)",
@@ -268,7 +269,7 @@ class _Names:
 
     def _inside(self, gpm: WrittenGpm, variable: Variable) -> None:
         if variable.name in self.everywhere:
-            self.notes.add(
+            self.mistakes.note(
                 f"{gpm.name.text} does not bind ?{variable.name}, "
                 "and a FILTER inside braces sees its own group alone",
                 variable.span,
@@ -278,7 +279,7 @@ class _Names:
             self._unbound(variable)
 
     def _unbound(self, variable: Variable) -> None:
-        self.notes.add(
+        self.mistakes.note(
             f"nothing binds ?{variable.name}",
             variable.span,
             word=f"?{variable.name}",
@@ -305,8 +306,8 @@ class _Names:
                     before |= self.bound[leaf.gpm]
 
     def _companions(
-        self, element: Element, beside: tuple[_Beside, ...]
-    ) -> Iterator[tuple[str, tuple[_Beside, ...]]]:
+        self, element: Element, beside: tuple[_Companions, ...]
+    ) -> Iterator[tuple[str, tuple[_Companions, ...]]]:
         """Each graph pattern of an element, with what is bound at the same time."""
         if isinstance(element, Named):
             yield element.gpm, beside
@@ -322,7 +323,7 @@ class _Names:
             shared |= found & one
             found |= one
         for part, one in zip(element.parts, each, strict=True):
-            yield from self._companions(part, (*beside, _Beside(found, one - shared)))
+            yield from self._companions(part, (*beside, _Companions(found, one - shared)))
 
     def _binds(self, element: Element) -> set[str]:
         found: set[str] = set()
@@ -332,7 +333,7 @@ class _Names:
 
     def _too_early(self, gpm: str, variable: Variable, number: int) -> None:
         name = variable.name
-        if self.notes.full:
+        if self.mistakes.full:
             return
         if name not in self.everywhere:
             self._unbound(variable)
@@ -348,7 +349,7 @@ class _Names:
         else:
             why = f"only {self.unused[name]} binds ?{name}, and SEQ does not use it"
         later = branch is None and name in self.positive
-        self.notes.add(
+        self.mistakes.note(
             why,
             variable.span,
             suggestion=f"put the FILTER into {self.positive[name]}" if later else None,
@@ -369,7 +370,7 @@ class _Names:
             if selected.name in seen:
                 value = f"?{selected.variable}"
                 value = f"LIST({value})" if selected.listed else value
-                self.notes.add(
+                self.mistakes.note(
                     f"two things are called ?{selected.name}",
                     span,
                     suggestion=f"give one of them another name: ({value} AS ?{selected.name}2)",
@@ -382,13 +383,13 @@ class _Names:
             return
         if name in self.negative:
             why = f"only {self.negative[name]} binds ?{name}, and is negated: it has no event"
-            self.notes.add(why, variable.span)
+            self.mistakes.note(why, variable.span)
         elif name in self.unused:
             why = f"only {self.unused[name]} binds ?{name}, and SEQ does not use it"
-            self.notes.add(why, variable.span)
+            self.mistakes.note(why, variable.span)
         else:
             known = self.names_of_steps if self.sure else self.all_names
-            self.notes.add(
+            self.mistakes.note(
                 f"no step binds ?{name}",
                 variable.span,
                 expected=list_words(known) if 0 < len(known) <= _LONGEST_LIST else None,
@@ -398,7 +399,7 @@ class _Names:
 
     def _listed(self, name: str, span: Span) -> None:
         if name not in self.repeated:
-            self.notes.add(
+            self.mistakes.note(
                 f"no step with '+' binds ?{name}, so that it has one value",
                 span,
                 suggestion=f"write ?{name}",
@@ -420,7 +421,7 @@ class _Names:
                 continue
             lacking = [gpm for gpm in self.used if name not in self.certain[gpm]]
             if lacking:
-                self.notes.add(
+                self.mistakes.note(
                     f"{_and(lacking)} {'does' if len(lacking) == 1 else 'do'} "
                     f"not bind ?{name} for certain",
                     variable.span,

@@ -1,6 +1,6 @@
 """The text of a SPAseQ query to `SpaseqQuery`.
 
-Linear in the text, with the limits of `cernis.languages.reading` on its length, its tokens and
+Linear in the text, with the limits of `languages/text/read.py` on its length, its tokens and
 the depth of its brackets. The lexer is SPARQL's throughout; inside SEQ (…) its tokens are cut
 anew, because there ':' separates. A lexer that follows the parser's state would do the same
 in one go, and could not lex a text that does not parse, so that mistakes would hide others.
@@ -11,17 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 
 from lark import Lark, Token
 
 from cernis.errors import QueryError
-from cernis.languages.ceql.mistakes import span_of
-from cernis.languages.reading import Language, bound_tokens, in_order, read_tokens, read_tree
-from cernis.languages.spaseq.mistakes import lexical_mistakes, unexpected
+from cernis.languages.spaseq.mistakes import explain_lexeme, explain_token
 from cernis.languages.spaseq.names import resolve, too_deep
-from cernis.languages.spaseq.tree import Writing, WrittenQuery
+from cernis.languages.spaseq.tree import SpaseqReader, WrittenSpaseqQuery
 from cernis.languages.spaseq.words import TERMINALS
+from cernis.languages.text.mistakes import sort_mistakes
+from cernis.languages.text.read import Syntax, bound_tokens, load_grammar, read_tokens, read_tree
+from cernis.languages.text.tokens import cut_token
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.pattern.suggest import closest
 
@@ -34,8 +34,8 @@ _PIECE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|.", re.DOTALL)
 _PIECES = {":": "COLON", "?": "QMARK"}
 
 
-def _word(token: Token) -> Token:
-    """A word that is a keyword becomes that keyword's terminal."""
+def _retype_word(token: Token) -> Token:
+    """Give a word that is a keyword the keyword's terminal."""
     if token.value == "a":
         token.type = "A"
     elif token.value.isascii():
@@ -43,7 +43,7 @@ def _word(token: Token) -> Token:
     return token
 
 
-def _prefixed(token: Token) -> Token:
+def _retype_prefix(token: Token) -> Token:
     if token.value.index(":") == len(token.value) - 1:
         token.type = "PNAME_NS"
     return token
@@ -51,32 +51,26 @@ def _prefixed(token: Token) -> Token:
 
 @cache
 def _grammar() -> Lark:
-    return Lark(
-        files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8"),
-        parser="lalr",
-        lexer="basic",
-        start=["spaseq", "lexical"],
-        propagate_positions=True,
-        maybe_placeholders=False,
-        lexer_callbacks={"NAME": _word, "PNAME": _prefixed},
+    return load_grammar(
+        ["cernis.languages.spaseq"],
+        ["spaseq"],
+        {"NAME": _retype_word, "PNAME": _retype_prefix},
+        placeholders=False,
     )
 
 
-_SPASEQ = Language(_grammar, lexical_mistakes, unexpected, TERMINALS)
+_SYNTAX = Syntax(_grammar, TERMINALS, explain_lexeme, explain_token)
 
 
 # ----------------------------------------------------------------------- tokens
 
 
-def _pieces(token: Token) -> Iterator[Token]:
-    start = span_of(token).start
+def _cut_name(token: Token) -> Iterator[Token]:
+    """Cut a token of SPARQL into names and symbols."""
     for found in _PIECE.finditer(token.value):
-        name = found[0][0].isalpha() or found[0][0] == "_"
-        type_ = "NAME" if name else _PIECES.get(found[0], "STRAY")
-        yield Token(
-            type_, found[0], start + found.start(), token.line, token.column, token.end_line,
-            token.end_column, start + found.end(),
-        )  # fmt: skip
+        is_name = found[0][0].isalpha() or found[0][0] == "_"
+        type_ = "NAME" if is_name else _PIECES.get(found[0], "STRAY")
+        yield cut_token(token, type_, found.start(), found.end())
 
 
 def _as_name(token: Token) -> Token:
@@ -90,7 +84,7 @@ def _steps(tokens: Sequence[Token]) -> list[Token]:
     """The tokens inside SEQ's brackets, cut anew."""
     found: list[Token] = []
     for token in tokens:
-        found += _pieces(token) if token.type in _CUT else (_as_name(token),)
+        found += _cut_name(token) if token.type in _CUT else (_as_name(token),)
     for before, token, after in zip(found, found[1:], found[2:], strict=False):
         ends = after.type in (*_SEPARATORS, "RPAR")
         if before.type == "PLUS" and token.type in _SEPARATORS and ends:
@@ -115,8 +109,8 @@ def _close(tokens: Sequence[Token], opened: int) -> int:
     return len(tokens) - 1
 
 
-def _mended(tokens: list[Token]) -> Iterator[Token]:
-    """The tokens with what only their surroundings tell: see the head of the grammar."""
+def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
+    """Retype the tokens whose terminal depends on their surroundings: see `grammar.lark`."""
     braces = place = 0
     while place < len(tokens):
         token = tokens[place]
@@ -145,25 +139,23 @@ def _mended(tokens: list[Token]) -> Iterator[Token]:
 
 
 def parse(text: str) -> SpaseqQuery:
-    """The query that a text stands for; raises QueryError with every mistake found.
+    """Return the query that a text stands for; raise QueryError with every mistake found.
 
     >>> query = parse("SELECT * FROM STREAM S <http://a/s> WHERE {"
     ...     " SEQ (A ; B+) DEFINE GPM A ON S { ?x a ?y } DEFINE GPM B ON S { ?y a ?z } }")
     >>> query.steps[1].rounds
     ','
     """
-    tokens = read_tokens(_SPASEQ, text)
+    tokens = list(_retype_in_context(read_tokens(_SYNTAX, text)))
+    bound_tokens(tokens)
     labels = (token.value[2:] for token in tokens if token.type == "BLANK")
-    writing = Writing(text, list(labels))
-    mended = list(_mended(tokens))
-    bound_tokens(mended)
-    tree = read_tree(_SPASEQ, "spaseq", mended, text)
-    written: WrittenQuery = writing.transform(tree)
-    mistakes = writing.notes.mistakes
+    reader = SpaseqReader(text, labels)
+    written: WrittenSpaseqQuery = reader.transform(read_tree(_SYNTAX, "spaseq", tokens, text))
+    mistakes = reader.mistakes
     deep = too_deep(written.gpms)
     if deep is not None:
-        raise QueryError(in_order([*mistakes, deep]), text)
-    query = resolve(written, writing.notes, text)
-    if mistakes:
-        raise QueryError(in_order(mistakes), text)
+        raise QueryError(sort_mistakes([*mistakes.found, deep]), text)
+    query = resolve(written, mistakes, text)
+    if mistakes.found:
+        raise QueryError(sort_mistakes(mistakes.found), text)
     return query

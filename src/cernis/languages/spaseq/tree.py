@@ -1,6 +1,6 @@
 """From lark's parse tree to a query as it is written: names not yet looked up.
 
-One method for each rule, on top of those for graph patterns (`graphs.py`). Sequences are lists
+One method for each rule, on top of those for graph patterns (`groups.py`). Sequences are lists
 of steps all the way down: a name is a list of one, and parentheses around several steps in a
 sequence add nothing.
 """
@@ -17,15 +17,13 @@ from lark import Token, v_args
 from lark.tree import Meta
 
 from cernis.errors import Span
-from cernis.languages.ceql.mistakes import span_of
-from cernis.languages.ceql.words import NANOSECONDS
-from cernis.languages.spaseq.groups import Graphs, Group, span_of_tree
+from cernis.languages.spaseq.groups import GraphPatternReader, WrittenGroup
 from cernis.languages.spaseq.terms import XSD
+from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_of, span_of_tree
+from cernis.languages.text.words import NANOSECONDS
 from cernis.pattern.graph import GraphPattern, Term, Triple, Variable
 from cernis.pattern.spaseq import Both, Either, Element, Link, Named, Selected, Step
 
-_MOST_DIGITS = 40
-_LARGEST_EXPONENT = 30
 _LARGEST_TIME = 2**63 - 1
 _MOMENT = re.compile(
     r'"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?'
@@ -34,11 +32,6 @@ _MOMENT = re.compile(
 _DATE_TIME = f"^^<{XSD}dateTime>"
 _DEFAULT = ""
 """The link between rounds where none is written, until the whole sequence is known."""
-
-
-class Name(NamedTuple):
-    text: str
-    span: Span
 
 
 class WrittenItem(NamedTuple):
@@ -56,7 +49,7 @@ class WrittenStream(NamedTuple):
 class WrittenGpm(NamedTuple):
     name: Name
     streams: tuple[Name, ...]
-    group: Group
+    group: WrittenGroup
     """Its own filters may mention what earlier steps bind; those further inside may not."""
 
     @property
@@ -64,7 +57,7 @@ class WrittenGpm(NamedTuple):
         return self.group.whole
 
 
-class WrittenQuery(NamedTuple):
+class WrittenSpaseqQuery(NamedTuple):
     select: tuple[WrittenItem, ...] | None
     construct: tuple[Triple, ...] | None
     streams: tuple[WrittenStream, ...]
@@ -84,18 +77,18 @@ class _Template(NamedTuple):
     triples: tuple[Triple, ...]
 
 
-class _Window(NamedTuple):
+class _WindowClause(NamedTuple):
     size: int
     start: int | str | None
     span: Span
 
 
-class _Partition(NamedTuple):
+class _PartitionClause(NamedTuple):
     variables: tuple[Variable, ...]
     span: Span
 
 
-class _Seq(NamedTuple):
+class _SequenceClause(NamedTuple):
     steps: tuple[Step, ...]
     span: Span
 
@@ -117,24 +110,24 @@ def _hull(steps: list[Step]) -> Span:
 
 
 @v_args(meta=True)
-class Writing(Graphs):
-    """Reads one text; `notes` holds what was wrong with it."""
+class SpaseqReader(GraphPatternReader):
+    """Reads one text; `mistakes` holds what was wrong with it."""
 
     # ---------------------------------------------------------------------- query
 
-    def spaseq(self, meta: Meta, parts: list[Any]) -> WrittenQuery:
+    def spaseq(self, meta: Meta, parts: list[Any]) -> WrittenSpaseqQuery:
         form, clauses = parts[1], parts[2:]
         streams = tuple(part for part in clauses if isinstance(part, WrittenStream))
         gpms = tuple(part for part in clauses if isinstance(part, WrittenGpm))
-        seq: _Seq | None = self._only(_Seq, "SEQ", clauses)
-        window: _Window | None = self._only(_Window, "WITHIN", clauses)
-        partition: _Partition | None = self._only(_Partition, "PARTITION BY", clauses)
+        seq: _SequenceClause | None = self._only(_SequenceClause, "SEQ", clauses)
+        window: _WindowClause | None = self._only(_WindowClause, "WITHIN", clauses)
+        partition: _PartitionClause | None = self._only(_PartitionClause, "PARTITION BY", clauses)
         end = Span(meta.end_pos - 1, meta.end_pos)
         if not streams:
-            self.notes.add("no stream is read", end, expected="FROM STREAM S <http://…>")
+            self.mistakes.note("no stream is read", end, expected="FROM STREAM S <http://…>")
         if seq is None:
-            self.notes.add("the query has no sequence", end, expected="SEQ (A ; B)")
-        return WrittenQuery(
+            self.mistakes.note("the query has no sequence", end, expected="SEQ (A ; B)")
+        return WrittenSpaseqQuery(
             select=form.items if isinstance(form, _Items) else None,
             construct=form.triples if isinstance(form, _Template) else None,
             streams=streams,
@@ -148,7 +141,7 @@ class Writing(Graphs):
     def _only(self, kind: type[Any], clause: str, parts: list[Any]) -> Any:
         found = [part for part in parts if isinstance(part, kind)]
         for again in found[1:]:
-            self.notes.add(f"a query has one {clause}", again.span)
+            self.mistakes.note(f"a query has one {clause}", again.span)
         return found[0] if found else None
 
     # -------------------------------------------------------------------- clauses
@@ -177,17 +170,17 @@ class Writing(Graphs):
     def from_stream(self, meta: Meta, parts: list[Any]) -> WrittenStream:
         return WrittenStream(self._name(parts[0]), parts[1].text[1:-1])
 
-    def partition(self, meta: Meta, parts: list[Token]) -> _Partition:
+    def partition(self, meta: Meta, parts: list[Token]) -> _PartitionClause:
         variables = tuple(
             Variable(token.value[1:], span_of(token)) for token in parts if token.type == "VAR"
         )
-        return _Partition(variables, span_of_tree(meta))
+        return _PartitionClause(variables, span_of_tree(meta))
 
-    def within(self, meta: Meta, parts: list[Any]) -> _Window:
+    def within(self, meta: Meta, parts: list[Any]) -> _WindowClause:
         size, start = parts[0], parts[1] if len(parts) > 1 else None
         if start is not None and size == 0:
-            self.notes.add("tumbling windows need a length", span_of_tree(meta))
-        return _Window(size, start, span_of_tree(meta))
+            self.mistakes.note("tumbling windows need a length", span_of_tree(meta))
+        return _WindowClause(size, start, span_of_tree(meta))
 
     def duration(self, meta: Meta, parts: list[Token]) -> int:
         whole = sum(
@@ -198,20 +191,20 @@ class Writing(Graphs):
             start=Fraction(0),
         )
         if whole > _LARGEST_TIME:
-            self.notes.add("the time is out of range", span_of_tree(meta))
+            self.mistakes.note("the time is out of range", span_of_tree(meta))
         return int(whole)  # times are whole, so that a fraction of a tick adds nothing
 
     def _exact(self, token: Token) -> Fraction:
-        mantissa, _, exponent = token.value.lower().partition("e")
-        if len(mantissa) > _MOST_DIGITS or abs(int(exponent[:9] or 0)) > _LARGEST_EXPONENT:
-            self.notes.add("the number is out of range", span_of(token))
+        number = exact_number(token)
+        if number is None:
+            self.mistakes.note("the number is out of range", span_of(token))
             return Fraction(1)
-        return Fraction(token.value if mantissa[-1] != "." else f"{mantissa}0e{exponent}")
+        return number
 
     def tick(self, meta: Meta, parts: list[Token]) -> int:
         number = parts[-1]
-        if len(number.value) > _MOST_DIGITS or int(number.value) > _LARGEST_TIME:
-            self.notes.add("the number is out of range", span_of(number))
+        if len(number.value) > MOST_DIGITS or int(number.value) > _LARGEST_TIME:
+            self.mistakes.note("the number is out of range", span_of(number))
             return 0
         return int("".join(part.value for part in parts))
 
@@ -227,7 +220,7 @@ class Writing(Graphs):
                 return found[0][1:-1]
         except ValueError:
             pass
-        self.notes.add("this is no point in time", term.span, expected='"2015-01-01T00:00:00Z"')
+        self.mistakes.note("this is no point in time", term.span, expected='"2015-01-01T00:00:00Z"')
         return ""
 
     # ------------------------------------------------------------- graph patterns
@@ -277,7 +270,7 @@ class Writing(Graphs):
             step = steps[0]
             mark = "?" if step.optional else "!" if step.negated else "+"
             found, suggestion = f"'{mark}'", f"put it on the whole: (A {sign} B){mark}"
-        self.notes.add(
+        self.mistakes.note(
             f"'{sign}' joins patterns of one timestamp, and this is {found}"
             if len(steps) > 1
             else f"'{sign}' joins patterns of one timestamp, and {found} stands inside it",
@@ -293,7 +286,7 @@ class Writing(Graphs):
         steps, (sign, link, span) = parts
         if not _plain(steps):
             several = len(steps) > 1
-            self.notes.add(
+            self.mistakes.note(
                 f"'{sign}' stands on patterns of one timestamp, not on a sequence"
                 if several
                 else "a step has one of '+', '?' and '!'",
@@ -319,15 +312,15 @@ class Writing(Graphs):
             first, *rest = part
             steps += [first if link is None else replace(first, link=link.value), *rest]
         if isinstance(parts[-1], Token):
-            self.notes.add(
+            self.mistakes.note(
                 f"nothing follows the last '{parts[-1].value}'",
                 span_of(parts[-1]),
                 suggestion="leave it out, or name the next graph pattern after it",
             )
         return steps
 
-    def seq(self, meta: Meta, parts: list[list[Step]]) -> _Seq:
+    def seq(self, meta: Meta, parts: list[list[Step]]) -> _SequenceClause:
         steps = parts[0]
         usual = ";" if len(steps) == 1 else ","
         steps = [replace(step, rounds=usual) if step.rounds == _DEFAULT else step for step in steps]
-        return _Seq(tuple(steps), span_of_tree(meta))
+        return _SequenceClause(tuple(steps), span_of_tree(meta))

@@ -1,4 +1,4 @@
-"""The keywords of SPAseQ: which word is which terminal, and what a terminal is called in speech.
+"""The keywords of SPAseQ: which word is which terminal, and what messages call a terminal.
 
 Words are retyped after lexing, in any case, but for `a`, which is a small letter as in SPARQL.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from cernis.languages.ceql.words import NANOSECONDS, list_words
+from cernis.languages.text import words
 
 _KEYWORDS = (
     "BASE",
@@ -37,61 +37,40 @@ _KEYWORDS = (
 TERMINALS: Mapping[str, str] = (
     {word: f"_{word}" for word in _KEYWORDS}
     | {word: word for word in ("NOT", "TRUE", "FALSE")}
-    | dict.fromkeys(NANOSECONDS, "UNIT")
+    | dict.fromkeys(words.NANOSECONDS, "UNIT")
 )
 """Keyword, in capitals, to the terminal of the grammar."""
 
-_SPOKEN = {
+_SPOKEN = dict(words.SPOKEN) | {
     "_FROM": "FROM STREAM",
     "_PARTITION": "PARTITION BY",
     "_DEFINE": "DEFINE GPM",
-    "UNIT": "a unit of time such as MINUTES",
     "VAR": "a variable such as ?x",
     "IRI": "an IRI in angle brackets",
     "PNAME_NS": "a prefix such as ex:",
-    "STRING": "a string in quotes",
     "INTEGER": "a whole number",
-    "LPAR": "'('",
-    "RPAR": "')'",
-    "LSQB": "'['",
-    "RSQB": "']'",
-    "LBRACE": "'{'",
-    "RBRACE": "'}'",
-    "COMMA": "','",
-    "SEMICOLON": "';'",
-    "COLON": "':'",
-    "DOT": "'.'",
-    "STAR": "'*'",
-    "PLUS": "'+'",
-    "MINUS": "'-'",
-    "QMARK": "'?'",
     "BANG": "'!'",
-    "$END": "the end of the query",
 }
 
 _NUMBER = "INTEGER DECIMAL DOUBLE"
 _TERM = f"VAR IRI PNAME PNAME_NS BLANK STRING {_NUMBER} TRUE FALSE PLUS MINUS LSQB"
 
-# Sets of terminals that read better as one thing, in the order in which they are said; a
-# set that is there whole is taken. Terminals in the second set go unsaid with it.
-_GROUPS: tuple[tuple[str, str, str], ...] = (
-    ("BANG VAR LPAR", f"{_TERM} NAME UNIT", "an expression such as ?x > 5"),
-    ("A", _TERM, "a predicate such as :p"),
-    ("VAR BLANK LSQB RBRACE", _TERM, "a triple pattern such as ?x :p ?y"),
-    ("VAR BLANK LSQB", _TERM, "an object such as ?x"),
-    ("_FILTER _OPTIONAL _GRAPH", "LBRACE", "an element such as FILTER"),
-    ("CMP ANDAND", "OROR PLUS MINUS STAR SLASH NOT _IN", "an operator such as = or &&"),
-    ("OROR ANDAND", "PLUS MINUS STAR SLASH", "an operator such as &&"),
-    ("AMP VBAR", "PLUS QMARK BANG", "an operator such as '+' or '&'"),
-    ("COMMA SEMICOLON COLON", "LINK", "a separator such as ';'"),
-    ("STAR VAR _LIST", "LPAR", "'*' or a variable such as ?x"),
-    ("VAR IRI PNAME", "PNAME_NS", "an IRI or a variable"),
-    ("IRI PNAME", "PNAME_NS", "an IRI"),
-    (_NUMBER, "", "a number"),
-)
-_PARSED_GROUPS = tuple(
-    (frozenset(whole.split()), frozenset(unsaid.split()), phrase)
-    for whole, unsaid, phrase in _GROUPS
+_PHRASES = words.read_phrases(
+    (
+        ("BANG VAR LPAR", f"{_TERM} NAME UNIT", "an expression such as ?x > 5"),
+        ("A", _TERM, "a predicate such as :p"),
+        ("VAR BLANK LSQB RBRACE", _TERM, "a triple pattern such as ?x :p ?y"),
+        ("VAR BLANK LSQB", _TERM, "an object such as ?x"),
+        ("_FILTER _OPTIONAL _GRAPH", "LBRACE", "an element such as FILTER"),
+        ("CMP ANDAND", "OROR PLUS MINUS STAR SLASH NOT _IN", "an operator such as = or &&"),
+        ("OROR ANDAND", "PLUS MINUS STAR SLASH", "an operator such as &&"),
+        ("AMP VBAR", "PLUS QMARK BANG", "an operator such as '+' or '&'"),
+        ("COMMA SEMICOLON COLON", "LINK", "a separator such as ';'"),
+        ("STAR VAR _LIST", "LPAR", "'*' or a variable such as ?x"),
+        ("VAR IRI PNAME", "PNAME_NS", "an IRI or a variable"),
+        ("IRI PNAME", "PNAME_NS", "an IRI"),
+        (_NUMBER, "", "a number"),
+    )
 )
 _UNSAID = {"LANG", "CARETS"}
 _ROLES = {
@@ -102,24 +81,15 @@ _ROLES = {
 }
 
 
-def speak(terminal: str) -> str:
-    """What a terminal is called when talking to a person.
+def describe_expected(terminals: Collection[str], last: str, in_sequence: bool) -> str:
+    """Return what may stand here, in human words; `last` is the terminal before.
 
-    >>> speak("_WHERE"), speak("LPAR"), speak("UNIT")
-    ('WHERE', "'('", 'a unit of time such as MINUTES')
-    """
-    return _SPOKEN.get(terminal) or terminal.lstrip("_")
-
-
-def describe(terminals: Collection[str], last: str, in_sequence: bool) -> str:
-    """What may stand here, in human words; `last` is the terminal before.
-
-    >>> describe({"NAME", "LPAR"}, "LPAR", True)
+    >>> describe_expected({"NAME", "LPAR"}, "LPAR", True)
     "the name of a graph pattern or '('"
     """
     left = set(terminals) - _UNSAID
     phrases: list[str] = []
-    for whole, unsaid, phrase in _PARSED_GROUPS:
+    for whole, unsaid, phrase in _PHRASES:
         if whole <= left:
             left -= (whole - {"RBRACE", "LPAR"} if "BLANK" in whole else whole) | unsaid
             phrases.append(phrase)
@@ -129,11 +99,4 @@ def describe(terminals: Collection[str], last: str, in_sequence: bool) -> str:
         phrases.insert(0, _ROLES.get(last, graph_pattern))
         if last == "_FILTER":
             left -= {"UNIT"}
-    phrases.extend(map(speak, sorted(left, key=_rank)))
-    return list_words(list(dict.fromkeys(phrases)))
-
-
-def _rank(terminal: str) -> tuple[int, str]:
-    """Words first, then punctuation, then the end."""
-    punctuation = _SPOKEN.get(terminal, "").startswith("'")
-    return (terminal == "$END") * 2 + punctuation, terminal
+    return words.list_terminals(left, phrases, _SPOKEN)

@@ -1,21 +1,19 @@
 """From lark's parse tree to a `Pattern`.
 
-One method for each rule of the grammar, called bottom-up without recursion, so that the
-depth of the tree costs no stack. A mistake that the grammar cannot see (a number out of
-range, SUM without an attribute) is noted and lowering goes on, so that all of them are
-reported together.
+One method for each rule of the grammar, on top of those in `text/tree.py`. A reader notes what
+a `Pattern` cannot hold; everything else is for `cernis.pattern.check`.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
-from lark import Token, Transformer_NonRecursive, v_args
+from lark import Token, v_args
 from lark.tree import Meta
 
-from cernis.errors import Diagnostic, Span
-from cernis.languages.ceql.words import NANOSECONDS
+from cernis.errors import Span
+from cernis.languages.text.tokens import Name, span_of, span_of_tree
+from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
 from cernis.pattern.formula import (
     All,
     As,
@@ -51,7 +49,6 @@ from cernis.pattern.predicate import (
     Literal,
     Negative,
     Not,
-    Operator,
     Or,
     Predicate,
     Reference,
@@ -63,51 +60,13 @@ from cernis.pattern.query import (
     Pattern,
     Select,
     Strategy,
-    Unit,
     Variable,
-    Window,
 )
 from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_condition
-from cernis.schema import Attributes, Kind, Schema, Stream
+from cernis.schema import Schema
 
-_MOST_DIGITS = 40
-_LARGEST_EXPONENT = 30
-
-KINDS: dict[str, Kind] = {
-    "int": Kind.INT,
-    "integer": Kind.INT,
-    "long": Kind.INT,
-    "bigint": Kind.INT,
-    "double": Kind.FLOAT,
-    "float": Kind.FLOAT,
-    "string": Kind.STRING,
-    "boolean": Kind.BOOL,
-    "bool": Kind.BOOL,
-    "timestamp": Kind.TIMESTAMP,
-    "datetime": Kind.TIMESTAMP,
-    "date": Kind.TIMESTAMP,
-    "primary_time": Kind.OTHER,  # a time or an integer, as the data has it
-    "other": Kind.OTHER,
-}
-"""The names of types that a declaration may use, in any case."""
-
-_OPERATORS: dict[str, Operator] = {
-    "=": "=",
-    "==": "=",
-    "!=": "!=",
-    "<>": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
 _DIRECTION = {"<": 1, "<=": 1, ">": -1, ">=": -1}
-
-
-class Name(NamedTuple):
-    text: str
-    span: Span
 
 
 class Owner(NamedTuple):
@@ -115,15 +74,6 @@ class Owner(NamedTuple):
 
     name: Name
     stream: Name | None
-    span: Span
-
-
-class Declared(NamedTuple):
-    """An attribute of a declaration, or an event with its attributes."""
-
-    name: str
-    kind: Kind | None
-    attributes: dict[str, Kind]
     span: Span
 
 
@@ -142,58 +92,15 @@ class Nothing(NamedTuple):
     span: Span
 
 
-def _kinds_together(kinds: list[Kind]) -> Kind:
-    """The kind of an attribute that several event types have."""
-    distinct = set(kinds)
-    if len(distinct) == 1:
-        return kinds[0]
-    return Kind.FLOAT if all(kind.numeric for kind in distinct) else Kind.OTHER
-
-
-def flat_attributes(events: dict[str, Attributes], loose: dict[str, Kind]) -> dict[str, Kind]:
-    """Every attribute of a stream, whichever event type has it."""
-    kinds: dict[str, list[Kind]] = {}
-    for attributes in events.values():
-        for name, kind in attributes.items():
-            kinds.setdefault(name, []).append(kind)
-    return {name: _kinds_together(found) for name, found in kinds.items()} | {
-        name: kind for name, kind in loose.items() if name not in kinds
-    }
-
-
-def _span(meta: Meta) -> Span:
-    return Span(meta.start_pos, meta.end_pos)
-
-
-def _token_span(token: Token) -> Span:
-    return Span(cast(int, token.start_pos), cast(int, token.end_pos))
-
-
-def _unquote(text: str) -> str:
-    return text[1:-1].replace(text[0] * 2, text[0])
-
-
 @v_args(meta=True)
-class Lowering(Transformer_NonRecursive[Token, Any]):
-    """Lowers one text; `mistakes` holds what was wrong with it."""
+class CeqlReader(TreeReader):
+    """Reads one text; `mistakes` holds what was wrong with it."""
 
     def __init__(self, source: str) -> None:
-        super().__init__()
-        self.source = source
-        self.mistakes: list[Diagnostic] = []
+        super().__init__(source)
         # `S>E` used as a variable: checked against the formula once that is known
         self.owners: list[Owner] = []
         self.spans: dict[str, tuple[Span, ...]] = {}
-
-    def note(
-        self,
-        message: str,
-        span: Span,
-        *,
-        expected: str | None = None,
-        suggestion: str | None = None,
-    ) -> None:
-        self.mistakes.append(Diagnostic(message, span, expected, suggestion))
 
     # ---------------------------------------------------------------------- query
 
@@ -231,14 +138,14 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
         for owner in self.owners:
             name, stream = owner.name.text, cast(Name, owner.stream).text
             if read and stream not in read:
-                self.note(
+                self.mistakes.note(
                     f"stream '{stream}' is not in FROM",
                     owner.span,
                     expected=", ".join(read),
                     suggestion=did_you_mean(stream, read),
                 )
             elif streams.get(name, {stream}) != {stream}:
-                self.note(
+                self.mistakes.note(
                     f"'{stream}>{name}' is not a variable: "
                     f"'{name}' of other streams occurs in the formula too",
                     owner.span,
@@ -249,52 +156,6 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
 
     def schema(self, meta: Meta, parts: list[Any]) -> Schema:
         return cast(Schema, parts[0] or Schema())
-
-    def declarations(self, meta: Meta, streams: list[tuple[Stream, Span]]) -> Schema | None:
-        seen: set[str] = set()
-        for stream, span in streams:
-            if stream.name in seen:
-                self.note(f"stream '{stream.name}' is declared twice", span)
-            seen.add(stream.name)
-        return Schema(tuple(stream for stream, _ in streams)) if streams else None
-
-    def declaration(self, meta: Meta, parts: list[Any]) -> tuple[Stream, Span]:
-        name: Name = parts[0]
-        members = [part for part in parts[1:] if isinstance(part, Declared)]
-        events: dict[str, Attributes] = {}
-        for member in members:
-            if member.kind is None:
-                if member.name in events:
-                    self.note(f"event '{member.name}' is declared twice", member.span)
-                events[member.name] = member.attributes
-        loose = self._distinct([member for member in members if member.kind is not None])
-        return Stream(name.text, flat_attributes(events, loose), events), name.span
-
-    def _distinct(self, members: list[Declared]) -> dict[str, Kind]:
-        attributes: dict[str, Kind] = {}
-        for member in members:
-            if member.name in attributes:
-                self.note(f"attribute '{member.name}' is declared twice", member.span)
-            attributes[member.name] = cast(Kind, member.kind)
-        return attributes
-
-    def event_declaration(self, meta: Meta, parts: list[Any]) -> Declared:
-        name: Name = parts[0]
-        members = [part for part in parts[1:] if isinstance(part, Declared)]
-        return Declared(name.text, None, self._distinct(members), name.span)
-
-    def attribute_declaration(self, meta: Meta, parts: list[Any]) -> Declared:
-        attribute: Attribute = parts[0]
-        name: Name = parts[1]
-        kind = KINDS.get(name.text.lower())
-        if kind is None:
-            self.note(
-                f"unknown type '{name.text}'",
-                name.span,
-                expected="int, double, string, boolean or timestamp",
-                suggestion=did_you_mean(name.text, KINDS),
-            )
-        return Declared(attribute.name, kind or Kind.OTHER, {}, cast(Span, attribute.span))
 
     # -------------------------------------------------------------------- clauses
 
@@ -312,32 +173,32 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
         return Strategy(parts[0].value.upper())
 
     def everything(self, meta: Meta, parts: list[Any]) -> Everything:
-        return Everything(_span(meta))
+        return Everything(span_of_tree(meta))
 
     def nothing(self, meta: Meta, parts: list[Any]) -> Nothing:
-        return Nothing(_span(meta))
+        return Nothing(span_of_tree(meta))
 
     def selected(self, meta: Meta, parts: list[Any]) -> Variable:
         owner: Owner = parts[0]
         attributes = tuple(part.name for part in parts[1:] if part is not None)
-        return Variable(self._variable(owner), attributes, span=_span(meta))
+        return Variable(self._variable(owner), attributes, span=span_of_tree(meta))
 
     def aggregate(self, meta: Meta, parts: list[Any]) -> Aggregate:
         function: str = parts[0].value.upper()
-        span = _span(meta)
+        span = span_of_tree(meta)
         argument: str | Reference | None
         match parts[1]:
             case Everything():
                 argument = None
                 if function != "COUNT":
-                    self.note(
+                    self.mistakes.note(
                         f"{function}(*) has no meaning",
                         span,
                         suggestion=f"name a variable and an attribute: {function}(x[a])",
                     )
             case Reference() as argument:
                 if function == "COUNT":
-                    self.note(
+                    self.mistakes.note(
                         "COUNT takes '*' or a variable, not an attribute",
                         span,
                         suggestion=f"write COUNT({argument.variable})",
@@ -345,7 +206,7 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
             case owner:
                 argument = self._variable(owner)
                 if function != "COUNT":
-                    self.note(
+                    self.mistakes.note(
                         f"{function} needs an attribute",
                         span,
                         suggestion=f"write {function}({argument}[…])",
@@ -366,32 +227,6 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
         self.spans["partition"] = self.spans.get("partition", ()) + spans
         return tuple(part.name for part in parts)
 
-    def within(self, meta: Meta, parts: list[Any]) -> Window:
-        return cast(Window, parts[0])
-
-    def _exact(self, token: Token) -> Fraction:
-        """A number as it is written; bounded, because 1e999999999 has as many digits."""
-        mantissa, _, exponent = token.value.lower().partition("e")
-        if len(mantissa) > _MOST_DIGITS or abs(int(exponent[:9] or 0)) > _LARGEST_EXPONENT:
-            self.note("the number is out of range", _token_span(token))
-            return Fraction(1)
-        return Fraction(token.value if mantissa[-1] != "." else f"{mantissa}0e{exponent}")
-
-    def events_span(self, meta: Meta, parts: list[Token]) -> Window:
-        size = self._exact(parts[0])
-        if size.denominator != 1:
-            self.note("a number of events must be whole", _token_span(parts[0]))
-        return Window(Unit.EVENTS, size, span=_span(meta))
-
-    def time_span(self, meta: Meta, parts: list[Token]) -> Window:
-        size = Fraction(0)
-        for number, unit in zip(parts[::2], parts[1::2], strict=True):
-            size += self._exact(number) * NANOSECONDS[unit.value.upper()]
-        return Window(Unit.TIME, size, span=_span(meta))
-
-    def attribute_span(self, meta: Meta, parts: list[Any]) -> Window:
-        return Window(Unit.ATTRIBUTE, self._exact(parts[0]), parts[1], span=_span(meta))
-
     def consume(self, meta: Meta, parts: list[Consume]) -> Consume:
         return parts[0]
 
@@ -400,13 +235,13 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
 
     def limit(self, meta: Meta, parts: list[Any]) -> int:
         sign, token = parts[0]
-        self.spans["limit"] = (_span(meta),)
+        self.spans["limit"] = (span_of_tree(meta),)
         if token.type != "INT":
-            self.note("LIMIT takes a whole number", _token_span(token))
+            self.mistakes.note("LIMIT takes a whole number", span_of(token))
             return 1
         limit = self._whole(token)
         if sign == "-":
-            self.note("LIMIT must not be negative", _span(meta))
+            self.mistakes.note("LIMIT must not be negative", span_of_tree(meta))
         return limit
 
     # ------------------------------------------------------------------- formulas
@@ -417,17 +252,17 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
         return Event(owner.name.text, stream, span=owner.span)
 
     def negated(self, meta: Meta, parts: list[Any]) -> NotEvent:
-        return NotEvent(parts[-1], span=_span(meta))
+        return NotEvent(parts[-1], span=span_of_tree(meta))
 
     def as_variable(self, meta: Meta, parts: list[Any]) -> As:
-        return As(parts[0], parts[1].text, span=_span(meta))
+        return As(parts[0], parts[1].text, span=span_of_tree(meta))
 
     def iterate(self, meta: Meta, parts: list[Any]) -> Iterate:
         body, how = parts
         if isinstance(how, Token):
-            return Iterate(body, contiguous=how.type == "COLON_PLUS", span=_span(meta))
+            return Iterate(body, contiguous=how.type == "COLON_PLUS", span=span_of_tree(meta))
         low, high, contiguous = how
-        return Iterate(body, low, high, contiguous, span=_span(meta))
+        return Iterate(body, low, high, contiguous, span=span_of_tree(meta))
 
     def bounds(self, meta: Meta, parts: list[Any]) -> tuple[int, int | None, bool]:
         opening, low_token, rest = parts
@@ -439,51 +274,51 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
         return (None if parts[0] is None else self._whole(parts[0]),)
 
     def optional(self, meta: Meta, parts: list[Formula]) -> Optional:
-        return Optional(parts[0], span=_span(meta))
+        return Optional(parts[0], span=span_of_tree(meta))
 
     def sequence(self, meta: Meta, parts: list[Formula]) -> Sequence:
-        return Sequence(tuple(parts), span=_span(meta))
+        return Sequence(tuple(parts), span=span_of_tree(meta))
 
     def contiguous(self, meta: Meta, parts: list[Formula]) -> Contiguous:
-        return Contiguous(tuple(parts), span=_span(meta))
+        return Contiguous(tuple(parts), span=span_of_tree(meta))
 
     def all_of(self, meta: Meta, parts: list[Formula]) -> All:
-        return All(tuple(parts), span=_span(meta))
+        return All(tuple(parts), span=span_of_tree(meta))
 
     def choice(self, meta: Meta, parts: list[Formula]) -> Choice:
-        return Choice(tuple(parts), span=_span(meta))
+        return Choice(tuple(parts), span=span_of_tree(meta))
 
     def unless(self, meta: Meta, parts: list[Formula]) -> Unless:
-        return Unless(parts[0], parts[1], span=_span(meta))
+        return Unless(parts[0], parts[1], span=span_of_tree(meta))
 
     def filter(self, meta: Meta, parts: list[Any]) -> Filter:
-        return Filter(parts[0], parts[1], span=_span(meta))
+        return Filter(parts[0], parts[1], span=span_of_tree(meta))
 
     def partitioned(self, meta: Meta, parts: list[Any]) -> PartitionBy:
-        return PartitionBy(parts[0], tuple(parts[1:]), span=_span(meta))
+        return PartitionBy(parts[0], tuple(parts[1:]), span=span_of_tree(meta))
 
     def key(self, meta: Meta, parts: list[Any]) -> KeyPart:
         if len(parts) == 1:
-            return KeyPart(None, parts[0], span=_span(meta))
-        return KeyPart(parts[0].text, parts[1], span=_span(meta))
+            return KeyPart(None, parts[0], span=span_of_tree(meta))
+        return KeyPart(parts[0].text, parts[1], span=span_of_tree(meta))
 
     # ----------------------------------------------------------------- conditions
 
     def any_holds(self, meta: Meta, parts: list[Condition]) -> AnyOf:
-        return AnyOf(tuple(parts), span=_span(meta))
+        return AnyOf(tuple(parts), span=span_of_tree(meta))
 
     def all_hold(self, meta: Meta, parts: list[Condition]) -> AllOf:
-        return AllOf(tuple(parts), span=_span(meta))
+        return AllOf(tuple(parts), span=span_of_tree(meta))
 
     def holds(self, meta: Meta, parts: list[Any]) -> Holds:
-        return Holds(self._variable(parts[0]), parts[1], span=_span(meta))
+        return Holds(self._variable(parts[0]), parts[1], span=span_of_tree(meta))
 
     def compare(self, meta: Meta, parts: list[Any]) -> Compare:
         left, token, right = parts
-        op, span = _OPERATORS[token.value], _span(meta)
+        op, span = OPERATORS[token.value], span_of_tree(meta)
         match left, right:
             case Previous(reference=earlier), Previous(reference=later):
-                self.note(
+                self.mistakes.note(
                     "PREV stands on one side of a comparison",
                     right.span,
                     suggestion="compare the event before with the event itself: "
@@ -500,36 +335,33 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
     def previous(self, meta: Meta, parts: list[Any]) -> Previous:
         _, owner, attribute = parts
         reference = Reference(self._variable(owner), attribute, span=owner.span)
-        return Previous(reference, _span(meta))
+        return Previous(reference, span_of_tree(meta))
 
     def reference(self, meta: Meta, parts: list[Any]) -> Reference:
-        return Reference(self._variable(parts[0]), parts[1], span=_span(meta))
+        return Reference(self._variable(parts[0]), parts[1], span=span_of_tree(meta))
 
     # ----------------------------------------------------------------- predicates
 
     def disjunction(self, meta: Meta, parts: list[Predicate]) -> Or:
-        return Or(tuple(parts), span=_span(meta))
+        return Or(tuple(parts), span=span_of_tree(meta))
 
     def conjunction(self, meta: Meta, parts: list[Predicate]) -> And:
-        return And(tuple(parts), span=_span(meta))
+        return And(tuple(parts), span=span_of_tree(meta))
 
     def denial(self, meta: Meta, parts: list[Any]) -> Not:
-        return Not(parts[-1], span=_span(meta))
-
-    def comparator(self, meta: Meta, parts: list[Token]) -> Token:
-        return parts[0]
+        return Not(parts[-1], span=span_of_tree(meta))
 
     def comparison(self, meta: Meta, parts: list[Any]) -> Predicate:
         """`a < b`, or a chain `a < b < c`, which is `a < b AND b < c`."""
-        span = _span(meta)
+        span = span_of_tree(meta)
         values, tokens = parts[::2], parts[1::2]
-        operators = [_OPERATORS[token.value] for token in tokens]
+        operators = [OPERATORS[token.value] for token in tokens]
         if len(tokens) == 1:
             return Comparison(operators[0], values[0], values[1], span=span)
         if len({_DIRECTION.get(operator, 0) for operator in operators} | {0}) != 2 or any(
             operator not in _DIRECTION for operator in operators
         ):
-            self.note(
+            self.mistakes.note(
                 "a chain of comparisons must go one way",
                 span,
                 suggestion="join the comparisons with AND",
@@ -542,21 +374,23 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
 
     def like(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, text = parts
-        span = _span(meta)
-        test = Like(body, _unquote(text.value), span=span, pattern_span=_token_span(text))
+        span = span_of_tree(meta)
+        test = Like(body, unquote(text.value), span=span, pattern_span=span_of(text))
         return self._denied(negation, test, span)
 
     def in_set(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, *values = parts
-        span = _span(meta)
+        span = span_of_tree(meta)
         return self._denied(negation, InSet(body, tuple(values), span=span), span)
 
     def in_range(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, low, high = parts
-        span = _span(meta)
+        span = span_of_tree(meta)
         test: Predicate
         if low is None and high is None:
-            self.note("a range needs at least one end", span, suggestion="write {1..5} or {1..}")
+            self.mistakes.note(
+                "a range needs at least one end", span, suggestion="write {1..5} or {1..}"
+            )
             test = IsNull(body, span=span)
         elif low is None:
             test = Comparison("<=", body, high, span=span)
@@ -568,7 +402,7 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
 
     def in_span(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, low, high = parts
-        span = _span(meta)
+        span = span_of_tree(meta)
         test: Predicate
         if isinstance(low, Literal) and isinstance(high, Literal):
             test = InRange(body, low, high, span=span)
@@ -582,13 +416,13 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
 
     def is_null(self, meta: Meta, parts: list[Any]) -> IsNull:
         body, negation = parts
-        return IsNull(body, negation is not None, span=_span(meta))
+        return IsNull(body, negation is not None, span=span_of_tree(meta))
 
     # --------------------------------------------------------------------- values
 
     def _arithmetic(self, meta: Meta, parts: list[Any]) -> Arithmetic:
         left, operator, right = parts
-        return Arithmetic(operator.value, left, right, span=_span(meta))
+        return Arithmetic(operator.value, left, right, span=span_of_tree(meta))
 
     def sum(self, meta: Meta, parts: list[Any]) -> Arithmetic:
         return self._arithmetic(meta, parts)
@@ -606,8 +440,8 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
         body: Value = parts[1]
         after = self.source[meta.start_pos + 1 : cast(Span, body.span).start]
         if isinstance(body, Literal) and self._is_bare_number(body) and "(" not in after:
-            return Literal(-cast(int | float, body.value), span=_span(meta))
-        return Negative(body, span=_span(meta))
+            return Literal(-cast(int | float, body.value), span=span_of_tree(meta))
+        return Negative(body, span=span_of_tree(meta))
 
     def plus(self, meta: Meta, parts: list[Any]) -> Value:
         return cast(Value, parts[1])
@@ -615,57 +449,16 @@ class Lowering(Transformer_NonRecursive[Token, Any]):
     def literal_value(self, meta: Meta, parts: list[Token]) -> Literal:
         return self._constant(parts[0])
 
-    def literal(self, meta: Meta, parts: list[Token | None]) -> Literal:
-        token = cast(Token, parts[-1])
-        constant = self._constant(token)
-        if len(parts) == 2 and parts[0] is not None and parts[0].value == "-":
-            return Literal(-cast(int | float, constant.value), span=_span(meta))
-        return constant
-
-    def number(self, meta: Meta, parts: list[Token]) -> Token:
-        return parts[0]
-
     def signed(self, meta: Meta, parts: list[Any]) -> tuple[str, Token]:
         return (parts[0] or "+", parts[1])
 
-    def _constant(self, token: Token) -> Literal:
-        span = _token_span(token)
-        match token.type:
-            case "INT":
-                return Literal(self._whole(token), span=span)
-            case "FLOAT":
-                number = float(token.value)
-                if number == float("inf"):
-                    self.note("the number is out of range", span)
-                return Literal(number, span=span)
-            case "STRING":
-                return Literal(_unquote(token.value), span=span)
-            case _:
-                return Literal(token.type == "TRUE", span=span)
-
-    def _whole(self, token: Token) -> int:
-        if len(token.value) > _MOST_DIGITS:
-            self.note("the number is out of range", _token_span(token))
-            return 1
-        return int(token.value)
-
     # ---------------------------------------------------------------------- names
-
-    def name(self, meta: Meta, parts: list[Token]) -> Name:
-        token = parts[0]
-        text = _unquote(token.value) if token.type == "QUOTED" else token.value
-        return Name(text, _token_span(token))
-
-    attribute_name = name
-
-    def attribute(self, meta: Meta, parts: list[Name]) -> Attribute:
-        return Attribute(tuple(part.text for part in parts), span=_span(meta))
 
     def owner(self, meta: Meta, parts: list[Any]) -> Owner:
         first, arrow, second = parts
         if arrow is None:
             return Owner(first, None, first.span)
-        return Owner(second, first, _span(meta))
+        return Owner(second, first, span_of_tree(meta))
 
     def _variable(self, owner: Owner) -> str:
         if owner.stream is not None:

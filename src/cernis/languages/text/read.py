@@ -1,0 +1,130 @@
+"""From text to a tree, for every language: limits first, then tokens, then an LALR parse.
+
+Linear in the text. The parser keeps its own stack, and three limits hold for any text: its
+length, the number of its tokens and the depth of its nesting. A hostile query therefore
+costs a bounded time and is refused with a message. An Earley parser would give shorter
+grammars and a worse bound.
+
+A misspelt keyword is reported and read as the keyword, so that the mistakes after it are
+reported too; any other syntax error ends the parse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from itertools import islice
+from typing import NamedTuple, cast
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedToken
+
+from cernis.errors import BudgetError, Diagnostic, QueryError
+from cernis.languages.text.mistakes import (
+    MOST_MISTAKES,
+    explain_misspelling,
+    find_bracket_mistakes,
+    find_lexical_mistakes,
+    guess_keyword,
+    sort_mistakes,
+)
+from cernis.pattern.check import MAX_DEPTH
+
+MAX_TEXT = 1 << 20
+"""The longest text, in characters."""
+
+MAX_TOKENS = 50_000
+"""The most tokens in a text; a pattern has at most as many nodes."""
+
+
+class Syntax(NamedTuple):
+    """A language: its grammar, its keywords, and how it explains mistakes."""
+
+    grammar: Callable[[], Lark]
+    keywords: Mapping[str, str]
+    """Keyword, in capitals, to its terminal; a misspelt word may be one of these."""
+    explain_lexeme: Callable[[Token], Diagnostic | None]
+    """Explains a lexeme that no query holds; None for all others."""
+    explain_token: Callable[[Token, set[str], Sequence[Token], int], Diagnostic]
+    """Explains a token that is not among the accepted terminals, given the tokens before it and
+    the end of the text."""
+
+
+def load_grammar(
+    packages: Sequence[str],
+    start: Sequence[str],
+    callbacks: Mapping[str, Callable[[Token], Token]],
+    *,
+    placeholders: bool = True,
+) -> Lark:
+    """Make a parser of the `grammar.lark` of each package; `callbacks` retype tokens."""
+    return Lark(
+        "\n".join(
+            files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
+            for package in packages
+        ),
+        parser="lalr",
+        lexer="basic",
+        start=[*start, "lexical"],
+        propagate_positions=True,
+        lexer_callbacks=dict(callbacks),
+        maybe_placeholders=placeholders,
+    )
+
+
+def read_tokens(syntax: Syntax, text: str) -> list[Token]:
+    """Return the tokens of a text; raise what is wrong with its length, lexemes or brackets."""
+    if len(text) > MAX_TEXT:
+        raise BudgetError(
+            f"the query has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
+        )
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    if clean != text:
+        raise QueryError([Diagnostic("the query holds characters that are not Unicode")], clean)
+    tokens = list(islice(syntax.grammar().lex(text), MAX_TOKENS + 1))
+    bound_tokens(tokens)
+    mistakes = find_lexical_mistakes(tokens, syntax.explain_lexeme)
+    if not any(token.type.startswith("UNCLOSED") for token in tokens[-1:]):
+        mistakes += find_bracket_mistakes(tokens, text, MAX_DEPTH)
+    if mistakes:
+        raise QueryError(sort_mistakes(mistakes), text)
+    return tokens
+
+
+def bound_tokens(tokens: Sequence[Token]) -> None:
+    """Raise BudgetError if there are too many tokens."""
+    if len(tokens) > MAX_TOKENS:
+        raise BudgetError(f"the query has more than {MAX_TOKENS:,} words and symbols")
+
+
+def read_tree(syntax: Syntax, start: str, tokens: list[Token], text: str) -> Tree[Token]:
+    """Parse the tokens of a text; raise its syntax errors."""
+    parser = syntax.grammar().parse_interactive(start=start)
+    mistakes: list[Diagnostic] = []
+    tree: Tree[Token] | None = None
+    end = tokens[-1] if tokens else Token("$END", "", 0, 1, 1, 1, 1, 0)
+    for number, token in enumerate([*tokens, Token.new_borrow_pos("$END", "", end)]):
+        try:
+            tree = parser.feed_token(token)
+        except UnexpectedToken:
+            before = tokens[:number]
+            accepted = _find_accepted(syntax, start, before)
+            meant = guess_keyword(token, accepted, syntax.keywords)
+            if meant is None or len(mistakes) == MOST_MISTAKES:
+                mistakes.append(syntax.explain_token(token, accepted, before, len(text.rstrip())))
+                break
+            mistakes.append(explain_misspelling(token, meant))
+            token.type, token.value = syntax.keywords[meant], meant
+            parser.feed_token(token)
+    if mistakes:
+        raise QueryError(mistakes, text)
+    return cast("Tree[Token]", tree)
+
+
+def _find_accepted(syntax: Syntax, start: str, tokens: list[Token]) -> set[str]:
+    """Return the terminals that may follow; replays the tokens, as a failed feed reduces rules."""
+    parser = syntax.grammar().parse_interactive(start=start)
+    for token in tokens:
+        parser.feed_token(token)
+    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+    return accepted

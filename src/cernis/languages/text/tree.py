@@ -1,0 +1,218 @@
+"""From lark's parse tree to nodes, for what CEQL and conjunctive queries share.
+
+One method for each rule of `grammar.lark`, called bottom-up without recursion, so that the
+depth of the tree costs no stack. A reader notes what the nodes cannot hold, such as a number
+out of range, and goes on, so that all mistakes are reported together.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, NamedTuple, cast
+
+from lark import Token, Transformer_NonRecursive, v_args
+from lark.tree import Meta
+
+from cernis.errors import Span
+from cernis.languages.text.mistakes import MOST_MISTAKES
+from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_of, span_of_tree
+from cernis.languages.text.words import NANOSECONDS
+from cernis.pattern.mistakes import Mistakes
+from cernis.pattern.predicate import Attribute, Literal, Operator
+from cernis.pattern.query import Unit, Window
+from cernis.schema import Attributes, Kind, Schema, Stream
+
+KINDS: dict[str, Kind] = {
+    "int": Kind.INT,
+    "integer": Kind.INT,
+    "long": Kind.INT,
+    "bigint": Kind.INT,
+    "double": Kind.FLOAT,
+    "float": Kind.FLOAT,
+    "string": Kind.STRING,
+    "boolean": Kind.BOOL,
+    "bool": Kind.BOOL,
+    "timestamp": Kind.TIMESTAMP,
+    "datetime": Kind.TIMESTAMP,
+    "date": Kind.TIMESTAMP,
+    "primary_time": Kind.OTHER,  # a time or an integer, as the data has it
+    "other": Kind.OTHER,
+}
+"""The names of types that a declaration may use, in any case."""
+
+OPERATORS: dict[str, Operator] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+
+
+class Declared(NamedTuple):
+    """An attribute of a declaration, or an event with its attributes."""
+
+    name: str
+    kind: Kind | None
+    attributes: dict[str, Kind]
+    span: Span
+
+
+def _kinds_together(kinds: list[Kind]) -> Kind:
+    """The kind of an attribute that several event types have."""
+    distinct = set(kinds)
+    if len(distinct) == 1:
+        return kinds[0]
+    return Kind.FLOAT if all(kind.numeric for kind in distinct) else Kind.OTHER
+
+
+def flat_attributes(events: dict[str, Attributes], loose: dict[str, Kind]) -> dict[str, Kind]:
+    """Every attribute of a stream, whichever event type has it."""
+    kinds: dict[str, list[Kind]] = {}
+    for attributes in events.values():
+        for name, kind in attributes.items():
+            kinds.setdefault(name, []).append(kind)
+    return {name: _kinds_together(found) for name, found in kinds.items()} | {
+        name: kind for name, kind in loose.items() if name not in kinds
+    }
+
+
+def unquote(text: str) -> str:
+    return text[1:-1].replace(text[0] * 2, text[0])
+
+
+@v_args(meta=True)
+class TreeReader(Transformer_NonRecursive[Token, Any]):
+    """Reads one text; `mistakes` holds what was wrong with it."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.source = source
+        self.mistakes = Mistakes(MOST_MISTAKES)
+
+    # --------------------------------------------------------------- declarations
+
+    def declarations(self, meta: Meta, streams: list[tuple[Stream, Span]]) -> Schema | None:
+        seen: set[str] = set()
+        for stream, span in streams:
+            if stream.name in seen:
+                self.mistakes.note(f"stream '{stream.name}' is declared twice", span)
+            seen.add(stream.name)
+        return Schema(tuple(stream for stream, _ in streams)) if streams else None
+
+    def declaration(self, meta: Meta, parts: list[Any]) -> tuple[Stream, Span]:
+        name: Name = parts[0]
+        members = [part for part in parts[1:] if isinstance(part, Declared)]
+        events: dict[str, Attributes] = {}
+        for member in members:
+            if member.kind is None:
+                if member.name in events:
+                    self.mistakes.note(f"event '{member.name}' is declared twice", member.span)
+                events[member.name] = member.attributes
+        loose = self._distinct([member for member in members if member.kind is not None])
+        return Stream(name.text, flat_attributes(events, loose), events), name.span
+
+    def _distinct(self, members: list[Declared]) -> dict[str, Kind]:
+        attributes: dict[str, Kind] = {}
+        for member in members:
+            if member.name in attributes:
+                self.mistakes.note(f"attribute '{member.name}' is declared twice", member.span)
+            attributes[member.name] = cast(Kind, member.kind)
+        return attributes
+
+    def event_declaration(self, meta: Meta, parts: list[Any]) -> Declared:
+        name: Name = parts[0]
+        members = [part for part in parts[1:] if isinstance(part, Declared)]
+        return Declared(name.text, None, self._distinct(members), name.span)
+
+    def attribute_declaration(self, meta: Meta, parts: list[Any]) -> Declared:
+        attribute: Attribute = parts[0]
+        name: Name = parts[1]
+        kind = KINDS.get(name.text.lower())
+        if kind is None:
+            self.mistakes.note(
+                f"unknown type '{name.text}'",
+                name.span,
+                expected="int, double, string, boolean or timestamp",
+                word=name.text,
+                among=KINDS,
+            )
+        return Declared(attribute.name, kind or Kind.OTHER, {}, cast(Span, attribute.span))
+
+    # -------------------------------------------------------------------- windows
+
+    def within(self, meta: Meta, parts: list[Any]) -> Window:
+        return cast(Window, parts[0])
+
+    def _exact(self, token: Token) -> Fraction:
+        number = exact_number(token)
+        if number is None:
+            self.mistakes.note("the number is out of range", span_of(token))
+            return Fraction(1)
+        return number
+
+    def events_span(self, meta: Meta, parts: list[Token]) -> Window:
+        size = self._exact(parts[0])
+        if size.denominator != 1:
+            self.mistakes.note("a number of events must be whole", span_of(parts[0]))
+        return Window(Unit.EVENTS, size, span=span_of_tree(meta))
+
+    def time_span(self, meta: Meta, parts: list[Token]) -> Window:
+        size = Fraction(0)
+        for number, unit in zip(parts[::2], parts[1::2], strict=True):
+            size += self._exact(number) * NANOSECONDS[unit.value.upper()]
+        return Window(Unit.TIME, size, span=span_of_tree(meta))
+
+    def attribute_span(self, meta: Meta, parts: list[Any]) -> Window:
+        return Window(Unit.ATTRIBUTE, self._exact(parts[0]), parts[1], span=span_of_tree(meta))
+
+    # ------------------------------------------------------------------ constants
+
+    def literal(self, meta: Meta, parts: list[Token | None]) -> Literal:
+        token = cast(Token, parts[-1])
+        constant = self._constant(token)
+        if len(parts) == 2 and parts[0] is not None and parts[0].value == "-":
+            return Literal(-cast(int | float, constant.value), span=span_of_tree(meta))
+        return constant
+
+    def number(self, meta: Meta, parts: list[Token]) -> Token:
+        return parts[0]
+
+    def comparator(self, meta: Meta, parts: list[Token]) -> Token:
+        return parts[0]
+
+    def _constant(self, token: Token) -> Literal:
+        span = span_of(token)
+        match token.type:
+            case "INT":
+                return Literal(self._whole(token), span=span)
+            case "FLOAT":
+                number = float(token.value)
+                if number == float("inf"):
+                    self.mistakes.note("the number is out of range", span)
+                return Literal(number, span=span)
+            case "STRING":
+                return Literal(unquote(token.value), span=span)
+            case _:
+                return Literal(token.type == "TRUE", span=span)
+
+    def _whole(self, token: Token) -> int:
+        if len(token.value) > MOST_DIGITS:
+            self.mistakes.note("the number is out of range", span_of(token))
+            return 1
+        return int(token.value)
+
+    # ---------------------------------------------------------------------- names
+
+    def name(self, meta: Meta, parts: list[Token]) -> Name:
+        token = parts[0]
+        text = unquote(token.value) if token.type == "QUOTED" else token.value
+        return Name(text, span_of(token))
+
+    attribute_name = name
+
+    def attribute(self, meta: Meta, parts: list[Name]) -> Attribute:
+        return Attribute(tuple(part.text for part in parts), span=span_of_tree(meta))
