@@ -15,7 +15,7 @@ import pytest
 from cernis.generators import cards, market, nquads, smartgrid, traffic, vessels
 from cernis.languages.spaseq import parse
 from cernis.rdf.reading.background import load_background
-from cernis.rdf.reading.events import Streamset
+from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
 from cernis.testing.spaseq.oracle import find
 

@@ -24,7 +24,7 @@ from cernis.engine.linked import runtime
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
-from cernis.rdf.reading import events
+from cernis.rdf.reading import merge
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.session import GraphSession
 from cernis.testing.spaseq.corpus import background_text, found, stream_text
@@ -147,7 +147,7 @@ def test_a_stream_that_forgets_gives_the_same_matches(case: Drawn, size: int, ke
     whole = told(case.run())
     running = case.session()
     running.many_rows = running.many_terms = keep
-    with mock.patch.object(events, "EVENTS", size):
+    with mock.patch.object(merge, "EVENTS", size):
         runs = list(running.stream(case.files()))
     assert [match for matches in runs for match in told(matches)] == whole
 

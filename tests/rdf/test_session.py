@@ -7,7 +7,7 @@ from unittest import mock
 
 import cernis
 from cernis.generators import market
-from cernis.rdf.reading import events
+from cernis.rdf.reading import merge
 
 PAIRS = """
 PREFIX : <http://example/>
@@ -31,7 +31,7 @@ def test_terms_and_rows_that_nobody_needs_are_let_go_of() -> None:
     session = query.session()
     session.many_rows = session.many_terms = 1000
     most, found = 0, []
-    with mock.patch.object(events, "EVENTS", 200):
+    with mock.patch.object(merge, "EVENTS", 200):
         for matches in session.stream(streams):
             found += told(matches)
             most = max(most, len(session.terms))

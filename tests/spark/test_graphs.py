@@ -20,7 +20,7 @@ import pytest
 from cernis.cli.main import main
 from cernis.plan.plan import Distribution
 from cernis.rdf.query import GraphQuery
-from cernis.rdf.reading.events import Streamset
+from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
 from cernis.spark.graphs.job import recognize_graphs
 from cernis.spark.graphs.layout import graph_layout

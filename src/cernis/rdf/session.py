@@ -30,9 +30,10 @@ from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.matches import AnswerColumn, AnswerShape, GraphMatches, TimeFormat
 from cernis.rdf.reading.background import load_background
-from cernis.rdf.reading.events import GraphEvents, Streamset
+from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
-from cernis.rdf.reading.times import TimeRule, times_of
+from cernis.rdf.reading.times import TimeRule, read_times
 from cernis.rdf.row_store import RowStore
 from cernis.rdf.solving.programs import compile_expression
 from cernis.rdf.solving.rows import RowReader, Window
@@ -170,7 +171,7 @@ class GraphSession:
         parts = self.engine.held_parts()
         numbers = set(parts.tolist())
         keys = {key: n for key, n in self.reader.parts.items() if n in numbers}
-        held = [self.engine.held(), *self.store.codes(), *self.streams.held()]
+        held = [self.engine.held(), *self.store.codes(), *self.streams.codes()]
         held += [np.array(list(keys), np.int32)] if keys else []
         for codes in held:
             live[codes[codes >= 0]] = True
@@ -178,7 +179,7 @@ class GraphSession:
         moved = self.terms.keep(live)
         self.engine.renumber(moved, parts)
         self.store = self.store.recode(moved)
-        self.streams.renumber(moved)
+        self.streams.recode(moved)
         place = {n: i for i, n in enumerate(parts.tolist())}
         self.reader.parts = {tuple(moved[list(key)].tolist()): place[n] for key, n in keys.items()}
 
@@ -251,7 +252,7 @@ def _origin(query: SpaseqQuery, unit: str) -> int | None:
         return None
     kind = "integer" if isinstance(query.tumbling_from, int) else "dateTime"
     text = f'"{query.tumbling_from}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'
-    times, good = times_of(pa.array([text], pa.string()), unit)
+    times, good = read_times(pa.array([text], pa.string()), unit)
     if not good[0]:
         raise DataError(f"TUMBLING FROM {query.tumbling_from}: is no time")
     return int(times[0])

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.background import load_background
-from cernis.rdf.reading.events import GraphEvents, Int64s, Streamset
-from cernis.rdf.reading.parts import NamedEvents
+from cernis.rdf.reading.events import GraphEvents, Int64s
+from cernis.rdf.reading.parts import PartReader
+from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 from cernis.rdf.session import GraphRunOptions, GraphSession
 from cernis.rdf.solving.rows import RowReader, Window
@@ -198,19 +199,19 @@ class PatternSolver:
         self.columns = SolvedColumns(self.reader)
         self._own = self._left = len(self.terms)
 
-    def forget(self, stream: NamedEvents | None = None) -> None:
+    def forget(self, stream: PartReader | None = None) -> None:
         """Lets go of the terms that nobody holds, if there are many; `stream` is being read."""
         if len(self.terms) <= max(_MANY_TERMS, 2 * self._left):
             return
         live = np.zeros(len(self.terms), np.bool_)
         live[: self._own] = True
-        for codes in stream.held() if stream is not None else ():
+        for codes in stream.codes() if stream is not None else ():
             live[codes] = True
         self.values.keep(live)
         moved = self.terms.keep(live)
         self._left = len(self.terms)
         if stream is not None:
-            stream.renumber(moved)
+            stream.recode(moved)
 
     def solve(self, events: GraphEvents) -> Solved:
         return Solved(events, self.reader.solve(events))
@@ -233,10 +234,10 @@ class _Foretold(Streamset):
     def skipped(self) -> dict[str, int]:
         return {}
 
-    def held(self) -> Iterator[Codes]:
+    def codes(self) -> Iterator[Codes]:
         return iter(())
 
-    def renumber(self, moved: Codes) -> None:
+    def recode(self, new_codes: Codes) -> None:
         pass
 
 

@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cernis.errors import DataError
-from cernis.rdf.reading import events as module
-from cernis.rdf.reading.events import GraphEvents, Streamset, TimeRule
+from cernis.rdf.reading import merge
+from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
+from cernis.rdf.reading.times import DATETIME_IN_NAME, DIGITS_IN_NAME, TimeRule
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
@@ -130,7 +132,7 @@ def test_streams_are_merged_by_time_then_stream_then_number(
     terms = Terms()
     sources = {n: w.text.encode() for n, w in zip("abc", (one, two, three), strict=True)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "EVENTS", most)
+        patch.setattr(merge, "EVENTS", most)
         batches = list(Streamset(sources, terms, batch=size))
     assert seen(batches, terms) == expected
     for before, after in pairwise(batches):
@@ -214,11 +216,11 @@ def test_the_first_event_decides_and_the_choice_is_told() -> None:
     known = "http://www.w3.org/ns/prov#generatedAtTime"
     assert rule_of(at("<urn:g1>", 1) + quad("<urn:g1>")) == TimeRule(property=known)
     assert rule_of(about + quad("<urn:g1>")) == TimeRule(property="http://x/when")
-    assert rule_of(quad("<urn:g1>")) == TimeRule(pattern=module.DIGITS_IN_NAME)
+    assert rule_of(quad("<urn:g1>")) == TimeRule(pattern=DIGITS_IN_NAME)
     dated = "<urn:g:2024-01-01T00:00:00Z>"
-    assert rule_of(quad(dated)) == TimeRule(pattern=module.DATETIME_IN_NAME)
+    assert rule_of(quad(dated)) == TimeRule(pattern=DATETIME_IN_NAME)
     # a number about something else says nothing about the event
-    assert rule_of(quad("<urn:g1>", integer(5))) == TimeRule(pattern=module.DIGITS_IN_NAME)
+    assert rule_of(quad("<urn:g1>", integer(5))) == TimeRule(pattern=DIGITS_IN_NAME)
 
 
 def test_a_stream_that_says_its_time_in_two_ways_is_a_mistake() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cernis.errors import DataError
-from cernis.rdf.reading.events import Streamset
-from cernis.rdf.reading.parts import FilePart, NamedEvents, files_in, look_ahead, parts_of_stream
+from cernis.rdf.reading.parts import FilePart, PartReader, list_files, look_ahead, split_stream
+from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
 from cernis.rdf.reading.times import TimeRule
 
@@ -73,14 +73,14 @@ def in_parts(parts: Sequence[FilePart]) -> list[Event]:
     found: list[Event] = []
     for part in parts:
         terms = Terms()
-        reader = NamedEvents(part, terms)
+        reader = PartReader(part, terms)
         for batch in reader:
             found += told(batch, terms, reader.names)
     return found
 
 
 def cut(path: Path, piece: int = 2000, **options: Any) -> list[FilePart]:
-    return parts_of_stream([path], scopes=["f0"], piece=piece, **options)
+    return split_stream([path], scopes=["f0"], piece=piece, **options)
 
 
 # --------------------------------------------------------------------- events
@@ -109,8 +109,8 @@ def test_several_files_are_one_stream_whose_numbers_go_on(tmp_path: Path) -> Non
     write(plain, lines(40))
     packed.write_bytes(gzip.compress("\n".join(lines(30)).encode()))
     write(last, lines(20))
-    files = files_in(tmp_path)
-    parts = parts_of_stream(files, scopes=["a", "b", "c"], piece=2000)
+    files = list_files(tmp_path)
+    parts = split_stream(files, scopes=["a", "b", "c"], piece=2000)
     assert files == [str(plain), str(packed), str(last)]
     assert [event[1] for event in in_parts(parts)] == list(range(90))
     assert {part.time.property for part in parts} == {PROV[1:-1]}

@@ -14,9 +14,9 @@ from cernis.rdf.reading.times import (
     DATETIME_IN_NAME,
     DIGITS_IN_NAME,
     TimeRule,
-    in_names,
-    shown,
-    times_of,
+    format_time,
+    read_name_times,
+    read_times,
 )
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -24,12 +24,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_of(lexical: str, type: str = "dateTime", unit: str = "ms") -> int | None:
-    times, good = times_of(pa.array([f'"{lexical}"^^<{XSD}{type}>']), unit)
+    times, good = read_times(pa.array([f'"{lexical}"^^<{XSD}{type}>']), unit)
     return int(times[0]) if good[0] else None
 
 
 def in_name(name: str, pattern: str, unit: str = "ms") -> int | None:
-    times, good = in_names(pa.array([name]), pattern, unit)
+    times, good = read_name_times(pa.array([name]), pattern, unit)
     return int(times[0]) if good[0] else None
 
 
@@ -48,7 +48,7 @@ moments = st.datetimes(
 @given(st.lists(moments, min_size=1, max_size=20))
 def test_a_date_time_is_its_nanoseconds_since_1970(given_moments: list[datetime]) -> None:
     texts = [f'"{m.isoformat()}"^^<{XSD}dateTime>' for m in given_moments]
-    times, good = times_of(pa.array(texts), "ms")
+    times, good = read_times(pa.array(texts), "ms")
     assert good.all()
     utc = [m if m.tzinfo else m.replace(tzinfo=UTC) for m in given_moments]
     assert times.tolist() == [(m - EPOCH) // timedelta(microseconds=1) * 1000 for m in utc]
@@ -132,24 +132,26 @@ def test_what_is_no_literal_is_no_time() -> None:
         "",
         '"x"^^<y>',
     ]
-    _, good = times_of(pa.array(terms), "ms")
+    _, good = read_times(pa.array(terms), "ms")
     assert not good.any()
 
 
 def test_a_string_that_reads_like_a_date_time_counts_as_one() -> None:
     broken = f'"2024-01-01T00:00:00Z^^{XSD}dateTime"'
-    times, good = times_of(pa.array(['"2024-01-01T00:00:00Z"', broken, '"2024-01-01T00:00"']), "ms")
+    times, good = read_times(
+        pa.array(['"2024-01-01T00:00:00Z"', broken, '"2024-01-01T00:00"']), "ms"
+    )
     assert good.tolist() == [True, True, False]
     assert times[:2].tolist() == [at("2024-01-01T00:00:00Z")] * 2
 
 
 def test_no_terms_have_no_times() -> None:
-    assert len(times_of(pa.array([], pa.string()), "ms")[0]) == 0
+    assert len(read_times(pa.array([], pa.string()), "ms")[0]) == 0
 
 
 def test_a_part_of_an_array_is_read_as_such() -> None:
     terms = pa.array([f'"{i}"^^<{XSD}integer>' for i in range(10)])
-    assert times_of(terms.slice(7, 2), "ns")[0].tolist() == [7, 8]
+    assert read_times(terms.slice(7, 2), "ns")[0].tolist() == [7, 8]
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,6 @@ def test_a_rule_says_what_is_wrong_with_it() -> None:
 
 
 def test_times_are_shown_as_dates_or_numbers() -> None:
-    assert shown(at("2024-01-01T10:00:00Z")) == "2024-01-01T10:00:00Z"
-    assert shown(at("2024-01-01T10:00:00Z") + 1) == "2024-01-01T10:00:00.000000001Z"
-    assert shown(-3) == "-3 ns"
+    assert format_time(at("2024-01-01T10:00:00Z")) == "2024-01-01T10:00:00Z"
+    assert format_time(at("2024-01-01T10:00:00Z") + 1) == "2024-01-01T10:00:00.000000001Z"
+    assert format_time(-3) == "-3 ns"

@@ -1,8 +1,8 @@
 """RDF files to graph events.
 
-`terms` numbers terms, `quads` reads files, `times` says when an event happened, `events` puts quads
-into events and merges streams, `parts` cuts files for parallel reading, `background` loads
-background graphs.
+`terms` numbers terms, `quads` reads files, `group` collects the quads of each event, `timing` gives
+events their times (`times` parses them), `merge` merges streams, and `streams` puts these together.
+`scan` and `parts` cut files for parallel reading, `background` loads background graphs.
 """
 
 from __future__ import annotations

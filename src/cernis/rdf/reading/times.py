@@ -34,9 +34,9 @@ __all__ = [
     "DIGITS_IN_NAME",
     "KNOWN_PROPERTIES",
     "TimeRule",
-    "in_names",
-    "shown",
-    "times_of",
+    "format_time",
+    "read_name_times",
+    "read_times",
 ]
 
 XSD: Final = "http://www.w3.org/2001/XMLSchema#"
@@ -93,7 +93,7 @@ class TimeRule:
             return f"the name of the graph, by {self.pattern!r}"
         return "whatever the first event has"
 
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         return self.property is not None or self.pattern is not None
 
     def by_property(self, iri: str) -> TimeRule:
@@ -159,23 +159,24 @@ _SECOND: Final = 1_000_000_000
 _LARGEST: Final = 2**63 - 1
 
 
-def times_of(texts: pa.StringArray, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def read_times(texts: pa.StringArray, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The times of some terms, and which of them are times at all.
 
     >>> five, day = f'"5"^^<{XSD}integer>', f'"1970-01-02"^^<{XSD}date>'
-    >>> times, good = times_of(pa.array([five, day, '"5"']), "ms")
+    >>> times, good = read_times(pa.array([five, day, '"5"']), "ms")
     >>> times.tolist(), good.tolist()
     ([5000000, 86400000000000, 0], [True, True, False])
     """
     return _read(texts, unit, typed=True)
 
 
-def in_names(
+def read_name_times(
     names: pa.StringArray, pattern: str, unit: str
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The times in some graphs' names (terms; a blank node's name says nothing).
 
-    >>> times, good = in_names(pa.array(["<urn:e:7>", "<urn:e>", "_:b7"]), DIGITS_IN_NAME, "ns")
+    >>> names = pa.array(["<urn:e:7>", "<urn:e>", "_:b7"])
+    >>> times, good = read_name_times(names, DIGITS_IN_NAME, "ns")
     >>> times.tolist(), good.tolist()
     ([7, 0, 0], [True, False, False])
     """
@@ -188,10 +189,10 @@ def in_names(
     return np.where(good, times, 0), good
 
 
-def shown(time: int) -> str:
+def format_time(time: int) -> str:
     """A time as a person reads it: a date if it is after 1980, else a number of nanoseconds.
 
-    >>> shown(1_704_186_000_250_000_000), shown(15)
+    >>> format_time(1_704_186_000_250_000_000), format_time(15)
     ('2024-01-02T09:00:00.25Z', '15 ns')
     """
     if time < 10 * 365 * 86_400 * _SECOND:
@@ -212,7 +213,7 @@ def _read(
     _, offsets, data = texts.buffers()
     at = np.frombuffer(offsets, np.int32)[texts.offset :]
     text = np.frombuffer(data, np.uint8) if data is not None and data.size else _TAIL[:0]
-    _read_times(text, at, typed, UNITS[unit], times, status)
+    _parse_times(text, at, typed, UNITS[unit], times, status)
     for i in np.flatnonzero(status == ODD):
         found = _odd(texts[int(i)].as_py(), unit, typed)
         if found is not None:
@@ -388,7 +389,7 @@ def _moment_of(text: NDArray[np.uint8], begin: Any, end: Any, day_only: bool) ->
 
 
 @kernel
-def _read_times(
+def _parse_times(
     text: NDArray[np.uint8],
     at: NDArray[np.int32],
     typed: bool,

@@ -18,9 +18,9 @@ from cernis.rdf.reading.parts import (
     PIECE,
     FilePart,
     Prospect,
-    files_in,
+    list_files,
     look_ahead,
-    parts_of_stream,
+    split_stream,
 )
 from cernis.rdf.reading.times import TimeRule
 
@@ -67,7 +67,7 @@ def open_streams(
     parts: list[FilePart] = []
     prospects: list[Prospect] = []
     for i, name in enumerate(names):
-        files = [str(Path(file).absolute()) for file in files_in(streams[name])]
+        files = [str(Path(file).absolute()) for file in list_files(streams[name])]
         rule = rules.get(name) if isinstance(rules, Mapping) else rules
         first = FilePart(
             path=files[0],
@@ -80,7 +80,7 @@ def open_streams(
         prospects.append(look_ahead(first))
         own = [f"f{scopes + k}" for k in range(len(files))]
         scopes += len(files)
-        parts += parts_of_stream(
+        parts += split_stream(
             files,
             stream=i,
             scopes=own,

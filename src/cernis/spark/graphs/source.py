@@ -78,7 +78,7 @@ class RdfReader(DataSourceReader):
 
     def partitions(self) -> Sequence[RdfPartition]:
         from cernis.rdf.query import time_rule
-        from cernis.rdf.reading.parts import PIECE, parts_of_stream
+        from cernis.rdf.reading.parts import PIECE, split_stream
         from cernis.rdf.reading.times import TimeRule
 
         options = self._options
@@ -92,7 +92,7 @@ class RdfReader(DataSourceReader):
             raise CernisError(f"on_error={on_error!r}: expected 'fail' or 'skip'")
         found: list[RdfPartition] = []
         for index, (name, files, scopes) in enumerate(self._streams()):
-            parts = parts_of_stream(
+            parts = split_stream(
                 files,
                 stream=index,
                 scopes=scopes,
@@ -106,13 +106,13 @@ class RdfReader(DataSourceReader):
 
     def _streams(self) -> Iterator[tuple[str, list[str], list[str]]]:
         """The name, the files and the scopes of each stream."""
-        from cernis.rdf.reading.parts import files_in
+        from cernis.rdf.reading.parts import list_files
 
         options = self._options
         given = json.loads(options["paths"]) if "paths" in options else options.get("path")
         if not given:
             raise CernisError("name the RDF files: spark.read.format('rdf').load('stream.nq')")
-        files = [str(Path(file).absolute()) for file in files_in(_locals(given))]
+        files = [str(Path(file).absolute()) for file in list_files(_locals(given))]
         if "stream" in options:
             name = options["stream"]
             yield name, files, [f"{name}-{i}" for i in range(len(files))]
@@ -123,13 +123,13 @@ class RdfReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from cernis.rdf.reading.parts import NamedEvents
+        from cernis.rdf.reading.parts import PartReader
         from cernis.rdf.reading.terms import Terms
 
         assert isinstance(partition, RdfPartition)
         terms = Terms()
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        reader = NamedEvents(partition.part, terms)
+        reader = PartReader(partition.part, terms)
         for events in reader:
             dated = reader.counted is False
             yield _rows(events, reader.names, terms, partition.stream, dated, schema)

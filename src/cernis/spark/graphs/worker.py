@@ -32,7 +32,7 @@ from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.plan import Distribution
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
-from cernis.rdf.reading.parts import FilePart, NamedEvents
+from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.solved import TS, PatternSolver, Solved, SolvedSession, events_of_texts
 from cernis.spark.graphs.check import Knowledge
@@ -110,7 +110,7 @@ def solve_parts(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             solver = _solver(work)
-            reader = NamedEvents(parts[number], solver.terms)
+            reader = PartReader(parts[number], solver.terms)
             for events in reader:
                 yield from _spread(work, solver, solver.solve(events), work.low, work.length)
                 solver.forget(reader)

@@ -1,0 +1,162 @@
+"""Files to events: one stream as a `StreamReader`, several as a `Streamset`.
+
+A reader goes from quads to groups (`group`) to events with times (`timing`); a streamset merges
+its readers (`merge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from cernis.errors import DataError
+from cernis.events.mistakes import Mistakes, OnError, did_you_mean
+from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.group import REACH, EventGroup, QuadGrouper
+from cernis.rdf.reading.merge import MergedStreams
+from cernis.rdf.reading.quads import BATCH, Input, Quads, read_quads
+from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.reading.times import TimeRule
+from cernis.rdf.reading.timing import EventTimer
+
+__all__ = ["StreamReader", "Streamset"]
+
+
+class StreamReader:
+    """Read the events of one stream, in the order of their numbers; batches may part a timestamp.
+
+    `index` is the index of the stream, `label` its name in messages.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        label: str,
+        terms: Terms,
+        rule: TimeRule,
+        mistakes: Mistakes,
+        reach: int = REACH,
+    ) -> None:
+        self.label = label
+        self._terms, self._mistakes = terms, mistakes
+        self._grouper = QuadGrouper(label, terms, mistakes, reach)
+        self._timer = EventTimer(index, label, terms, rule, mistakes)
+
+    @property
+    def rule(self) -> TimeRule:
+        """Where the stream has its times."""
+        return self._timer.rule
+
+    @property
+    def counted(self) -> bool | None:
+        """Whether times are numbers; None before the first that is not zero."""
+        return self._timer.counted
+
+    def events(self, quads: Iterable[Quads]) -> Iterator[GraphEvents]:
+        """Yield the events of some quads, in batches."""
+        return (events for _, events in self._grouped_events(quads))
+
+    def _grouped_events(self, quads: Iterable[Quads]) -> Iterator[tuple[EventGroup, GraphEvents]]:
+        """Yield events with the groups that they come from."""
+        for batch in quads:
+            self._grouper.add(batch)
+            yield from self._close(at_end=False)
+        yield from self._close(at_end=True)
+
+    def _close(self, *, at_end: bool) -> Iterator[tuple[EventGroup, GraphEvents]]:
+        group = self._grouper.close(at_end=at_end)
+        if group is not None:
+            events = self._timer.build_events(group)
+            if events.size:
+                yield group, events
+
+    def codes(self) -> Iterator[Codes]:
+        """Yield the codes of the terms that the reader buffers."""
+        yield from self._grouper.codes()
+        yield from self._timer.codes()
+
+    def recode(self, new_codes: Codes) -> None:
+        """Replace the codes of terms."""
+        self._grouper.recode(new_codes)
+        self._timer.recode(new_codes)
+
+
+class Streamset:
+    """Several named streams (files, bytes, open binary files) as one; iterate once, for batches.
+
+    A stream's index is its place in `sources`. `time` says where its times are, for all streams
+    or for each. `bad` is "fail", "skip", or where mistakes go.
+
+    >>> stream = b'''<http://x/a> <http://x/p> "1" <urn:e:5> .
+    ... <http://x/a> <http://x/p> "2" <urn:e:9> .'''
+    >>> events = Streamset({"S": stream}, Terms())
+    >>> [batch.times.tolist() for batch in events], print(events.rules["S"])
+    the name of the graph, by '(?:^|[A-Za-z])[^A-Za-z0-9]*([0-9]+)$'
+    ([[5000000, 9000000]], None)
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, Input],
+        terms: Terms,
+        *,
+        time: TimeRule | Mapping[str, TimeRule] | None = None,
+        format: str | None = None,
+        bad: OnError | Mistakes = "fail",
+        reach: int = REACH,
+        batch: int = BATCH,
+    ) -> None:
+        self.terms = terms
+        self.mistakes = bad if isinstance(bad, Mistakes) else Mistakes(bad)
+        self.streams = tuple(sources)
+        given = time if isinstance(time, Mapping) else dict.fromkeys(sources, time)
+        for name in given:
+            if name not in sources:
+                raise DataError(
+                    f"no stream {name!r} to read times of{did_you_mean(name, self.streams)}"
+                )
+        self._readers: list[StreamReader] = []
+        batches = []
+        for index, (name, data) in enumerate(sources.items()):
+            label = str(data) if isinstance(data, (str, Path)) else name
+            quads = read_quads(
+                data, terms, format=format, label=label, mistakes=self.mistakes, batch=batch
+            )
+            rule = given.get(name) or TimeRule()
+            reader = StreamReader(index, label, terms, rule, self.mistakes, reach)
+            self._readers.append(reader)
+            batches.append(reader.events(quads))
+        self._merge = MergedStreams(batches)
+
+    @property
+    def rules(self) -> dict[str, TimeRule | None]:
+        """Where each stream has its times; None while that is undecided."""
+        rules = [reader.rule for reader in self._readers]
+        decided = [rule if rule.is_decided() else None for rule in rules]
+        return dict(zip(self.streams, decided, strict=True))
+
+    @property
+    def counted(self) -> bool:
+        """Whether times are numbers and not dates, as far as is known."""
+        return all(reader.counted for reader in self._readers if reader.counted is not None)
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """How many lines, triples and events of each stream were left out."""
+        counts = [self.mistakes.skipped.get(reader.label, 0) for reader in self._readers]
+        return dict(zip(self.streams, counts, strict=True))
+
+    def __iter__(self) -> Iterator[GraphEvents]:
+        return self._merge
+
+    def codes(self) -> Iterator[Codes]:
+        """Yield the codes of the terms in events that were read and not given yet."""
+        yield from self._merge.codes()
+        for stream in self._readers:
+            yield from stream.codes()
+
+    def recode(self, new_codes: Codes) -> None:
+        """Replace the codes of terms."""
+        self._merge.recode(new_codes)
+        for stream in self._readers:
+            stream.recode(new_codes)
