@@ -5,7 +5,7 @@
     q = cernis.query("SELECT * FROM S WHERE SELL AS a ; BUY AS b WITHIN 10 EVENTS")
     matches = q.run(events)
 
-Importing the package is light; what runs queries is loaded when it is first used.
+Importing the package is light: a name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError
 
 if TYPE_CHECKING:
-    from cernis import pattern, spark
+    from cernis import pattern, rdf, spark
     from cernis.pattern.conjunctive import ConjunctiveQuery
     from cernis.pattern.query import Pattern
     from cernis.rdf.matches import GraphMatches
     from cernis.rdf.query import GraphQuery
-    from cernis.results.answers import Answers
+    from cernis.results.answers import Answer, Answers
+    from cernis.results.match import Match
     from cernis.results.matches import Matches
     from cernis.results.result import Result
     from cernis.run.query import Query
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "Answers",
     "BudgetError",
     "CernisError",
     "DataError",
     "GraphMatches",
     "GraphQuery",
+    "Match",
     "Matches",
     "Pattern",
     "Query",
@@ -46,14 +49,17 @@ __all__ = [
     "StateError",
     "pattern",
     "query",
+    "rdf",
     "schema_of",
     "spark",
 ]
 
-_LAZY = {
+_MODULES = {
+    "Answer": "cernis.results.answers",
     "Answers": "cernis.results.answers",
     "GraphMatches": "cernis.rdf.matches",
     "GraphQuery": "cernis.rdf.query",
+    "Match": "cernis.results.match",
     "Matches": "cernis.results.matches",
     "Pattern": "cernis.pattern.query",
     "Query": "cernis.run.query",
@@ -61,6 +67,12 @@ _LAZY = {
     "Schema": "cernis.schema",
     "Session": "cernis.run.session",
 }
+
+
+@overload
+def query(
+    text: str | Pattern, *, lang: Literal["ceql"] = "ceql", schema: Schema | None = None
+) -> Query[Matches]: ...
 
 
 @overload
@@ -78,10 +90,10 @@ def query(
 def query(
     text: str | Pattern | ConjunctiveQuery, *, lang: str = "ceql", schema: Schema | None = None
 ) -> Query | GraphQuery:
-    """A query, checked (against a schema, where one is given).
+    """Parse and check a query, against a schema if one is given.
 
-    From text in CEQL or, with `lang="cq"`, a conjunctive query; or from what these parse to. With
-    `lang="spaseq"`, a query over RDF streams.
+    `lang` is the language of a text: CEQL, `"cq"` for a conjunctive query, or `"spaseq"` for a
+    query over RDF streams. A `Pattern` or a `ConjunctiveQuery` needs none.
     """
     if lang == "spaseq" and isinstance(text, str):
         from cernis.rdf.query import GraphQuery
@@ -93,7 +105,7 @@ def query(
 
 
 def schema_of(events: Any, **reading: Any) -> Schema:
-    """The attributes that events have; conjunctive queries take arguments in this order."""
+    """Return the attributes of events; conjunctive queries take arguments in this order."""
     from cernis.run.query import schema_of_events
 
     return schema_of_events(events, **reading)
@@ -102,8 +114,12 @@ def schema_of(events: Any, **reading: Any) -> Schema:
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    if name in ("pattern", "spark"):
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    if name in ("pattern", "rdf", "spark"):
         return import_module(f"cernis.{name}")
     raise AttributeError(f"module 'cernis' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -18,7 +18,7 @@ from cernis.spark import progress_of, recognize
 from cernis.spark.streaming.kafka import (
     KAFKA_TIMESTAMP,
     UNDECODABLE,
-    package,
+    kafka_package,
     read_kafka,
     write_kafka,
 )
@@ -256,7 +256,7 @@ def test_a_session_without_the_decoder_of_protobuf_is_told_which_one(
         read(topics, "protobuf", format="protobuf", schema=None, **told)
     assert str(caught.value) == (
         "this session of Spark has no decoder of protobuf\n"
-        f"  help: start it with spark.jars.packages set to {package(protobuf=True)}"
+        f"  help: start it with spark.jars.packages set to {kafka_package(protobuf=True)}"
     )
 
 
@@ -345,5 +345,5 @@ def test_a_session_without_the_connector_is_told_which_one(session: Any) -> None
         thread.setContextClassLoader(loader)
     assert str(caught.value) == (
         "this session of Spark has no connector for Kafka\n"
-        f"  help: start it with spark.jars.packages set to {package()}"
+        f"  help: start it with spark.jars.packages set to {kafka_package()}"
     )

@@ -26,12 +26,12 @@ from cernis.results.matches import Matches
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from cernis.rdf.matches import GraphMatches
     from cernis.rdf.session import GraphSession
     from cernis.results.match import Match
+    from cernis.results.result import Result
     from cernis.run.session import Session
 
-    Runs = Generator[Matches | Answers | GraphMatches, None, None]
+    Runs = Generator[Result[Any], None, None]
 
 MATCH, ANSWER = ("match", "matches"), ("answer", "answers")
 Noun = tuple[str, str]
@@ -77,11 +77,14 @@ def write_number(count: int, limit: int | None, output: str | None) -> None:
 
 def write_graphs(runs: Runs, limit: int | None, output: str) -> None:
     """The graphs of CONSTRUCT, as N-Quads."""
+    from cernis.rdf.matches import GraphMatches
+
     written = 0
     with closing(runs), open(output, "wb") as file:
         for matches in runs:
+            assert isinstance(matches, GraphMatches)
             left = None if limit is None else limit - written
-            written += matches.write_nquads(file, limit=left, first=written)  # type: ignore[union-attr]
+            written += matches.write_nquads(file, limit=left, first=written)
             if written == limit:
                 break
     say_written(written, output, MATCH)

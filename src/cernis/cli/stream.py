@@ -226,10 +226,10 @@ def _packages(plan: Plan) -> dict[str, str]:
     topics = [feed for feed in plan.feeds if isinstance(feed.place, Topic)]
     if not topics and not isinstance(plan.sink, Topic):
         return {}
-    from cernis.spark.streaming.kafka import package
+    from cernis.spark.streaming.kafka import kafka_package
 
     protobuf = any(feed.format == "protobuf" for feed in topics)
-    return {"spark.jars.packages": package(protobuf=protobuf)}
+    return {"spark.jars.packages": kafka_package(protobuf=protobuf)}
 
 
 # ------------------------------------------------------------------ running

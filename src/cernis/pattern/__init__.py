@@ -67,3 +67,7 @@ __all__ = [
     "then",
     "var",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

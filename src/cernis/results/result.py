@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -179,6 +179,15 @@ class Result(ABC, Generic[Item]):
 
     def _checked_limit(self, limit: int | None) -> int | None:
         return None if limit is None else self._checked(limit)
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Found = TypeVarWithDefault("Found", bound=Result[Any], covariant=True, default=Result[Any])
+else:
+    Found = TypeVar("Found")
+"""The result of a query: `Matches`, or a `Result` where the query alone does not tell."""
 
 
 def write_texts(path: str | Path | BinaryIO, columns: Iterable[pa.StringArray]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, Literal, overload
 
 from cernis.encoding.regex import like_mistake
 from cernis.errors import Diagnostic, QueryError
@@ -17,20 +17,41 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.plan import Plan, make_plan
-from cernis.results.answers import Answers
 from cernis.results.matches import Matches
+from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.session import Reading, Session
 from cernis.schema import Schema, Stream
 
 
-class Query:
+class Query(Generic[Found]):
     """What to look for. Cheap to make; the automaton is built when it is first needed.
+
+    `Query[Matches]` is one that gives `Matches`. The head of a conjunctive query decides between
+    `Matches` and `Answers`; its type leaves that open.
 
     >>> q = Query("SELECT * FROM S WHERE SELL AS a ; BUY AS b WITHIN 10 EVENTS")
     >>> q.run([{"type": "SELL"}, {"type": "BUY"}, {"type": "BUY"}]).count()
     2
     """
+
+    @overload
+    def __init__(
+        self: Query[Matches],
+        pattern: str | Pattern,
+        *,
+        lang: Literal["ceql"] = "ceql",
+        schema: Schema | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        pattern: str | Pattern | ConjunctiveQuery,
+        *,
+        lang: str = "ceql",
+        schema: Schema | None = None,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -68,7 +89,7 @@ class Query:
         on_error: OnError = "fail",
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
-    ) -> Matches | Answers:
+    ) -> Found:
         """All matches in the events: a frame, an Arrow table, dicts, a path, or several by name.
 
         `time` and `type` name the columns of the timestamp and of the event's type;
@@ -77,7 +98,7 @@ class Query:
         compares events with each other may have to check; beyond it the run ends with an
         error, or with `on_budget="partial"` gives the matches found so far (`partial`).
         """
-        reading = Reading(
+        session = self.session(
             time=time,
             type=type,
             time_unit=time_unit,
@@ -86,13 +107,13 @@ class Query:
             budget=budget,
             on_budget=on_budget,
         )
-        return Session(self.plan, reading).collect(events)
+        return session.collect(events)
 
-    def stream(self, events: Any, **reading: Any) -> Iterator[Matches | Answers]:
+    def stream(self, events: Any, **reading: Any) -> Iterator[Found]:
         """The matches batch by batch, in memory that does not grow with the input."""
-        return Session(self.plan, Reading(**reading)).stream(events)
+        return self.session(**reading).stream(events)
 
-    def session(self, *, keep: bool = False, **reading: Any) -> Session:
+    def session(self, *, keep: bool = False, **reading: Any) -> Session[Found]:
         """A stream that goes on: push events as they come; `keep` what is found, to pull it."""
         return Session(self.plan, Reading(**reading), keep=keep)
 
@@ -104,7 +125,7 @@ class Query:
         on_error: OnError = "fail",
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
-    ) -> Session:
+    ) -> Session[Found]:
         """The session that `Session.freeze` turned into bytes; what to do with bad rows and
         with too many candidates is not in them."""
         reading = Reading(format=format, on_error=on_error, budget=budget, on_budget=on_budget)

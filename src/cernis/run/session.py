@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import floor
-from typing import Any
+from typing import Any, Generic, cast
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,7 @@ from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches, MatchSet
+from cernis.results.result import Found
 from cernis.run import frozen
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.feed import feed_of
@@ -68,7 +69,7 @@ class Reading:
     """When they are more: an error, or the matches found so far, flagged as partial."""
 
 
-class Session:
+class Session(Generic[Found]):
     """The state of one query over one stream."""
 
     def __init__(
@@ -115,7 +116,7 @@ class Session:
 
     # ------------------------------------------------------------- reading
 
-    def push(self, events: Any) -> Matches | Answers:
+    def push(self, events: Any) -> Found:
         """The matches that end in these events, which follow all events pushed before.
 
         Of a query whose head drops variables: the answers that are new.
@@ -124,19 +125,19 @@ class Session:
         self._forget()
         return found
 
-    def collect(self, events: Any) -> Matches | Answers:
+    def collect(self, events: Any) -> Found:
         """The same for the last events of a stream: nothing is let go of."""
         found = [segment for segments in self._batches(events) for segment in segments]
         return self._result(found)
 
-    def stream(self, events: Any) -> Iterator[Matches | Answers]:
+    def stream(self, events: Any) -> Iterator[Found]:
         """The matches batch by batch; what is handed out stays valid."""
         for segments in self._batches(events):
             if segments:
                 yield self._result(segments)
             self._forget()
 
-    def take(self, batch: EventBatch, scale: Scale) -> Matches | Answers:
+    def take(self, batch: EventBatch, scale: Scale) -> Found:
         """The matches that end in a batch whose events are in their final order already."""
         found = self._result(self._take(batch, scale))
         self._forget()
@@ -150,7 +151,7 @@ class Session:
         self._take(batch, scale)
         self._forget()
 
-    def pull(self) -> Matches | Answers:
+    def pull(self) -> Found:
         """All matches (or answers) so far; with a window, those inside the one that ends now.
 
         A match is inside when it starts inside, an answer when a match of it does. Only for
@@ -289,7 +290,7 @@ class Session:
 
     # ------------------------------------------------------------- results
 
-    def _result(self, segments: list[Any]) -> Matches | Answers:
+    def _result(self, segments: list[Any]) -> Found:
         found = self._found(segments)
         if self.kept:
             self.kept.add(segments, found)
@@ -308,18 +309,19 @@ class Session:
             )
         return self.feed.found(plan.variables, segments, plan.pattern.limit, self.budget)
 
-    def _matches(self, found: MatchSet) -> Matches:
+    def _matches(self, found: MatchSet) -> Found:
         notes, partial = self._told(self.budget)
         store = copy.copy(self.store)
-        return Matches(found, store, self.plan.pattern, notes=notes, partial=partial)
+        matches = Matches(found, store, self.plan.pattern, notes=notes, partial=partial)
+        return cast(Found, matches)
 
-    def _answers(self, tables: Sequence[pa.Table], budget: Budget) -> Answers:
+    def _answers(self, tables: Sequence[pa.Table], budget: Budget) -> Found:
         head = self.plan.head
         assert head is not None
         notes, partial = self._told(budget)
         names = [column.name for column in head.columns]
         table = tables[0] if len(tables) == 1 else self._united(tables)
-        return Answers(names, table, notes=notes, partial=partial)
+        return cast(Found, Answers(names, table, notes=notes, partial=partial))
 
     def _united(self, tables: Sequence[pa.Table]) -> pa.Table:
         """The tables as one, in types that hold the values of all events so far."""
@@ -388,7 +390,7 @@ class Session:
         reading: Reading | None = None,
         *,
         encode: Encode | None = None,
-    ) -> Session:
+    ) -> Session[Found]:
         """The session that `freeze` turned into bytes; StateError if they are not its own.
 
         The columns that events are read by are those of the bytes, all else is `reading`'s.

@@ -1,9 +1,9 @@
 """Cernis on Spark: `cernis.spark.recognize(df, query)` gives the matches as a DataFrame.
 
-`cernis.spark.recognize_graphs(spark, query, files)` is the same for SPAseQ over RDF streams.
+`cernis.spark.recognize_graphs(spark, query, files)` does so for SPAseQ over RDF streams.
 
-The only part of the package that knows of Spark. Its names are looked up when they are
-asked for, so that Spark's Python workers, which need `worker` alone, load nothing else.
+The only part of the package that knows of Spark. A name is loaded when it is first used: Spark's
+Python workers load `worker` and nothing else.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from cernis.spark.graphs.source import RdfDataSource
     from cernis.spark.job import recognize, recognizer
     from cernis.spark.local.session import session
-    from cernis.spark.streaming.kafka import read_kafka, write_kafka
+    from cernis.spark.streaming.kafka import UNDECODABLE, kafka_package, read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
     from cernis.spark.table_function import register
 
 __all__ = [
+    "UNDECODABLE",
     "Progress",
     "RdfDataSource",
     "explain",
     "explain_graphs",
+    "kafka_package",
     "progress_of",
     "read_kafka",
     "recognize",
@@ -38,11 +40,13 @@ __all__ = [
     "write_kafka",
 ]
 
-_WHERE = {
+_MODULES = {
+    "UNDECODABLE": "streaming.kafka",
     "Progress": "streaming.progress",
     "RdfDataSource": "graphs.source",
     "explain": "explanation",
     "explain_graphs": "graphs.layout",
+    "kafka_package": "streaming.kafka",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "job",
@@ -56,6 +60,10 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"cernis.spark.{_WHERE[name]}"), name)
+    return getattr(import_module(f"cernis.spark.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -36,7 +36,6 @@ from cernis.errors import CernisError, QueryError
 from cernis.events.order import Ordering
 from cernis.events.source import DEFAULT_TIME, open_events
 from cernis.pattern.query import Pattern
-from cernis.results.matches import Matches
 from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import Reading
@@ -95,8 +94,7 @@ class Recognized:
             pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self.schema)
         ]
         found = self.session.push(pa.table(columns, schema=self.schema))
-        counting = isinstance(found, Matches) and found.counting
-        batches = counts_of(found.counts()).to_batches() if counting else found.batches()
+        batches = counts_of(found.counts()).to_batches() if found.counting else found.batches()
         for batch in batches:
             yield from zip(*(python_values(column) for column in batch.columns), strict=True)
 

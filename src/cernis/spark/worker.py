@@ -83,7 +83,7 @@ class Work:
         """Whether the answer is how many matches there are, not which."""
         return self.wanted == "count" or (self.wanted == "events" and found.counting)
 
-    def session(self, frozen: bytes | None = None) -> Session:
+    def session(self, frozen: bytes | None = None) -> Session[Matches | Answers]:
         """A session: a new one, or one that was frozen."""
         reading = Reading(
             time=self.time,

@@ -43,10 +43,10 @@ _NO_CONNECTOR = "KAFKA_DATA_SOURCE_NOT_ENABLED"
 _NO_PROTOBUF = "PROTOBUF_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE"
 
 
-def package(*, protobuf: bool = False, version: str | None = None) -> str:
+def kafka_package(*, protobuf: bool = False, version: str | None = None) -> str:
     """What `spark.jars.packages` has to be, for the installed version of Spark or another.
 
-    >>> package(protobuf=True, version="4.1.0")
+    >>> kafka_package(protobuf=True, version="4.1.0")
     'org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0,org.apache.spark:spark-protobuf_2.13:4.1.0'
     """
     names = ["spark-sql-kafka-0-10", *(["spark-protobuf"] if protobuf else [])]
@@ -135,7 +135,7 @@ def _records(spark: Any, servers: str, topic: str, options: Mapping[str, str]) -
         records.schema  # noqa: B018  # Spark Connect looks at it only now
     except PySparkException as error:
         if _condition(error) == _NO_CONNECTOR:
-            raise _lacking("connector for Kafka", package(version=spark.version)) from None
+            raise _lacking("connector for Kafka", kafka_package(version=spark.version)) from None
         raise CernisError(f"Kafka, topic {topic!r}: {_said(error)}") from None
     return records
 
@@ -147,7 +147,7 @@ def _decoded(records: Any, format: Format, decoder: Callable[[Column, Column], C
         data = records.select("value", "timestamp", decoder(value, text).alias(_DECODED))
     except PySparkException as error:
         if _condition(error) == _NO_PROTOBUF:
-            coordinates = package(protobuf=True, version=records.sparkSession.version)
+            coordinates = kafka_package(protobuf=True, version=records.sparkSession.version)
             raise _lacking("decoder of protobuf", coordinates) from None
         raise CernisError(f"format={format!r}: {_said(error)}") from None
     fields = data.schema[_DECODED].dataType

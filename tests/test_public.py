@@ -1,0 +1,33 @@
+"""What users import: `cernis`, `cernis.pattern`, `cernis.rdf` and `cernis.spark`."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+PUBLIC = ["cernis", "cernis.pattern", "cernis.rdf", "cernis.spark"]
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_IMPORTED = re.compile(r"^(?:>>> |\.\.\. )?\s*(?:from|import) (cernis[\w.]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_there_and_listed_alone(name: str) -> None:
+    module = import_module(name)
+    assert sorted(set(dir(module)) - {"__version__"}) == sorted(module.__all__)
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_other_name_is_found(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
+        import_module(name).nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_import_public_modules_only(page: Path) -> None:
+    imported = set(_IMPORTED.findall(page.read_text(encoding="utf-8")))
+    assert imported <= set(PUBLIC)
