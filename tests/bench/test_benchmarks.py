@@ -139,9 +139,9 @@ def test_every_correlated_workload_runs_on_indexes_and_finds_what_the_oracle_fin
 @pytest.mark.parametrize("name", LISTED)
 def test_the_run_list_finds_as_many_matches_as_the_engine(name: str) -> None:
     query = cernis.query(WORKLOADS[name].query(20))
-    assert query.plan.network is not None
+    assert query.plan.tables is not None
     events = keyed_stream(100, 3, WORKLOADS[name].types)
-    runs = NaiveRuns(query.plan.network.pcea, 20)
+    runs = NaiveRuns(query.plan.tables.pcea, 20)
     assert len(runs.run(events.to_pylist())) == query.run(events).count() > 0
 
 

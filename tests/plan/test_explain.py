@@ -298,8 +298,8 @@ def test_what_follows_an_all_gathers_its_parts_where_that_decides_more() -> None
         "FILTER t[a] = r[a] AND s[a] = r[a] AND s[b] = r[b]"
     )
     assert str(query.explain()).splitlines()[1].startswith("class        hierarchical: ")
-    assert query.plan.network is not None
-    assert str(query.plan.network.pcea) == (
+    assert query.plan.tables is not None
+    assert str(query.plan.tables.pcea) == (
         "  0 t  T / T,t\n"
         "  1 s  S / S,s\n"
         "^ 2 r  after 0 where a = a and 1 where a = a and b = b: R / R,r"

@@ -102,8 +102,8 @@ def test_it_makes_no_difference_which_start_is_filed_last(later_start_is_filed_l
 
 def test_theorem_1s_query_keeps_no_runs() -> None:
     session = query(THEOREM_1.replace("< 5", "< 50")).session()
-    assert session.plan.network is not None
-    assert session.plan.network.collapsed == {0, 1}
+    assert session.plan.tables is not None
+    assert session.plan.tables.collapsed == {0, 1}
     records = []
     for turn in range(6):
         times = range(4000 * turn, 4000 * (turn + 1))

@@ -191,8 +191,8 @@ def measure_run_list(scale: Scale, name: str) -> list[Record]:
     costs, sizes, sessions = {}, {}, {}
     for window in scale.listed_windows:
         query = cernis.query(workload.query(window))
-        assert query.plan.network is not None
-        runs = NaiveRuns(query.plan.network.pcea, window)
+        assert query.plan.tables is not None
+        runs = NaiveRuns(query.plan.tables.pcea, window)
         few = keyed_stream(window + scale.listed_events, 3, workload.types).to_pylist()
         runs.run(few[:window])
         begin, size = time.perf_counter(), 0

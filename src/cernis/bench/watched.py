@@ -10,7 +10,7 @@ import pyarrow as pa
 from cernis.engine.correlated import records
 from cernis.engine.correlated.enumerate import Snapshot
 from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.correlated.tables import Network
+from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.unary.runtime import Settings
 from cernis.results.correlated import CorrelatedMatches
 from cernis.run.feed import CorrelatedFeed
@@ -20,8 +20,10 @@ from cernis.run.query import Query
 class WatchedEngine(CorrelatedEngine):
     """The same engine with a stopwatch; where `keeps`, with all that it has found."""
 
-    def __init__(self, network: Network, settings: Settings, *, keeps: bool = False) -> None:
-        super().__init__(network, settings)
+    def __init__(
+        self, tables: CorrelatedTables, settings: Settings, *, keeps: bool = False
+    ) -> None:
+        super().__init__(tables, settings)
         self.seconds = 0.0
         self.collections: list[float] = []
         """The seconds of each time that a push gave back what has left the window."""
@@ -71,8 +73,8 @@ class Watched:
         feed = self.session.feed
         if plan.listed or not isinstance(feed, CorrelatedFeed):
             raise ValueError(f"{query} has no index to watch")
-        self.variables, self.network = plan.variables, feed.network
-        self.engine = feed.engine = WatchedEngine(feed.network, plan.settings, keeps=keeps)
+        self.variables, self.tables = plan.variables, feed.tables
+        self.engine = feed.engine = WatchedEngine(feed.tables, plan.settings, keeps=keeps)
 
     def push(self, events: pa.Table) -> Turn:
         """Reads a batch; what it finds is dropped at once, unless it is kept."""
@@ -95,4 +97,4 @@ class Watched:
 
     def found(self) -> CorrelatedMatches:
         """The matches so far, where they are kept."""
-        return CorrelatedMatches(self.variables, self.engine.snapshots, self.network.labels)
+        return CorrelatedMatches(self.variables, self.engine.snapshots, self.tables.labels)

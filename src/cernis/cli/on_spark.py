@@ -296,7 +296,7 @@ class _Running:
         yield from self.frames.notes
         yield from self._absent_types()
         yield from self.query.plan.notes
-        if self.allowance.get("on_budget") == "partial" and self.query.plan.network is not None:
+        if self.allowance.get("on_budget") == "partial" and self.query.plan.tables is not None:
             yield "--partial: a task that spends its budget stops there, and matches may be missing"
 
     def _absent_types(self) -> Iterator[str]:

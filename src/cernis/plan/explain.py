@@ -28,9 +28,9 @@ class Explanation:
     """The query as it was written, where it was not CEQL."""
 
     def mermaid(self) -> str:
-        unary, network = self.plan.unary, self.plan.network
-        if network is not None:
-            return parallel_as_mermaid(network.pcea)
+        unary, tables = self.plan.unary, self.plan.tables
+        if tables is not None:
+            return parallel_as_mermaid(tables.pcea)
         return as_mermaid(unary.cea) if unary is not None else ""
 
     def __str__(self) -> str:
@@ -124,10 +124,10 @@ def _determinized(plan: Plan) -> tuple[str, ...]:
 
 
 def _counting(plan: Plan) -> str:
-    network = plan.network
-    if network is not None and network.apart:
+    tables = plan.tables
+    if tables is not None and tables.apart:
         return "by listing"
-    if network is not None and any(store.kind != UNION for store in network.stores):
+    if tables is not None and any(store.kind != UNION for store in tables.stores):
         return "without enumerating, in the number of neighbours that can be compared"
     return "without enumerating"
 
@@ -173,12 +173,12 @@ def _written(apart: Apart) -> str:
 
 def _indexes(plan: Plan) -> list[str]:
     """What is kept of the runs that wait."""
-    network = plan.network
-    if network is None:
+    tables = plan.tables
+    if tables is None:
         return []
-    names = network.pcea.names
+    names = tables.pcea.names
     lines = []
-    for store in network.stores:
+    for store in tables.stores:
         by = " and ".join(store.column) or "nothing"
         kind = "set"
         if store.kind == UNLIKE:
@@ -277,9 +277,9 @@ def _automaton(plan: Plan) -> list[str]:
         cea = plan.unary.cea
         reads = sum(len(reads) for reads in cea.reads)
         return [_sizes(cea.size, reads, len(cea.atoms())), *as_text(cea).splitlines()]
-    if plan.network is None:
+    if plan.tables is None:
         return []
-    pcea = plan.network.pcea
+    pcea = plan.tables.pcea
     size = _sizes(len(pcea.names), len(pcea.transitions), len(pcea.atoms()))
     return [size, *parallel_as_text(pcea).splitlines()]
 

@@ -1,7 +1,7 @@
 """From a pattern to a plan: the cheapest sound runtime, with what it promises.
 
 Two engines. One reads symbols (`automaton`), the other compares events with each other
-as well (`network`). From either, matches are handed on in one of two ways. *Compact*:
+as well (`tables`). From either, matches are handed on in one of two ways. *Compact*:
 everything the query asks is in the automaton and in how roots are resolved; counting and
 sampling never enumerate. *Listed*: the automaton finds candidates, each of which is
 checked on its own where conditions are left (`verify`), and strategies, projection,
@@ -20,11 +20,11 @@ from typing import Any
 from cernis.automata.unary.cea import CEA
 from cernis.automata.unary.construct import construct, correlated
 from cernis.automata.unary.determinize import Deterministic
-from cernis.engine.correlated.tables import Network
+from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.unary import resolve
 from cernis.engine.unary import step as update
 from cernis.engine.unary.runtime import Settings
-from cernis.engine.unary.tables import Tables
+from cernis.engine.unary.tables import UnaryTables
 from cernis.pattern import formula as cel
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK
@@ -79,11 +79,11 @@ class Unary:
 
     cea: CEA
     automaton: Deterministic
-    tables: Tables
+    tables: UnaryTables
 
     @classmethod
     def of(cls, cea: CEA, automaton: Deterministic) -> Unary:
-        return cls(cea, automaton, Tables(automaton))
+        return cls(cea, automaton, UnaryTables(automaton))
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ class Plan:
     """What the automaton finds are matches; otherwise candidates, to be verified."""
     settings: Settings
     unary: Unary | None = None
-    """The automaton that reads symbols; None where `network` runs instead."""
+    """The automaton that reads symbols; None where `tables` runs instead."""
     correlated: Correlated | None = None
     """For queries that compare events: how, and why."""
-    network: Network | None = None
+    tables: CorrelatedTables | None = None
     """The automaton that compares events; None where `unary` runs instead."""
     notes: tuple[str, ...] = ()
     """What a user should know before the first match."""
@@ -127,7 +127,7 @@ class Plan:
 
     def for_schema(self, schema: Schema) -> Plan:
         """Return the plan for events of this schema: no index keeps the order of text."""
-        ordered = self.network.ordered if self.network is not None else ()
+        ordered = self.tables.ordered if self.tables is not None else ()
         return self.for_text(texts(schema) & frozenset(ordered))
 
     def for_text(self, attributes: frozenset[str]) -> Plan:
@@ -160,8 +160,8 @@ class Plan:
         """What the automaton writes: the variables of a match, or all labels to check them by."""
         if not self.listed:
             return self.variables
-        if self.network is not None:
-            return tuple(sorted(frozenset().union(*self.network.labels)))
+        if self.tables is not None:
+            return tuple(sorted(frozenset().union(*self.tables.labels)))
         return tuple(sorted(self.unary.automaton.selected)) if self.unary else ()
 
 
@@ -236,14 +236,14 @@ def _correlated(
     collapsed: frozenset[int] = frozenset()
     if head is not None and pcea is not None and not listed and not found.apart:
         collapsed = collapsible(head, pcea)
-    network = Network(pcea, collapsed, found.apart) if pcea is not None else None
+    tables = CorrelatedTables(pcea, collapsed, found.apart) if pcea is not None else None
     unary = None
-    if network is None:
+    if tables is None:
         cea = construct(pattern.formula, name_atoms=True)
         unary = Unary.of(cea, _candidates(pattern, cea))
     return Plan(
         pattern=pattern,
-        guarantee=_guarantee(found, network),
+        guarantee=_guarantee(found, tables),
         distribution=_distribution(pattern, key is not None),
         variables=variables,
         listed=listed,
@@ -251,7 +251,7 @@ def _correlated(
         settings=_settings(pattern, listed=True),
         unary=unary,
         correlated=found,
-        network=network,
+        tables=tables,
         notes=_notes(found, conjunctive),
         answers=cost_note(head, collapsed) if head is not None else "",
         conjunctive=conjunctive,
@@ -271,12 +271,12 @@ def _head(pattern: Pattern, conjunctive: ConjunctiveQuery | None) -> Head | None
     return head_of(conjunctive, order or None)
 
 
-def _guarantee(found: Correlated, network: Network | None) -> Guarantee:
-    if network is None or network.apart or not found.exact:
+def _guarantee(found: Correlated, tables: CorrelatedTables | None) -> Guarantee:
+    if tables is None or tables.apart or not found.exact:
         return Guarantee.RESIDUAL
-    if network.ordered:
+    if tables.ordered:
         return Guarantee.ORDERED
-    return Guarantee.CHAIN if network.pcea.chain else Guarantee.HIERARCHICAL
+    return Guarantee.CHAIN if tables.pcea.chain else Guarantee.HIERARCHICAL
 
 
 def _notes(found: Correlated, conjunctive: ConjunctiveQuery | None) -> tuple[str, ...]:

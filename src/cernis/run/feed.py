@@ -23,9 +23,9 @@ from cernis.encoding.keys import under
 from cernis.engine.correlated import records
 from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
 from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.correlated.tables import Network
+from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.unary.freeze import freeze_engine, thaw_engine
-from cernis.engine.unary.runtime import Engine, Settings
+from cernis.engine.unary.runtime import Settings, UnaryEngine
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 from cernis.plan.plan import Plan, Unary
@@ -46,7 +46,7 @@ class Feed(Protocol):
     @property
     def encoder(self) -> Encoder: ...
     @property
-    def engine(self) -> Engine | CorrelatedEngine: ...
+    def engine(self) -> UnaryEngine | CorrelatedEngine: ...
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         """Reads a batch; what comes back is for `found`."""
 
@@ -67,8 +67,8 @@ class Feed(Protocol):
 
 def feed_of(plan: Plan, encode: Encode) -> Feed:
     """The feed of the runtime that the plan has chosen."""
-    if plan.network is not None:
-        return CorrelatedFeed(plan, plan.network, encode)
+    if plan.tables is not None:
+        return CorrelatedFeed(plan, plan.tables, encode)
     assert plan.unary is not None
     return UnaryFeed(plan.unary, plan.settings, encode)
 
@@ -95,7 +95,7 @@ class UnaryFeed:
 
     def __init__(self, unary: Unary, settings: Settings, encode: Encode) -> None:
         self.tables = unary.tables
-        self.engine = Engine(unary.tables, settings)
+        self.engine = UnaryEngine(unary.tables, settings)
         self.encoder = encode(unary.automaton.alphabet.atoms)
         self._symbols = _Symbols(unary.automaton.alphabet, self.encoder)
 
@@ -126,25 +126,25 @@ class UnaryFeed:
 class CorrelatedFeed:
     """Symbols, and the values that events are compared by."""
 
-    def __init__(self, plan: Plan, network: Network, encode: Encode) -> None:
-        self.network = network
-        self.engine = CorrelatedEngine(network, plan.settings)
-        self.encoder = encode(network.alphabet.atoms)
-        self._symbols = _Symbols(network.alphabet, self.encoder)
-        self.equality = Equality(network.domains, plan.settings.partitioned)
-        self.order = OrderValues(network.ordered, network.ordered_pairs)
+    def __init__(self, plan: Plan, tables: CorrelatedTables, encode: Encode) -> None:
+        self.tables = tables
+        self.engine = CorrelatedEngine(tables, plan.settings)
+        self.encoder = encode(tables.alphabet.atoms)
+        self._symbols = _Symbols(tables.alphabet, self.encoder)
+        self.equality = Equality(tables.domains, plan.settings.partitioned)
+        self.order = OrderValues(tables.ordered, tables.ordered_pairs)
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)
         self._kinds: dict[tuple[str, str], int] = {}
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         symbols = self._symbols.of(batch)
-        self.network.add_symbols()
+        self.tables.add_symbols()
         codes = self.equality.encode(batch, keys)
         self._mark_present(batch, codes)
         self.engine.reserve_codes(self.equality.sizes())
         high, low = self.order.encode(batch)
-        moments = self._moments(batch) if self.network.strict else None
+        moments = self._moments(batch) if self.tables.strict else None
         return [
             *self.engine.push(
                 symbols, codes, high, low, keys=keys, moments=moments, **_clock(clock)
@@ -166,14 +166,14 @@ class CorrelatedFeed:
 
     def _mark_present(self, batch: EventBatch, codes: NDArray[np.int64]) -> None:
         """Tells NaN from NULL where values are compared by !=, and refuses mixed kinds."""
-        names = [*dict.fromkeys(name for pair in self.network.different for name in pair)]
+        names = [*dict.fromkeys(name for pair in self.tables.different for name in pair)]
         if not names:
             return
         found = dict(zip(names, kinds(batch, names), strict=True))
         for name, kind in found.items():
-            row = codes[self.network.columns[(name,)]]
+            row = codes[self.tables.columns[(name,)]]
             row[(row < 0) & (kind > 0)] = records.EQUALS_NOTHING
-        for pair in self.network.different:
+        for pair in self.tables.different:
             seen = {int(k) for name in pair for k in np.unique(found[name]) if k}
             known = self._kinds.setdefault(pair, min(seen)) if seen else 0
             if seen - {known}:
@@ -185,8 +185,8 @@ class CorrelatedFeed:
     def found(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
-        found = CorrelatedMatches(variables, taken, self.network.labels, most)
-        if not self.network.apart:
+        found = CorrelatedMatches(variables, taken, self.tables.labels, most)
+        if not self.tables.apart:
             return found
         found.steps = np.array([0, budget.left], np.int64)
         listed = ListedMatches(variables, found.blocks())
@@ -200,7 +200,7 @@ class CorrelatedFeed:
         live = self.engine.live_codes()
         kept: list[NDArray[np.int64] | None] = [None] * len(live)
         for domain, codes in enumerate(live):
-            if self.network.domains[domain][0] and held[domain] > 4 * len(codes) + _FORGET_CODES:
+            if self.tables.domains[domain][0] and held[domain] > 4 * len(codes) + _FORGET_CODES:
                 kept[domain] = codes
         if any(codes is not None for codes in kept):
             self.engine.keep_codes(kept)
@@ -212,7 +212,7 @@ class CorrelatedFeed:
         self.engine.keep_keys(keys)
         self.equality.keep_partitions(keys)
         # where a domain has no attributes, the partitions' codes are its own
-        bare = [not columns[0] for columns in self.network.domains]
+        bare = [not columns[0] for columns in self.tables.domains]
         self.engine.keep_codes([keys if without else None for without in bare])
 
     def freeze(self) -> tuple[dict[str, Any], Arrays]:

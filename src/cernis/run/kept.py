@@ -82,7 +82,7 @@ class Kept:
         self.size = plan.settings.size
         self.partitioned = plan.settings.partitioned
         self.shared = plan.settings.shared_clock
-        apart = plan.network is not None and bool(plan.network.apart)
+        apart = plan.tables is not None and bool(plan.tables.apart)
         resolved = bool(plan.settings.resolve) and self.window != update.NO_WINDOW
         self.lists = plan.listed or apart or resolved
         """Whether matches are kept one by one: they are checked so, or a strategy has chosen

@@ -25,7 +25,7 @@ from cernis.encoding.clock import AttributeClock, Clock, plain_clock, rank_clock
 from cernis.encoding.encode import AtomEncoder, Encode
 from cernis.encoding.keys import KeyCoder
 from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.unary.runtime import Engine
+from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 from cernis.events.mistakes import Mistakes
@@ -180,7 +180,7 @@ class Session(Generic[Found]):
         self._ordering(events)
 
     @property
-    def engine(self) -> Engine | CorrelatedEngine:
+    def engine(self) -> UnaryEngine | CorrelatedEngine:
         return self.feed.engine
 
     @property

@@ -38,8 +38,8 @@ def asked(plan: Plan) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
     The automaton's, and where candidates are checked, what lies inside of them as well:
     an event of any type that the formula names.
     """
-    if plan.network is not None:
-        automaton: Asking = plan.network.pcea
+    if plan.tables is not None:
+        automaton: Asking = plan.tables.pcea
         tests = automaton.tests()
     else:
         assert plan.unary is not None

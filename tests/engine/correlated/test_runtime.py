@@ -17,7 +17,7 @@ from cernis.engine.correlated.count import Exact, count_roots
 from cernis.engine.correlated.enumerate import Snapshot, listings
 from cernis.engine.correlated.records import NOTHING, VERTICES
 from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.correlated.tables import Network
+from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.unary import step as update
 from cernis.engine.unary.runtime import Settings
 from cernis.pattern.atom import TypeIs
@@ -89,16 +89,16 @@ def all_runs(pcea: PCEA, events: list[Event], window: int | None) -> Counter[Mat
 
 
 class Numbers:
-    """Codes for the columns of a network, as the events package would give them."""
+    """Codes for the columns of the tables, as the events package would give them."""
 
-    def __init__(self, network: Network, partitioned: bool) -> None:
-        self.network = network
+    def __init__(self, tables: CorrelatedTables, partitioned: bool) -> None:
+        self.tables = tables
         self.partitioned = partitioned
-        self.codes: list[dict[Any, int]] = [{} for _ in network.domains]
+        self.codes: list[dict[Any, int]] = [{} for _ in tables.domains]
 
     def of(self, events: list[Event]) -> np.ndarray[Any, Any]:
         rows = []
-        for domain, columns in enumerate(self.network.domains):
+        for domain, columns in enumerate(self.tables.domains):
             for column in columns:
                 rows.append([self._code(domain, column, event) for event in events])
         return np.array(rows, np.int64).reshape(len(rows), len(events))
@@ -112,22 +112,22 @@ class Numbers:
         return self.codes[domain].setdefault(values, len(self.codes[domain]))
 
 
-def order_values(network: Network, events: list[Event]) -> np.ndarray[Any, Any]:
+def order_values(tables: CorrelatedTables, events: list[Event]) -> np.ndarray[Any, Any]:
     rows = [
         [int(NOTHING) if e.get(name) is None else e[name] for e in events]
-        for name in network.ordered
+        for name in tables.ordered
     ]
     return np.array(rows, np.int64).reshape(len(rows), len(events))
 
 
-def matches_of(network: Network, snapshot: Snapshot) -> Counter[Match]:
+def matches_of(tables: CorrelatedTables, snapshot: Snapshot) -> Counter[Match]:
     found: Counter[Match] = Counter()
     for listing in listings(snapshot, block=7):
         for m in range(len(listing.start)):
             low, high = listing.offset[m], listing.offset[m + 1]
             marks = tuple(
                 sorted(
-                    (int(p), ",".join(sorted(network.labels[label])))
+                    (int(p), ",".join(sorted(tables.labels[label])))
                     for p, label in zip(
                         listing.position[low:high], listing.label[low:high], strict=True
                     )
@@ -152,14 +152,14 @@ def run_engine(
     cuts: list[int],
     collapsed: frozenset[int] = frozenset(),
 ) -> tuple[Counter[Match], CorrelatedEngine]:
-    network = Network(pcea, collapsed)
+    tables = CorrelatedTables(pcea, collapsed)
     settings = Settings(
         window=update.NO_WINDOW if window is None else update.EVENT_WINDOW,
         size=window or 0,
         partitioned=partitioned,
     )
-    engine = CorrelatedEngine(network, settings)
-    numbers = Numbers(network, partitioned)
+    engine = CorrelatedEngine(tables, settings)
+    numbers = Numbers(tables, partitioned)
     keys: dict[Any, int] = {}
     found: Counter[Match] = Counter()
     snapshots = []
@@ -167,30 +167,30 @@ def run_engine(
         batch = events[low:high]
         symbols = np.array(
             [
-                network.alphabet.symbol([a.type == e["type"] for a in network.alphabet.atoms])  # type: ignore[union-attr]
+                tables.alphabet.symbol([a.type == e["type"] for a in tables.alphabet.atoms])  # type: ignore[union-attr]
                 for e in batch
             ],
             np.int32,
         )
-        network.add_symbols()
+        tables.add_symbols()
         codes = numbers.of(batch)
         engine.reserve_codes([len(known) for known in numbers.codes])
         parts = np.array(
             [-1 if e["key"] is None else keys.setdefault(e["key"], len(keys)) for e in batch],
             np.int64,
         )
-        values = order_values(network, batch)
+        values = order_values(tables, batch)
         pushed = engine.push(
             symbols,
             codes,
             values,
             np.zeros_like(values),
             keys=parts if partitioned else None,
-            moments=moments(events)[low:high] if network.strict else None,
+            moments=moments(events)[low:high] if tables.strict else None,
         )
         snapshots += pushed
     for snapshot in snapshots:
-        listed = matches_of(network, snapshot)
+        listed = matches_of(tables, snapshot)
         counted = count_roots(snapshot)
         assert sum(counted) == listed.total()
         drawn: Counter[Match] = Counter()
@@ -200,7 +200,7 @@ def run_engine(
             for rank in range(number):
                 chosen = snapshot.memory.vertices[exact.match(int(root["vertex"]), rank)]
                 marks = zip(chosen["position"].tolist(), chosen["label"].tolist(), strict=True)
-                named = ((p, ",".join(sorted(network.labels[label]))) for p, label in marks)
+                named = ((p, ",".join(sorted(tables.labels[label]))) for p, label in marks)
                 drawn[int(root["end"]), tuple(sorted(named))] += 1
         assert drawn == listed
         found += listed

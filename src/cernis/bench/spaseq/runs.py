@@ -24,7 +24,7 @@ import numpy as np
 
 from cernis.automata.linked.automaton import Linked, Transition
 from cernis.bench.spaseq.stages import Solved
-from cernis.engine.linked.step import Rows
+from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 
@@ -222,7 +222,7 @@ def values_of(solved: Solved) -> list[Any]:
 
 def offered(solved: Solved) -> list[Offered]:
     """The events that match something, with their solutions."""
-    rows = Rows(*(np.concatenate(column) for column in zip(*solved.rows, strict=True)))
+    rows = LinkedRows(*(np.concatenate(column) for column in zip(*solved.rows, strict=True)))
     names = solved.session.linked.columns
     numbers = np.arange(len(rows.reading))
     held = solved.session.store.rows(numbers).event

@@ -21,8 +21,8 @@ from cernis.bench.clock import Name, race
 from cernis.bench.spaseq.queries import Workload
 from cernis.engine.correlated.enumerate import Snapshot
 from cernis.engine.linked.runtime import LinkedEngine
-from cernis.engine.linked.step import Rows
-from cernis.engine.linked.tables import Tables
+from cernis.engine.linked.step import LinkedRows
+from cernis.engine.linked.tables import LinkedTables
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
 from cernis.rdf.solving.rows import Window
@@ -38,12 +38,12 @@ _ROWS = ("rows",)
 class WatchedEngine(LinkedEngine):
     """The same engine with a stopwatch; it remembers what it was given."""
 
-    def __init__(self, tables: Tables, columns: int) -> None:
+    def __init__(self, tables: LinkedTables, columns: int) -> None:
         super().__init__(tables, columns)
         self.seconds = 0.0
-        self.given: list[Rows] = []
+        self.given: list[LinkedRows] = []
 
-    def push(self, rows: Rows, *beside: Any) -> list[Snapshot]:
+    def push(self, rows: LinkedRows, *beside: Any) -> list[Snapshot]:
         begin = time.perf_counter()
         found = super().push(rows, *beside)
         self.seconds += time.perf_counter() - begin
@@ -56,7 +56,7 @@ class Solved(NamedTuple):
 
     query: GraphQuery
     session: GraphSession
-    rows: list[Rows]
+    rows: list[LinkedRows]
     times: NDArray[np.int64]
     """Of all events."""
     loading: float
@@ -234,8 +234,8 @@ def found_by(session: GraphSession, snapshots: list[Snapshot]) -> CorrelatedMatc
     return CorrelatedMatches(_ROWS, snapshots, labels)
 
 
-def _cut(rows: Rows, *times: int) -> list[Rows]:
+def _cut(rows: LinkedRows, *times: int) -> list[LinkedRows]:
     """The rows before, between and after some times."""
     columns: tuple[Any, ...] = rows
     places = [0, *np.searchsorted(rows.clock, times).tolist(), len(rows.clock)]
-    return [Rows(*(column[a:b] for column in columns)) for a, b in pairwise(places)]
+    return [LinkedRows(*(column[a:b] for column in columns)) for a, b in pairwise(places)]

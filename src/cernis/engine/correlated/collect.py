@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import unlike
-from cernis.engine.correlated.tables import Net
+from cernis.engine.correlated.tables import CorrelatedArrays
 
 _V, _N, _E, _B = range(4)
 
 
 @kernel
-def _mark(net, memory, store_of_bucket, bounds, marks_v, marks_n, marks_e, seen_e, marks_b, stack):
+def _mark(
+    tables, memory, store_of_bucket, bounds, marks_v, marks_n, marks_e, seen_e, marks_b, stack
+):
     """Marks what is alive; returns the bucket it could not finish for want of stack, or -1."""
     for b in range(len(memory.buckets)):
         at, before = memory.buckets[b]["root"], memory.buckets[b]["before"]
@@ -31,7 +33,7 @@ def _mark(net, memory, store_of_bucket, bounds, marks_v, marks_n, marks_e, seen_
             continue
         part = memory.buckets[b]["part"]
         bound = bounds[part if part < len(bounds) else 0]
-        kind = net.store_kind[store_of_bucket[b]]
+        kind = tables.store_kind[store_of_bucket[b]]
         what = _N if kind == r.UNION else _E if kind == r.UNLIKE else _B
         depth = 1
         stack[0] = 4 * at + what
@@ -88,10 +90,10 @@ def _mark(net, memory, store_of_bucket, bounds, marks_v, marks_n, marks_e, seen_
                     marks_v[at] = 0
                     return b
                 for source in range(first, first + count):
-                    kind = net.store_kind[net.link_store[memory.sources[source]["link"]]]
+                    kind = tables.store_kind[tables.link_store[memory.sources[source]["link"]]]
                     root = memory.sources[source]["at"]
                     if kind == r.UNLIKE:
-                        root = unlike.live_from(net, memory, source, root, bound)
+                        root = unlike.live_from(tables, memory, source, root, bound)
                         memory.sources[source]["at"] = root
                     if root != 0:
                         stack[depth] = 4 * root + (
@@ -102,7 +104,7 @@ def _mark(net, memory, store_of_bucket, bounds, marks_v, marks_n, marks_e, seen_
 
 
 @kernel
-def _link_entries(net, memory, entries, values, back, marks, moved, asked, live_before):
+def _link_entries(tables, memory, entries, values, back, marks, moved, asked, live_before):
     """Rebuilds the lists of the entries that are kept, in the order they were made.
 
     `asked` and `live_before`, which is zero, are scratch.
@@ -121,27 +123,27 @@ def _link_entries(net, memory, entries, values, back, marks, moved, asked, live_
         entries[new]["best"] = max(start, entries[before]["best"]) if before != 0 else start
         for v in range(values.shape[1]):
             values[new, v] = memory.values[old, v]
-        width = net.store_width[entries[new]["store"]]
-        unlike.point_back(values, back, net.steps, new, before, asked, width)
+        width = tables.store_width[entries[new]["store"]]
+        unlike.point_back(values, back, tables.steps, new, before, asked, width)
 
 
 @kernel
-def _fix_buckets(net, buckets, store_of_bucket, moved_n, heads_e, moved_b):
+def _fix_buckets(tables, buckets, store_of_bucket, moved_n, heads_e, moved_b):
     """Points the buckets at the copies."""
     for b in range(len(buckets)):
-        kind = net.store_kind[store_of_bucket[b]]
+        kind = tables.store_kind[store_of_bucket[b]]
         moved = moved_n if kind == r.UNION else heads_e if kind == r.UNLIKE else moved_b
         buckets[b]["root"] = moved[buckets[b]["root"]]
         buckets[b]["before"] = moved[buckets[b]["before"]]
 
 
 @kernel
-def spine_up(net, nodes, buckets, store_of_bucket):
+def spine_up(tables, nodes, buckets, store_of_bucket):
     """Works out the way back up the newest right spine of every union tree."""
     nodes["up"][:] = 0
     for b in range(len(buckets)):
         last = 0
-        if net.store_kind[store_of_bucket[b]] == r.UNION:
+        if tables.store_kind[store_of_bucket[b]] == r.UNION:
             at = buckets[b]["root"]
             above = 0
             while at != 0:
@@ -165,8 +167,11 @@ def _moved(marks: NDArray[np.uint8]) -> NDArray[np.int32]:
 
 
 def collect(
-    net: Net, memory: r.Memory, store_of_bucket: NDArray[np.int32], bounds: NDArray[np.int64]
-) -> r.Memory:
+    tables: CorrelatedArrays,
+    memory: r.RunMemory,
+    store_of_bucket: NDArray[np.int32],
+    bounds: NDArray[np.int64],
+) -> r.RunMemory:
     """Fresh memory with what is still inside the windows; `bounds` per partition, or one."""
     counters = memory.counters
     used = [int(counters[which]) for which in (r.VERTICES, r.NODES, r.ENTRIES, r.BRANCHES)]
@@ -179,7 +184,7 @@ def collect(
         stack = np.empty(size, np.int64)
         if (
             _mark(
-                net,
+                tables,
                 memory,
                 store_of_bucket,
                 bounds,
@@ -195,7 +200,7 @@ def collect(
             break
         size *= 4
     moved_v, moved_n, moved_e, moved_b = (_moved(mark) for mark in marks)
-    vertices, sources, asked = _copy_vertices(memory, marks[0], moved_n, moved_e, moved_b, net)
+    vertices, sources, asked = _copy_vertices(memory, marks[0], moved_n, moved_e, moved_b, tables)
     facts = memory.facts[np.concatenate(([0], np.flatnonzero(marks[0])))]
     nodes = _kept(memory.nodes, marks[1])
     nodes["vertex"] = moved_v[nodes["vertex"]]
@@ -211,13 +216,13 @@ def collect(
     back = np.zeros((live, memory.back.shape[1]), np.int32)
     scratch = np.empty(memory.values.shape[1], np.int64)
     live_before = np.zeros(used[2], np.int32)
-    _link_entries(net, memory, entries, values, back, marks[2], moved_e, scratch, live_before)
+    _link_entries(tables, memory, entries, values, back, marks[2], moved_e, scratch, live_before)
     entries["vertex"] = moved_v[entries["vertex"]]
     heads = np.zeros(used[2], np.int32)
     _heads(memory, marks[2], moved_e, heads)
     buckets = memory.buckets.copy()
-    _fix_buckets(net, buckets, store_of_bucket, moved_n, heads, moved_b)
-    spine_up(net, nodes, buckets, store_of_bucket)
+    _fix_buckets(tables, buckets, store_of_bucket, moved_n, heads, moved_b)
+    spine_up(tables, nodes, buckets, store_of_bucket)
     fresh = counters.copy()
     for which, array in (
         (r.VERTICES, vertices),
@@ -254,12 +259,12 @@ def _kept(records: NDArray[np.void], marks: NDArray[np.uint8]) -> NDArray[np.voi
 
 
 def _copy_vertices(
-    memory: r.Memory,
+    memory: r.RunMemory,
     marks: NDArray[np.uint8],
     moved_n: NDArray[np.int32],
     moved_e: NDArray[np.int32],
     moved_b: NDArray[np.int32],
-    net: Net,
+    tables: CorrelatedArrays,
 ) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.int64]]:
     """(vertices, sources, asked) of the vertices that are kept."""
     vertices = _kept(memory.vertices, marks)
@@ -269,7 +274,7 @@ def _copy_vertices(
         np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     )
     sources = memory.sources[which]
-    kinds = net.store_kind[net.link_store[sources["link"]]] if len(sources) else np.empty(0)
+    kinds = tables.store_kind[tables.link_store[sources["link"]]] if len(sources) else np.empty(0)
     for kind, moved in ((r.UNION, moved_n), (r.UNLIKE, moved_e), (r.SORTED, moved_b)):
         mine = kinds == kind
         sources["at"][mine] = moved[sources["at"][mine]]

@@ -28,10 +28,10 @@ _VERTEX, _NODE = 0, 1
 
 
 @kernel
-def _below(net, memory, source, bound, items, room):
+def _below(tables, memory, source, bound, items, room):
     """Lists what a source sums over, as 2·vertex or 2·node+1; returns how many, -1: no room."""
     link = memory.sources[source]["link"]
-    kind = net.store_kind[net.link_store[link]]
+    kind = tables.store_kind[tables.link_store[link]]
     at = memory.sources[source]["at"]
     found = 0
     if kind == r.UNION:
@@ -55,9 +55,9 @@ def _below(net, memory, source, bound, items, room):
                     return -1
                 items[found] = 2 * memory.entries[at]["vertex"]
                 found += 1
-            at = unlike.live_from(net, memory, source, memory.entries[at]["before"], bound)
+            at = unlike.live_from(tables, memory, source, memory.entries[at]["before"], bound)
         return found
-    return _in_range(memory, net.link_operator[link], at, asked, bound, items, room)
+    return _in_range(memory, tables.link_operator[link], at, asked, bound, items, room)
 
 
 @kernel
@@ -92,7 +92,7 @@ def _in_range(memory, operator, root, asked, bound, items, room):
 
 
 @kernel
-def _tally(net, memory, root, bound, stamp, stamps, values, stack, items):
+def _tally(tables, memory, root, bound, stamp, stamps, values, stack, items):
     """Matches of one vertex; False where a scratch array is too small.
 
     `stamps` and `values` are indexed by 2·vertex and 2·node+1.
@@ -134,7 +134,7 @@ def _tally(net, memory, root, bound, stamp, stamps, values, stack, items):
             if count == 0:
                 value = 1.0 if memory.vertices[vertex]["start"] >= bound else 0.0
             for source in range(first, first + count):
-                found = _below(net, memory, source, bound, items, len(items))
+                found = _below(tables, memory, source, bound, items, len(items))
                 if found < 0:
                     return False
                 total = 0.0
@@ -156,7 +156,7 @@ def _tally(net, memory, root, bound, stamp, stamps, values, stack, items):
 
 
 @kernel
-def _tally_roots(net, memory, roots, begin, clock, stamps, values, stack, items, out):
+def _tally_roots(tables, memory, roots, begin, clock, stamps, values, stack, items, out):
     """Counts the roots from `begin` on; returns the one that a scratch array is too small for.
 
     Roots with the same bound share what is counted: `clock` is the stamp and the bound of it.
@@ -167,7 +167,7 @@ def _tally_roots(net, memory, roots, begin, clock, stamps, values, stack, items,
             clock[0] += 1
             clock[1] = bound
         vertex = roots[i]["vertex"]
-        if not _tally(net, memory, vertex, bound, clock[0], stamps, values, stack, items):
+        if not _tally(tables, memory, vertex, bound, clock[0], stamps, values, stack, items):
             return i
         out[i] = values[2 * vertex]
     return len(roots)
@@ -187,7 +187,7 @@ class Exact:
         snapshot = self.snapshot
         while True:
             found = _below(
-                snapshot.net, snapshot.memory, source, self.bound, self._items, len(self._items)
+                snapshot.tables, snapshot.memory, source, self.bound, self._items, len(self._items)
             )
             if found >= 0:
                 items: list[int] = self._items[:found].tolist()
@@ -276,7 +276,7 @@ def count_roots(snapshot: Snapshot) -> list[int]:
     while done < len(roots):
         stack, items = np.empty(room, np.int64), np.empty(room, np.int64)
         done = _tally_roots(
-            snapshot.net, snapshot.memory, roots, done, clock, stamps, values, stack, items, out
+            snapshot.tables, snapshot.memory, roots, done, clock, stamps, values, stack, items, out
         )
         room *= 2
     counts: list[int] = np.where(out < _EXACT, out, 0).astype(np.int64).tolist()

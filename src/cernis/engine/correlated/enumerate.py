@@ -23,7 +23,7 @@ from cernis.compiled import borrowing as kernel
 from cernis.engine.correlated import ordered as by_order
 from cernis.engine.correlated import records as r
 from cernis.engine.correlated import unions, unlike
-from cernis.engine.correlated.tables import Net
+from cernis.engine.correlated.tables import CorrelatedArrays
 from cernis.engine.unary.enumerate import Listing, empty_listing, filled
 
 ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
@@ -56,8 +56,8 @@ class Scratch(NamedTuple):
 class Snapshot(NamedTuple):
     """Matches as a compact set: the arrays of the memory they live in, and their roots."""
 
-    net: Net
-    memory: r.Memory
+    tables: CorrelatedArrays
+    memory: r.RunMemory
     roots: NDArray[np.void]
 
 
@@ -97,12 +97,12 @@ def _take(memory, scratch, cursor, vertex):
 
 
 @kernel
-def pick(net, memory, scratch, cursor, source, at, bound):
+def pick(tables, memory, scratch, cursor, source, at, bound):
     """The vertex to go on with at this place of an index, or 0; leaves the others as choices."""
     if at == 0:
         return 0
     link = memory.sources[source]["link"]
-    kind = net.store_kind[net.link_store[link]]
+    kind = tables.store_kind[tables.link_store[link]]
     if kind == r.UNION:
         left = memory.nodes[at]["left"]
         right = unions.right_of(memory.nodes, at, memory.sources[source]["version"])
@@ -113,11 +113,11 @@ def pick(net, memory, scratch, cursor, source, at, bound):
         return memory.nodes[at]["vertex"]
     asked = memory.asked[memory.sources[source]["asked"]]
     if kind == r.UNLIKE:
-        following = unlike.live_from(net, memory, source, memory.entries[at]["before"], bound)
+        following = unlike.live_from(tables, memory, source, memory.entries[at]["before"], bound)
         if following != 0:
             _choose(scratch, cursor, source, following)
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
-    operator = net.link_operator[link]
+    operator = tables.link_operator[link]
     below = operator in (r.LESS, r.LESS_EQUAL)
     branch = memory.branches[at]
     if by_order.stands(branch, operator, asked[0], asked[1]):
@@ -136,22 +136,22 @@ def pick(net, memory, scratch, cursor, source, at, bound):
 
 
 @kernel
-def _advance(net, memory, scratch, cursor, source, at, bound, apart):
+def _advance(tables, memory, scratch, cursor, source, at, bound, apart):
     """Takes the vertex at this place of an index; False if it cannot be in the match."""
-    vertex = pick(net, memory, scratch, cursor, source, at, bound)
-    if vertex == 0 or (apart and not _agrees(net, memory, scratch, cursor[TRAIL], vertex)):
+    vertex = pick(tables, memory, scratch, cursor, source, at, bound)
+    if vertex == 0 or (apart and not _agrees(tables, memory, scratch, cursor[TRAIL], vertex)):
         return False
     _take(memory, scratch, cursor, vertex)
     return True
 
 
 @kernel
-def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
+def list_matches(tables, memory, roots, limit, cursor, scratch, listing, steps):
     """Fills the listing from where the cursor stands; at most `limit` matches per end.
 
     `steps` are the vertices looked at so far, and how many may be (-1: any number).
     """
-    apart = len(net.apart_operator) > 0
+    apart = len(tables.apart_operator) > 0
     matches, marks = 0, 0
     listing.offset[0] = 0
     room = len(scratch.choices)
@@ -170,7 +170,7 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
                 status = NO_ROOM
                 break
             vertex = roots[root]["vertex"]
-            agrees = not apart or _agrees(net, memory, scratch, 0, vertex)
+            agrees = not apart or _agrees(tables, memory, scratch, 0, vertex)
             cursor[WALKING] = ALIVE if agrees else DEAD
             _take(memory, scratch, cursor, vertex)
         dead = cursor[WALKING] == DEAD
@@ -183,7 +183,7 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
             if (
                 cursor[CHOICES] + 3 > room
                 or most + 2 > room
-                or cursor[CELLS] + len(net.link_store) + 1 > room
+                or cursor[CELLS] + len(tables.link_store) + 1 > room
             ):
                 status = NO_ROOM
                 break
@@ -192,7 +192,7 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
                 source = scratch.cell_source[cell]
                 cursor[TODO] = scratch.cell_next[cell]
                 at = memory.sources[source]["at"]
-                dead = not _advance(net, memory, scratch, cursor, source, at, bound, apart)
+                dead = not _advance(tables, memory, scratch, cursor, source, at, bound, apart)
                 steps[0] += 1
                 continue
             if not dead:
@@ -217,7 +217,7 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
             cursor[CELLS] = choice["cells"]
             cursor[TODO] = choice["todo"]
             source, at = choice["source"], choice["at"]
-            dead = not _advance(net, memory, scratch, cursor, source, at, bound, apart)
+            dead = not _advance(tables, memory, scratch, cursor, source, at, bound, apart)
             steps[0] += 1
         if status != ALL_DONE:
             if cursor[WALKING] != 0:
@@ -229,27 +229,27 @@ def list_matches(net, memory, roots, limit, cursor, scratch, listing, steps):
 
 
 @kernel
-def _agrees(net, memory, scratch, length, vertex):
+def _agrees(tables, memory, scratch, length, vertex):
     """Whether a vertex agrees with the trail in every condition between far events."""
     label = memory.vertices[vertex]["label"]
-    for c in range(len(net.apart_operator)):
+    for c in range(len(tables.apart_operator)):
         for k in range(-1, length):
             other = vertex if k < 0 else scratch.trail[k]
             there = memory.vertices[other]["label"]
-            forth = net.label_left[label, c] and net.label_right[there, c]
-            if forth and not _holds(net, memory.facts, c, vertex, other):
+            forth = tables.label_left[label, c] and tables.label_right[there, c]
+            if forth and not _holds(tables, memory.facts, c, vertex, other):
                 return False
-            back = k >= 0 and net.label_right[label, c] and net.label_left[there, c]
-            if back and not _holds(net, memory.facts, c, other, vertex):
+            back = k >= 0 and tables.label_right[label, c] and tables.label_left[there, c]
+            if back and not _holds(tables, memory.facts, c, other, vertex):
                 return False
     return True
 
 
 @kernel
-def _holds(net, facts, condition, left, right):
+def _holds(tables, facts, condition, left, right):
     """A condition between two events."""
-    operator = net.apart_operator[condition]
-    one, other = net.apart_left[condition], net.apart_right[condition]
+    operator = tables.apart_operator[condition]
+    one, other = tables.apart_left[condition], tables.apart_right[condition]
     a, b = facts[left, one], facts[right, other]
     if operator == r.EQUAL:
         return a == b and a >= 0
@@ -310,7 +310,7 @@ def listings(
     while status not in (ALL_DONE, SPENT):
         listing = empty_listing(block, marks)
         status = list_matches(
-            snapshot.net,
+            snapshot.tables,
             snapshot.memory,
             snapshot.roots,
             -1 if limit is None else limit,

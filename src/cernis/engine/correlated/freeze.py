@@ -60,13 +60,13 @@ def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[st
 
 def description(engine: CorrelatedEngine) -> list[Any]:
     """What the numbers in a state refer to."""
-    network = engine.network
+    tables = engine.tables
     return [
-        [[list(column) for column in domain] for domain in network.domains],
-        [repr(store) for store in network.stores],
-        [sorted(labels) for labels in network.labels],
-        len(network.net.link_store),
-        list(network.ordered),
+        [[list(column) for column in domain] for domain in tables.domains],
+        [repr(store) for store in tables.stores],
+        [sorted(labels) for labels in tables.labels],
+        len(tables.arrays.link_store),
+        list(tables.ordered),
     ]
 
 
@@ -90,7 +90,7 @@ def thaw_correlated(
             raise ValueError("its parts do not fit together")
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise StateError(f"the frozen state is damaged: {error}") from error
-    spine_up(engine.network.net, memory.nodes, memory.buckets, engine.store_of_bucket)
+    spine_up(engine.tables.arrays, memory.nodes, memory.buckets, engine.store_of_bucket)
     engine.memory = memory
     engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
     for place in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
@@ -99,7 +99,7 @@ def thaw_correlated(
 
 def _memory(
     engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> r.Memory:
+) -> r.RunMemory:
     fresh = engine.memory
     if list(engine.capacity) != [int(n) for n in meta["capacity"]]:
         raise ValueError("its buckets do not fit its keys")
@@ -123,20 +123,20 @@ def _memory(
     )
 
 
-def _sound(engine: CorrelatedEngine, memory: r.Memory, read: int) -> bool:
+def _sound(engine: CorrelatedEngine, memory: r.RunMemory, read: int) -> bool:
     """Every link leads somewhere, and none in a circle."""
-    net = engine.network.net
+    tables = engine.tables.arrays
     size = {name: len(getattr(memory, name)) for name in _RECORDS}
-    kinds = net.store_kind[net.link_store]
+    kinds = tables.store_kind[tables.link_store]
     sources, entries = memory.sources, memory.entries
-    if not (_inside(sources["link"], 0, len(net.link_store)) and len(memory.nodes) > 0):
+    if not (_inside(sources["link"], 0, len(tables.link_store)) and len(memory.nodes) > 0):
         return False
     goal = np.array([size["nodes"], size["entries"], size["branches"]])
     stores = engine.store_of_bucket
     fits = (
         memory.values.shape == (size["entries"], engine.memory.values.shape[1])
         and memory.back.shape == (size["entries"], engine.memory.back.shape[1])
-        and memory.facts.shape == (size["vertices"], len(engine.network.facts))
+        and memory.facts.shape == (size["vertices"], len(engine.tables.facts))
         and memory.asked.ndim == 2
         and memory.asked.shape[1] == engine.memory.asked.shape[1]
         and min(size["vertices"], size["entries"], size["branches"], len(memory.asked)) > 0
@@ -144,9 +144,9 @@ def _sound(engine: CorrelatedEngine, memory: r.Memory, read: int) -> bool:
         and len(memory.part_events) == len(memory.part_bound) > 0
         and _inside(memory.vertices["position"], 0, max(read, 1))
         and _inside(memory.vertices["first"], 0, size["sources"] + 1)
-        and _inside(memory.vertices["count"], 0, engine.network.most_links + 1)
+        and _inside(memory.vertices["count"], 0, engine.tables.most_links + 1)
         and _inside(memory.vertices["first"] + memory.vertices["count"], 0, size["sources"] + 1)
-        and _inside(memory.vertices["label"], 0, len(engine.network.labels))
+        and _inside(memory.vertices["label"], 0, len(engine.tables.labels))
         and _inside(sources["at"], 0, goal[kinds[sources["link"]]] if len(sources) else 1)
         and _inside(sources["asked"], 0, len(memory.asked))
         and all(_inside(memory.nodes[s], 0, size["nodes"]) for s in ("left", "right", "later"))
@@ -155,11 +155,15 @@ def _sound(engine: CorrelatedEngine, memory: r.Memory, read: int) -> bool:
             _inside(getattr(memory, name)["vertex"], 0, size["vertices"])
             for name in ("nodes", "entries", "branches")
         )
-        and _inside(entries["store"], 0, max(1, len(net.store_kind)))
+        and _inside(entries["store"], 0, max(1, len(tables.store_kind)))
         and _inside(entries["before"], 0, np.maximum(np.arange(size["entries"]), 1))
         and _inside(memory.back, 0, np.maximum(np.arange(size["entries"]), 1)[:, None])
-        and _inside(memory.buckets["root"], 0, goal[net.store_kind[stores]] if len(stores) else 1)
-        and _inside(memory.buckets["before"], 0, goal[net.store_kind[stores]] if len(stores) else 1)
+        and _inside(
+            memory.buckets["root"], 0, goal[tables.store_kind[stores]] if len(stores) else 1
+        )
+        and _inside(
+            memory.buckets["before"], 0, goal[tables.store_kind[stores]] if len(stores) else 1
+        )
         and _inside(memory.buckets["part"], 0, len(memory.part_events))
         and _inside(memory.values, r.EQUALS_NOTHING, max([*engine.capacity, 1]))
     )
@@ -170,7 +174,7 @@ def _inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
     return bool(((numbers >= low) & (numbers < below)).all())
 
 
-def _earlier(engine: CorrelatedEngine, memory: r.Memory) -> bool:
+def _earlier(engine: CorrelatedEngine, memory: r.RunMemory) -> bool:
     """Whether what a vertex gathers was read before it, so that following links ends.
 
     Links inside one index always go down; the vertices they lead to are older than the
@@ -195,16 +199,16 @@ def _earlier(engine: CorrelatedEngine, memory: r.Memory) -> bool:
         if not _latest_below(children, own):
             return False
         latest.append(own)
-    net = engine.network.net
-    return bool(_gathers_earlier(net, memory, which.astype(np.int64), *latest))
+    tables = engine.tables.arrays
+    return bool(_gathers_earlier(tables, memory, which.astype(np.int64), *latest))
 
 
 @kernel
-def _gathers_earlier(net, memory, used, latest_n, latest_e, latest_b):
+def _gathers_earlier(tables, memory, used, latest_n, latest_e, latest_b):
     """Whether every source leads to older vertices only."""
     for k in range(len(used)):
         source = memory.sources[used[k]]
-        kind = net.store_kind[net.link_store[source["link"]]]
+        kind = tables.store_kind[tables.link_store[source["link"]]]
         at, version = source["at"], source["version"]
         if kind == r.UNLIKE and latest_e[at] >= version:
             return False

@@ -132,7 +132,7 @@ much of it has been; how many events have made a vertex."""
 COUNTERS = 10
 
 
-class Memory(NamedTuple):
+class RunMemory(NamedTuple):
     """What is kept of the stream. Arrays grow by being replaced."""
 
     counters: NDArray[np.int64]
@@ -181,14 +181,14 @@ class Widths(NamedTuple):
 _NO_MORE = Widths()
 
 
-def new_memory(size: int, widths: Widths = _NO_MORE, buckets: int = 0) -> Memory:
+def new_memory(size: int, widths: Widths = _NO_MORE, buckets: int = 0) -> RunMemory:
     """Memory with room for so many records of each sort that is used."""
     counters = np.zeros(COUNTERS, np.int64)
     counters[: ASKED + 1] = 1
     counters[SOURCES] = 0
     entries = size if widths.values else 1
     width = max(widths.values, 1)
-    return Memory(
+    return RunMemory(
         counters=counters,
         vertices=np.zeros(size, VERTEX),
         facts=np.zeros((size, widths.facts), np.int64),
@@ -209,7 +209,7 @@ def new_memory(size: int, widths: Widths = _NO_MORE, buckets: int = 0) -> Memory
     )
 
 
-def with_room(memory: Memory, array: int, room: int, least: int) -> Memory:
+def with_room(memory: RunMemory, array: int, room: int, least: int) -> RunMemory:
     """The same memory, with room for so many more records of one sort."""
     name = GROWING[array]
     used, current = int(memory.counters[array]), getattr(memory, name)

@@ -20,7 +20,7 @@ from cernis.engine.correlated import records as r
 from cernis.engine.correlated import step as kernel
 from cernis.engine.correlated.collect import collect
 from cernis.engine.correlated.enumerate import Snapshot
-from cernis.engine.correlated.tables import CODE, Network
+from cernis.engine.correlated.tables import CODE, CorrelatedTables
 from cernis.engine.unary import step as update
 from cernis.engine.unary.runtime import Settings
 from cernis.errors import BudgetError
@@ -35,15 +35,15 @@ _NO_MASK = np.empty(0, np.uint8)
 class CorrelatedEngine:
     """One query's state over one stream."""
 
-    def __init__(self, network: Network, settings: Settings) -> None:
-        self.network = network
+    def __init__(self, tables: CorrelatedTables, settings: Settings) -> None:
+        self.tables = tables
         self.settings = settings
         self.position = 0
         self.bound = int(r.NOTHING)
-        self.capacity = [0] * len(network.domains)
+        self.capacity = [0] * len(tables.domains)
         self.store_of_bucket = np.empty(0, np.int32)
         self.memory = self._first_memory()
-        self.reserve_codes([0] * len(network.domains))
+        self.reserve_codes([0] * len(tables.domains))
 
     def push(
         self,
@@ -59,7 +59,7 @@ class CorrelatedEngine:
         usable: NDArray[np.uint8] | None = None,
     ) -> list[Snapshot]:
         """Reads a batch; `codes` per column, `high` and `low` per ordered attribute."""
-        events = kernel.Events(
+        events = kernel.CorrelatedEvents(
             symbols,
             codes,
             high,
@@ -77,7 +77,7 @@ class CorrelatedEngine:
         at = 0
         while True:
             status, at, array, room = kernel.step(
-                self.network.net,
+                self.tables.arrays,
                 self.memory,
                 events,
                 self.position,
@@ -133,7 +133,7 @@ class CorrelatedEngine:
 
     def _lay_out(self, capacity: list[int], keep: list[NDArray[np.int64] | None] | None) -> None:
         """Moves the buckets to a table of these sizes; `keep[d][i]` is the old code of code i."""
-        domains = self.network.store_domain
+        domains = self.tables.store_domain
         room = [capacity[d] for d in domains]
         if sum(room) * r.BUCKET.itemsize > MOST_BUCKET_BYTES:
             raise BudgetError(
@@ -171,7 +171,7 @@ class CorrelatedEngine:
         found = int(self.memory.counters[r.ROOTS])
         if found:
             roots = self.memory.roots[:found].copy()
-            snapshots.append(Snapshot(self.network.net, self.memory, roots))
+            snapshots.append(Snapshot(self.tables.arrays, self.memory, roots))
             self.memory.counters[r.ROOTS] = 0
 
     # ----------------------------------------------------------- forgetting
@@ -195,12 +195,12 @@ class CorrelatedEngine:
 
     def collect(self) -> None:
         """Leave behind what no event to come can use."""
-        if self.settings.window == update.NO_WINDOW and not self.network.collapsed:
+        if self.settings.window == update.NO_WINDOW and not self.tables.collapsed:
             return
         assert self.memory.counters[r.PENDING] == 0
         before = self.memory.counters
         self.memory = collect(
-            self.network.net, self.memory, self.store_of_bucket, self._part_bounds()
+            self.tables.arrays, self.memory, self.store_of_bucket, self._part_bounds()
         )
         # Room for some times what is alive in all, whatever an array has of it (one whose
         # records die young would have everything marked again and again), and for as many
@@ -213,19 +213,19 @@ class CorrelatedEngine:
     def live_codes(self) -> list[NDArray[np.int64]]:
         """Per domain, the codes that something alive refers to, ascending."""
         used = [np.zeros(max(n, 1), np.bool_) for n in self.capacity]
-        memory, net = self.memory, self.network.net
-        for store, domain in enumerate(self.network.store_domain):
+        memory, tables = self.memory, self.tables.arrays
+        for store, domain in enumerate(self.tables.store_domain):
             low = memory.base[store]
             used[domain][: self.capacity[domain]] |= (
                 memory.buckets["root"][low : low + self.capacity[domain]] != 0
             )
         entries = memory.entries[: memory.counters[r.ENTRIES]]
         sources = memory.sources[: memory.counters[r.SOURCES]]
-        for v in range(self.network.width):
+        for v in range(self.tables.width):
             for store, domain in self._value_domains(v):
                 codes = memory.values[: len(entries), v][entries["store"] == store]
                 used[domain][codes[codes >= 0]] = True
-                asking = net.link_store[sources["link"]] == store if len(sources) else []
+                asking = tables.link_store[sources["link"]] == store if len(sources) else []
                 codes = memory.asked[sources["asked"][asking], v]
                 used[domain][codes[codes >= 0]] = True
         for f, domain in self._fact_domains():
@@ -235,18 +235,20 @@ class CorrelatedEngine:
 
     def _fact_domains(self) -> list[tuple[int, int]]:
         """(fact, domain) of the facts that are codes."""
-        net = self.network.net
+        tables = self.tables.arrays
         return [
-            (f, self.network.domain_of[column])
-            for f, (kind, column) in enumerate(zip(net.fact_kind, net.fact_column, strict=True))
+            (f, self.tables.domain_of[column])
+            for f, (kind, column) in enumerate(
+                zip(tables.fact_kind, tables.fact_column, strict=True)
+            )
             if kind == CODE
         ]
 
     def _value_domains(self, v: int) -> list[tuple[int, int]]:
         """(store, domain of its value v) for the stores that have one."""
-        columns = self.network.net.store_values[:, v]
+        columns = self.tables.arrays.store_values[:, v]
         return [
-            (store, self.network.domain_of[column])
+            (store, self.tables.domain_of[column])
             for store, column in enumerate(columns)
             if column >= 0
         ]
@@ -257,14 +259,14 @@ class CorrelatedEngine:
         values, asked = memory.values.copy(), memory.asked.copy()
         entries = memory.entries[: memory.counters[r.ENTRIES]]
         sources = memory.sources[: memory.counters[r.SOURCES]]
-        for v in range(self.network.width):
+        for v in range(self.tables.width):
             for store, domain in self._value_domains(v):
                 codes = kept[domain]
                 if codes is None:
                     continue
                 rows = np.flatnonzero(entries["store"] == store)
                 values[rows, v] = _renumbered(values[rows, v], codes)
-                asking = self.network.net.link_store[sources["link"]] == store
+                asking = self.tables.arrays.link_store[sources["link"]] == store
                 rows = sources["asked"][asking] if len(sources) else np.empty(0, np.int32)
                 asked[rows, v] = _renumbered(asked[rows, v], codes)
         facts = memory.facts.copy()
@@ -298,14 +300,17 @@ class CorrelatedEngine:
 
     # --------------------------------------------------------------- memory
 
-    def _first_memory(self) -> r.Memory:
-        net = self.network.net
-        stores = net.state_first[net.transition_target + 1] - net.state_first[net.transition_target]
+    def _first_memory(self) -> r.RunMemory:
+        tables = self.tables.arrays
+        stores = (
+            tables.state_first[tables.transition_target + 1]
+            - tables.state_first[tables.transition_target]
+        )
         widths = r.Widths(
-            facts=len(self.network.facts),
-            values=self.network.width,
-            back=len(net.steps),
-            ordered=bool(self.network.ordered),
+            facts=len(self.tables.facts),
+            values=self.tables.width,
+            back=len(tables.steps),
+            ordered=bool(self.tables.ordered),
             parts=64 if self.settings.partitioned else 1,
             pending=int(stores.sum()) + 1,
         )

@@ -30,7 +30,7 @@ DONE, NO_ROOM, NO_ROOM_TO_FILE = range(3)
 _NO_BOUND = int(r.NOTHING)
 
 
-class Events(NamedTuple):
+class CorrelatedEvents(NamedTuple):
     """A batch as the kernel sees it."""
 
     symbols: NDArray[np.int32]
@@ -62,7 +62,7 @@ class Now(NamedTuple):
 
 
 @kernel
-def step(net, memory, events, base, begin, window, size, asked):
+def step(tables, memory, events, base, begin, window, size, asked):
     """Reads events from `begin` on; returns (status, event to go on with, array, room).
 
     `asked` is scratch for the values of one event.
@@ -71,11 +71,11 @@ def step(net, memory, events, base, begin, window, size, asked):
     partitioned = len(events.keys) > 0
     has_nulls = len(events.usable) > 0
     joins = False
-    for transition in range(len(net.transition_count)):
-        joins = joins or net.transition_count[transition] > 1
+    for transition in range(len(tables.transition_count)):
+        joins = joins or tables.transition_count[transition] > 1
     for i in range(begin, len(events.symbols)):
         symbol = events.symbols[i]
-        first, last = net.symbol_first[symbol], net.symbol_first[symbol + 1]
+        first, last = tables.symbol_first[symbol], tables.symbol_first[symbol + 1]
         key = 0
         if partitioned:
             key = events.keys[i]
@@ -102,7 +102,7 @@ def step(net, memory, events, base, begin, window, size, asked):
             allowed = last - first
             links = 0
             for k in range(first, last):
-                links += net.transition_count[net.symbol_transitions[k]]
+                links += tables.transition_count[tables.symbol_transitions[k]]
             if counters[r.VERTICES] + allowed > len(memory.vertices):
                 return NO_ROOM, i, r.VERTICES, allowed
             if counters[r.SOURCES] + links > len(memory.sources):
@@ -113,16 +113,16 @@ def step(net, memory, events, base, begin, window, size, asked):
                 return NO_ROOM, i, r.ROOTS, allowed
             made = counters[r.VERTICES]
             for k in range(first, last):
-                transition = net.symbol_transitions[k]
+                transition = tables.symbol_transitions[k]
                 # in a chain, the first event must have a reading of the clock
-                if joins or clock != r.NO_CLOCK or net.transition_count[transition] > 0:
-                    _fire(net, memory, events, now, transition, asked)
+                if joins or clock != r.NO_CLOCK or tables.transition_count[transition] > 0:
+                    _fire(tables, memory, events, now, transition, asked)
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]
-            array, room = _file(net, memory, events, now, store, vertex, asked)
+            array, room = _file(tables, memory, events, now, store, vertex, asked)
             if room > 0:
                 return NO_ROOM_TO_FILE, i, array, room
             counters[r.FILED] = k + 1
@@ -134,46 +134,46 @@ def step(net, memory, events, base, begin, window, size, asked):
 
 
 @kernel
-def _fire(net, memory, events, now, transition, asked):
+def _fire(tables, memory, events, now, transition, asked):
     """Makes the vertex of a transition, if each of its sources has a run."""
     counters = memory.counters
-    count = net.transition_count[transition]
+    count = tables.transition_count[transition]
     first_source = counters[r.SOURCES]
     asked_before = counters[r.ASKED]
     i, position, bound = now.at, now.position, now.bound
     start = now.clock
     for k in range(count):
-        link = net.transition_first[transition] + k
-        store = net.link_store[link]
-        code = events.codes[net.link_column[link], i]
+        link = tables.transition_first[transition] + k
+        store = tables.link_store[link]
+        code = events.codes[tables.link_column[link], i]
         found = 0
         if code >= 0:
             bucket = memory.buckets[memory.base[store] + code]
-            if not net.store_contiguous[store] or bucket["ordinal"] == now.ordinal - 1:
+            if not tables.store_contiguous[store] or bucket["ordinal"] == now.ordinal - 1:
                 found = bucket["root"]
-                if net.store_strict[store] and bucket["ordinal"] == now.moment:
+                if tables.store_strict[store] and bucket["ordinal"] == now.moment:
                     found = bucket["before"]
         if found == 0:
             counters[r.SOURCES] = first_source
             counters[r.ASKED] = asked_before
             return
-        kind = net.store_kind[store]
+        kind = tables.store_kind[store]
         latest = r.NOTHING
         question = 0
         if kind == r.UNION:
             latest = memory.nodes[found]["start"]
         elif kind == r.UNLIKE:
-            width = net.store_width[store]
+            width = tables.store_width[store]
             usable = True
             for v in range(width):
-                asked[v] = events.codes[net.link_values[link, v], i]
-                usable = usable and (asked[v] != r.MISSING or not net.required[store, v])
+                asked[v] = events.codes[tables.link_values[link, v], i]
+                usable = usable and (asked[v] != r.MISSING or not tables.required[store, v])
             found = (
                 unlike.next_live(
                     memory.entries,
                     memory.values,
                     memory.back,
-                    net.steps,
+                    tables.steps,
                     found,
                     asked,
                     width,
@@ -189,11 +189,11 @@ def _fire(net, memory, events, now, transition, asked):
                 for v in range(width):
                     memory.asked[question, v] = asked[v]
         else:
-            high = events.high[net.link_ordered[link], i]
-            low = events.low[net.link_ordered[link], i]
+            high = events.high[tables.link_ordered[link], i]
+            low = events.low[tables.link_ordered[link], i]
             if high != r.NOTHING:
                 latest = by_order.latest_start(
-                    memory.branches, found, net.link_operator[link], high, low
+                    memory.branches, found, tables.link_operator[link], high, low
                 )
                 question = counters[r.ASKED]
                 counters[r.ASKED] = question + 1
@@ -204,36 +204,36 @@ def _fire(net, memory, events, now, transition, asked):
             counters[r.ASKED] = asked_before
             return
         start = min(start, latest)
-        if net.store_collapsed[store]:
+        if tables.store_collapsed[store]:
             continue
         source = counters[r.SOURCES]
         counters[r.SOURCES] = source + 1
         memory.sources[source]["link"] = link
         memory.sources[source]["at"] = found
-        memory.sources[source]["version"] = now.moment if net.store_strict[store] else position
+        memory.sources[source]["version"] = now.moment if tables.store_strict[store] else position
         memory.sources[source]["asked"] = question
     vertex = counters[r.VERTICES]
     counters[r.VERTICES] = vertex + 1
     memory.vertices[vertex]["position"] = position
     memory.vertices[vertex]["start"] = start
-    memory.vertices[vertex]["label"] = net.transition_label[transition]
+    memory.vertices[vertex]["label"] = tables.transition_label[transition]
     memory.vertices[vertex]["first"] = first_source
     memory.vertices[vertex]["count"] = counters[r.SOURCES] - first_source
-    for f in range(len(net.fact_kind)):
-        column = net.fact_column[f]
-        if net.fact_kind[f] == CODE:
+    for f in range(len(tables.fact_kind)):
+        column = tables.fact_column[f]
+        if tables.fact_kind[f] == CODE:
             memory.facts[vertex, f] = events.codes[column, i]
-        elif net.fact_kind[f] == HIGH:
+        elif tables.fact_kind[f] == HIGH:
             memory.facts[vertex, f] = events.high[column, i]
         else:
             memory.facts[vertex, f] = events.low[column, i]
-    target = net.transition_target[transition]
-    for store in range(net.state_first[target], net.state_first[target + 1]):
+    target = tables.transition_target[transition]
+    for store in range(tables.state_first[target], tables.state_first[target + 1]):
         waiting = counters[r.PENDING]
         counters[r.PENDING] = waiting + 1
         memory.pending_vertex[waiting] = vertex
         memory.pending_store[waiting] = store
-    if net.transition_final[transition] and now.clock != r.NO_CLOCK:
+    if tables.transition_final[transition] and now.clock != r.NO_CLOCK:
         root = counters[r.ROOTS]
         counters[r.ROOTS] = root + 1
         memory.roots[root]["end"] = position
@@ -243,24 +243,24 @@ def _fire(net, memory, events, now, transition, asked):
 
 
 @kernel
-def _file(net, memory, events, now, store, vertex, asked):
+def _file(tables, memory, events, now, store, vertex, asked):
     """Files a vertex; returns (array, room) where there is not enough of it."""
     counters = memory.counters
     i, position, bound = now.at, now.position, now.bound
-    code = events.codes[net.store_column[store], i]
+    code = events.codes[tables.store_column[store], i]
     if code < 0:
         return 0, 0
     at = memory.base[store] + code
-    ordinal = now.moment if net.store_strict[store] else now.ordinal
-    if net.store_strict[store] and memory.buckets[at]["ordinal"] != ordinal:
+    ordinal = now.moment if tables.store_strict[store] else now.ordinal
+    if tables.store_strict[store] and memory.buckets[at]["ordinal"] != ordinal:
         memory.buckets[at]["before"] = memory.buckets[at]["root"]
         memory.buckets[at]["ordinal"] = ordinal
-    fresh = net.store_contiguous[store] and memory.buckets[at]["ordinal"] != ordinal
+    fresh = tables.store_contiguous[store] and memory.buckets[at]["ordinal"] != ordinal
     root = 0 if fresh else memory.buckets[at]["root"]
     last = 0 if fresh else memory.buckets[at]["last"]
     start = memory.vertices[vertex]["start"]
-    kind = net.store_kind[store]
-    if net.store_collapsed[store]:
+    kind = tables.store_kind[store]
+    if tables.store_collapsed[store]:
         if root != 0 and memory.nodes[root]["start"] >= start:
             return 0, 0
         root, last = 0, 0
@@ -275,17 +275,17 @@ def _file(net, memory, events, now, store, vertex, asked):
         if counters[r.ENTRIES] + 1 > len(memory.entries):
             return r.ENTRIES, 1
         entry = counters[r.ENTRIES]
-        width = net.store_width[store]
+        width = tables.store_width[store]
         for v in range(width):
-            value = events.codes[net.store_values[store, v], i]
-            if value == r.MISSING and net.required[store, v]:
+            value = events.codes[tables.store_values[store, v], i]
+            if value == r.MISSING and tables.required[store, v]:
                 return 0, 0
             memory.values[entry, v] = value
         root = unlike.insert(
             memory.entries,
             memory.values,
             memory.back,
-            net.steps,
+            tables.steps,
             counters,
             root,
             vertex,
@@ -296,8 +296,8 @@ def _file(net, memory, events, now, store, vertex, asked):
             width,
         )
     else:
-        high = events.high[net.store_ordered[store], i]
-        low = events.low[net.store_ordered[store], i]
+        high = events.high[tables.store_ordered[store], i]
+        low = events.low[tables.store_ordered[store], i]
         if high == r.NOTHING:
             return 0, 0
         room = by_order.room_to_insert(memory.branches, root, high, low)

@@ -44,7 +44,7 @@ class StoreKey(NamedTuple):
     """Only the latest start counts: the runs themselves are not kept."""
 
 
-class Net(NamedTuple):
+class CorrelatedArrays(NamedTuple):
     """The arrays that the kernels read."""
 
     transition_target: NDArray[np.int32]
@@ -113,8 +113,8 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     )
 
 
-class Network:
-    """The automaton for the kernels; `net` is replaced when symbols are added.
+class CorrelatedTables:
+    """The automaton for the kernels; `tables` is replaced when symbols are added.
 
     Of runs in `collapsed` states only the latest start is kept, and no match lists them.
     Conditions `apart` are checked when matches are listed.
@@ -155,7 +155,7 @@ class Network:
         self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
         self.facts = _facts(apart, self.columns, self.ordered)
         self._passing: list[list[int]] = []
-        self.net = self._arrays()
+        self.arrays = self._arrays()
 
     def add_symbols(self) -> None:
         """Work out the symbols that the alphabet has met since."""
@@ -166,7 +166,7 @@ class Network:
             self._passing.append(
                 [i for i, t in enumerate(self.pcea.transitions) if t.test in tests]
             )
-        self.net = self.net._replace(
+        self.arrays = self.arrays._replace(
             symbol_first=np.cumsum([0, *map(len, self._passing)], dtype=np.int32),
             symbol_transitions=_ints([t for ts in self._passing for t in ts]),
         )
@@ -176,7 +176,7 @@ class Network:
             self.labels.append(labels)
         return self.labels.index(labels)
 
-    def _arrays(self) -> Net:
+    def _arrays(self) -> CorrelatedArrays:
         transitions = self.pcea.transitions
         sources = [source for t in transitions for source in t.sources]
         numbers = {store: i for i, store in enumerate(self.stores)}
@@ -185,7 +185,7 @@ class Network:
         stores = [numbers[store_of(s.state, s.link, s.state in self.collapsed)] for s in sources]
         orders = [_ordered(s.link) for s in sources]
         counts = [len(t.sources) for t in transitions]
-        return Net(
+        return CorrelatedArrays(
             transition_target=_ints([t.target for t in transitions]),
             transition_label=_ints([self.label(t.labels) for t in transitions]),
             transition_final=np.array(

@@ -75,17 +75,17 @@ def next_live(entries, values, back, steps, entry, asked, width, bound):
 
 
 @kernel
-def live_from(net, memory, source, entry, bound):
+def live_from(tables, memory, source, entry, bound):
     """The same for what a source has asked, from `entry` on."""
-    store = net.link_store[memory.sources[source]["link"]]
+    store = tables.link_store[memory.sources[source]["link"]]
     return next_live(
         memory.entries,
         memory.values,
         memory.back,
-        net.steps,
+        tables.steps,
         entry,
         memory.asked[memory.sources[source]["asked"]],
-        net.store_width[store],
+        tables.store_width[store],
         bound,
     )
 

@@ -17,7 +17,7 @@ from cernis.engine.correlated.enumerate import Snapshot
 from cernis.engine.graphs.expressions import Values
 from cernis.engine.linked import step as kernel
 from cernis.engine.linked import waiting as w
-from cernis.engine.linked.tables import Tables, unions_alone
+from cernis.engine.linked.tables import LinkedTables, unions_alone
 from cernis.errors import BudgetError
 
 MOST_ENTRIES = 2**25
@@ -29,17 +29,17 @@ _NO_PARTS = np.empty(0, np.int64)
 class LinkedEngine:
     """One query's state over one streamset."""
 
-    def __init__(self, tables: Tables, columns: int, *, partitioned: bool = False) -> None:
+    def __init__(self, tables: LinkedTables, columns: int, *, partitioned: bool = False) -> None:
         self.tables = tables
         self.partitioned = partitioned
-        self.net = unions_alone()
+        self.arrays = unions_alone()
         self.rows = 0
         self.bound = int(r.NOTHING)
         self.moment = 0
         self.memory = r.new_memory(FIRST_RECORDS, buckets=FIRST_ENTRIES)
         indexes = tables.index_of.shape[1]
-        self.waiting = w.waiting_room(FIRST_ENTRIES, columns, indexes)
-        self.parts = kernel.Parts(np.full(1, -2, np.int64), np.full(1, -2, np.int64))
+        self.waiting = w.new_waiting_runs(FIRST_ENTRIES, columns, indexes)
+        self.parts = kernel.LastMoments(np.full(1, -2, np.int64), np.full(1, -2, np.int64))
         self.pending = _pending(FIRST_ENTRIES, columns)
 
     @property
@@ -48,7 +48,7 @@ class LinkedEngine:
         return int(self.waiting.counters[w.LIVE])
 
     def push(
-        self, rows: kernel.Rows, values: Values, stack: NDArray[np.void], parts: int = 1
+        self, rows: kernel.LinkedRows, values: Values, stack: NDArray[np.void], parts: int = 1
     ) -> list[Snapshot]:
         """Reads a batch that ends with a moment; `parts` is how many partitions there are."""
         snapshots: list[Snapshot] = []
@@ -114,12 +114,12 @@ class LinkedEngine:
             kept = [np.full(size, -2, np.int64) for _ in self.parts]
             for old, new in zip(self.parts, kept, strict=True):
                 new[: len(parts)] = old[parts]
-            self.parts = kernel.Parts(*kept)
+            self.parts = kernel.LastMoments(*kept)
         for heads in (waiting.heads, waiting.asked_heads, waiting.heaps):
             heads[:] = 0
         w.relink(self.tables, waiting)
 
-    def _pass(self, rows: kernel.Rows, at: int) -> None:
+    def _pass(self, rows: kernel.LinkedRows, at: int) -> None:
         self.bound = max(self.bound, int(rows.bound[at]))
         self.moment = int(rows.moment[at])
 
@@ -129,7 +129,7 @@ class LinkedEngine:
         found = int(self.memory.counters[r.ROOTS])
         if found:
             roots = self.memory.roots[:found].copy()
-            snapshots.append(Snapshot(self.net, self.memory, roots))
+            snapshots.append(Snapshot(self.arrays, self.memory, roots))
             self.memory.counters[r.ROOTS] = 0
 
     def _more(self, array: int, snapshots: list[Snapshot]) -> None:
@@ -149,7 +149,7 @@ class LinkedEngine:
     def _collect(self) -> None:
         self._sweep()
         stores = np.zeros(len(self.memory.buckets), np.int32)
-        self.memory = collect(self.net, self.memory, stores, np.array([self.bound], np.int64))
+        self.memory = collect(self.arrays, self.memory, stores, np.array([self.bound], np.int64))
         for array in (r.VERTICES, r.SOURCES, r.NODES):
             self._grow(array, int(self.memory.counters[array]) + 1)
 
@@ -162,7 +162,7 @@ class LinkedEngine:
         if 2 * size > MOST_ENTRIES:
             raise BudgetError(f"{live:,} groups of runs wait at once; set a smaller window")
         old = self.waiting
-        fresh = w.waiting_room(2 * size, old.codes.shape[1], old.asked_after.shape[1])
+        fresh = w.new_waiting_runs(2 * size, old.codes.shape[1], old.asked_after.shape[1])
         fresh.counters[:] = old.counters
         for name in ("store", "part", "codes", "moved", "after", "key"):
             getattr(fresh, name)[:size] = getattr(old, name)
@@ -185,7 +185,7 @@ class LinkedEngine:
         have = len(self.parts.last)
         if parts > have:
             more = np.full(max(parts, 2 * have) - have, -2, np.int64)
-            self.parts = kernel.Parts(*(np.concatenate([one, more]) for one in self.parts))
+            self.parts = kernel.LastMoments(*(np.concatenate([one, more]) for one in self.parts))
 
 
 def _pending(size: int, columns: int) -> kernel.Pending:

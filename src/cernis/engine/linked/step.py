@@ -35,7 +35,7 @@ DONE, NO_ROOM, NO_ENTRIES, NO_PENDING = range(4)
 READING, FILING = range(2)
 
 
-class Rows(NamedTuple):
+class LinkedRows(NamedTuple):
     """A batch of solutions, in order of their moments."""
 
     reading: NDArray[np.int32]
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     part: NDArray[np.int32]
 
 
-class Parts(NamedTuple):
+class LastMoments(NamedTuple):
     """Per partition, the last moment it had a row, and the one before."""
 
     last: NDArray[np.int64]

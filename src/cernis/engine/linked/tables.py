@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cernis.automata.linked.automaton import Linked
 from cernis.engine.correlated.records import UNION
-from cernis.engine.correlated.tables import Net
+from cernis.engine.correlated.tables import CorrelatedArrays
 from cernis.errors import BudgetError
 from cernis.pattern.graph import Compared, Expression, Variable, mentioned
 
@@ -31,7 +31,7 @@ Compile = Callable[[Expression, dict[str, int], dict[str, int]], Ints]
 """From a condition, the columns of a row and the columns of a run, to the steps of a program."""
 
 
-class Tables(NamedTuple):
+class LinkedTables(NamedTuple):
     """The arrays that the kernels read. `x_first[i]:x_first[i + 1]` are the places of i in x.
 
     The last reading has no transitions: a row of it only lets its partition's time go on.
@@ -72,7 +72,7 @@ class Tables(NamedTuple):
     index_columns: Ints
 
 
-def tables_of(linked: Linked, compile_: Compile) -> Tables:
+def tables_of(linked: Linked, compile_: Compile) -> LinkedTables:
     """The arrays of an automaton."""
     column = {name: i for i, name in enumerate(linked.columns)}
     order = sorted(range(len(linked.stores)), key=lambda s: linked.stores[s].state)
@@ -149,7 +149,7 @@ def tables_of(linked: Linked, compile_: Compile) -> Tables:
         if limit is not None:
             order_program[i] = len(flat)
             flat.append(limit)
-    return Tables(
+    return LinkedTables(
         reading_first,
         reading_transitions,
         guard_first,
@@ -220,11 +220,13 @@ def _grouped(groups: int, of: Sequence[int]) -> tuple[Ints, Ints]:
     )
 
 
-def unions_alone() -> Net:
+def unions_alone() -> CorrelatedArrays:
     """What the kernels of correlation that list and count have to know: all sources are unions."""
     none, mask = np.zeros(0, np.int32), np.zeros(0, np.uint8)
     one = np.zeros(1, np.int32)
-    arrays: dict[str, NDArray[np.int32] | NDArray[np.uint8]] = dict.fromkeys(Net._fields, none)
+    arrays: dict[str, NDArray[np.int32] | NDArray[np.uint8]] = dict.fromkeys(
+        CorrelatedArrays._fields, none
+    )
     for name in ("transition_final", "store_contiguous", "store_strict", "store_collapsed"):
         arrays[name] = mask
     for name in ("link_values", "store_values", "steps"):
@@ -233,4 +235,4 @@ def unions_alone() -> Net:
         arrays[name] = np.zeros((0, 1), np.uint8)
     arrays["link_store"] = one
     arrays["store_kind"] = np.full(1, UNION, np.int32)
-    return Net(**arrays)  # type: ignore[arg-type]
+    return CorrelatedArrays(**arrays)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
 
-class Waiting(NamedTuple):
+class WaitingRuns(NamedTuple):
     """Entry 0 is nothing."""
 
     counters: NDArray[np.int64]
@@ -57,12 +57,12 @@ class Waiting(NamedTuple):
     """Scratch: what a row has asked for."""
 
 
-def waiting_room(size: int, columns: int, indexes: int) -> Waiting:
+def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
     """Room for so many entries; `size` is a power of two."""
     counters = np.zeros(COUNTERS, np.int64)
     counters[USED] = 1
     links = (size, max(indexes, 1))
-    return Waiting(
+    return WaitingRuns(
         counters,
         np.full(size, -1, np.int32),
         np.zeros(size, np.int32),

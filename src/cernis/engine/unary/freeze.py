@@ -1,4 +1,4 @@
-"""Engine state as versioned bytes, and back.
+"""UnaryEngine state as versioned bytes, and back.
 
 Layout: magic, version, length of a JSON header, the header, then the arrays' bytes one
 after the other. Nothing in it is code: thawing reads numbers and names only, so bytes
@@ -26,7 +26,7 @@ from cernis.automata.unary.determinize import State
 from cernis.automata.unary.runs import Configuration
 from cernis.engine.unary import step as kernel
 from cernis.engine.unary.arena import COUNTERS, NODE, UNION
-from cernis.engine.unary.runtime import Engine
+from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import StateError
 
 MAGIC = b"CERNIS\n\x00"
@@ -83,7 +83,7 @@ def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise StateError(f"the frozen state is damaged: {error}") from error
 
 
-def freeze_engine(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def freeze_engine(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """(meta, arrays) of an engine that has just been compacted, to be packed."""
     used = np.flatnonzero(engine.slots.any(axis=0))
     meta = {
@@ -107,7 +107,7 @@ def freeze_engine(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any
     return meta, arrays
 
 
-def thaw_engine(engine: Engine, meta: Mapping[str, Any], arrays: Arrays) -> None:
+def thaw_engine(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Puts a fresh engine of the same query into a frozen state."""
     _check(meta, arrays)
     tables = engine.tables

@@ -1,4 +1,4 @@
-"""`Engine` drives the kernels: feeds batches, makes room, keeps matches apart.
+"""`UnaryEngine` drives the kernels: feeds batches, makes room, keeps matches apart.
 
 What comes out of a batch is a list of `Segment`s: an arena with the roots of the
 matches found in it. Arenas are never changed once handed out, so a segment stays valid
@@ -22,7 +22,7 @@ from cernis.engine.unary.arena import COUNTERS, FOREVER, NODE, new_arena
 from cernis.engine.unary.collect import copy_live, move_slots
 from cernis.engine.unary.enumerate import NEW_CURSOR, new_walk
 from cernis.engine.unary.resolve import OUT_FULL, RESOLVE_ANY, RESOLVE_LAST, RESOLVED, resolve
-from cernis.engine.unary.tables import Tables
+from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
@@ -59,10 +59,10 @@ class Settings:
         return self.resolve in (RESOLVE_LAST, RESOLVE_ANY)
 
 
-class Engine:
+class UnaryEngine:
     """One query's state over one stream."""
 
-    def __init__(self, tables: Tables, settings: Settings) -> None:
+    def __init__(self, tables: UnaryTables, settings: Settings) -> None:
         self.tables = tables
         self.settings = settings
         self.position = 0

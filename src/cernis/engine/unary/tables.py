@@ -26,7 +26,7 @@ from cernis.automata.unary.determinize import MARK, Deterministic, Edge
 EDGE = np.dtype([("label", np.int32), ("target", np.int32), ("accept", np.int32)])
 
 
-class Tables:
+class UnaryTables:
     """Arrays for the kernel; see the module's head."""
 
     def __init__(self, automaton: Deterministic) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from cernis.automata.linked.automaton import Linked
 from cernis.engine.correlated.records import NOTHING
 from cernis.engine.graphs.expressions import keep, new_stack
-from cernis.engine.linked.step import Rows
+from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.reading.background import Triples
@@ -147,13 +147,13 @@ class RowReader:
             for name, matcher in self._matchers.items()
         }
 
-    def read(self, events: GraphEvents) -> tuple[Rows, StoredRows]:
+    def read(self, events: GraphEvents) -> tuple[LinkedRows, StoredRows]:
         """The rows of a batch that does not end within a timestamp."""
         return self.read_solved(events, self.solve(events))
 
     def read_solved(
         self, events: GraphEvents, found: Mapping[str, Solutions]
-    ) -> tuple[Rows, StoredRows]:
+    ) -> tuple[LinkedRows, StoredRows]:
         """The same where the patterns are solved already; the triples are not looked at."""
         new = np.ones(events.size, np.int64)
         new[1:] = events.times[1:] != events.times[:-1]
@@ -171,7 +171,7 @@ class RowReader:
         alternative = np.repeat(ways, sizes)[order]
         reading = np.concatenate([table.reading for table in tables])[order]
         time = events.times[event[:, 0]]
-        rows = Rows(
+        rows = LinkedRows(
             reading,
             codes,
             moment + self.moments,
