@@ -159,7 +159,7 @@ def test_a_list_of_runs_says_what_it_does_not_know() -> None:
     with pytest.raises(ValueError, match="knows no `!`"):
         listed(negated, 9, index=True)
     with pytest.raises(ValueError, match="cannot evaluate"):
-        compiled(g.Call("ABS", (g.Variable("x"),)), [])
+        compiled(g.CallExpression("ABS", (g.GraphVariable("x"),)), [])
 
 
 @cache

@@ -24,8 +24,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Or,
     Predicate,
 )
@@ -146,7 +146,7 @@ predicates = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, min_size=1, max_size=4).map(lambda parts: And(tuple(parts))),
         st.lists(inner, min_size=1, max_size=4).map(lambda parts: Or(tuple(parts))),
-        st.builds(Not, inner),
+        st.builds(Negation, inner),
     ),
     max_leaves=6,
 )
@@ -329,9 +329,12 @@ def test_nan_equals_nothing_and_differs_from_all() -> None:
 
 def test_text_and_numbers_are_never_comparable() -> None:
     assert holding(equal("3"), pa.array([3, None])) == [False, False]
-    assert holding(Not(equal("3")), pa.array([3, None])) == [False, False]
-    assert holding(Not(equal(3)), pa.array(["3", "x"])) == [False, False]
-    assert holding(Not(InSet(A, (Literal("x"), Literal(3)))), pa.array([3, 4])) == [False, False]
+    assert holding(Negation(equal("3")), pa.array([3, None])) == [False, False]
+    assert holding(Negation(equal(3)), pa.array(["3", "x"])) == [False, False]
+    assert holding(Negation(InSet(A, (Literal("x"), Literal(3)))), pa.array([3, 4])) == [
+        False,
+        False,
+    ]
 
 
 def test_decimals_compare_exactly_with_integers_and_as_written_with_fractions() -> None:
@@ -359,7 +362,7 @@ def test_booleans_compare_with_booleans_alone() -> None:
     marks = pa.array([True, False, None])
     assert holding(equal(True), marks) == [True, False, False]
     assert holding(less(True), marks) == [False, True, False]
-    assert holding(Not(equal(1)), marks) == [False, False, False]
+    assert holding(Negation(equal(1)), marks) == [False, False, False]
 
 
 # ------------------------------------------------------------------- times
@@ -389,8 +392,8 @@ def test_timestamps_compare_with_iso_text(unit: str, zone: str | None) -> None:
 
 def test_text_that_is_no_time_is_unknown() -> None:
     times = pa.array(MORNING)
-    assert holding(Not(equal("soon")), times) == [False, False, False]
-    assert holding(Not(equal(5)), times) == [False, False, False]
+    assert holding(Negation(equal("soon")), times) == [False, False, False]
+    assert holding(Negation(equal(5)), times) == [False, False, False]
 
 
 def test_dates_and_times_of_day_compare_with_iso_text() -> None:
@@ -434,7 +437,7 @@ def test_like_matches_the_whole_text() -> None:
     names = pa.array(["a", "ab", "ba", "a\n", None])
     assert holding(Like(A, "a"), names) == [True, False, False, False, False]
     assert holding(Like(A, "a|ab"), names) == [True, True, False, False, False]
-    assert holding(Not(Like(A, "a.*")), names) == [False, False, True, True, False]
+    assert holding(Negation(Like(A, "a.*")), names) == [False, False, True, True, False]
 
 
 def test_text_that_is_mostly_distinct_is_evaluated_row_by_row() -> None:

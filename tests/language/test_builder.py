@@ -12,7 +12,7 @@ import pytest
 import cernis.pattern as p
 from cernis.errors import QueryError
 from cernis.languages.ceql import parse, parse_schema
-from cernis.pattern.build import Clause, Part, Query, Test
+from cernis.pattern.build import ConditionBuilder, FormulaBuilder, PredicateBuilder, QueryBuilder
 
 A, B, C = p.event("A"), p.event("B"), p.event("C")
 a, b = p.var("a"), p.var("b")
@@ -55,7 +55,7 @@ price = p.attr("price")
         ),
     ],
 )
-def test_formulas_equal_their_text(part: Part, text: str) -> None:
+def test_formulas_equal_their_text(part: FormulaBuilder, text: str) -> None:
     assert p.select().where(part).build() == parse(f"SELECT * WHERE {text}")
 
 
@@ -85,7 +85,7 @@ def test_formulas_equal_their_text(part: Part, text: str) -> None:
         ((price > 1) & ((price > 2) & (price > 3)), "price > 1 AND (price > 2 AND price > 3)"),
     ],
 )
-def test_predicates_equal_their_text(test: Test, text: str) -> None:
+def test_predicates_equal_their_text(test: PredicateBuilder, text: str) -> None:
     assert p.select().where(A.where(test)).build() == parse(f"SELECT * WHERE A FILTER A[{text}]")
 
 
@@ -103,7 +103,7 @@ def test_predicates_equal_their_text(test: Test, text: str) -> None:
         ((a["x"] < 1) | (b["y"] > 2) | (a["x"] < 0), "a[x < 1] OR b[y > 2] OR a[x < 0]"),
     ],
 )
-def test_conditions_equal_their_text(condition: Clause, text: str) -> None:
+def test_conditions_equal_their_text(condition: ConditionBuilder, text: str) -> None:
     built = p.select().where(A.as_("a") >> B.as_("b")).filter(condition).build()
     assert built == parse(f"SELECT * WHERE A AS a ; B AS b FILTER {text}")
 
@@ -150,7 +150,7 @@ def test_conditions_equal_their_text(condition: Clause, text: str) -> None:
         ),
     ],
 )
-def test_queries_equal_their_text(query: Query, text: str) -> None:
+def test_queries_equal_their_text(query: QueryBuilder, text: str) -> None:
     assert query.build() == parse(text)
     assert str(query) == str(parse(text))
 

@@ -68,7 +68,7 @@ predicates = st.recursive(
     lambda inner: st.one_of(
         st.builds(q.And, _several(inner)),
         st.builds(q.Or, _several(inner)),
-        st.builds(q.Not, inner),
+        st.builds(q.Negation, inner),
     ),
     max_leaves=4,
 )

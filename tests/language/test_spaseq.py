@@ -6,10 +6,18 @@ import pytest
 
 from cernis.languages.spaseq import parse
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import Both, Either, Element, Named, Selected, SpaseqQuery, leaves
+from cernis.pattern.spaseq import (
+    Element,
+    GpmConjunction,
+    GpmDisjunction,
+    GpmName,
+    SelectedVariable,
+    SpaseqQuery,
+    find_gpm_names,
+)
 
 E = "http://example.org/"
-X, Y, Z = (g.Variable(name) for name in "xyz")
+X, Y, Z = (g.GraphVariable(name) for name in "xyz")
 
 
 def iri(local: str) -> g.Term:
@@ -24,8 +32,8 @@ def triple(subject: g.Node, predicate: str, object_: g.Node) -> g.Triple:
     return g.Triple(subject, iri(predicate), object_)
 
 
-def basic(*triples: g.Triple) -> g.Basic:
-    return g.Basic(triples)
+def basic(*triples: g.Triple) -> g.BasicPattern:
+    return g.BasicPattern(triples)
 
 
 def query(steps: str = "A", clauses: str = "", **groups: str) -> SpaseqQuery:
@@ -46,13 +54,13 @@ def pattern(group: str) -> g.GraphPattern:
 
 def condition(text: str) -> g.Expression:
     found = pattern(f"?x :p ?y, ?z FILTER ({text})")
-    assert isinstance(found, g.Filtered)
+    assert isinstance(found, g.FilterPattern)
     return found.condition
 
 
 def objects(text: str) -> list[g.Node]:
     found = pattern(f"?x :p {text}")
-    assert isinstance(found, g.Basic)
+    assert isinstance(found, g.BasicPattern)
     return [triple.object for triple in found.triples]
 
 
@@ -60,9 +68,9 @@ def objects(text: str) -> list[g.Node]:
 
 
 def shown(element: Element) -> str:
-    if isinstance(element, Named):
+    if isinstance(element, GpmName):
         return element.gpm
-    sign = "&" if isinstance(element, Both) else "|"
+    sign = "&" if isinstance(element, GpmConjunction) else "|"
     return f"({sign.join(map(shown, element.parts))})"
 
 
@@ -128,7 +136,7 @@ def test_a_graph_pattern_may_be_named_like_a_keyword() -> None:
         " DEFINE GPM a ON from, on { } DEFINE GPM select ON on { } DEFINE GPM _ ON on { }"
         " DEFINE GPM gpm ON on { } }"
     )
-    assert [leaf.gpm for step in found.steps for leaf in leaves(step.element)] == [
+    assert [leaf.gpm for step in found.steps for leaf in find_gpm_names(step.element)] == [
         "a", "select", "_", "gpm",
     ]  # fmt: skip
     assert found.gpms[0].streams == ("from", "on")
@@ -145,7 +153,7 @@ def test_a_graph_pattern_may_be_used_twice_or_not_at_all() -> None:
 
 def test_elements_keep_their_precedence() -> None:
     element = query("A | B & C").steps[0].element
-    assert element == Either((Named("A"), Both((Named("B"), Named("C")))))
+    assert element == GpmDisjunction((GpmName("A"), GpmConjunction((GpmName("B"), GpmName("C")))))
 
 
 # ---------------------------------------------------------------------- clauses
@@ -158,16 +166,20 @@ FROM = "FROM STREAM S <http://e/s>"
     ("items", "found"),
     [
         ("*", None),
-        ("?x $y", (Selected("x", "x"), Selected("y", "y"))),
-        ("LIST(?z)", (Selected("z", "z", listed=True),)),
+        ("?x $y", (SelectedVariable("x", "x"), SelectedVariable("y", "y"))),
+        ("LIST(?z)", (SelectedVariable("z", "z", listed=True),)),
         (
             "?z (list(?z) as ?zs) (?x AS ?z2)",
-            (Selected("z", "z"), Selected("z", "zs", listed=True), Selected("x", "z2")),
+            (
+                SelectedVariable("z", "z"),
+                SelectedVariable("z", "zs", listed=True),
+                SelectedVariable("x", "z2"),
+            ),
         ),
     ],
 )
 def test_variables_lists_and_new_names_are_selected(
-    items: str, found: tuple[Selected, ...] | None
+    items: str, found: tuple[SelectedVariable, ...] | None
 ) -> None:
     assert parse(f"SELECT {items} {FROM} WHERE {{ {BODY} }}").select == found
 
@@ -177,7 +189,7 @@ def test_construct_has_a_template_with_blank_nodes_of_its_own() -> None:
         f"PREFIX : <{E}> CONSTRUCT {{ ?x :saw [ :it ?z ] . _:b1 :p _:b0 }}"
         f" {FROM} WHERE {{ {BODY} }}"
     )
-    nameless, b1, b0 = (g.Variable(name) for name in ("_:.b2", "_:.b1", "_:.b0"))
+    nameless, b1, b0 = (g.GraphVariable(name) for name in ("_:.b2", "_:.b1", "_:.b0"))
     assert found.construct == (
         triple(X, "saw", nameless),
         triple(nameless, "it", Z),
@@ -305,7 +317,7 @@ def test_terms_are_in_the_form_of_n_triples(text: str, found: str) -> None:
 
 
 def test_variables_may_have_any_letters() -> None:
-    assert objects("?é_1, $2") == [g.Variable("é_1"), g.Variable("2")]
+    assert objects("?é_1, $2") == [g.GraphVariable("é_1"), g.GraphVariable("2")]
 
 
 def test_a_declared_prefix_hides_a_known_one() -> None:
@@ -333,9 +345,9 @@ def test_triples_share_subjects_and_predicates() -> None:
 
 def test_a_blank_node_is_a_variable_of_its_graph_pattern() -> None:
     found = query("A ; B", A="_:b0 :p [] . [ :q ?x ; :r [ :s 3 ] ] :t _:b0", B="_:b0 :p []")
-    b0, b1, b2, b3 = (g.Variable(f"_:A.b{n}") for n in range(4))
+    b0, b1, b2, b3 = (g.GraphVariable(f"_:A.b{n}") for n in range(4))
     first, second = (gpm.pattern for gpm in found.gpms)
-    assert isinstance(first, g.Basic)
+    assert isinstance(first, g.BasicPattern)
     assert set(first.triples) == {
         triple(b0, "p", b1),
         triple(b3, "q", X),
@@ -343,18 +355,21 @@ def test_a_blank_node_is_a_variable_of_its_graph_pattern() -> None:
         triple(b2, "s", number("3")),
         triple(b3, "t", b0),
     }
-    assert second == basic(triple(g.Variable("_:B.b0"), "p", g.Variable("_:B.b1")))
-    assert g.Variable("_:B.b0").hidden
+    assert second == basic(triple(g.GraphVariable("_:B.b0"), "p", g.GraphVariable("_:B.b1")))
+    assert g.GraphVariable("_:B.b0").hidden
 
 
 def test_a_described_blank_node_may_stand_alone() -> None:
-    b0 = g.Variable("_:A.b0")
+    b0 = g.GraphVariable("_:A.b0")
     assert pattern("[ :p ?x ; :q ?y ]") == basic(triple(b0, "p", X), triple(b0, "q", Y))
     assert pattern("[] :p ?x") == basic(triple(b0, "p", X))
 
 
 P, Q, R = triple(X, "p", Y), triple(X, "q", Y), triple(X, "r", Z)
-ABOVE, BELOW = g.Compared(">", Y, number("1")), g.Compared("<", Y, number("9"))
+ABOVE, BELOW = (
+    g.ComparisonExpression(">", Y, number("1")),
+    g.ComparisonExpression("<", Y, number("9")),
+)
 
 
 @pytest.mark.parametrize(
@@ -365,60 +380,62 @@ ABOVE, BELOW = g.Compared(">", Y, number("1")), g.Compared("<", Y, number("9"))
         ("?x :p ?y", basic(P)),
         ("{ ?x :p ?y }", basic(P)),
         ("?x :p ?y . {}", basic(P)),
-        ("?x :p ?y . { ?x :q ?y }", g.Joined((basic(P), basic(Q)))),
-        ("{ ?x :p ?y } ?x :q ?y", g.Joined((basic(P), basic(Q)))),
-        ("?x :p ?y . { { ?x :q ?y } { ?x :r ?z } }", g.Joined((basic(P), basic(Q), basic(R)))),
+        ("?x :p ?y . { ?x :q ?y }", g.JoinPattern((basic(P), basic(Q)))),
+        ("{ ?x :p ?y } ?x :q ?y", g.JoinPattern((basic(P), basic(Q)))),
+        ("?x :p ?y . { { ?x :q ?y } { ?x :r ?z } }", g.JoinPattern((basic(P), basic(Q), basic(R)))),
         # filters apply to the whole group, and do not part triples
-        ("?x :p ?y FILTER (?y > 1)", g.Filtered(basic(P), ABOVE)),
-        ("FILTER (?y > 1) . ?x :p ?y", g.Filtered(basic(P), ABOVE)),
-        ("?x :p ?y FILTER (?y > 1) ?x :q ?y", g.Filtered(basic(P, Q), ABOVE)),
+        ("?x :p ?y FILTER (?y > 1)", g.FilterPattern(basic(P), ABOVE)),
+        ("FILTER (?y > 1) . ?x :p ?y", g.FilterPattern(basic(P), ABOVE)),
+        ("?x :p ?y FILTER (?y > 1) ?x :q ?y", g.FilterPattern(basic(P, Q), ABOVE)),
         (
             "?x :p ?y FILTER (?y > 1) ?x :q ?y . FILTER (?y < 9) .",
-            g.Filtered(basic(P, Q), g.And((ABOVE, BELOW))),
+            g.FilterPattern(basic(P, Q), g.AndExpression((ABOVE, BELOW))),
         ),
-        ("{ ?x :p ?y FILTER (?y > 1) }", g.Filtered(basic(P), ABOVE)),
+        ("{ ?x :p ?y FILTER (?y > 1) }", g.FilterPattern(basic(P), ABOVE)),
         (
             "{ ?x :p ?y FILTER (?y > 1) } FILTER (?y < 9)",
-            g.Filtered(g.Filtered(basic(P), ABOVE), BELOW),
+            g.FilterPattern(g.FilterPattern(basic(P), ABOVE), BELOW),
         ),
         # an OPTIONAL takes all that stands before it, and the filter of its own group
-        ("?x :p ?y OPTIONAL { ?x :q ?y }", g.Optional(basic(P), basic(Q))),
-        ("OPTIONAL { ?x :q ?y }", g.Optional(basic(), basic(Q))),
-        ("?x :p ?y OPTIONAL {}", g.Optional(basic(P), basic())),
+        ("?x :p ?y OPTIONAL { ?x :q ?y }", g.OptionalPattern(basic(P), basic(Q))),
+        ("OPTIONAL { ?x :q ?y }", g.OptionalPattern(basic(), basic(Q))),
+        ("?x :p ?y OPTIONAL {}", g.OptionalPattern(basic(P), basic())),
         (
             "?x :p ?y OPTIONAL { ?x :q ?y FILTER (?y > 1) }",
-            g.Optional(basic(P), basic(Q), ABOVE),
+            g.OptionalPattern(basic(P), basic(Q), ABOVE),
         ),
         (
             "?x :p ?y OPTIONAL { { ?x :q ?y FILTER (?y > 1) } }",
-            g.Optional(basic(P), g.Filtered(basic(Q), ABOVE)),
+            g.OptionalPattern(basic(P), g.FilterPattern(basic(Q), ABOVE)),
         ),
         (
             "?x :p ?y OPTIONAL { ?x :q ?y } . ?x :r ?z",
-            g.Joined((g.Optional(basic(P), basic(Q)), basic(R))),
+            g.JoinPattern((g.OptionalPattern(basic(P), basic(Q)), basic(R))),
         ),
         (
             "?x :p ?y OPTIONAL { ?x :q ?y } OPTIONAL { ?x :r ?z }",
-            g.Optional(g.Optional(basic(P), basic(Q)), basic(R)),
+            g.OptionalPattern(g.OptionalPattern(basic(P), basic(Q)), basic(R)),
         ),
         (
             "?x :p ?y OPTIONAL { ?x :q ?y } FILTER (?y > 1)",
-            g.Filtered(g.Optional(basic(P), basic(Q)), ABOVE),
+            g.FilterPattern(g.OptionalPattern(basic(P), basic(Q)), ABOVE),
         ),
         # the others
-        ("{ ?x :p ?y } UNION { ?x :q ?y }", g.United((basic(P), basic(Q)))),
+        ("{ ?x :p ?y } UNION { ?x :q ?y }", g.UnionPattern((basic(P), basic(Q)))),
         (
             "{ ?x :p ?y } UNION {} UNION { ?x :q ?y FILTER (?y > 1) } ?x :r ?z",
-            g.Joined((g.United((basic(P), basic(), g.Filtered(basic(Q), ABOVE))), basic(R))),
+            g.JoinPattern(
+                (g.UnionPattern((basic(P), basic(), g.FilterPattern(basic(Q), ABOVE))), basic(R))
+            ),
         ),
-        ("GRAPH :kb { ?x :p ?y }", g.Background(iri("kb"), basic(P))),
+        ("GRAPH :kb { ?x :p ?y }", g.BackgroundPattern(iri("kb"), basic(P))),
         (
             "?x :p ?y . GRAPH ?z { ?x :q ?y FILTER (?y > 1) } .",
-            g.Joined((basic(P), g.Background(Z, g.Filtered(basic(Q), ABOVE)))),
+            g.JoinPattern((basic(P), g.BackgroundPattern(Z, g.FilterPattern(basic(Q), ABOVE)))),
         ),
         (
             "?x :p ?y GRAPH <http://example.org/kb> {} ?x :q ?y",
-            g.Joined((basic(P), g.Background(iri("kb"), basic()), basic(Q))),
+            g.JoinPattern((basic(P), g.BackgroundPattern(iri("kb"), basic()), basic(Q))),
         ),
     ],
 )
@@ -428,7 +445,7 @@ def test_groups_become_the_algebra_of_sparql(text: str, found: g.GraphPattern) -
 
 # ------------------------------------------------------------------ expressions
 
-A, B, C = (g.Compared("=", variable, number("1")) for variable in (X, Y, Z))
+A, B, C = (g.ComparisonExpression("=", variable, number("1")) for variable in (X, Y, Z))
 ONE, TWO = number("1"), number("2")
 
 
@@ -436,53 +453,62 @@ ONE, TWO = number("1"), number("2")
     ("text", "found"),
     [
         ("?x", X),
-        ("?x = 1 || ?y = 1 && ?z = 1", g.Or((A, g.And((B, C))))),
-        ("(?x = 1 || ?y = 1) && ?z = 1", g.And((g.Or((A, B)), C))),
-        ("?x = 1 && (?y = 1 && ?z = 1)", g.And((A, B, C))),
-        ("?x=1||(?y=1||?z=1)", g.Or((A, B, C))),
-        ("!?x = ?y", g.Compared("=", g.Not(X), Y)),
-        ("!(?x = 1)", g.Not(A)),
-        ("!!?x", g.Not(g.Not(X))),
-        ("?x != ?y", g.Compared("!=", X, Y)),
-        ("?x <= ?y", g.Compared("<=", X, Y)),
-        ("?x>=?y", g.Compared(">=", X, Y)),
-        ("?x < ?y", g.Compared("<", X, Y)),
-        ("?x IN (1, 2)", g.OneOf(X, (ONE, TWO))),
-        ("?x not in (1)", g.OneOf(X, (ONE,), negated=True)),
-        ("?x IN ()", g.OneOf(X, ())),
+        ("?x = 1 || ?y = 1 && ?z = 1", g.OrExpression((A, g.AndExpression((B, C))))),
+        ("(?x = 1 || ?y = 1) && ?z = 1", g.AndExpression((g.OrExpression((A, B)), C))),
+        ("?x = 1 && (?y = 1 && ?z = 1)", g.AndExpression((A, B, C))),
+        ("?x=1||(?y=1||?z=1)", g.OrExpression((A, B, C))),
+        ("!?x = ?y", g.ComparisonExpression("=", g.NotExpression(X), Y)),
+        ("!(?x = 1)", g.NotExpression(A)),
+        ("!!?x", g.NotExpression(g.NotExpression(X))),
+        ("?x != ?y", g.ComparisonExpression("!=", X, Y)),
+        ("?x <= ?y", g.ComparisonExpression("<=", X, Y)),
+        ("?x>=?y", g.ComparisonExpression(">=", X, Y)),
+        ("?x < ?y", g.ComparisonExpression("<", X, Y)),
+        ("?x IN (1, 2)", g.InExpression(X, (ONE, TWO))),
+        ("?x not in (1)", g.InExpression(X, (ONE,), negated=True)),
+        ("?x IN ()", g.InExpression(X, ())),
         (
             "?x + 1 * 2 - ?y",
-            g.Arithmetic("-", g.Arithmetic("+", X, g.Arithmetic("*", ONE, TWO)), Y),
+            g.ArithmeticExpression(
+                "-", g.ArithmeticExpression("+", X, g.ArithmeticExpression("*", ONE, TWO)), Y
+            ),
         ),
-        ("?x - 1 - 2", g.Arithmetic("-", g.Arithmetic("-", X, ONE), TWO)),
-        ("?x/(1/2)", g.Arithmetic("/", X, g.Arithmetic("/", ONE, TWO))),
-        ("?x*10 >= ?y", g.Compared(">=", g.Arithmetic("*", X, number("10")), Y)),
-        ("?x -1", g.Arithmetic("-", X, ONE)),
-        ("?x+1", g.Arithmetic("+", X, ONE)),
+        ("?x - 1 - 2", g.ArithmeticExpression("-", g.ArithmeticExpression("-", X, ONE), TWO)),
+        ("?x/(1/2)", g.ArithmeticExpression("/", X, g.ArithmeticExpression("/", ONE, TWO))),
+        (
+            "?x*10 >= ?y",
+            g.ComparisonExpression(">=", g.ArithmeticExpression("*", X, number("10")), Y),
+        ),
+        ("?x -1", g.ArithmeticExpression("-", X, ONE)),
+        ("?x+1", g.ArithmeticExpression("+", X, ONE)),
         ("-1", number("-1")),
         ("+1.5", number("+1.5", "decimal")),
-        ("- 1", g.Negative(ONE)),
-        ("-(1)", g.Negative(ONE)),
-        ("--1", g.Negative(number("-1"))),
-        ("-?x * -1", g.Arithmetic("*", g.Negative(X), number("-1"))),
-        ("+?x", g.Negative(g.Negative(X))),
-        ('-"1"^^xsd:integer', g.Negative(ONE)),
-        ("?x = :a", g.Compared("=", X, iri("a"))),
-        ("?x=<http://example.org/a>", g.Compared("=", X, iri("a"))),
+        ("- 1", g.NegativeExpression(ONE)),
+        ("-(1)", g.NegativeExpression(ONE)),
+        ("--1", g.NegativeExpression(number("-1"))),
+        ("-?x * -1", g.ArithmeticExpression("*", g.NegativeExpression(X), number("-1"))),
+        ("+?x", g.NegativeExpression(g.NegativeExpression(X))),
+        ('-"1"^^xsd:integer', g.NegativeExpression(ONE)),
+        ("?x = :a", g.ComparisonExpression("=", X, iri("a"))),
+        ("?x=<http://example.org/a>", g.ComparisonExpression("=", X, iri("a"))),
         ("true", number("true", "boolean")),
-        ("bound(?x)", g.Call("BOUND", (X,))),
-        ("isURI(?x)", g.Call("ISIRI", (X,))),
+        ("bound(?x)", g.CallExpression("BOUND", (X,))),
+        ("isURI(?x)", g.CallExpression("ISIRI", (X,))),
         (
             'REGEX(STR(?x), "a", "i")',
-            g.Call("REGEX", (g.Call("STR", (X,)), g.Term('"a"'), g.Term('"i"'))),
+            g.CallExpression(
+                "REGEX", (g.CallExpression("STR", (X,)), g.Term('"a"'), g.Term('"i"'))
+            ),
         ),
         (
             "hours(?x) < Minutes(?x)",
-            g.Compared("<", g.Call("HOURS", (X,)), g.Call("MINUTES", (X,))),
+            g.ComparisonExpression(
+                "<", g.CallExpression("HOURS", (X,)), g.CallExpression("MINUTES", (X,))
+            ),
         ),
         (
             "xsd:double(?x)",
-            g.Call("<http://www.w3.org/2001/XMLSchema#double>", (X,)),
+            g.CallExpression("<http://www.w3.org/2001/XMLSchema#double>", (X,)),
         ),
     ],
 )
@@ -491,10 +517,10 @@ def test_expressions_have_the_precedence_of_sparql(text: str, found: g.Expressio
 
 
 def test_a_filter_may_be_a_call() -> None:
-    called = g.Call("BOUND", (Y,))
-    assert pattern("?x :p ?y FILTER bound(?y)") == g.Filtered(basic(P), called)
-    cast = g.Call("<http://www.w3.org/2001/XMLSchema#boolean>", (Y,))
-    assert pattern("?x :p ?y FILTER xsd:boolean(?y) .") == g.Filtered(basic(P), cast)
+    called = g.CallExpression("BOUND", (Y,))
+    assert pattern("?x :p ?y FILTER bound(?y)") == g.FilterPattern(basic(P), called)
+    cast = g.CallExpression("<http://www.w3.org/2001/XMLSchema#boolean>", (Y,))
+    assert pattern("?x :p ?y FILTER xsd:boolean(?y) .") == g.FilterPattern(basic(P), cast)
 
 
 # ------------------------------------------------------------------------ scope

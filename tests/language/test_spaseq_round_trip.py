@@ -18,15 +18,15 @@ from cernis.languages.spaseq import parse
 from cernis.languages.spaseq.terms import RDF_TYPE, XSD, literal
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import (
-    Both,
-    Either,
     Element,
     Gpm,
-    Named,
-    Selected,
+    GpmConjunction,
+    GpmDisjunction,
+    GpmName,
+    SelectedVariable,
+    SequenceStep,
     SpaseqQuery,
-    Step,
-    leaves,
+    find_gpm_names,
 )
 
 LINKS = ",;:"
@@ -41,7 +41,7 @@ MOMENTS = ("2015-01-01T00:00:00Z", "1970-01-01T00:00:00.5-01:30")
 
 
 def named(pattern: g.GraphPattern) -> list[str]:
-    return [name for name in g.variables(pattern) if not name.startswith("_:")]
+    return [name for name in g.find_variables(pattern) if not name.startswith("_:")]
 
 
 class Maker:
@@ -82,11 +82,11 @@ class Maker:
 
     def node(self, scope: str, names: Iterable[str]) -> g.Node:
         blanks = [f"_:{scope}.b0", f"_:{scope}.x.y"]
-        return self.iri() if self.chance(3) else g.Variable(self.one([*names, *blanks]))
+        return self.iri() if self.chance(3) else g.GraphVariable(self.one([*names, *blanks]))
 
     def triple(self, scope: str, names: Iterable[str]) -> g.Triple:
         shown = list(names)
-        predicate = g.Variable(self.one(shown)) if shown and self.chance(3) else self.iri()
+        predicate = g.GraphVariable(self.one(shown)) if shown and self.chance(3) else self.iri()
         last = self.literal() if self.chance(2) else self.node(scope, shown)
         return g.Triple(self.node(scope, shown), predicate, last)
 
@@ -99,26 +99,28 @@ class Maker:
         match self.random.randrange(11) if depth else 0:
             case 0 | 1:
                 if known and not self.chance(3):
-                    return g.Variable(self.one(known))
+                    return g.GraphVariable(self.one(known))
                 return self.literal() if self.chance(2) else self.iri()
             case 2 | 3 as kind:
-                chain = g.Or if kind == 2 else g.And
+                chain = g.OrExpression if kind == 2 else g.AndExpression
                 parts = [p for p in self.some(2, 4, inner) if not isinstance(p, chain)]
                 return chain(tuple(parts)) if len(parts) > 1 else self.literal()
             case 4:
-                return g.Not(inner())
+                return g.NotExpression(inner())
             case 5:
-                return g.Negative(inner())
+                return g.NegativeExpression(inner())
             case 6:
-                return g.Compared(self.one(["=", "!=", "<", "<=", ">", ">="]), inner(), inner())
+                return g.ComparisonExpression(
+                    self.one(["=", "!=", "<", "<=", ">", ">="]), inner(), inner()
+                )
             case 7:
-                return g.OneOf(inner(), tuple(self.some(0, 2, inner)), self.chance(2))
+                return g.InExpression(inner(), tuple(self.some(0, 2, inner)), self.chance(2))
             case 8:
-                return g.Arithmetic(self.one("+-*/"), inner(), inner())
+                return g.ArithmeticExpression(self.one("+-*/"), inner(), inner())
             case 9:
-                return g.Call(self.one(["STR", f"<{XSD}integer>"]), (inner(),))
+                return g.CallExpression(self.one(["STR", f"<{XSD}integer>"]), (inner(),))
             case _:
-                return g.Call("REGEX", tuple(self.some(2, 3, inner)))
+                return g.CallExpression("REGEX", tuple(self.some(2, 3, inner)))
 
     # --------------------------------------------------------------- patterns
 
@@ -130,49 +132,51 @@ class Maker:
 
         match self.random.randrange(6) if depth else 0:
             case 0 | 1:
-                return g.Basic(tuple(self.some(0, 3, lambda: self.triple(scope, VARIABLES))))
+                return g.BasicPattern(tuple(self.some(0, 3, lambda: self.triple(scope, VARIABLES))))
             case 2:
                 parts = [
                     part
                     for part in self.some(2, 4, inner)
-                    if not isinstance(part, g.Joined) and part != g.Basic(())
+                    if not isinstance(part, g.JoinPattern) and part != g.BasicPattern(())
                 ]
-                return g.Joined(tuple(parts)) if len(parts) > 1 else g.Basic(())
+                return g.JoinPattern(tuple(parts)) if len(parts) > 1 else g.BasicPattern(())
             case 3:
-                return g.United(tuple(self.some(2, 3, inner)))
+                return g.UnionPattern(tuple(self.some(2, 3, inner)))
             case 4:
-                return g.Optional(inner(), inner())
+                return g.OptionalPattern(inner(), inner())
             case _:
-                name = g.Variable(self.one(VARIABLES)) if self.chance(2) else self.iri()
-                return g.Background(name, inner())
+                name = g.GraphVariable(self.one(VARIABLES)) if self.chance(2) else self.iri()
+                return g.BackgroundPattern(name, inner())
 
     def dressed(self, pattern: g.GraphPattern, known: list[str]) -> g.GraphPattern:
         """The pattern with conditions here and there."""
         match pattern:
-            case g.Joined(parts):
-                pattern = g.Joined(tuple(self.dressed(part, known) for part in parts))
-            case g.United(parts):
-                pattern = g.United(tuple(self.dressed(part, known) for part in parts))
-            case g.Background(name, inner):
-                pattern = g.Background(name, self.dressed(inner, known))
-            case g.Optional(inner, extra, _):
+            case g.JoinPattern(parts):
+                pattern = g.JoinPattern(tuple(self.dressed(part, known) for part in parts))
+            case g.UnionPattern(parts):
+                pattern = g.UnionPattern(tuple(self.dressed(part, known) for part in parts))
+            case g.BackgroundPattern(name, inner):
+                pattern = g.BackgroundPattern(name, self.dressed(inner, known))
+            case g.OptionalPattern(inner, extra, _):
                 condition = self.expression(known, 2) if self.chance(2) else None
                 inner, extra = self.dressed(inner, known), self.dressed(extra, known)
-                pattern = g.Optional(inner, extra, condition)
-        return g.Filtered(pattern, self.expression(known, 2)) if self.chance(4) else pattern
+                pattern = g.OptionalPattern(inner, extra, condition)
+        return g.FilterPattern(pattern, self.expression(known, 2)) if self.chance(4) else pattern
 
     # -------------------------------------------------------------- sequences
 
     def element(self, names: list[str], depth: int = 2) -> Element:
         kind = self.random.randrange(4) if depth else 0
         if kind < 2:
-            return Named(self.one(names))
-        made: type[Both] | type[Either] = Both if kind == 2 else Either
+            return GpmName(self.one(names))
+        made: type[GpmConjunction] | type[GpmDisjunction] = (
+            GpmConjunction if kind == 2 else GpmDisjunction
+        )
         parts = self.some(2, 3, lambda: self.element(names, depth - 1))
         apart = [part for part in parts if not isinstance(part, made)]
-        return made(tuple(apart)) if len(apart) > 1 else Named(self.one(names))
+        return made(tuple(apart)) if len(apart) > 1 else GpmName(self.one(names))
 
-    def steps(self, names: list[str]) -> tuple[Step, ...]:
+    def steps(self, names: list[str]) -> tuple[SequenceStep, ...]:
         count = self.random.randint(1, 4)
         plain = self.random.randrange(count)
         steps = []
@@ -180,7 +184,7 @@ class Maker:
             edge = number in (0, count - 1)
             kind = self.one([" +", " +?", " +?!"][0 if number == plain else 1 if edge else 2])
             steps.append(
-                Step(
+                SequenceStep(
                     self.element(names),
                     self.one(LINKS) if number else None,
                     rounds=self.one(LINKS) if kind == "+" else None,
@@ -190,15 +194,15 @@ class Maker:
             )
         return tuple(steps)
 
-    def select(self, bound: list[str], repeated: list[str]) -> tuple[Selected, ...] | None:
+    def select(self, bound: list[str], repeated: list[str]) -> tuple[SelectedVariable, ...] | None:
         if not bound or self.chance(4):
             return None
-        found: dict[str, Selected] = {}
+        found: dict[str, SelectedVariable] = {}
         for _ in range(3):
             listed = bool(repeated) and self.chance(2)
             variable = self.one(repeated if listed else bound)
             name = variable if self.chance(2) else self.one("nm")
-            found[name] = Selected(variable, name, listed)
+            found[name] = SelectedVariable(variable, name, listed)
         return tuple(found.values())
 
     def query(self) -> SpaseqQuery:
@@ -206,24 +210,24 @@ class Maker:
         streams = self.sample(STREAMS)
         steps = self.steps(names)
         patterns = {name: self.bare(name) for name in names}
-        first = steps[0].element.gpm if isinstance(steps[0].element, Named) else ""
+        first = steps[0].element.gpm if isinstance(steps[0].element, GpmName) else ""
         gpms = []
         for name in names:
             known = named(patterns[name])
             pattern = self.dressed(patterns[name], known)
-            if not isinstance(pattern, g.Filtered) and self.chance(2):
+            if not isinstance(pattern, g.FilterPattern) and self.chance(2):
                 before = named(patterns[first]) if first and name != first else []
-                pattern = g.Filtered(pattern, self.expression(known + before))
+                pattern = g.FilterPattern(pattern, self.expression(known + before))
             gpms.append(Gpm(name, tuple(self.sample(stream for stream, _ in streams)), pattern))
 
-        def of(some: Iterable[Step]) -> list[str]:
-            found = (leaf.gpm for step in some for leaf in leaves(step.element))
+        def of(some: Iterable[SequenceStep]) -> list[str]:
+            found = (leaf.gpm for step in some for leaf in find_gpm_names(step.element))
             return list(dict.fromkeys(v for gpm in found for v in named(patterns[gpm])))
 
         bound = of(step for step in steps if not step.negated)
         repeated = of(step for step in steps if step.rounds is not None)
-        used = {leaf.gpm for step in steps for leaf in leaves(step.element)}
-        keys = set.intersection(*(g.certain(patterns[name]) for name in used))
+        used = {leaf.gpm for step in steps for leaf in find_gpm_names(step.element)}
+        keys = set.intersection(*(g.find_certain_variables(patterns[name]) for name in used))
         within = self.random.randrange(10**15) + 1 if self.chance(2) else None
         start = self.one([None, self.random.randrange(-(10**12), 10**12), *MOMENTS])
         construct = None

@@ -33,7 +33,7 @@ def ours(written: str, prologue: str = "PREFIX : <http://e/>") -> str:
         f" DEFINE GPM A ON S {{ ?s ?p {written} . }} }}"
     )
     pattern = query.gpms[0].pattern
-    assert isinstance(pattern, g.Basic)
+    assert isinstance(pattern, g.BasicPattern)
     (triple,) = pattern.triples
     assert isinstance(triple.object, g.Term)
     return triple.object.text

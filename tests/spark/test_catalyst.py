@@ -37,8 +37,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Or,
     Predicate,
     Scalar,
@@ -202,7 +202,7 @@ def random_predicate(rng: Random, depth: int) -> Predicate:
     if not depth or rng.random() < 0.5:
         return random_leaf(rng)
     if rng.random() < 0.4:
-        return Not(random_predicate(rng, depth - 1))
+        return Negation(random_predicate(rng, depth - 1))
     parts = tuple(random_predicate(rng, depth - 1) for _ in range(rng.randint(1, 3)))
     return And(parts) if rng.random() < 0.5 else Or(parts)
 
@@ -330,7 +330,7 @@ def test_nan_is_in_no_order(spark: SparkSession) -> None:
     numbers = one_column(spark, [math.nan, 3.0, None], "double")
     atoms: list[Atom] = [
         *(Comparison(op, A, Literal(2.0)) for op in OPERATORS),  # type: ignore[arg-type]
-        *(Not(Comparison(op, A, Literal(2.0))) for op in OPERATORS),  # type: ignore[arg-type]
+        *(Negation(Comparison(op, A, Literal(2.0))) for op in OPERATORS),  # type: ignore[arg-type]
     ]
     nan, three, null = holding(numbers, *atoms)
     assert nan == (False, True, *[False] * 4, True, False, *[True] * 4)
@@ -401,7 +401,7 @@ def test_an_attribute_is_found_as_in_the_embedded_engine(spark: SparkSession) ->
 def test_text_that_is_not_utf_8_is_no_text_for_a_regular_expression(spark: SparkSession) -> None:
     raw = one_column(spark, [b"ab", b"a\xff", b"a\n", None], "binary")
     df = raw.select(F.lit("A").alias("type"), F.col("a").cast("string").alias("a"))
-    atoms = [Like(A, "a.*"), Not(Like(A, "a.*")), Like(A, ".*"), Like(A, "a|ab")]
+    atoms = [Like(A, "a.*"), Negation(Like(A, "a.*")), Like(A, ".*"), Like(A, "a|ab")]
     found = holding(df, *atoms)
     assert found == embedded(atoms, df.toArrow())
     assert found[1] == (False, True, False, False)
@@ -505,7 +505,7 @@ def test_comparisons_with_constants_reach_the_file(events: DataFrame) -> None:
         compared("d9", ">=", 10): "GreaterThanOrEqual(d9,10.00)",
         compared("day", "<", "2024-01-01T12:00"): "LessThanOrEqual(day,2024-01-01)",
         compared("o.x", "=", 3): "EqualTo(o.x,3)",
-        Not(compared("s", "<", "b")): "GreaterThanOrEqual(s,b)",
+        Negation(compared("s", "<", "b")): "GreaterThanOrEqual(s,b)",
         InSet(Attribute(("s",)), (Literal("a"), Literal("b"))): "In(s, [a,b])",
         InRange(Attribute(("i32",)), Literal(1), Literal(3)): "LessThanOrEqual(i32,3)",
         Like(Attribute(("s",)), "GOO.*"): "StringStartsWith(s,GOO)",
@@ -533,7 +533,7 @@ def test_filters_on_files_keep_nan_and_both_zeros(spark: SparkSession, tmp_path:
             for op in ("=", "<", "<=", ">", ">=")
             for zero in (0.0, -0.0)
         ]
-        atoms += [Not(Comparison(op, A, Literal(5))) for op in OPERATORS]  # type: ignore[arg-type]
+        atoms += [Negation(Comparison(op, A, Literal(5))) for op in OPERATORS]  # type: ignore[arg-type]
         atoms += [Comparison("!=", A, Literal(5)), InSet(A, (Literal(0), Literal(7.0)))]
         columns = columns_of(df)
         counts = [

@@ -36,7 +36,7 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
-    Not,
+    Negation,
     Or,
     Predicate,
 )
@@ -53,7 +53,7 @@ TRANSLATED: list[Atom] = [
     Comparison("<", A, Literal(2)),
     Comparison(">", X, Literal(0.5)),
     Comparison("!=", X, Literal(0)),
-    Not(Comparison(">=", X, Literal(1))),
+    Negation(Comparison(">=", X, Literal(1))),
     Comparison("=", Arithmetic("%", A, Literal(2)), Literal(1)),
     InSet(S, (Literal("x"), Literal("y"))),
     Like(S, "x.*"),
@@ -61,11 +61,11 @@ TRANSLATED: list[Atom] = [
 ]
 HALF_KEPT: list[Atom] = [
     KEPT,
-    Not(KEPT),
+    Negation(KEPT),
     And((Comparison("<", A, Literal(3)), KEPT)),
     Or((Comparison("<", A, Literal(1)), KEPT)),
-    Not(And((Comparison("<", A, Literal(2)), KEPT))),
-    And((Comparison(">", X, Literal(0)), Or((Not(KEPT), IsNull(S))))),
+    Negation(And((Comparison("<", A, Literal(2)), KEPT))),
+    And((Comparison(">", X, Literal(0)), Or((Negation(KEPT), IsNull(S))))),
 ]
 
 
@@ -155,8 +155,8 @@ def test_what_stays_in_python_is_bounded_by_the_rest(events: DataFrame) -> None:
     cases: list[tuple[Test, Predicate]] = [
         (Is(And((few, KEPT))), few),
         (Both((Is(few), Isnt(Is(KEPT)))), few),
-        (Isnt(Is(Or((few, KEPT)))), Or((Not(few), IsNull(A)))),
-        (Is(Not(Or((few, KEPT)))), Not(few)),
+        (Isnt(Is(Or((few, KEPT)))), Or((Negation(few), IsNull(A)))),
+        (Is(Negation(Or((few, KEPT)))), Negation(few)),
     ]
     found = kept(events, [[test] for test, _ in cases])
     assert found == [seen([Is(bound)], table) for _, bound in cases]

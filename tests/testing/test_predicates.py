@@ -14,8 +14,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Or,
     Predicate,
 )
@@ -86,10 +86,10 @@ def test_and_and_or_follow_the_table_of_three_values(
 
 
 def test_not_unknown_is_unknown_and_neither_holds() -> None:
-    assert truth(Not(UNKNOWN), {}) is None
+    assert truth(Negation(UNKNOWN), {}) is None
     assert not holds(UNKNOWN, {})
-    assert not holds(Not(UNKNOWN), {})
-    assert holds(Not(FALSE), {})
+    assert not holds(Negation(UNKNOWN), {})
+    assert holds(Negation(FALSE), {})
 
 
 @pytest.mark.parametrize(

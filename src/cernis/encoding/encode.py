@@ -53,7 +53,7 @@ from cernis.pattern.predicate import (
     InSet,
     IsNull,
     Literal,
-    Not,
+    Negation,
     Or,
     Predicate,
     Scalar,
@@ -509,8 +509,8 @@ def with_sets(predicate: Predicate) -> Predicate:
             return Or((*sets, *rest)) if len(sets) + len(rest) != 1 else (*sets, *rest)[0]
         case And(parts=parts):
             return And(tuple(with_sets(part) for part in parts))
-        case Not(body=body):
-            return Not(with_sets(body))
+        case Negation(body=body):
+            return Negation(with_sets(body))
     return predicate
 
 
@@ -521,7 +521,7 @@ def _is_equality(predicate: Predicate) -> bool:
             return _is_plain(predicate)
         case And(parts=parts) | Or(parts=parts):
             return all(_is_equality(part) for part in parts)
-        case Not(body=body):
+        case Negation(body=body):
             return _is_equality(body)
         case InSet() | IsNull():
             return _is_plain(predicate)
@@ -540,7 +540,7 @@ def _is_plain(predicate: Predicate) -> bool:
             return True
         case And(parts=parts) | Or(parts=parts):
             return all(_is_plain(part) for part in parts)
-        case Not(body=body):
+        case Negation(body=body):
             return _is_plain(body)
     return False
 
@@ -556,7 +556,7 @@ def _constants(node: Predicate) -> Iterable[Scalar]:
         case And(parts=parts) | Or(parts=parts):
             for part in parts:
                 yield from _constants(part)
-        case Not(body=body):
+        case Negation(body=body):
             yield from _constants(body)
 
 

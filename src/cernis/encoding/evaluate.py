@@ -42,8 +42,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Operator,
     Or,
     Predicate,
@@ -110,7 +110,7 @@ def truth(predicate: Predicate, lookup: Lookup, length: int) -> pa.BooleanArray:
             return _fold(pc.and_kleene, True, [truth(p, lookup, length) for p in parts], length)
         case Or(parts=parts):
             return _fold(pc.or_kleene, False, [truth(p, lookup, length) for p in parts], length)
-        case Not(body=inner):
+        case Negation(body=inner):
             return pc.invert(truth(inner, lookup, length))
 
 

@@ -34,12 +34,12 @@ from cernis.pattern.formula import (
     Formula,
     Iterate,
     KeyPart,
+    Not,
     Optional,
     PartitionBy,
     Sequence,
     Unless,
 )
-from cernis.pattern.formula import Not as NotEvent
 from cernis.pattern.predicate import (
     MIRRORED,
     AllOf,
@@ -56,8 +56,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Operator,
     Or,
     Predicate,
@@ -136,7 +136,7 @@ class _NoTruth:
 # ------------------------------------------------------------ values, predicates
 
 
-class Term(_NoTruth):
+class ValueBuilder(_NoTruth):
     """A value between brackets: comparisons with it make tests."""
 
     __slots__ = ("value",)
@@ -147,84 +147,84 @@ class Term(_NoTruth):
     def __str__(self) -> str:
         return write_value(self.value)
 
-    def _compare(self, op: Operator, other: object) -> Test:
-        return Test(Comparison(op, self.value, _value(other)))
+    def _compare(self, op: Operator, other: object) -> PredicateBuilder:
+        return PredicateBuilder(Comparison(op, self.value, _value(other)))
 
-    def __lt__(self, other: object) -> Test:
+    def __lt__(self, other: object) -> PredicateBuilder:
         return self._compare("<", other)
 
-    def __le__(self, other: object) -> Test:
+    def __le__(self, other: object) -> PredicateBuilder:
         return self._compare("<=", other)
 
-    def __gt__(self, other: object) -> Test:
+    def __gt__(self, other: object) -> PredicateBuilder:
         return self._compare(">", other)
 
-    def __ge__(self, other: object) -> Test:
+    def __ge__(self, other: object) -> PredicateBuilder:
         return self._compare(">=", other)
 
-    def __eq__(self, other: object) -> Test:  # type: ignore[override]
+    def __eq__(self, other: object) -> PredicateBuilder:  # type: ignore[override]
         return self._compare("=", other)
 
-    def __ne__(self, other: object) -> Test:  # type: ignore[override]
+    def __ne__(self, other: object) -> PredicateBuilder:  # type: ignore[override]
         return self._compare("!=", other)
 
-    def __add__(self, other: object) -> Term:
-        return Term(Arithmetic("+", self.value, _value(other)))
+    def __add__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("+", self.value, _value(other)))
 
-    def __radd__(self, other: object) -> Term:
-        return Term(Arithmetic("+", _value(other), self.value))
+    def __radd__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("+", _value(other), self.value))
 
-    def __sub__(self, other: object) -> Term:
-        return Term(Arithmetic("-", self.value, _value(other)))
+    def __sub__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("-", self.value, _value(other)))
 
-    def __rsub__(self, other: object) -> Term:
-        return Term(Arithmetic("-", _value(other), self.value))
+    def __rsub__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("-", _value(other), self.value))
 
-    def __mul__(self, other: object) -> Term:
-        return Term(Arithmetic("*", self.value, _value(other)))
+    def __mul__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("*", self.value, _value(other)))
 
-    def __rmul__(self, other: object) -> Term:
-        return Term(Arithmetic("*", _value(other), self.value))
+    def __rmul__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("*", _value(other), self.value))
 
-    def __truediv__(self, other: object) -> Term:
-        return Term(Arithmetic("/", self.value, _value(other)))
+    def __truediv__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("/", self.value, _value(other)))
 
-    def __rtruediv__(self, other: object) -> Term:
-        return Term(Arithmetic("/", _value(other), self.value))
+    def __rtruediv__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("/", _value(other), self.value))
 
-    def __mod__(self, other: object) -> Term:
-        return Term(Arithmetic("%", self.value, _value(other)))
+    def __mod__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("%", self.value, _value(other)))
 
-    def __rmod__(self, other: object) -> Term:
-        return Term(Arithmetic("%", _value(other), self.value))
+    def __rmod__(self, other: object) -> ValueBuilder:
+        return ValueBuilder(Arithmetic("%", _value(other), self.value))
 
-    def __neg__(self) -> Term:
-        return Term(Negative(self.value))
+    def __neg__(self) -> ValueBuilder:
+        return ValueBuilder(Negative(self.value))
 
-    def like(self, regex: str) -> Test:
+    def like(self, regex: str) -> PredicateBuilder:
         """The regular expression matches the whole string."""
-        return Test(Like(self.value, _name(regex, "a regular expression")))
+        return PredicateBuilder(Like(self.value, _name(regex, "a regular expression")))
 
-    def is_in(self, values: Iterable[Constant]) -> Test:
+    def is_in(self, values: Iterable[Constant]) -> PredicateBuilder:
         """The value is one of these."""
         constants = tuple(map(_literal, values))
         if not constants:
             _fail("is_in() needs at least one value")
-        return Test(InSet(self.value, constants))
+        return PredicateBuilder(InSet(self.value, constants))
 
-    def between(self, low: Constant, high: Constant) -> Test:
+    def between(self, low: Constant, high: Constant) -> PredicateBuilder:
         """The value lies between the two, both included."""
-        return Test(InRange(self.value, _literal(low), _literal(high)))
+        return PredicateBuilder(InRange(self.value, _literal(low), _literal(high)))
 
-    def is_null(self) -> Test:
-        return Test(IsNull(self.value))
+    def is_null(self) -> PredicateBuilder:
+        return PredicateBuilder(IsNull(self.value))
 
-    def is_not_null(self) -> Test:
-        return Test(IsNull(self.value, negated=True))
+    def is_not_null(self) -> PredicateBuilder:
+        return PredicateBuilder(IsNull(self.value, negated=True))
 
 
 def _value(value: object) -> Value:
-    if isinstance(value, Term):
+    if isinstance(value, ValueBuilder):
         return value.value
     if isinstance(value, Property):
         _fail(
@@ -234,7 +234,7 @@ def _value(value: object) -> Value:
     return _literal(value)
 
 
-class Test(_NoTruth):
+class PredicateBuilder(_NoTruth):
     """A predicate on one event; combines with & | ~."""
 
     __slots__ = ("chained", "predicate")
@@ -247,33 +247,33 @@ class Test(_NoTruth):
     def __str__(self) -> str:
         return write_predicate(self.predicate)
 
-    def __and__(self, other: Test) -> Test:
+    def __and__(self, other: PredicateBuilder) -> PredicateBuilder:
         mine, its = self.predicate, _predicate(other)
         head = mine.parts if self.chained and isinstance(mine, And) else (mine,)
-        return Test(And((*head, its)), chained=True)
+        return PredicateBuilder(And((*head, its)), chained=True)
 
-    def __or__(self, other: Test) -> Test:
+    def __or__(self, other: PredicateBuilder) -> PredicateBuilder:
         mine, its = self.predicate, _predicate(other)
         head = mine.parts if self.chained and isinstance(mine, Or) else (mine,)
-        return Test(Or((*head, its)), chained=True)
+        return PredicateBuilder(Or((*head, its)), chained=True)
 
-    def __invert__(self) -> Test:
-        return Test(Not(self.predicate))
+    def __invert__(self) -> PredicateBuilder:
+        return PredicateBuilder(Negation(self.predicate))
 
 
 def _predicate(test: object) -> Predicate:
-    if not isinstance(test, Test):
+    if not isinstance(test, PredicateBuilder):
         _fail(f"expected a predicate such as p.attr('price') > 100, not {_show(test)}")
     return test.predicate
 
 
-def attr(*path: str) -> Term:
+def attr(*path: str) -> ValueBuilder:
     """An attribute of the event; nested ones by dots or by several names.
 
     >>> str(attr("price") * 2 > 100), str(attr("user", "id")), str(attr("user.id"))
     ('price * 2 > 100', 'user.id', 'user.id')
     """
-    return Term(_attribute(path))
+    return ValueBuilder(_attribute(path))
 
 
 def _attribute(path: tuple[str, ...]) -> Attribute:
@@ -285,15 +285,15 @@ def _attribute(path: tuple[str, ...]) -> Attribute:
     return Attribute(names)
 
 
-def const(value: Constant) -> Term:
+def const(value: Constant) -> ValueBuilder:
     """A constant where Python would otherwise compute: `p.const(1) + 1`."""
-    return Term(_literal(value))
+    return ValueBuilder(_literal(value))
 
 
 # -------------------------------------------------------------------- conditions
 
 
-class Clause(_NoTruth):
+class ConditionBuilder(_NoTruth):
     """A condition on a match, for `filter`; combines with & and |."""
 
     __slots__ = ("chained", "condition")
@@ -305,22 +305,22 @@ class Clause(_NoTruth):
     def __str__(self) -> str:
         return write_condition(self.condition)
 
-    def __and__(self, other: Clause) -> Clause:
+    def __and__(self, other: ConditionBuilder) -> ConditionBuilder:
         mine, its = self.condition, _condition(other)
         head = mine.parts if self.chained and isinstance(mine, AllOf) else (mine,)
-        return Clause(AllOf((*head, its)), chained=True)
+        return ConditionBuilder(AllOf((*head, its)), chained=True)
 
-    def __or__(self, other: Clause) -> Clause:
+    def __or__(self, other: ConditionBuilder) -> ConditionBuilder:
         mine, its = self.condition, _condition(other)
         head = mine.parts if self.chained and isinstance(mine, AnyOf) else (mine,)
-        return Clause(AnyOf((*head, its)), chained=True)
+        return ConditionBuilder(AnyOf((*head, its)), chained=True)
 
     def __invert__(self) -> NoReturn:
         _fail("a condition cannot be negated", "negate the predicate: p.var('x')[~(…)]")
 
 
 def _condition(clause: object) -> Condition:
-    if not isinstance(clause, Clause):
+    if not isinstance(clause, ConditionBuilder):
         _fail(f"expected a condition such as p.var('x')['price'] > 100, not {_show(clause)}")
     return clause.condition
 
@@ -339,37 +339,39 @@ class Property(_NoTruth):
             return write_previous(self.reference)
         return f"{self.reference.variable}[{self.reference.attribute.name}]"
 
-    def _compare(self, op: Operator, other: object) -> Clause:
+    def _compare(self, op: Operator, other: object) -> ConditionBuilder:
         if isinstance(other, Property):
             if self.previous and other.previous:
                 _fail("prev() stands on one side of a comparison")
             if other.previous:
                 return other._compare(MIRRORED[op], self)
-            return Clause(Compare(op, self.reference, other.reference, adjacent=self.previous))
+            return ConditionBuilder(
+                Compare(op, self.reference, other.reference, adjacent=self.previous)
+            )
         if self.previous:
             _fail(
                 f"{self} is compared with an attribute of a variable, not {_show(other)}",
                 "a comparison with a constant stands inside the brackets: p.var('x')[…]",
             )
         test = Comparison(op, self.reference.attribute, _value(other))
-        return Clause(Holds(self.reference.variable, test))
+        return ConditionBuilder(Holds(self.reference.variable, test))
 
-    def __lt__(self, other: object) -> Clause:
+    def __lt__(self, other: object) -> ConditionBuilder:
         return self._compare("<", other)
 
-    def __le__(self, other: object) -> Clause:
+    def __le__(self, other: object) -> ConditionBuilder:
         return self._compare("<=", other)
 
-    def __gt__(self, other: object) -> Clause:
+    def __gt__(self, other: object) -> ConditionBuilder:
         return self._compare(">", other)
 
-    def __ge__(self, other: object) -> Clause:
+    def __ge__(self, other: object) -> ConditionBuilder:
         return self._compare(">=", other)
 
-    def __eq__(self, other: object) -> Clause:  # type: ignore[override]
+    def __eq__(self, other: object) -> ConditionBuilder:  # type: ignore[override]
         return self._compare("=", other)
 
-    def __ne__(self, other: object) -> Clause:  # type: ignore[override]
+    def __ne__(self, other: object) -> ConditionBuilder:  # type: ignore[override]
         return self._compare("!=", other)
 
 
@@ -387,12 +389,12 @@ class Var:
     def __getitem__(self, inside: str) -> Property: ...
 
     @overload
-    def __getitem__(self, inside: Test) -> Clause: ...
+    def __getitem__(self, inside: PredicateBuilder) -> ConditionBuilder: ...
 
-    def __getitem__(self, inside: str | Test) -> Property | Clause:
+    def __getitem__(self, inside: str | PredicateBuilder) -> Property | ConditionBuilder:
         if isinstance(inside, str):
             return Property(Reference(self.name, _attribute((inside,))))
-        return Clause(Holds(self.name, _predicate(inside)))
+        return ConditionBuilder(Holds(self.name, _predicate(inside)))
 
     def only(self, *attributes: str) -> Variable:
         """The variable in SELECT with these attributes alone."""
@@ -435,7 +437,7 @@ def _plain(side: Property, where: str) -> Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FormulaBuilder:
     """A formula being built; every method gives a new one."""
 
     formula: Formula
@@ -447,32 +449,32 @@ class Part:
     def __bool__(self) -> bool:
         _fail("a formula has no truth value in Python", "combine with >> | & instead")
 
-    def as_(self, variable: str) -> Part:
+    def as_(self, variable: str) -> FormulaBuilder:
         """`φ AS x`."""
-        return Part(As(self.formula, _name(variable, "a variable")))
+        return FormulaBuilder(As(self.formula, _name(variable, "a variable")))
 
-    def where(self, test: Test) -> Part:
+    def where(self, test: PredicateBuilder) -> FormulaBuilder:
         """`φ FILTER x[P]` for a single event, or for what `as_` has just named."""
         match self.formula:
             case As(variable=name) | Event(type=name):
-                return Part(Filter(self.formula, Holds(name, _predicate(test))))
+                return FormulaBuilder(Filter(self.formula, Holds(name, _predicate(test))))
             case Filter(body=As(variable=name)) | Filter(body=Event(type=name)):
-                return Part(Filter(self.formula, Holds(name, _predicate(test))))
+                return FormulaBuilder(Filter(self.formula, Holds(name, _predicate(test))))
             case _:
                 _fail(
                     f"where() needs an event or a named formula, not {self}",
                     "name it with as_() first, or use filter(p.var('x')[…])",
                 )
 
-    def filter(self, condition: Clause) -> Part:
+    def filter(self, condition: ConditionBuilder) -> FormulaBuilder:
         """`φ FILTER condition`."""
-        return Part(Filter(self.formula, _condition(condition)))
+        return FormulaBuilder(Filter(self.formula, _condition(condition)))
 
-    def plus(self, *, contiguous: bool = False) -> Part:
+    def plus(self, *, contiguous: bool = False) -> FormulaBuilder:
         """`φ+`, or `φ:+`: one or more times."""
-        return Part(Iterate(self.formula, contiguous=contiguous))
+        return FormulaBuilder(Iterate(self.formula, contiguous=contiguous))
 
-    def times(self, low: int, high: int | None = -1, *, contiguous: bool = False) -> Part:
+    def times(self, low: int, high: int | None = -1, *, contiguous: bool = False) -> FormulaBuilder:
         """`φ{low}`, `φ{low,high}`, or with high None `φ{low,}`."""
         least = _whole(low, "the lower bound")
         most = least if high == -1 else high
@@ -480,34 +482,34 @@ class Part:
             most = _whole(most, "the upper bound")
         if least < 0 or (most is not None and most < max(least, 1)):
             _fail(f"times({low}, {most}) allows no number of repetitions")
-        return Part(Iterate(self.formula, least, most, contiguous))
+        return FormulaBuilder(Iterate(self.formula, least, most, contiguous))
 
-    def optional(self) -> Part:
+    def optional(self) -> FormulaBuilder:
         """`φ?`."""
-        return Part(Optional(self.formula))
+        return FormulaBuilder(Optional(self.formula))
 
-    def unless(self, guard: Part | str) -> Part:
+    def unless(self, guard: FormulaBuilder | str) -> FormulaBuilder:
         """`φ UNLESS ψ`: no ψ lies strictly inside."""
-        return Part(Unless(self.formula, _formula(guard)))
+        return FormulaBuilder(Unless(self.formula, _formula(guard)))
 
-    def partition_by(self, *keys: str | Property) -> Part:
+    def partition_by(self, *keys: str | Property) -> FormulaBuilder:
         """`(φ PARTITION BY [a])`, or with p.var('x')['a'] for each variable."""
         if not keys:
             _fail("partition_by() needs an attribute")
-        return Part(PartitionBy(self.formula, tuple(map(_key, keys))))
+        return FormulaBuilder(PartitionBy(self.formula, tuple(map(_key, keys))))
 
-    def _chain(self, node: type[Sequence | Choice | All], other: object) -> Part:
+    def _chain(self, node: type[Sequence | Choice | All], other: object) -> FormulaBuilder:
         mine = self.formula
         head = mine.parts if self.chained and isinstance(mine, node) else (mine,)
-        return Part(node((*head, _formula(other))), chained=True)
+        return FormulaBuilder(node((*head, _formula(other))), chained=True)
 
-    def __rshift__(self, other: Part | str) -> Part:
+    def __rshift__(self, other: FormulaBuilder | str) -> FormulaBuilder:
         return self._chain(Sequence, other)
 
-    def __or__(self, other: Part | str) -> Part:
+    def __or__(self, other: FormulaBuilder | str) -> FormulaBuilder:
         return self._chain(Choice, other)
 
-    def __and__(self, other: Part | str) -> Part:
+    def __and__(self, other: FormulaBuilder | str) -> FormulaBuilder:
         return self._chain(All, other)
 
 
@@ -520,13 +522,13 @@ def _key(key: str | Property) -> KeyPart:
 
 def _formula(part: object) -> Formula:
     match part:
-        case Part(formula=formula):
+        case FormulaBuilder(formula=formula):
             return formula
         case str():
             return Event(_name(part, "an event type"))
         case (
             Event()
-            | NotEvent()
+            | Not()
             | As()
             | Sequence()
             | Contiguous()
@@ -544,7 +546,13 @@ def _formula(part: object) -> Formula:
 
 
 def _show(value: object) -> str:
-    text = str(value) if isinstance(value, Part | Test | Clause | Term | Property) else repr(value)
+    text = (
+        str(value)
+        if isinstance(
+            value, FormulaBuilder | PredicateBuilder | ConditionBuilder | ValueBuilder | Property
+        )
+        else repr(value)
+    )
     return text if len(text) <= 60 else text[:59] + "…"
 
 
@@ -554,35 +562,35 @@ def _parts(what: str, parts: tuple[object, ...]) -> tuple[Formula, ...]:
     return tuple(map(_formula, parts))
 
 
-def event(type_: str, *, stream: str | None = None) -> Part:
+def event(type_: str, *, stream: str | None = None) -> FormulaBuilder:
     """`E`, or `S>E`."""
     source = None if stream is None else _name(stream, "a stream")
-    return Part(Event(_name(type_, "an event type"), source))
+    return FormulaBuilder(Event(_name(type_, "an event type"), source))
 
 
-def no(body: Part | str) -> Part:
+def no(body: FormulaBuilder | str) -> FormulaBuilder:
     """`NOT E`, `NOT (E FILTER P)`: one event that is not such an E."""
-    return Part(NotEvent(_formula(body)))
+    return FormulaBuilder(Not(_formula(body)))
 
 
-def seq(*parts: Part | str) -> Part:
+def seq(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ ; ψ`: some time later."""
-    return Part(Sequence(_parts("seq", parts)))
+    return FormulaBuilder(Sequence(_parts("seq", parts)))
 
 
-def then(*parts: Part | str) -> Part:
+def then(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ : ψ`: right after."""
-    return Part(Contiguous(_parts("then", parts)))
+    return FormulaBuilder(Contiguous(_parts("then", parts)))
 
 
-def either(*parts: Part | str) -> Part:
+def either(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ OR ψ`."""
-    return Part(Choice(_parts("either", parts)))
+    return FormulaBuilder(Choice(_parts("either", parts)))
 
 
-def all_of(*parts: Part | str) -> Part:
+def all_of(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ ALL ψ`: in any order."""
-    return Part(All(_parts("all_of", parts)))
+    return FormulaBuilder(All(_parts("all_of", parts)))
 
 
 # ------------------------------------------------------------------------ query
@@ -649,27 +657,27 @@ def _duration(length: timedelta | None, units: dict[str, Any]) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryBuilder:
     """A query being built; every method gives a new one, `build` gives the `Pattern`."""
 
     draft: Pattern
     has_formula: bool = False
 
-    def from_(self, *streams: str) -> Query:
+    def from_(self, *streams: str) -> QueryBuilder:
         names = tuple(_name(stream, "a stream") for stream in streams)
         return replace(self, draft=replace(self.draft, streams=names))
 
-    def where(self, formula: Part | str) -> Query:
-        return Query(replace(self.draft, formula=_formula(formula)), True)
+    def where(self, formula: FormulaBuilder | str) -> QueryBuilder:
+        return QueryBuilder(replace(self.draft, formula=_formula(formula)), True)
 
-    def filter(self, condition: Clause) -> Query:
+    def filter(self, condition: ConditionBuilder) -> QueryBuilder:
         """The query's FILTER clause: call it after `where`."""
         if not self.has_formula:
             _fail("filter() comes after where()")
         filtered = Filter(self.draft.formula, _condition(condition))
         return replace(self, draft=replace(self.draft, formula=filtered))
 
-    def partition_by(self, *groups: str | Iterable[str]) -> Query:
+    def partition_by(self, *groups: str | Iterable[str]) -> QueryBuilder:
         """Each attribute, or list of alternatives, is one component of the key."""
         keys = tuple(
             tuple(
@@ -689,7 +697,7 @@ class Query:
         attribute: str | None = None,
         size: float | Decimal | Fraction | None = None,
         **units: float | Decimal | Fraction,
-    ) -> Query:
+    ) -> QueryBuilder:
         """`within(minutes=5, seconds=30)`, `within(events=10)`, `within(attribute="a", size=5)`."""
         timed = length is not None or bool(units)
         if (attribute is None) != (size is None):
@@ -705,14 +713,14 @@ class Query:
             window = Window(Unit.ATTRIBUTE, _exact(size, "size"), name)
         return replace(self, draft=replace(self.draft, within=window))
 
-    def consume(self, policy: str | Consume) -> Query:
+    def consume(self, policy: str | Consume) -> QueryBuilder:
         chosen = _choice(Consume, policy, "policy")
         return replace(self, draft=replace(self.draft, consume=chosen))
 
-    def limit(self, most: int) -> Query:
+    def limit(self, most: int) -> QueryBuilder:
         return replace(self, draft=replace(self.draft, limit=_whole(most, "limit()")))
 
-    def declare(self, schema: Schema) -> Query:
+    def declare(self, schema: Schema) -> QueryBuilder:
         """The streams' declarations that stand before the query."""
         return replace(self, draft=replace(self.draft, declared=schema))
 
@@ -743,15 +751,15 @@ def _item(item: object) -> Variable | Aggregate:
 
 def select(
     *items: str | Var | Variable | Property | Aggregate, strategy: str | Strategy = "ALL"
-) -> Query:
+) -> QueryBuilder:
     """`SELECT x, y[a], COUNT(*)`; without items, or with "*", `SELECT *`."""
     everything = not items or (len(items) == 1 and isinstance(items[0], str) and items[0] == "*")
     chosen = Select() if everything else Select(False, tuple(map(_item, items)))
     draft = Pattern(Event("-"), chosen, _choice(Strategy, strategy, "strategy"))
-    return Query(draft)
+    return QueryBuilder(draft)
 
 
-def select_none(*, strategy: str | Strategy = "ALL") -> Query:
+def select_none(*, strategy: str | Strategy = "ALL") -> QueryBuilder:
     """`SELECT NONE`: the intervals alone."""
     draft = Pattern(Event("-"), Select(False), _choice(Strategy, strategy, "strategy"))
-    return Query(draft)
+    return QueryBuilder(draft)

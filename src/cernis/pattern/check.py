@@ -31,13 +31,13 @@ from cernis.pattern.formula import (
     Formula,
     Iterate,
     KeyPart,
+    Not,
     Optional,
     PartitionBy,
     Sequence,
     Unless,
     children,
 )
-from cernis.pattern.formula import Not as NotEvent
 from cernis.pattern.predicate import (
     TIME,
     TIME_NS,
@@ -55,8 +55,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Or,
     Predicate,
     Reference,
@@ -145,7 +145,7 @@ def _below(node: _Node) -> Iterable[_Node]:
             return value, low, high
         case Like(body=value) | IsNull(body=value) | Negative(body=value):
             return (value,)
-        case Not(body=inner):
+        case Negation(body=inner):
             return (inner,)
         case AllOf(parts=parts) | AnyOf(parts=parts):
             return parts
@@ -271,7 +271,7 @@ def _uncovered(body: Formula, variables: set[str]) -> Iterator[Event]:
                     yield node
             case As(variable=variable) if variable in variables:
                 pass
-            case NotEvent():
+            case Not():
                 pass
             case Unless(body=inner):
                 stack.append(inner)
@@ -498,7 +498,7 @@ class _Check:
         match node:
             case Event():
                 return self.event(node)
-            case NotEvent(body=body):
+            case Not(body=body):
                 if not _is_single_event(body):
                     self.note(
                         "NOT takes a single event",
@@ -679,7 +679,7 @@ class _Check:
                     )
             case IsNull(body=body):
                 self.value(body, known)
-            case Not(body=inner):
+            case Negation(body=inner):
                 self.predicate(inner, known)
             case And(parts=parts) | Or(parts=parts):
                 if len(parts) < 2:

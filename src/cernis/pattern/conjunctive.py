@@ -8,7 +8,7 @@ to the same query, needing no schema. Spans do not take part in equality.
 The *head* lists variables. A query is *full* when it lists all of them: then its answers
 are its matches; otherwise they are the distinct tuples of the head.
 
->>> x = Variable("x")
+>>> x = ConjunctiveVariable("x")
 >>> t, s = (Atom(name, ((Attribute(("a",)), x),)) for name in ("T", "S"))
 >>> print(ConjunctiveQuery(("x",), (t, s)))
 Q(x) <- T(a: x), S(a: x)
@@ -29,20 +29,20 @@ from cernis.pattern.write import write_name, write_schema, write_value, write_wi
 from cernis.schema import Schema
 
 __all__ = [
+    "Argument",
     "Atom",
-    "Comparison",
+    "ConjunctiveComparison",
     "ConjunctiveQuery",
+    "ConjunctiveVariable",
     "Difference",
     "Duration",
     "Side",
-    "Term",
-    "Variable",
     "single_event_tests",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class ConjunctiveVariable:
     name: str
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
@@ -50,7 +50,7 @@ class Variable:
         return write_name(self.name)
 
 
-Term = Variable | Literal
+Argument = ConjunctiveVariable | Literal
 
 _MOST_REPEATED = 32
 
@@ -59,8 +59,8 @@ _MOST_REPEATED = 32
 class Difference:
     """`t2 - t1`, of two timestamps."""
 
-    left: Variable
-    right: Variable
+    left: ConjunctiveVariable
+    right: ConjunctiveVariable
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Duration:
         return write_window(Window(Unit.TIME, self.nanoseconds))
 
 
-Side = Variable | Literal | Difference | Duration
+Side = ConjunctiveVariable | Literal | Difference | Duration
 
 
 def _text(side: Side) -> str:
@@ -86,7 +86,7 @@ def _text(side: Side) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ConjunctiveComparison:
     """`left op right`; a chain is several of them."""
 
     op: Operator
@@ -103,7 +103,7 @@ class Atom:
     """`stream>relation(attribute: term, …)@time`: one event of that type."""
 
     relation: str
-    arguments: tuple[tuple[Attribute, Term], ...] = ()
+    arguments: tuple[tuple[Attribute, Argument], ...] = ()
     stream: str | None = None
     time: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
@@ -113,7 +113,7 @@ class Atom:
         """Each variable, with the first attribute that it stands for."""
         found: dict[str, Attribute] = {}
         for attribute, term in self.arguments:
-            if isinstance(term, Variable):
+            if isinstance(term, ConjunctiveVariable):
                 found.setdefault(term.name, attribute)
         return found
 
@@ -140,7 +140,7 @@ class ConjunctiveQuery:
 
     head: tuple[str, ...]
     atoms: tuple[Atom, ...]
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[ConjunctiveComparison, ...] = ()
     within: Window | None = None
     declared: Schema | None = None
     name: str = "Q"
@@ -199,20 +199,20 @@ class ConjunctiveQuery:
 
 def single_event_tests(
     query: ConjunctiveQuery,
-) -> tuple[tuple[tuple[pred.Predicate, ...], ...], tuple[Comparison, ...]]:
+) -> tuple[tuple[tuple[pred.Predicate, ...], ...], tuple[ConjunctiveComparison, ...]]:
     """For each atom, what its event alone must satisfy; and the comparisons left over.
 
     Constants, variables twice in one atom, and comparisons of a variable with a constant
     (asked of the atoms that have the variable, as its values agree: early where it can be)
     or of two variables of one atom.
 
-    >>> x, a, b = Variable("x"), Attribute(("a",)), Attribute(("b",))
+    >>> x, a, b = ConjunctiveVariable("x"), Attribute(("a",)), Attribute(("b",))
     >>> tests, rest = single_event_tests(ConjunctiveQuery(("x",), (Atom("T", ((a, x), (b, x))),)))
     >>> [(test.left.name, test.op, test.right.name) for test in tests[0]], rest
     ([('a', '=', 'b')], ())
     """
     found = [_own_tests(atom) for atom in query.atoms]
-    rest: list[Comparison] = []
+    rest: list[ConjunctiveComparison] = []
     for node in query.comparisons:
         decided = list(_decided(query, node))
         for index, test in decided:
@@ -233,14 +233,22 @@ def _own_tests(atom: Atom) -> list[pred.Predicate]:
     return found
 
 
-def _decided(query: ConjunctiveQuery, node: Comparison) -> Iterable[tuple[int, pred.Predicate]]:
+def _decided(
+    query: ConjunctiveQuery, node: ConjunctiveComparison
+) -> Iterable[tuple[int, pred.Predicate]]:
     """The atoms that a comparison can be asked of alone, each with the question."""
     match node:
-        case Comparison(op=op, left=Variable(name=name), right=Literal() as constant):
+        case ConjunctiveComparison(
+            op=op, left=ConjunctiveVariable(name=name), right=Literal() as constant
+        ):
             pass
-        case Comparison(op=op, left=Literal() as constant, right=Variable(name=name)):
+        case ConjunctiveComparison(
+            op=op, left=Literal() as constant, right=ConjunctiveVariable(name=name)
+        ):
             op = MIRRORED[op]
-        case Comparison(op=op, left=Variable(name=one), right=Variable(name=other)):
+        case ConjunctiveComparison(
+            op=op, left=ConjunctiveVariable(name=one), right=ConjunctiveVariable(name=other)
+        ):
             both = set(query.holders.get(one, ())) & set(query.holders.get(other, ()))
             for index in sorted(both)[:1]:
                 columns = query.columns[index]

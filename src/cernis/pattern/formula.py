@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cernis.errors import Span
-from cernis.pattern.predicate import Attribute, Condition, _span
+from cernis.pattern.predicate import Attribute, Condition, span_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Event:
 
     type: str
     stream: str | None = None
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Not:
     """
 
     body: Formula
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class As:
 
     body: Formula
     variable: str
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Sequence:
     """`φ ; ψ ; …`: one after the other, anything may stand between them."""
 
     parts: tuple[Formula, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Contiguous:
     """`φ : ψ : …`: one right after the other."""
 
     parts: tuple[Formula, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Choice:
     """`φ OR ψ OR …`."""
 
     parts: tuple[Formula, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class All:
     """`φ ALL ψ ALL …`: in any order, overlapping or not."""
 
     parts: tuple[Formula, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Iterate:
     low: int = 1
     high: int | None = None
     contiguous: bool = False
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Optional:
     """`φ?`: with or without φ."""
 
     body: Formula
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Filter:
 
     body: Formula
     condition: Condition
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class KeyPart:
 
     variable: str | None
     attribute: Attribute
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class PartitionBy:
 
     body: Formula
     keys: tuple[KeyPart, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Unless:
 
     body: Formula
     guard: Formula
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 Formula = (

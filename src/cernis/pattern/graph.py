@@ -13,31 +13,31 @@ from dataclasses import dataclass, field
 from cernis.errors import Span
 
 __all__ = [
-    "And",
-    "Arithmetic",
-    "Background",
-    "Basic",
-    "Call",
-    "Compared",
+    "AndExpression",
+    "ArithmeticExpression",
+    "BackgroundPattern",
+    "BasicPattern",
+    "CallExpression",
+    "ComparisonExpression",
     "Expression",
-    "Filtered",
+    "FilterPattern",
     "GraphPattern",
-    "Joined",
-    "Negative",
+    "GraphVariable",
+    "InExpression",
+    "JoinPattern",
+    "NegativeExpression",
     "Node",
-    "Not",
-    "OneOf",
-    "Optional",
-    "Or",
+    "NotExpression",
+    "OptionalPattern",
+    "OrExpression",
     "Term",
     "Triple",
-    "United",
-    "Variable",
+    "UnionPattern",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class GraphVariable:
     """`?name`; a blank node of a pattern has a name that begins with `_:`."""
 
     name: str
@@ -56,7 +56,7 @@ class Term:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Node = Variable | Term
+Node = GraphVariable | Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +73,21 @@ class Triple:
 
 
 @dataclass(frozen=True, slots=True)
-class Basic:
+class BasicPattern:
     """A basic graph pattern: all triples at once. No triples: the empty solution."""
 
     triples: tuple[Triple, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinPattern:
     """`{ P₁ P₂ … }`: compatible solutions of all parts, united."""
 
     parts: tuple[GraphPattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
+class OptionalPattern:
     """`P OPTIONAL { Q FILTER c }`: with Q where it fits and `c` holds on both, else P alone."""
 
     pattern: GraphPattern
@@ -96,14 +96,14 @@ class Optional:
 
 
 @dataclass(frozen=True, slots=True)
-class United:
+class UnionPattern:
     """`{ P₁ } UNION { P₂ } …`"""
 
     parts: tuple[GraphPattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class FilterPattern:
     """`{ P FILTER c }`: the solutions of P for which `c` is true; an error is not true."""
 
     pattern: GraphPattern
@@ -111,36 +111,38 @@ class Filtered:
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
+class BackgroundPattern:
     """`GRAPH <kb> { P }`: P over background knowledge of that name, not over the event."""
 
     name: Node
     pattern: GraphPattern
 
 
-GraphPattern = Basic | Joined | Optional | United | Filtered | Background
+GraphPattern = (
+    BasicPattern | JoinPattern | OptionalPattern | UnionPattern | FilterPattern | BackgroundPattern
+)
 
 
 # --------------------------------------------------------------- expressions
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class OrExpression:
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class AndExpression:
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class NotExpression:
     part: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparisonExpression:
     """`left op right`, op one of = != < <= > >="""
 
     op: str
@@ -149,7 +151,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class InExpression:
     """`value IN (…)` or `value NOT IN (…)`."""
 
     value: Expression
@@ -158,7 +160,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class ArithmeticExpression:
     """`left op right`, op one of + - * /"""
 
     op: str
@@ -167,12 +169,12 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class NegativeExpression:
     part: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpression:
     """A built-in function by its name in capitals, or a cast by its IRI in N-Triples form."""
 
     name: str
@@ -180,17 +182,29 @@ class Call:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Expression = Variable | Term | Or | And | Not | Compared | OneOf | Arithmetic | Negative | Call
+Expression = (
+    GraphVariable
+    | Term
+    | OrExpression
+    | AndExpression
+    | NotExpression
+    | ComparisonExpression
+    | InExpression
+    | ArithmeticExpression
+    | NegativeExpression
+    | CallExpression
+)
 
 
 # ----------------------------------------------------------------- variables
 
 
-def variables(pattern: GraphPattern) -> list[str]:
+def find_variables(pattern: GraphPattern) -> list[str]:
     """The variables that a solution may bind, blank nodes among them, in order of appearance.
 
-    >>> s, p, o = Variable("s"), Term("<http://x/p>"), Variable("o")
-    >>> variables(Optional(Basic((Triple(s, p, o),)), Basic((Triple(o, p, s),))))
+    >>> s, p, o = GraphVariable("s"), Term("<http://x/p>"), GraphVariable("o")
+    >>> one, other = BasicPattern((Triple(s, p, o),)), BasicPattern((Triple(o, p, s),))
+    >>> find_variables(OptionalPattern(one, other))
     ['s', 'o']
     """
     return list(dict.fromkeys(_variables(pattern)))
@@ -198,81 +212,85 @@ def variables(pattern: GraphPattern) -> list[str]:
 
 def _variables(pattern: GraphPattern) -> Iterator[str]:
     match pattern:
-        case Basic(triples):
+        case BasicPattern(triples):
             for triple in triples:
-                yield from (n.name for n in triple.nodes() if isinstance(n, Variable))
-        case Joined(parts) | United(parts):
+                yield from (n.name for n in triple.nodes() if isinstance(n, GraphVariable))
+        case JoinPattern(parts) | UnionPattern(parts):
             for part in parts:
                 yield from _variables(part)
-        case Optional(inner, extra, _):
+        case OptionalPattern(inner, extra, _):
             yield from _variables(inner)
             yield from _variables(extra)
-        case Filtered(inner, _):
+        case FilterPattern(inner, _):
             yield from _variables(inner)
-        case Background(name, inner):
-            if isinstance(name, Variable):
+        case BackgroundPattern(name, inner):
+            if isinstance(name, GraphVariable):
                 yield name.name
             yield from _variables(inner)
 
 
-def certain(pattern: GraphPattern) -> set[str]:
+def find_certain_variables(pattern: GraphPattern) -> set[str]:
     """The variables that every solution binds.
 
-    >>> s, p, o = Variable("s"), Term("<http://x/p>"), Variable("o")
-    >>> sorted(certain(Optional(Basic((Triple(s, p, s),)), Basic((Triple(s, p, o),)))))
+    >>> s, p, o = GraphVariable("s"), Term("<http://x/p>"), GraphVariable("o")
+    >>> one, other = BasicPattern((Triple(s, p, s),)), BasicPattern((Triple(s, p, o),))
+    >>> sorted(find_certain_variables(OptionalPattern(one, other)))
     ['s']
     """
     match pattern:
-        case Basic():
-            return set(variables(pattern))
-        case Joined(parts):
-            return set().union(*map(certain, parts))
-        case United(parts):
-            return set.intersection(*map(certain, parts))
-        case Optional(inner, _, _) | Filtered(inner, _):
-            return certain(inner)
-        case Background(name, inner):
-            return certain(inner) | ({name.name} if isinstance(name, Variable) else set())
+        case BasicPattern():
+            return set(find_variables(pattern))
+        case JoinPattern(parts):
+            return set().union(*map(find_certain_variables, parts))
+        case UnionPattern(parts):
+            return set.intersection(*map(find_certain_variables, parts))
+        case OptionalPattern(inner, _, _) | FilterPattern(inner, _):
+            return find_certain_variables(inner)
+        case BackgroundPattern(name, inner):
+            return find_certain_variables(inner) | (
+                {name.name} if isinstance(name, GraphVariable) else set()
+            )
 
 
-def mentioned(expression: Expression) -> list[Variable]:
+def find_mentions(expression: Expression) -> list[GraphVariable]:
     """The variables of an expression, each time they occur."""
     match expression:
-        case Variable():
+        case GraphVariable():
             return [expression]
         case Term():
             return []
-        case Or(parts) | And(parts):
-            return [v for part in parts for v in mentioned(part)]
-        case Not(part) | Negative(part):
-            return mentioned(part)
-        case Compared(_, left, right) | Arithmetic(_, left, right):
-            return mentioned(left) + mentioned(right)
-        case OneOf(value, choices, _):
-            return mentioned(value) + [v for choice in choices for v in mentioned(choice)]
-        case Call(_, arguments):
-            return [v for argument in arguments for v in mentioned(argument)]
+        case OrExpression(parts) | AndExpression(parts):
+            return [v for part in parts for v in find_mentions(part)]
+        case NotExpression(part) | NegativeExpression(part):
+            return find_mentions(part)
+        case ComparisonExpression(_, left, right) | ArithmeticExpression(_, left, right):
+            return find_mentions(left) + find_mentions(right)
+        case InExpression(value, choices, _):
+            return find_mentions(value) + [v for choice in choices for v in find_mentions(choice)]
+        case CallExpression(_, arguments):
+            return [v for argument in arguments for v in find_mentions(argument)]
 
 
-def parted(pattern: GraphPattern) -> tuple[GraphPattern, tuple[Expression, ...]]:
+def split_filters(pattern: GraphPattern) -> tuple[GraphPattern, tuple[Expression, ...]]:
     """A pattern without the conditions of its outermost FILTERs that mention what it does not
     bind, and these conditions: they are asked of the pattern joined with what came before.
 
-    >>> x, y, p = Variable("x"), Variable("y"), Term("<http://x/p>")
-    >>> one = Basic((Triple(x, p, x),))
-    >>> parted(Filtered(one, Compared("<", x, y))) == (one, (Compared("<", x, y),))
+    >>> x, y, p = GraphVariable("x"), GraphVariable("y"), Term("<http://x/p>")
+    >>> one = BasicPattern((Triple(x, p, x),))
+    >>> late = ComparisonExpression("<", x, y)
+    >>> split_filters(FilterPattern(one, late)) == (one, (late,))
     True
     """
     own: list[Expression] = []
     late: list[Expression] = []
     inner = pattern
-    while isinstance(inner, Filtered):
-        known = set(variables(inner.pattern))
+    while isinstance(inner, FilterPattern):
+        known = set(find_variables(inner.pattern))
         condition = inner.condition
-        for part in condition.parts if isinstance(condition, And) else (condition,):
-            here = all(variable.name in known for variable in mentioned(part))
+        for part in condition.parts if isinstance(condition, AndExpression) else (condition,):
+            here = all(variable.name in known for variable in find_mentions(part))
             (own if here else late).append(part)
         inner = inner.pattern
     for condition in reversed(own):
-        inner = Filtered(inner, condition)
+        inner = FilterPattern(inner, condition)
     return inner, tuple(late)

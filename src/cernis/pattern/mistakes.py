@@ -8,7 +8,7 @@ from cernis.errors import Diagnostic, Span
 from cernis.pattern.suggest import did_you_mean
 
 
-class Mistakes:
+class MistakeList:
     """The first mistakes of a query; later ones cost nothing."""
 
     def __init__(self, most: int) -> None:

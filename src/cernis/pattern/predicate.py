@@ -5,7 +5,7 @@ take part in equality):
 
 * *predicates* look at one event and follow SQL's three-valued logic. Values are
   `Attribute`, `Literal`, `Arithmetic`, `Negative`; predicates are `Comparison`,
-  `Like`, `InSet`, `InRange`, `IsNull` and `And`, `Or`, `Not` over them.
+  `Like`, `InSet`, `InRange`, `IsNull` and `And`, `Or`, `Negation` over them.
 * *conditions* look at a valuation: `Holds` is `x[P]` (every event of x satisfies P),
   `Compare` is `x[a] op y[b]` (every pair does) or `PREV(x)[a] op y[b]` (every pair of
   neighbours does), `AllOf` and `AnyOf` are AND and OR.
@@ -33,7 +33,7 @@ MIRRORED: Mapping[Operator, Operator] = {
 """`a op b` is `b MIRRORED[op] a`."""
 
 
-def _span() -> Span | None:
+def span_field() -> Span | None:
     return field(default=None, compare=False, repr=False, kw_only=True)
 
 
@@ -45,7 +45,7 @@ class Attribute:
     """An attribute of the event; `path` has one name, or several for nested structs."""
 
     path: tuple[str, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class Literal:
     """A constant: int, float, str or bool."""
 
     value: Scalar
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
     def __eq__(self, other: object) -> bool:
         # 1, 1.0 and True are equal in Python and different in a query
@@ -97,7 +97,7 @@ class Arithmetic:
     op: OneOf["+", "-", "*", "/", "%"]
     left: Value
     right: Value
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Negative:
     """Unary minus."""
 
     body: Value
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 Value = Attribute | Literal | Arithmetic | Negative
@@ -118,7 +118,7 @@ class Comparison:
     op: Operator
     left: Value
     right: Value
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class Like:
 
     body: Value
     pattern: str
-    span: Span | None = _span()
-    pattern_span: Span | None = _span()
+    span: Span | None = span_field()
+    pattern_span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class InSet:
 
     body: Value
     values: tuple[Literal, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class InRange:
     body: Value
     low: Literal
     high: Literal
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,28 +156,28 @@ class IsNull:
 
     body: Value
     negated: bool = False
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class And:
     parts: tuple[Predicate, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
     parts: tuple[Predicate, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Negation:
     body: Predicate
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
-Predicate = Comparison | Like | InSet | InRange | IsNull | And | Or | Not
+Predicate = Comparison | Like | InSet | InRange | IsNull | And | Or | Negation
 
 # -------------------------------------------------------------- conditions
 
@@ -188,7 +188,7 @@ class Holds:
 
     variable: str
     predicate: Predicate
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Reference:
 
     variable: str
     attribute: Attribute
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,19 +214,19 @@ class Compare:
     right: Reference
     adjacent: bool = False
     shift: int | float | None = None
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
     parts: tuple[Condition, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
     parts: tuple[Condition, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 Condition = Holds | Compare | AllOf | AnyOf

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from cernis.errors import Span
 from cernis.pattern.formula import Contiguous, Formula, Iterate, walk
-from cernis.pattern.predicate import TIME, Attribute, Reference, _span
+from cernis.pattern.predicate import TIME, Attribute, Reference, span_field
 from cernis.schema import Schema
 
 
@@ -48,7 +48,7 @@ class Window:
     size: Fraction
     attribute: Attribute | None = None
     """What it is measured in; EVENTS are counted by RANK where some were left out before."""
-    span: Span | None = _span()
+    span: Span | None = span_field()
     strict: bool = False
     """Less than the size, not at most; `t3 - t1 < 5` of a conjunctive query, in its TIME."""
 
@@ -64,7 +64,7 @@ class Variable:
 
     name: str
     attributes: tuple[str, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Aggregate:
 
     function: str
     argument: str | Reference | None = None
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Select:
 
     everything: bool = True
     items: tuple[Variable | Aggregate, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,24 @@ from dataclasses import dataclass, field
 from cernis.errors import Span
 from cernis.pattern.graph import GraphPattern, Triple
 
-__all__ = ["Both", "Either", "Element", "Gpm", "Link", "Named", "Selected", "SpaseqQuery", "Step"]
+__all__ = [
+    "Element",
+    "Gpm",
+    "GpmConjunction",
+    "GpmDisjunction",
+    "GpmName",
+    "SelectedVariable",
+    "Separator",
+    "SequenceStep",
+    "SpaseqQuery",
+]
 
-Link = str
+Separator = str
 """`,` the next timestamp of the streamset; `;` the first that fits; `:` any later one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class GpmName:
     """A graph pattern by its name."""
 
     gpm: str
@@ -27,30 +37,30 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class GpmConjunction:
     """`A & B`: at the same timestamp, compatible."""
 
     parts: tuple[Element, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class GpmDisjunction:
     """`A | B`"""
 
     parts: tuple[Element, ...]
 
 
-Element = Named | Both | Either
+Element = GpmName | GpmConjunction | GpmDisjunction
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SequenceStep:
     """One place of a sequence."""
 
     element: Element
-    link: Link | None
+    link: Separator | None
     """The separator before it; None for the first step."""
-    rounds: Link | None = None
+    rounds: Separator | None = None
     """`B+`: the separator between its rounds; None: one round."""
     optional: bool = False
     negated: bool = False
@@ -68,7 +78,7 @@ class Gpm:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedVariable:
     """`?v`, or `LIST(?v)`: a value for each round; `name` is its name in the answer."""
 
     variable: str
@@ -80,12 +90,12 @@ class Selected:
 class SpaseqQuery:
     """A query as it was written, names resolved and checked."""
 
-    select: tuple[Selected, ...] | None
+    select: tuple[SelectedVariable, ...] | None
     """None: `*`, every variable of a step that is not negated, blank nodes left out."""
     streams: tuple[tuple[str, str], ...]
     """Name and IRI (without brackets), in the order of FROM STREAM."""
     gpms: tuple[Gpm, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[SequenceStep, ...]
     within: int | None = None
     """Nanoseconds; last time − first time is at most this."""
     tumbling_from: int | str | None = None
@@ -103,14 +113,15 @@ class SpaseqQuery:
         return write_spaseq(self)
 
 
-def leaves(element: Element) -> Iterator[Named]:
+def find_gpm_names(element: Element) -> Iterator[GpmName]:
     """The named patterns of an element, left to right.
 
-    >>> [leaf.gpm for leaf in leaves(Either((Named("A"), Both((Named("B"), Named("C"))))))]
+    >>> both = GpmConjunction((GpmName("B"), GpmName("C")))
+    >>> [leaf.gpm for leaf in find_gpm_names(GpmDisjunction((GpmName("A"), both)))]
     ['A', 'B', 'C']
     """
-    if isinstance(element, Named):
+    if isinstance(element, GpmName):
         yield element
         return
     for part in element.parts:
-        yield from leaves(part)
+        yield from find_gpm_names(part)

@@ -21,12 +21,12 @@ from cernis.pattern.formula import (
     Filter,
     Formula,
     Iterate,
+    Not,
     Optional,
     PartitionBy,
     Sequence,
     Unless,
 )
-from cernis.pattern.formula import Not as NotEvent
 from cernis.pattern.predicate import (
     AllOf,
     And,
@@ -42,8 +42,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Or,
     Predicate,
     Reference,
@@ -232,7 +232,7 @@ def _predicate_within(predicate: Predicate, level: int) -> str:
 def write_predicate(predicate: Predicate) -> str:
     """A predicate as it stands between brackets.
 
-    >>> write_predicate(Not(Like(Attribute(("name",)), "MS.*")))
+    >>> write_predicate(Negation(Like(Attribute(("name",)), "MS.*")))
     "NOT name LIKE 'MS.*'"
     """
     match predicate:
@@ -250,7 +250,7 @@ def write_predicate(predicate: Predicate) -> str:
             return " AND ".join(_predicate_within(part, 1) for part in parts)
         case Or(parts=parts):
             return " OR ".join(_predicate_within(part, 2) for part in parts)
-        case Not(body=inner):
+        case Negation(body=inner):
             return f"NOT {_predicate_within(inner, 1)}"
 
 
@@ -302,7 +302,7 @@ _PRIMARY, _POSTFIX, _SEQUENCE, _CONTIGUOUS, _ALL, _CHOICE, _UNLESS, _FILTER = ra
 
 def _formula_level(formula: Formula) -> int:
     match formula:
-        case Event() | NotEvent() | PartitionBy():
+        case Event() | Not() | PartitionBy():
             return _PRIMARY
         case As() | Iterate() | Optional():
             return _POSTFIX
@@ -355,7 +355,7 @@ def write_formula(formula: Formula) -> str:
     match formula:
         case Event(type=kind, stream=stream):
             return _write_event(kind, stream)
-        case NotEvent(body=body):
+        case Not(body=body):
             return f"NOT {_formula_within(body, _PRIMARY)}"
         case As(body=body, variable=variable):
             return f"{_formula_within(body, _POSTFIX)} AS {write_name(variable)}"

@@ -12,29 +12,38 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from cernis.pattern.graph import (
-    And,
-    Arithmetic,
-    Background,
-    Basic,
-    Call,
-    Compared,
+    AndExpression,
+    ArithmeticExpression,
+    BackgroundPattern,
+    BasicPattern,
+    CallExpression,
+    ComparisonExpression,
     Expression,
-    Filtered,
+    FilterPattern,
     GraphPattern,
-    Joined,
-    Negative,
+    GraphVariable,
+    InExpression,
+    JoinPattern,
+    NegativeExpression,
     Node,
-    Not,
-    OneOf,
-    Optional,
-    Or,
+    NotExpression,
+    OptionalPattern,
+    OrExpression,
     Term,
     Triple,
-    United,
-    Variable,
+    UnionPattern,
 )
 from cernis.pattern.query import Unit, Window
-from cernis.pattern.spaseq import Both, Either, Element, Gpm, Named, Selected, SpaseqQuery, Step
+from cernis.pattern.spaseq import (
+    Element,
+    Gpm,
+    GpmConjunction,
+    GpmDisjunction,
+    GpmName,
+    SelectedVariable,
+    SequenceStep,
+    SpaseqQuery,
+)
 from cernis.pattern.write import write_window
 
 __all__ = ["write_element", "write_expression", "write_spaseq", "write_term"]
@@ -68,9 +77,9 @@ def write_term(term: Term) -> str:
 def _write_node(node: Node, scope: str) -> str:
     """A node of a triple; the blank nodes of each graph pattern have its name in theirs."""
     match node:
-        case Variable(name) if node.hidden:
+        case GraphVariable(name) if node.hidden:
             return "_:" + name.removeprefix(f"_:{scope}.")
-        case Variable(name):
+        case GraphVariable(name):
             return f"?{name}"
         case Term():
             return write_term(node)
@@ -88,17 +97,17 @@ _PRIMARY, _UNARY, _PRODUCT, _SUM, _RELATION, _AND, _OR = range(7)
 
 def _level(expression: Expression) -> int:
     match expression:
-        case Variable() | Term() | Call():
+        case GraphVariable() | Term() | CallExpression():
             return _PRIMARY
-        case Not() | Negative():
+        case NotExpression() | NegativeExpression():
             return _UNARY
-        case Arithmetic(op, _, _):
+        case ArithmeticExpression(op, _, _):
             return _PRODUCT if op in "*/" else _SUM
-        case Compared() | OneOf():
+        case ComparisonExpression() | InExpression():
             return _RELATION
-        case And():
+        case AndExpression():
             return _AND
-        case Or():
+        case OrExpression():
             return _OR
 
 
@@ -110,37 +119,38 @@ def _within(expression: Expression, level: int) -> str:
 def write_expression(expression: Expression) -> str:
     """An expression as it stands between brackets.
 
-    >>> write_expression(Not(Compared("<", Variable("x"), Negative(Variable("y")))))
+    >>> x, y = GraphVariable("x"), GraphVariable("y")
+    >>> write_expression(NotExpression(ComparisonExpression("<", x, NegativeExpression(y))))
     '!(?x < -?y)'
     """
     match expression:
-        case Variable(name):
+        case GraphVariable(name):
             return f"?{name}"
         case Term():
             return write_term(expression)
-        case Or(parts):
+        case OrExpression(parts):
             return " || ".join(_within(part, _AND) for part in parts)
-        case And(parts):
+        case AndExpression(parts):
             return " && ".join(_within(part, _RELATION) for part in parts)
-        case Not(part):
+        case NotExpression(part):
             return f"!{_within(part, _UNARY)}"
-        case Negative(part):
+        case NegativeExpression(part):
             # brackets keep the sign apart from the digits of a number
             return f"-({write_expression(part)})" if _signed(part) else f"-{_within(part, _UNARY)}"
-        case Compared(op, left, right):
+        case ComparisonExpression(op, left, right):
             return f"{_within(left, _SUM)} {op} {_within(right, _SUM)}"
-        case OneOf(value, choices, negated):
+        case InExpression(value, choices, negated):
             word = "NOT IN" if negated else "IN"
             return f"{_within(value, _SUM)} {word} ({', '.join(map(write_expression, choices))})"
-        case Arithmetic(op, left, right):
+        case ArithmeticExpression(op, left, right):
             level = _level(expression)
             return f"{_within(left, level)} {op} {_within(right, level - 1)}"
-        case Call(name, arguments):
+        case CallExpression(name, arguments):
             return f"{name}({', '.join(map(write_expression, arguments))})"
 
 
 def _signed(expression: Expression) -> bool:
-    return isinstance(expression, Term | Negative)
+    return isinstance(expression, Term | NegativeExpression)
 
 
 # --------------------------------------------------------------- graph patterns
@@ -155,37 +165,37 @@ def _braced(head: str, pattern: GraphPattern, scope: str) -> Iterator[str]:
 def _lines(pattern: GraphPattern, scope: str) -> Iterator[str]:
     """The lines of a group that holds this pattern and nothing else."""
     match pattern:
-        case Basic(triples):
+        case BasicPattern(triples):
             yield from (_write_triple(triple, scope) for triple in triples)
-        case Filtered(inner, condition):
+        case FilterPattern(inner, condition):
             yield from _first(inner, scope)
             yield f"FILTER ({write_expression(condition)})"
-        case Optional(inner, extra, condition):
+        case OptionalPattern(inner, extra, condition):
             yield from _first(inner, scope)
             yield "OPTIONAL {"
             yield from (_INDENT + line for line in _first(extra, scope))
             if condition is not None:
                 yield f"{_INDENT}FILTER ({write_expression(condition)})"
             yield "}"
-        case Joined(parts):
+        case JoinPattern(parts):
             before: GraphPattern | None = None
             for part in parts:
-                apart = isinstance(part, Optional) if before else False
-                apart |= isinstance(part, Basic) and isinstance(before, Basic)
+                apart = isinstance(part, OptionalPattern) if before else False
+                apart |= isinstance(part, BasicPattern) and isinstance(before, BasicPattern)
                 yield from _braced("", part, scope) if apart else _first(part, scope)
                 before = part
-        case United(parts):
+        case UnionPattern(parts):
             first, *rest = parts
             yield from _braced("", first, scope)
             for part in rest:
                 yield from _braced("UNION ", part, scope)
-        case Background(name, inner):
+        case BackgroundPattern(name, inner):
             yield from _braced(f"GRAPH {_write_node(name, scope)} ", inner, scope)
 
 
 def _first(pattern: GraphPattern, scope: str) -> Iterator[str]:
     """The lines of a pattern that more of its group follows: filters stay inside braces."""
-    if isinstance(pattern, Filtered):
+    if isinstance(pattern, FilterPattern):
         return _braced("", pattern, scope)
     return _lines(pattern, scope)
 
@@ -196,33 +206,35 @@ def _first(pattern: GraphPattern, scope: str) -> Iterator[str]:
 def write_element(element: Element) -> str:
     """The element of a step.
 
-    >>> write_element(Both((Named("A"), Either((Named("B"), Named("C"))))))
+    >>> write_element(GpmConjunction((GpmName("A"), GpmDisjunction((GpmName("B"), GpmName("C"))))))
     'A & (B | C)'
     """
     match element:
-        case Named(gpm):
+        case GpmName(gpm):
             return gpm
-        case Both(parts):
+        case GpmConjunction(parts):
             return " & ".join(
-                f"({write_element(part)})" if isinstance(part, Either) else write_element(part)
+                f"({write_element(part)})"
+                if isinstance(part, GpmDisjunction)
+                else write_element(part)
                 for part in parts
             )
-        case Either(parts):
+        case GpmDisjunction(parts):
             return " | ".join(map(write_element, parts))
 
 
-def _write_step(step: Step, usual: str) -> str:
+def _write_step(step: SequenceStep, usual: str) -> str:
     element = write_element(step.element)
     if step.rounds is None and not step.optional and not step.negated:
         return element
-    if not isinstance(step.element, Named):
+    if not isinstance(step.element, GpmName):
         element = f"({element})"
     if step.rounds is not None:
         return f"{element}+" if step.rounds == usual else f"{element}+{step.rounds}"
     return f"{element}{'?' if step.optional else '!'}"
 
 
-def _write_steps(steps: tuple[Step, ...]) -> str:
+def _write_steps(steps: tuple[SequenceStep, ...]) -> str:
     usual = ";" if len(steps) == 1 else ","
     return "".join(
         f"{'' if step.link is None else f' {step.link} '}{_write_step(step, usual)}"
@@ -233,7 +245,7 @@ def _write_steps(steps: tuple[Step, ...]) -> str:
 # ---------------------------------------------------------------------- clauses
 
 
-def _write_selected(item: Selected) -> str:
+def _write_selected(item: SelectedVariable) -> str:
     value = f"LIST(?{item.variable})" if item.listed else f"?{item.variable}"
     return value if item.name == item.variable else f"({value} AS ?{item.name})"
 

@@ -91,7 +91,7 @@ def common_key(query: SpaseqQuery, linked: Linked) -> tuple[str, ...]:
     used = {name for one in linked.alternatives for name in one.gpms}
     common = set(linked.columns).difference(*linked.local)
     for name in used:
-        common &= set(g.certain(query.gpm(name).pattern))
+        common &= set(g.find_certain_variables(query.gpm(name).pattern))
     if strict:
         common &= set(query.partition)
     return tuple(name for name in linked.columns if name in common)
@@ -99,14 +99,14 @@ def common_key(query: SpaseqQuery, linked: Linked) -> tuple[str, ...]:
 
 def _by_order(one: Alternative) -> bool:
     """Whether its only condition compares its own variables with one of earlier steps."""
-    if len(one.late) != 1 or not isinstance(one.late[0], g.Compared):
+    if len(one.late) != 1 or not isinstance(one.late[0], g.ComparisonExpression):
         return False
     condition, own = one.late[0], set(one.names)
     if condition.op in ("=", "!="):
         return False
     for here, there in ((condition.left, condition.right), (condition.right, condition.left)):
-        known = {variable.name for variable in g.mentioned(here)}
-        if isinstance(there, g.Variable) and there.name not in own and known and known <= own:
+        known = {variable.name for variable in g.find_mentions(here)}
+        if isinstance(there, g.GraphVariable) and there.name not in own and known and known <= own:
             return True
     return False
 

@@ -129,17 +129,17 @@ class GraphQuery:
 
         def within(pattern: g.GraphPattern) -> Iterator[str]:
             match pattern:
-                case g.Background(name, inner):
+                case g.BackgroundPattern(name, inner):
                     if isinstance(name, g.Term):
                         yield name.text[1:-1]
                     yield from within(inner)
-                case g.Joined(parts) | g.United(parts):
+                case g.JoinPattern(parts) | g.UnionPattern(parts):
                     for part in parts:
                         yield from within(part)
-                case g.Optional(inner, extra, _):
+                case g.OptionalPattern(inner, extra, _):
                     yield from within(inner)
                     yield from within(extra)
-                case g.Filtered(inner, _):
+                case g.FilterPattern(inner, _):
                     yield from within(inner)
 
         return list(dict.fromkeys(n for gpm in self.query.gpms for n in within(gpm.pattern)))

@@ -236,7 +236,7 @@ def shape_answers(query: SpaseqQuery, linked: Linked) -> AnswerShape:
             node.name
             for triple in query.construct
             for node in triple.nodes()
-            if isinstance(node, g.Variable) and not node.hidden
+            if isinstance(node, g.GraphVariable) and not node.hidden
         }
         chosen = [column(name, name, False) for name in linked.columns if name in named]
     elif query.select is None:

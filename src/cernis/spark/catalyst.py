@@ -60,8 +60,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Operator,
     Or,
     Predicate,
@@ -241,7 +241,7 @@ class _Translation:
                 return (both if wanted else either)(self.truth(part, wanted) for part in parts)
             case Or(parts=parts):
                 return (either if wanted else both)(self.truth(part, wanted) for part in parts)
-            case Not(body=body):
+            case Negation(body=body):
                 return self.truth(body, not wanted)
         try:
             return self._leaf(predicate, wanted)

@@ -549,7 +549,7 @@ def _predicate(choose: Chooser, features: Features, depth: int) -> pred.Predicat
             parts = tuple(_predicate(choose, features, depth - 1) for _ in range(2 + choose(2)))
             return pred.And(parts) if kind == 9 else pred.Or(parts)
         case _:
-            return pred.Not(_predicate(choose, features, depth - 1))
+            return pred.Negation(_predicate(choose, features, depth - 1))
 
 
 def _number(choose: Chooser, names: str, depth: int) -> pred.Value:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cernis.automata.correlated.hierarchical import JoinAtom
 from cernis.automata.unary.cea import Is, Test, both
 from cernis.pattern.atom import TypeIs
-from cernis.pattern.conjunctive import Comparison, ConjunctiveQuery, single_event_tests
+from cernis.pattern.conjunctive import ConjunctiveComparison, ConjunctiveQuery, single_event_tests
 from cernis.pattern.predicate import TIME
 
 
@@ -20,7 +20,7 @@ class Join:
     """A conjunctive query as joined atoms, and the comparisons that these leave out."""
 
     atoms: tuple[JoinAtom, ...]
-    residual: tuple[Comparison, ...] = ()
+    residual: tuple[ConjunctiveComparison, ...] = ()
 
     @property
     def variables(self) -> tuple[tuple[str, ...], ...]:

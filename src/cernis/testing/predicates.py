@@ -14,11 +14,11 @@ Where SQL leaves a choice, this is the one taken:
 * `v IN {…}` is `v = … OR v = …`; `v IN {a..b}` is `a <= v AND v <= b`.
 * `LIKE` matches the whole string; `\\d`, `\\w`, `\\s` know ASCII alone, as in RE2.
 
->>> from cernis.pattern.predicate import Attribute, Comparison, Literal, Not
+>>> from cernis.pattern.predicate import Attribute, Comparison, Literal, Negation
 >>> cheap = Comparison("<", Attribute(("price",)), Literal(100))
 >>> [truth(cheap, event) for event in ({"price": 80}, {"price": 102}, {})]
 [True, False, None]
->>> holds(Not(cheap), {})
+>>> holds(Negation(cheap), {})
 False
 """
 
@@ -40,8 +40,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Operator,
     Or,
     Predicate,
@@ -87,7 +87,7 @@ def truth(predicate: Predicate, event: Event) -> bool | None:
             return all_of(truth(part, event) for part in parts)
         case Or(parts=parts):
             return any_of(truth(part, event) for part in parts)
-        case Not(body=inner):
+        case Negation(body=inner):
             known = truth(inner, event)
             return None if known is None else not known
 

@@ -29,9 +29,9 @@ Row = dict[str, str]
 
 def node(text: str) -> g.Node:
     if text.startswith("?"):
-        return g.Variable(text[1:])
+        return g.GraphVariable(text[1:])
     if text.startswith("_:"):
-        return g.Variable(text)
+        return g.GraphVariable(text)
     return g.Term(full(text))
 
 
@@ -62,21 +62,21 @@ def triples(text: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def bgp(text: str) -> g.Basic:
+def bgp(text: str) -> g.BasicPattern:
     parts = [part.strip().rstrip(" .").split(None, 2) for part in text.split(" . ") if part.strip()]
-    return g.Basic(tuple(g.Triple(node(s), node(p), node(o)) for s, p, o in parts))
+    return g.BasicPattern(tuple(g.Triple(node(s), node(p), node(o)) for s, p, o in parts))
 
 
-def var(name: str) -> g.Variable:
-    return g.Variable(name)
+def var(name: str) -> g.GraphVariable:
+    return g.GraphVariable(name)
 
 
 def more(name: str, text: str) -> g.Expression:
-    return g.Compared(">", var(name), g.Term(full(text)))
+    return g.ComparisonExpression(">", var(name), g.Term(full(text)))
 
 
 def bound(name: str) -> g.Expression:
-    return g.Call("BOUND", (var(name),))
+    return g.CallExpression("BOUND", (var(name),))
 
 
 # ------------------------------------------------------------------- solving
@@ -235,41 +235,43 @@ def test_a_batch_without_events_has_no_solutions() -> None:
 
 def test_a_filter_sees_the_terms_of_later_batches() -> None:
     terms = Terms()
-    matcher = Matcher(g.Filtered(bgp("?s :p ?o"), more("o", "10")), TermValues(terms))
+    matcher = Matcher(g.FilterPattern(bgp("?s :p ?o"), more("o", "10")), TermValues(terms))
     for k in range(8, 13):
         found = matcher.solutions(batch(terms, [triples(f":x :p {k}")]))
         assert len(found.event) == (k > 10)
 
 
 def test_a_filter_that_fails_is_not_true() -> None:
-    pattern = g.Filtered(bgp("?s :p ?o"), more("o", "1"))
+    pattern = g.FilterPattern(bgp("?s :p ?o"), more("o", "1"))
     assert solve(pattern, ':x :p 2 . :y :p "2" . :z :p :z') == [[f"o={full('2')} s=:x"]]
-    negated = g.Filtered(bgp("?s :p ?o"), g.Not(more("o", "1")))
+    negated = g.FilterPattern(bgp("?s :p ?o"), g.NotExpression(more("o", "1")))
     assert solve(negated, ':x :p 2 . :y :p "2" . :z :p 0') == [[f"o={full('0')} s=:z"]]
 
 
 def test_a_filter_does_not_see_variables_of_other_groups() -> None:
-    inner = g.Filtered(bgp("?s :q ?b"), more("a", "0"))
-    assert solve(g.Joined((bgp("?s :p ?a"), inner)), ":x :p 1 . :x :q 2") == [[]]
-    outer = g.Filtered(g.Joined((bgp("?s :p ?a"), bgp("?s :q ?b"))), more("a", "0"))
+    inner = g.FilterPattern(bgp("?s :q ?b"), more("a", "0"))
+    assert solve(g.JoinPattern((bgp("?s :p ?a"), inner)), ":x :p 1 . :x :q 2") == [[]]
+    outer = g.FilterPattern(g.JoinPattern((bgp("?s :p ?a"), bgp("?s :q ?b"))), more("a", "0"))
     assert len(solve(outer, ":x :p 1 . :x :q 2")[0]) == 1
 
 
 def test_a_filter_on_an_unbound_variable_fails_unless_bound_is_asked() -> None:
-    optional = g.Optional(bgp("?s :p ?a"), bgp("?s :q ?b"))
+    optional = g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b"))
     data = ":x :p 1 . :x :q 2 . :y :p 1"
     one, two = full("1"), full("2")
-    assert solve(g.Filtered(optional, more("b", "0")), data) == [[f"a={one} b={two} s=:x"]]
-    assert solve(g.Filtered(optional, g.Not(bound("b"))), data) == [[f"a={one} s=:y"]]
-    either = g.Or((more("b", "5"), more("a", "0")))
-    assert len(solve(g.Filtered(optional, either), data)[0]) == 2
+    assert solve(g.FilterPattern(optional, more("b", "0")), data) == [[f"a={one} b={two} s=:x"]]
+    assert solve(g.FilterPattern(optional, g.NotExpression(bound("b"))), data) == [
+        [f"a={one} s=:y"]
+    ]
+    either = g.OrExpression((more("b", "5"), more("a", "0")))
+    assert len(solve(g.FilterPattern(optional, either), data)[0]) == 2
 
 
 # ------------------------------------------------------------------ optional
 
 
 def test_an_optional_part_is_there_or_not() -> None:
-    pattern = g.Optional(bgp("?s :p ?a"), bgp("?s :q ?b"))
+    pattern = g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b"))
     one = full("1")
     assert solve(pattern, ":x :p 1 . :x :q 1 . :y :p 1", ":y :q 1") == [
         [f"a={one} b={one} s=:x", f"a={one} s=:y"],
@@ -278,7 +280,9 @@ def test_an_optional_part_is_there_or_not() -> None:
 
 
 def test_two_optional_parts_stand_side_by_side() -> None:
-    pattern = g.Optional(g.Optional(bgp("?s :p ?a"), bgp("?s :q ?b")), bgp("?s :r ?c"))
+    pattern = g.OptionalPattern(
+        g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b")), bgp("?s :r ?c")
+    )
     one = full("1")
     assert solve(pattern, ":x :p 1 . :x :r 1 . :y :p 1 . :y :q 1") == [
         [f"a={one} b={one} s=:y", f"a={one} c={one} s=:x"]
@@ -286,37 +290,41 @@ def test_two_optional_parts_stand_side_by_side() -> None:
 
 
 def test_the_second_optional_part_may_bind_what_the_first_did_not() -> None:
-    pattern = g.Optional(g.Optional(bgp("?s :p ?a"), bgp("?s :q ?b")), bgp("?s :r ?b"))
+    pattern = g.OptionalPattern(
+        g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b")), bgp("?s :r ?b")
+    )
     data = ":x :p :a . :x :r :c . :y :p :a . :y :q :b . :y :r :c"
     assert solve(pattern, data) == [["a=:a b=:b s=:y", "a=:a b=:c s=:x"]]
 
 
 def test_the_condition_of_an_optional_part_sees_both_sides() -> None:
-    condition = g.Compared("<", var("b"), var("a"))
-    pattern = g.Optional(bgp("?s :p ?a"), bgp("?s :q ?b"), condition)
+    condition = g.ComparisonExpression("<", var("b"), var("a"))
+    pattern = g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b"), condition)
     data = ":x :p 5 . :x :q 3 . :x :q 7 . :y :p 5 . :y :q 9"
     three, five = full("3"), full("5")
     assert solve(pattern, data) == [[f"a={five} b={three} s=:x", f"a={five} s=:y"]]
 
 
 def test_a_filter_in_a_group_inside_an_optional_part_sees_that_group_only() -> None:
-    condition = g.Compared("<", var("b"), var("a"))
-    inner = g.Filtered(bgp("?s :q ?b"), condition)
-    assert solve(g.Optional(bgp("?s :p ?a"), inner), ":x :p 5 . :x :q 3") == [
+    condition = g.ComparisonExpression("<", var("b"), var("a"))
+    inner = g.FilterPattern(bgp("?s :q ?b"), condition)
+    assert solve(g.OptionalPattern(bgp("?s :p ?a"), inner), ":x :p 5 . :x :q 3") == [
         [f"a={full('5')} s=:x"]
     ]
 
 
 def test_a_pattern_that_is_not_well_designed_is_solved_bottom_up() -> None:
-    inner = g.Optional(bgp("?y :q ?b"), bgp("?x :r ?c"))
-    pattern = g.Optional(bgp("?x :p ?a"), inner)
+    inner = g.OptionalPattern(bgp("?y :q ?b"), bgp("?x :r ?c"))
+    pattern = g.OptionalPattern(bgp("?x :p ?a"), inner)
     data = ":x :p :a . :y :q :b . :z :r :c"
     # ?x is :z inside of the optional part, so that does not fit, and is not tried without ?c
     assert solve(pattern, data) == [["a=:a x=:x"]]
 
 
 def test_a_group_may_begin_with_an_optional_part() -> None:
-    pattern = g.Joined((g.Optional(g.Basic(()), bgp("?s :q ?b")), bgp("?s :p ?a")))
+    pattern = g.JoinPattern(
+        (g.OptionalPattern(g.BasicPattern(()), bgp("?s :q ?b")), bgp("?s :p ?a"))
+    )
     assert solve(pattern, ":x :p :a . :x :q :b", ":x :p :a", ":x :p :a . :y :q :b") == [
         ["a=:a b=:b s=:x"],
         ["a=:a s=:x"],
@@ -328,7 +336,7 @@ def test_a_group_may_begin_with_an_optional_part() -> None:
 
 
 def test_a_union_has_what_either_side_has() -> None:
-    pattern = g.United((bgp("?s :p ?a"), bgp("?s :q ?b")))
+    pattern = g.UnionPattern((bgp("?s :p ?a"), bgp("?s :q ?b")))
     assert solve(pattern, ":x :p :a . :x :q :b", ":x :q :b") == [
         ["a=:a s=:x", "b=:b s=:x"],
         ["b=:b s=:x"],
@@ -336,14 +344,14 @@ def test_a_union_has_what_either_side_has() -> None:
 
 
 def test_what_both_sides_of_a_union_have_is_there_once() -> None:
-    assert solve(g.United((bgp("?s :p ?a"), bgp("?s ?p ?a"))), ":x :p :a", keep=["s", "a"]) == [
-        ["a=:a s=:x"]
-    ]
+    assert solve(
+        g.UnionPattern((bgp("?s :p ?a"), bgp("?s ?p ?a"))), ":x :p :a", keep=["s", "a"]
+    ) == [["a=:a s=:x"]]
 
 
 def test_a_union_is_joined_with_unbound_variables() -> None:
-    union = g.United((bgp("?s :p ?a"), bgp("?s :q ?b")))
-    pattern = g.Joined((union, bgp("?a :r ?b")))
+    union = g.UnionPattern((bgp("?s :p ?a"), bgp("?s :q ?b")))
+    pattern = g.JoinPattern((union, bgp("?a :r ?b")))
     data = ":x :p :a . :x :q :b . :a :r :b . :a :r :c"
     assert solve(pattern, data) == [["a=:a b=:b s=:x", "a=:a b=:c s=:x"]]
 
@@ -354,12 +362,12 @@ KB = {"http://x/kb": ":a :in :north . :b :in :south . :north :next :south . :a :
 SENSOR = bgp("?r :by ?s")
 
 
-def kb(text: str, name: str = ":kb") -> g.Background:
-    return g.Background(node(name), bgp(text))
+def kb(text: str, name: str = ":kb") -> g.BackgroundPattern:
+    return g.BackgroundPattern(node(name), bgp(text))
 
 
 def test_background_knowledge_is_joined_with_every_event() -> None:
-    pattern = g.Joined((SENSOR, kb("?s :in ?place")))
+    pattern = g.JoinPattern((SENSOR, kb("?s :in ?place")))
     found = solve(pattern, ":r1 :by :a", ":r2 :by :c", ":r3 :by :b . :r4 :by :a", background=KB)
     assert found == [
         ["place=:north r=:r1 s=:a"],
@@ -381,14 +389,14 @@ def test_background_knowledge_alone_holds_in_every_event() -> None:
 
 
 def test_background_knowledge_may_be_optional_and_filtered() -> None:
-    extra = g.Background(node(":kb"), g.Filtered(bgp("?s :size ?n"), more("n", "5")))
-    pattern = g.Optional(SENSOR, extra)
+    extra = g.BackgroundPattern(node(":kb"), g.FilterPattern(bgp("?s :size ?n"), more("n", "5")))
+    pattern = g.OptionalPattern(SENSOR, extra)
     seven = full("7")
     assert solve(pattern, ":r :by :a", ":r :by :b", background=KB) == [
         [f"n={seven} r=:r s=:a"],
         ["r=:r s=:b"],
     ]
-    outside = g.Filtered(g.Joined((SENSOR, kb("?s :size ?n"))), more("n", "8"))
+    outside = g.FilterPattern(g.JoinPattern((SENSOR, kb("?s :size ?n"))), more("n", "8"))
     assert solve(outside, ":r :by :a", background=KB) == [[]]
 
 
@@ -404,7 +412,7 @@ def test_patterns_over_the_background_use_all_ways_into_it() -> None:
 
 def test_a_graph_variable_ranges_over_all_loaded_graphs() -> None:
     two = {"http://x/k1": ":a :in :north", "http://x/k2": ":a :in :south . :k2 :in :x"}
-    pattern = g.Joined((SENSOR, kb("?s :in ?o", "?g")))
+    pattern = g.JoinPattern((SENSOR, kb("?s :in ?o", "?g")))
     assert solve(pattern, ":r :by :a", background=two) == [
         ["g=:k1 o=:north r=:r s=:a", "g=:k2 o=:south r=:r s=:a"]
     ]
@@ -413,7 +421,7 @@ def test_a_graph_variable_ranges_over_all_loaded_graphs() -> None:
 
 def test_two_background_graphs_may_be_chained() -> None:
     two = {"http://x/k1": ":a :in :north", "http://x/k2": ":north :cold true"}
-    pattern = g.Joined((kb("?o :cold ?c", ":k2"), kb("?s :in ?o", ":k1"), SENSOR))
+    pattern = g.JoinPattern((kb("?o :cold ?c", ":k2"), kb("?s :in ?o", ":k1"), SENSOR))
     assert solve(pattern, ":r :by :a", ":r :by :b", background=two) == [
         [f"c={full('true')} o=:north r=:r s=:a"],
         [],
@@ -432,14 +440,16 @@ def test_too_many_solutions_in_the_background_are_refused() -> None:
     assert len(solve(kb("?a :p ?o"), "", background=large, budget=50)[0]) == 50
     with pytest.raises(BudgetError, match="more than 2,000 solutions"):
         solve(kb("?a :p ?o . ?b :p ?o"), "", background=large, budget=2000)
-    total = g.Compared("=", g.Arithmetic("+", var("a"), var("b")), var("c"))
-    hopeless = g.Filtered(bgp("?a :p ?x . ?b :p ?y . ?c :p ?z"), total)
+    total = g.ComparisonExpression("=", g.ArithmeticExpression("+", var("a"), var("b")), var("c"))
+    hopeless = g.FilterPattern(bgp("?a :p ?x . ?b :p ?y . ?c :p ?z"), total)
     with pytest.raises(BudgetError, match="triples to look at"):
-        solve(g.Background(node(":kb"), hopeless), "", background=large, budget=100)
+        solve(g.BackgroundPattern(node(":kb"), hopeless), "", background=large, budget=100)
 
 
 def test_a_mistake_in_a_filter_is_found_when_the_matcher_is_built() -> None:
-    wrong = g.Filtered(bgp("?s :p ?o"), g.Call("STR", (g.Negative(var("o")),)))
+    wrong = g.FilterPattern(
+        bgp("?s :p ?o"), g.CallExpression("STR", (g.NegativeExpression(var("o")),))
+    )
     with pytest.raises(QueryError, match="STR of a computed value"):
         Matcher(wrong, TermValues(Terms()))
 
@@ -468,7 +478,7 @@ def asked(
     lines = [" ".join(triple) + " ." for triple in graph]
     lines += [f"{' '.join(t)} <{name}> ." for name, part in background.items() for t in part]
     store.extend(ox.parse("\n".join(lines).encode(), ox.RdfFormat.N_QUADS))
-    names = [name for name in g.variables(pattern) if not name.startswith("_:")]
+    names = [name for name in g.find_variables(pattern) if not name.startswith("_:")]
     found = store.query(f"SELECT DISTINCT * WHERE {pattern_text(pattern)}")
     rows = []
     for solution in found:
@@ -500,29 +510,31 @@ pattern_triple = st.builds(
     st.sampled_from([*PREDICATES, *PREDICATES, "?a", "?d"]),
     st.sampled_from([*VARIABLES, *VARIABLES, *VARIABLES, ":b", '"x"', "2"]),
 )
-leaf = st.sampled_from([g.Variable(name[1:]) for name in VARIABLES])
+leaf = st.sampled_from([g.GraphVariable(name[1:]) for name in VARIABLES])
 value: st.SearchStrategy[g.Expression] = st.one_of(
     leaf,
     leaf,
     st.sampled_from(["1", "2.5", '"x"', ":a", "0"]).map(lambda text: g.Term(full(text))),
-    st.builds(lambda v: g.Arithmetic("+", v, g.Term(full("1"))), leaf),
-    st.builds(lambda v: g.Call("STR", (v,)), leaf),
-    st.builds(lambda v: g.Call("DATATYPE", (v,)), leaf),
+    st.builds(lambda v: g.ArithmeticExpression("+", v, g.Term(full("1"))), leaf),
+    st.builds(lambda v: g.CallExpression("STR", (v,)), leaf),
+    st.builds(lambda v: g.CallExpression("DATATYPE", (v,)), leaf),
 )
 condition = st.recursive(
     st.one_of(
-        st.builds(g.Compared, st.sampled_from(["=", "!="]), value, value),
-        st.builds(lambda v: g.Call("BOUND", (v,)), leaf),
+        st.builds(g.ComparisonExpression, st.sampled_from(["=", "!="]), value, value),
+        st.builds(lambda v: g.CallExpression("BOUND", (v,)), leaf),
         st.builds(
-            lambda name, v: g.Call(name, (v,)), st.sampled_from(["ISIRI", "ISNUMERIC"]), leaf
+            lambda name, v: g.CallExpression(name, (v,)),
+            st.sampled_from(["ISIRI", "ISNUMERIC"]),
+            leaf,
         ),
         st.builds(lambda v: more(v.name, "1"), leaf),
-        st.builds(lambda v: g.Compared("<=", v, g.Term(full("2"))), leaf),
+        st.builds(lambda v: g.ComparisonExpression("<=", v, g.Term(full("2"))), leaf),
     ),
     lambda inner: st.one_of(
-        st.lists(inner, min_size=2, max_size=3).map(tuple).map(g.And),
-        st.lists(inner, min_size=2, max_size=3).map(tuple).map(g.Or),
-        inner.map(g.Not),
+        st.lists(inner, min_size=2, max_size=3).map(tuple).map(g.AndExpression),
+        st.lists(inner, min_size=2, max_size=3).map(tuple).map(g.OrExpression),
+        inner.map(g.NotExpression),
     ),
     max_leaves=4,
 )
@@ -533,19 +545,19 @@ def patterns(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> g.GraphPa
     kind = draw(st.integers(0, 8 if inside else 9)) if depth else 0
     if kind <= 3:
         count = draw(st.integers(0 if depth < 3 else 1, 3))
-        return g.Basic(tuple(draw(pattern_triple) for _ in range(count)))
+        return g.BasicPattern(tuple(draw(pattern_triple) for _ in range(count)))
     inner = patterns(depth - 1, inside or kind == 9)
     if kind == 4:
-        return g.Filtered(draw(inner), draw(condition))
+        return g.FilterPattern(draw(inner), draw(condition))
     if kind == 5:
-        return g.Joined(tuple(draw(st.lists(inner, min_size=2, max_size=3))))
+        return g.JoinPattern(tuple(draw(st.lists(inner, min_size=2, max_size=3))))
     if kind in (6, 7):
-        return g.Optional(draw(inner), draw(inner), draw(st.one_of(st.none(), condition)))
+        return g.OptionalPattern(draw(inner), draw(inner), draw(st.one_of(st.none(), condition)))
     if kind == 8:
-        return g.United(tuple(draw(st.lists(inner, min_size=2, max_size=2))))
+        return g.UnionPattern(tuple(draw(st.lists(inner, min_size=2, max_size=2))))
     part = draw(inner)
-    names = [":k1", ":k2", "?g", *(["?b"] if isinstance(part, g.Basic) else [])]
-    return g.Background(node(draw(st.sampled_from(names))), part)
+    names = [":k1", ":k2", "?g", *(["?b"] if isinstance(part, g.BasicPattern) else [])]
+    return g.BackgroundPattern(node(draw(st.sampled_from(names))), part)
 
 
 def without_shared_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
@@ -555,24 +567,24 @@ def without_shared_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
     def renamed(part: g.GraphPattern) -> g.GraphPattern:
         nonlocal count
         match part:
-            case g.Basic(some):
+            case g.BasicPattern(some):
                 count += 1
 
                 def fresh(n: g.Node) -> g.Node:
-                    hidden = isinstance(n, g.Variable) and n.hidden
-                    return g.Variable(f"{n.name}{count}") if hidden else n
+                    hidden = isinstance(n, g.GraphVariable) and n.hidden
+                    return g.GraphVariable(f"{n.name}{count}") if hidden else n
 
-                return g.Basic(tuple(g.Triple(*map(fresh, t.nodes())) for t in some))
-            case g.Joined(parts):
-                return g.Joined(tuple(map(renamed, parts)))
-            case g.United(parts):
-                return g.United(tuple(map(renamed, parts)))
-            case g.Optional(inner, extra, between):
-                return g.Optional(renamed(inner), renamed(extra), between)
-            case g.Filtered(inner, only):
-                return g.Filtered(renamed(inner), only)
-            case g.Background(name, inner):
-                return g.Background(name, renamed(inner))
+                return g.BasicPattern(tuple(g.Triple(*map(fresh, t.nodes())) for t in some))
+            case g.JoinPattern(parts):
+                return g.JoinPattern(tuple(map(renamed, parts)))
+            case g.UnionPattern(parts):
+                return g.UnionPattern(tuple(map(renamed, parts)))
+            case g.OptionalPattern(inner, extra, between):
+                return g.OptionalPattern(renamed(inner), renamed(extra), between)
+            case g.FilterPattern(inner, only):
+                return g.FilterPattern(renamed(inner), only)
+            case g.BackgroundPattern(name, inner):
+                return g.BackgroundPattern(name, renamed(inner))
 
     return renamed(pattern)
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from cernis.errors import Diagnostic, QueryError
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import Both, Element, Named, SpaseqQuery
+from cernis.pattern.spaseq import Element, GpmConjunction, GpmName, SpaseqQuery
 
 MOST_MISSING = 6
 """The most variables of a step that may be missing and are asked for elsewhere."""
@@ -151,11 +151,11 @@ class _Builder:
 
     def _alternative(self, step: int, gpms: tuple[str, ...]) -> Alternative:
         patterns = [self.query.gpm(name).pattern for name in gpms]
-        named = dict.fromkeys(v for p in patterns for v in g.variables(p))
+        named = dict.fromkeys(v for p in patterns for v in g.find_variables(p))
         names = tuple(name for name in named if not name.startswith("_:"))
-        beyond = [condition for p in patterns for condition in g.parted(p)[1]]
-        certain = frozenset().union(*map(g.certain, patterns))
-        own = [c for c in beyond if all(v.name in certain for v in g.mentioned(c))]
+        beyond = [condition for p in patterns for condition in g.split_filters(p)[1]]
+        certain = frozenset().union(*map(g.find_certain_variables, patterns))
+        own = [c for c in beyond if all(v.name in certain for v in g.find_mentions(c))]
         late = [c for c in beyond if c not in own]
         return Alternative(step, gpms, names, certain, tuple(own), tuple(late))
 
@@ -306,7 +306,7 @@ class _Builder:
                 node.name
                 for triple in query.construct
                 for node in triple.nodes()
-                if isinstance(node, g.Variable)
+                if isinstance(node, g.GraphVariable)
             }
         if query.select is None:
             return True
@@ -333,15 +333,15 @@ class _Builder:
 
 
 def _named(condition: g.Expression) -> Iterator[str]:
-    return (variable.name for variable in g.mentioned(condition))
+    return (variable.name for variable in g.find_mentions(condition))
 
 
 def _alternatives(element: Element) -> list[tuple[str, ...]]:
     """The patterns of an element as alternatives of conjunctions."""
-    if isinstance(element, Named):
+    if isinstance(element, GpmName):
         return [(element.gpm,)]
     parts = [_alternatives(part) for part in element.parts]
-    if isinstance(element, Both):
+    if isinstance(element, GpmConjunction):
         return [tuple(name for one in ways for name in one) for ways in product(*parts)]
     return list(dict.fromkeys(way for part in parts for way in part))
 

@@ -175,23 +175,23 @@ class RunList:
 def compiled(expression: g.Expression, values: Sequence[Any]) -> Callable[[Bound], Any]:
     """A condition as a function of what is bound.
 
-    >>> less = g.Compared("<", g.Variable("x"), g.Variable("y"))
+    >>> less = g.ComparisonExpression("<", g.GraphVariable("x"), g.GraphVariable("y"))
     >>> compiled(less, [5, 7])({"x": 0, "y": 1})
     True
     """
     match expression:
-        case g.Variable(name):
+        case g.GraphVariable(name):
             return lambda bound: values[bound[name]]
         case g.Term(text):
             constant = value(text)
             return lambda _: constant
-        case g.And(parts):
+        case g.AndExpression(parts):
             several = [compiled(part, values) for part in parts]
             return lambda bound: all(part(bound) for part in several)
-        case g.Compared(op, g.Variable(one), g.Variable(other)):
+        case g.ComparisonExpression(op, g.GraphVariable(one), g.GraphVariable(other)):
             compare = _OPERATIONS[op]
             return lambda bound: compare(values[bound[one]], values[bound[other]])
-        case g.Compared(op, left, right) | g.Arithmetic(op, left, right):
+        case g.ComparisonExpression(op, left, right) | g.ArithmeticExpression(op, left, right):
             compute, first, second = (
                 _OPERATIONS[op],
                 compiled(left, values),

@@ -17,7 +17,7 @@ from cernis.automata.linked.automaton import Linked
 from cernis.engine.correlated.records import UNION
 from cernis.engine.correlated.tables import CorrelatedArrays
 from cernis.errors import BudgetError
-from cernis.pattern.graph import Compared, Expression, Variable, mentioned
+from cernis.pattern.graph import ComparisonExpression, Expression, GraphVariable, find_mentions
 
 STRICT, NEXT, ANY = range(3)
 LINKS = {",": STRICT, ";": NEXT, ":": ANY}
@@ -189,16 +189,16 @@ def _limit(
     condition: Expression, from_row: dict[str, int], from_run: dict[str, int]
 ) -> tuple[_Order, Expression] | None:
     """The order in which runs come first that a condition lets pass, and the row's limit."""
-    if not isinstance(condition, Compared) or condition.op in ("=", "!="):
+    if not isinstance(condition, ComparisonExpression) or condition.op in ("=", "!="):
         return None
     for left, right, op in (
         (condition.left, condition.right, condition.op),
         (condition.right, condition.left, _MIRRORED[condition.op]),
     ):
-        names = {variable.name for variable in mentioned(left)}
-        waits = isinstance(right, Variable) and right.name in from_run
+        names = {variable.name for variable in find_mentions(left)}
+        waits = isinstance(right, GraphVariable) and right.name in from_run
         if waits and names and names <= from_row.keys():
-            assert isinstance(right, Variable)
+            assert isinstance(right, GraphVariable)
             return _Order(right.name, 1 if op in (">", ">=") else -1), left
     return None
 

@@ -24,13 +24,13 @@ from cernis.pattern.formula import (
     Formula,
     Iterate,
     KeyPart,
+    Not,
     Optional,
     PartitionBy,
     Sequence,
     Unless,
     walk,
 )
-from cernis.pattern.formula import Not as NotEvent
 from cernis.pattern.predicate import (
     MIRRORED,
     AllOf,
@@ -47,8 +47,8 @@ from cernis.pattern.predicate import (
     IsNull,
     Like,
     Literal,
+    Negation,
     Negative,
-    Not,
     Or,
     Predicate,
     Reference,
@@ -251,8 +251,8 @@ class CeqlReader(TreeReader):
         stream = owner.stream.text if owner.stream else None
         return Event(owner.name.text, stream, span=owner.span)
 
-    def negated(self, meta: Meta, parts: list[Any]) -> NotEvent:
-        return NotEvent(parts[-1], span=span_of_tree(meta))
+    def negated(self, meta: Meta, parts: list[Any]) -> Not:
+        return Not(parts[-1], span=span_of_tree(meta))
 
     def as_variable(self, meta: Meta, parts: list[Any]) -> As:
         return As(parts[0], parts[1].text, span=span_of_tree(meta))
@@ -348,8 +348,8 @@ class CeqlReader(TreeReader):
     def conjunction(self, meta: Meta, parts: list[Predicate]) -> And:
         return And(tuple(parts), span=span_of_tree(meta))
 
-    def denial(self, meta: Meta, parts: list[Any]) -> Not:
-        return Not(parts[-1], span=span_of_tree(meta))
+    def denial(self, meta: Meta, parts: list[Any]) -> Negation:
+        return Negation(parts[-1], span=span_of_tree(meta))
 
     def comparison(self, meta: Meta, parts: list[Any]) -> Predicate:
         """`a < b`, or a chain `a < b < c`, which is `a < b AND b < c`."""
@@ -370,7 +370,7 @@ class CeqlReader(TreeReader):
         return And(tuple(Comparison(op, a, b, span=span) for op, a, b in links), span=span)
 
     def _denied(self, negation: Token | None, test: Predicate, span: Span) -> Predicate:
-        return test if negation is None else Not(test, span=span)
+        return test if negation is None else Negation(test, span=span)
 
     def like(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, text = parts

@@ -26,12 +26,12 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.conjunctive import (
     Atom,
-    Comparison,
+    ConjunctiveComparison,
     ConjunctiveQuery,
+    ConjunctiveVariable,
     Difference,
     Duration,
     Side,
-    Variable,
     single_event_tests,
 )
 from cernis.pattern.predicate import MIRRORED, TIME, TIME_NS, Literal, Operator
@@ -98,14 +98,16 @@ def _equalities(atoms: Sequence[Atom]) -> Iterator[pred.Condition]:
             times[atom.time] = here
 
 
-def _between(query: ConjunctiveQuery, node: Comparison) -> pred.Condition:
+def _between(query: ConjunctiveQuery, node: ConjunctiveComparison) -> pred.Condition:
     """A comparison that no single event decides, as a condition on two of them."""
     match node:
-        case Comparison(op=op, left=Difference() as difference, right=limit):
+        case ConjunctiveComparison(op=op, left=Difference() as difference, right=limit):
             return _bounded(query, node, op, difference, limit)
-        case Comparison(op=op, left=limit, right=Difference() as difference):
+        case ConjunctiveComparison(op=op, left=limit, right=Difference() as difference):
             return _bounded(query, node, MIRRORED[op], difference, limit)
-        case Comparison(op=op, left=Variable() as one, right=Variable() as other):
+        case ConjunctiveComparison(
+            op=op, left=ConjunctiveVariable() as one, right=ConjunctiveVariable() as other
+        ):
             left, right = _reference(query, one), _reference(query, other)
             return pred.Compare(op, left, right, span=node.span)
         case _:
@@ -113,7 +115,11 @@ def _between(query: ConjunctiveQuery, node: Comparison) -> pred.Condition:
 
 
 def _bounded(
-    query: ConjunctiveQuery, node: Comparison, op: Operator, difference: Difference, limit: Side
+    query: ConjunctiveQuery,
+    node: ConjunctiveComparison,
+    op: Operator,
+    difference: Difference,
+    limit: Side,
 ) -> pred.Condition:
     """`t2 - t1 op limit` is `t2 op t1 + limit`."""
     clock = TIME_NS if isinstance(limit, Duration) else TIME
@@ -131,7 +137,7 @@ def _number(limit: Side) -> int | float:
     return cast("int | float", cast(Literal, limit).value)
 
 
-def _reference(query: ConjunctiveQuery, variable: Variable) -> pred.Reference:
+def _reference(query: ConjunctiveQuery, variable: ConjunctiveVariable) -> pred.Reference:
     if variable.name in query.moments:
         return pred.Reference(str(query.moments[variable.name][0]), TIME, span=variable.span)
     index = query.holders[variable.name][0]
@@ -149,7 +155,9 @@ def time_order(query: ConjunctiveQuery) -> tuple[int, ...] | None:
     place = {cast(str, name): index for index, name in enumerate(moments)}
     after: dict[int, set[int]] = {index: set() for index in place.values()}
     for node in query.comparisons:
-        if isinstance(node.left, Variable) and isinstance(node.right, Variable):
+        if isinstance(node.left, ConjunctiveVariable) and isinstance(
+            node.right, ConjunctiveVariable
+        ):
             pair = place.get(node.left.name), place.get(node.right.name)
             if None not in pair and node.op in ("<", ">"):
                 early, late = cast("tuple[int, int]", pair if node.op == "<" else pair[::-1])
@@ -180,7 +188,9 @@ def _only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
     return tuple(order) if len(order) == len(after) else None
 
 
-def _implied(query: ConjunctiveQuery, order: tuple[int, ...] | None) -> frozenset[Comparison]:
+def _implied(
+    query: ConjunctiveQuery, order: tuple[int, ...] | None
+) -> frozenset[ConjunctiveComparison]:
     """Comparisons of timestamps that follow from those of neighbours in the order."""
     if order is None:
         return frozenset()
@@ -188,9 +198,9 @@ def _implied(query: ConjunctiveQuery, order: tuple[int, ...] | None) -> frozense
     found = []
     for node in query.comparisons:
         match node:
-            case Comparison(op=op, left=Variable(name=one), right=Variable(name=other)) if (
-                one in place and other in place and op != "="
-            ):
+            case ConjunctiveComparison(
+                op=op, left=ConjunctiveVariable(name=one), right=ConjunctiveVariable(name=other)
+            ) if one in place and other in place and op != "=":
                 ahead = place[other] - place[one]
                 later = {"!=": abs(ahead), "<": ahead, "<=": ahead}.get(op, -ahead)
                 if later > 1 or (later == 1 and op not in ("<", ">")):
@@ -200,7 +210,7 @@ def _implied(query: ConjunctiveQuery, order: tuple[int, ...] | None) -> frozense
 
 def _window(
     query: ConjunctiveQuery, order: tuple[int, ...] | None
-) -> tuple[Window | None, frozenset[Comparison]]:
+) -> tuple[Window | None, frozenset[ConjunctiveComparison]]:
     """The window, and the comparisons that it takes over."""
     if order is None or (query.within is not None and query.within.unit is not Unit.TIME):
         return query.within, frozenset()
@@ -217,12 +227,12 @@ def _reach(window: Window) -> tuple[Fraction, bool]:
     return window.size, not window.strict
 
 
-def _whole_span(node: Comparison, ends: tuple[str | None, str | None]) -> Window | None:
+def _whole_span(node: ConjunctiveComparison, ends: tuple[str | None, str | None]) -> Window | None:
     """The window that `last - first < limit` is; None for any other comparison."""
     match node:
-        case Comparison(op=op, left=Difference() as difference, right=limit):
+        case ConjunctiveComparison(op=op, left=Difference() as difference, right=limit):
             pass
-        case Comparison(op=op, left=limit, right=Difference() as difference):
+        case ConjunctiveComparison(op=op, left=limit, right=Difference() as difference):
             op = MIRRORED[op]
         case _:
             return None

@@ -13,16 +13,16 @@ from cernis.errors import Span
 from cernis.languages.conjunctive.tree import WrittenAtom, WrittenConjunctiveQuery
 from cernis.languages.text.words import list_words
 from cernis.pattern.conjunctive import (
+    Argument,
     Atom,
-    Comparison,
+    ConjunctiveComparison,
     ConjunctiveQuery,
+    ConjunctiveVariable,
     Difference,
     Duration,
     Side,
-    Term,
-    Variable,
 )
-from cernis.pattern.mistakes import Mistakes
+from cernis.pattern.mistakes import MistakeList
 from cernis.pattern.predicate import Attribute, Literal
 from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_name, write_value
@@ -41,7 +41,7 @@ _LONGEST_LIST = 8
 
 
 def resolve(
-    written: WrittenConjunctiveQuery, schema: Schema | None, source: str, mistakes: Mistakes
+    written: WrittenConjunctiveQuery, schema: Schema | None, source: str, mistakes: MistakeList
 ) -> ConjunctiveQuery:
     """Return the query with its names resolved; note its mistakes."""
     names = _ConjunctiveNames(written, schema, mistakes)
@@ -78,7 +78,7 @@ def _class_of_literal(literal: Literal) -> str:
 
 class _ConjunctiveNames:
     def __init__(
-        self, written: WrittenConjunctiveQuery, schema: Schema | None, mistakes: Mistakes
+        self, written: WrittenConjunctiveQuery, schema: Schema | None, mistakes: MistakeList
     ) -> None:
         self.written = written
         self.schemas = [one for one in (written.declared, schema) if one is not None]
@@ -154,7 +154,7 @@ class _ConjunctiveNames:
             tuple(
                 (attribute, term)
                 for attribute, term in arguments
-                if not (isinstance(term, Variable) and term.name == _ANONYMOUS)
+                if not (isinstance(term, ConjunctiveVariable) and term.name == _ANONYMOUS)
             ),
             None if written.stream is None else written.stream.text,
             None if written.time is None else written.time.name,
@@ -163,7 +163,7 @@ class _ConjunctiveNames:
 
     def _named(
         self, atom: WrittenAtom, declared: Attributes | None, told: bool
-    ) -> list[tuple[Attribute, Term]]:
+    ) -> list[tuple[Attribute, Argument]]:
         """The arguments with their attributes, as far as those are known."""
         positional = sum(1 for name, _ in atom.arguments if name is None)
         if positional and declared is None and not told:
@@ -178,7 +178,7 @@ class _ConjunctiveNames:
         elif positional and declared is not None and not told:
             self._arity(atom, positional, declared)
         columns = list(declared or ())
-        found: list[tuple[Attribute, Term]] = []
+        found: list[tuple[Attribute, Argument]] = []
         by_name = False
         for place, (name, term) in enumerate(atom.arguments):
             if name is not None:
@@ -238,7 +238,9 @@ class _ConjunctiveNames:
                 else:
                     self._occurrence(term, its, atom)
             if atom.time is not None and atom.time == _ANONYMOUS:
-                self.mistakes.note("'_' is not a timestamp", cast(Variable, written.time).span)
+                self.mistakes.note(
+                    "'_' is not a timestamp", cast(ConjunctiveVariable, written.time).span
+                )
 
     def _constant(self, attribute: Attribute, its: str | None, literal: Literal) -> None:
         other = _class_of_literal(literal)
@@ -250,7 +252,7 @@ class _ConjunctiveNames:
             )
             self.mistakes.note(message, literal.span)
 
-    def _occurrence(self, variable: Variable, its: str | None, atom: Atom) -> None:
+    def _occurrence(self, variable: ConjunctiveVariable, its: str | None, atom: Atom) -> None:
         name = variable.name
         if name in self.times:
             self.mistakes.note(
@@ -284,7 +286,7 @@ class _ConjunctiveNames:
 
     # --------------------------------------------------------------- comparisons
 
-    def comparison(self, node: Comparison) -> None:
+    def comparison(self, node: ConjunctiveComparison) -> None:
         sides = (node.left, node.right)
         unbound = [variable for side in sides for variable in self._unbound(side)]
         for variable in unbound:
@@ -296,9 +298,9 @@ class _ConjunctiveNames:
         if not unbound:
             self._comparable(node)
 
-    def _unbound(self, side: Side) -> list[Variable]:
+    def _unbound(self, side: Side) -> list[ConjunctiveVariable]:
         match side:
-            case Variable():
+            case ConjunctiveVariable():
                 known = side.name in self.data or side.name in self.times
                 return [] if known else [side]
             case Difference(left=left, right=right):
@@ -306,7 +308,7 @@ class _ConjunctiveNames:
             case _:
                 return []
 
-    def _comparable(self, node: Comparison) -> None:
+    def _comparable(self, node: ConjunctiveComparison) -> None:
         left, right = self._sort(node.left), self._sort(node.right)
         sorts = {left, right}
         if not all(sorts):
@@ -342,7 +344,7 @@ class _ConjunctiveNames:
         else:
             self._alike(node)
 
-    def _bounded(self, node: Comparison) -> None:
+    def _bounded(self, node: ConjunctiveComparison) -> None:
         limit = node.right if isinstance(node.left, Difference) else node.left
         number = isinstance(limit, Literal) and _class_of_literal(limit) == "number"
         if not number and not isinstance(limit, Duration):
@@ -350,7 +352,7 @@ class _ConjunctiveNames:
                 "a difference of timestamps is compared with a number or a duration", node.span
             )
 
-    def _alike(self, node: Comparison) -> None:
+    def _alike(self, node: ConjunctiveComparison) -> None:
         """Two values of the data that can be compared."""
         classes = [self._class(side) for side in (node.left, node.right)]
         literal = isinstance(node.left, Literal) or isinstance(node.right, Literal)
@@ -371,7 +373,7 @@ class _ConjunctiveNames:
 
     def _sort(self, side: Side) -> str:
         match side:
-            case Variable(name=name):
+            case ConjunctiveVariable(name=name):
                 return "timestamp" if name in self.times else "data"
             case Literal():
                 return "constant"
@@ -390,7 +392,7 @@ class _ConjunctiveNames:
 
 
 def _name(side: Side) -> str:
-    return cast(Variable, side).name
+    return cast(ConjunctiveVariable, side).name
 
 
 def _shown(side: Side) -> str:

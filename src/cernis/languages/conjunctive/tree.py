@@ -13,7 +13,14 @@ from lark.tree import Meta
 from cernis.errors import Span
 from cernis.languages.text.tokens import Name, span_of_tree
 from cernis.languages.text.tree import OPERATORS, TreeReader
-from cernis.pattern.conjunctive import Comparison, Difference, Duration, Side, Term, Variable
+from cernis.pattern.conjunctive import (
+    Argument,
+    ConjunctiveComparison,
+    ConjunctiveVariable,
+    Difference,
+    Duration,
+    Side,
+)
 from cernis.pattern.predicate import Attribute
 from cernis.pattern.query import Window
 from cernis.schema import Schema
@@ -26,8 +33,8 @@ class WrittenAtom(NamedTuple):
 
     relation: Name
     stream: Name | None
-    arguments: tuple[tuple[Attribute | None, Term], ...]
-    time: Variable | None
+    arguments: tuple[tuple[Attribute | None, Argument], ...]
+    time: ConjunctiveVariable | None
     span: Span
 
     @property
@@ -37,10 +44,10 @@ class WrittenAtom(NamedTuple):
 
 class WrittenConjunctiveQuery(NamedTuple):
     name: Name
-    head: tuple[Variable, ...]
+    head: tuple[ConjunctiveVariable, ...]
     head_span: Span
     atoms: tuple[WrittenAtom, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ConjunctiveComparison, ...]
     within: Window | None
     declared: Schema | None
 
@@ -56,7 +63,9 @@ class ConjunctiveReader(TreeReader):
         comparisons = tuple(comparison for chain in chains for comparison in chain)
         return WrittenConjunctiveQuery(name, head, head_span, atoms, comparisons, within, declared)
 
-    def head(self, meta: Meta, parts: list[Any]) -> tuple[Name, tuple[Variable, ...], Span]:
+    def head(
+        self, meta: Meta, parts: list[Any]
+    ) -> tuple[Name, tuple[ConjunctiveVariable, ...], Span]:
         return parts[0], tuple(part for part in parts[1:] if part is not None), span_of_tree(meta)
 
     def body(self, meta: Meta, parts: list[Any]) -> list[Any]:
@@ -71,11 +80,11 @@ class ConjunctiveReader(TreeReader):
         first, _of, second = parts
         return (None, first) if second is None else (first, second)
 
-    def argument(self, meta: Meta, parts: list[Any]) -> tuple[Attribute | None, Term]:
+    def argument(self, meta: Meta, parts: list[Any]) -> tuple[Attribute | None, Argument]:
         return parts[0], parts[1]
 
-    def variable(self, meta: Meta, parts: list[Name]) -> Variable:
-        return Variable(parts[0].text, span=parts[0].span)
+    def variable(self, meta: Meta, parts: list[Name]) -> ConjunctiveVariable:
+        return ConjunctiveVariable(parts[0].text, span=parts[0].span)
 
     def difference(self, meta: Meta, parts: list[Any]) -> Difference:
         return Difference(parts[0], parts[2], span=span_of_tree(meta))
@@ -83,7 +92,7 @@ class ConjunctiveReader(TreeReader):
     def duration(self, meta: Meta, parts: list[Token]) -> Duration:
         return Duration(self.time_span(meta, parts).size, span=span_of_tree(meta))
 
-    def chain(self, meta: Meta, parts: list[Any]) -> list[Comparison]:
+    def chain(self, meta: Meta, parts: list[Any]) -> list[ConjunctiveComparison]:
         """`a < b < c` is `a < b` and `b < c`."""
         sides: list[Side] = parts[::2]
         operators = [OPERATORS[token.value] for token in parts[1::2]]
@@ -95,6 +104,8 @@ class ConjunctiveReader(TreeReader):
                 suggestion="write the comparisons one by one, with ',' between them",
             )
         return [
-            Comparison(op, left, right, span=cast(Span, left.span).to(cast(Span, right.span)))
+            ConjunctiveComparison(
+                op, left, right, span=cast(Span, left.span).to(cast(Span, right.span))
+            )
             for op, left, right in zip(operators, sides, sides[1:], strict=False)
         ]

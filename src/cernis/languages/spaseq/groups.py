@@ -5,7 +5,7 @@ prefixes are known before they are used. Groups become the algebra of SPARQL 1.1
 
 * the filters of a group apply to the whole group, those of an OPTIONAL's own group to the
   solutions of both sides;
-* triple patterns with nothing or filters between them are one `Basic`;
+* triple patterns with nothing or filters between them are one `BasicPattern`;
 * a join is flat, and the empty pattern is left out of it.
 """
 
@@ -31,28 +31,28 @@ from cernis.languages.spaseq.terms import (
 from cernis.languages.text.mistakes import MOST_MISTAKES
 from cernis.languages.text.tokens import span_of, span_of_tree
 from cernis.pattern.graph import (
-    And,
-    Arithmetic,
-    Background,
-    Basic,
-    Call,
-    Compared,
+    AndExpression,
+    ArithmeticExpression,
+    BackgroundPattern,
+    BasicPattern,
+    CallExpression,
+    ComparisonExpression,
     Expression,
-    Filtered,
+    FilterPattern,
     GraphPattern,
-    Joined,
-    Negative,
+    GraphVariable,
+    InExpression,
+    JoinPattern,
+    NegativeExpression,
     Node,
-    Not,
-    OneOf,
-    Optional,
-    Or,
+    NotExpression,
+    OptionalPattern,
+    OrExpression,
     Term,
     Triple,
-    United,
-    Variable,
+    UnionPattern,
 )
-from cernis.pattern.mistakes import Mistakes
+from cernis.pattern.mistakes import MistakeList
 
 _DATATYPES = {"INTEGER": XSD + "integer", "DECIMAL": XSD + "decimal", "DOUBLE": XSD + "double"}
 
@@ -95,7 +95,7 @@ _SAME_FUNCTION = {"ISURI": "ISIRI"}
 class Described(NamedTuple):
     """A blank node with the triples that describe it."""
 
-    node: Variable
+    node: GraphVariable
     triples: list[Triple]
 
 
@@ -109,7 +109,7 @@ class WrittenGroup(NamedTuple):
     def whole(self) -> GraphPattern:
         if self.condition is None:
             return self.pattern
-        return Filtered(self.pattern, self.condition)
+        return FilterPattern(self.pattern, self.condition)
 
 
 class _Condition(NamedTuple):
@@ -121,18 +121,18 @@ class _Optionally(NamedTuple):
 
 
 def _joined(left: GraphPattern, right: GraphPattern) -> GraphPattern:
-    empty = Basic(())
+    empty = BasicPattern(())
     if left == empty or right == empty:
         return right if left == empty else left
     parts: list[GraphPattern] = []
     for side in (left, right):
-        parts += side.parts if isinstance(side, Joined) else (side,)
-    return Joined(tuple(parts))
+        parts += side.parts if isinstance(side, JoinPattern) else (side,)
+    return JoinPattern(tuple(parts))
 
 
 def _translated(elements: Iterable[object]) -> WrittenGroup:
     """SPARQL 1.1, 18.2.2.6, for elements in the order of the group."""
-    pattern: GraphPattern = Basic(())
+    pattern: GraphPattern = BasicPattern(())
     triples: list[Triple] = []
     conditions: list[Expression] = []
     for element in elements:
@@ -142,16 +142,18 @@ def _translated(elements: Iterable[object]) -> WrittenGroup:
             case _Condition(condition):
                 conditions.append(condition)
             case _Optionally(group):
-                pattern, triples = _joined(pattern, Basic(tuple(triples))), []
-                pattern = Optional(pattern, group.pattern, group.condition)
+                pattern, triples = _joined(pattern, BasicPattern(tuple(triples))), []
+                pattern = OptionalPattern(pattern, group.pattern, group.condition)
             case _:
-                pattern, triples = _joined(pattern, Basic(tuple(triples))), []
+                pattern, triples = _joined(pattern, BasicPattern(tuple(triples))), []
                 pattern = _joined(pattern, cast(GraphPattern, element))
-    pattern = _joined(pattern, Basic(tuple(triples)))
-    return WrittenGroup(pattern, _chain(And, conditions) if conditions else None)
+    pattern = _joined(pattern, BasicPattern(tuple(triples)))
+    return WrittenGroup(pattern, _chain(AndExpression, conditions) if conditions else None)
 
 
-def _chain(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expression:
+def _chain(
+    kind: type[AndExpression] | type[OrExpression], parts: Sequence[Expression]
+) -> Expression:
     """One node for a chain of one operator, whatever its brackets."""
     flat: list[Expression] = []
     for part in parts:
@@ -169,7 +171,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     def __init__(self, source: str, labels: Iterable[str]) -> None:
         super().__init__()
         self.source = source
-        self.mistakes = Mistakes(MOST_MISTAKES)
+        self.mistakes = MistakeList(MOST_MISTAKES)
         self.base: str | None = None
         self.prefixes = dict(KNOWN_PREFIXES)
         self.labels = frozenset(labels)
@@ -215,8 +217,8 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
             return Term("<error:>", span_of(token))
         return Term(f"<{self.prefixes[prefix]}{local_name(local)}>", span_of(token))
 
-    def variable(self, meta: Meta, parts: list[Token]) -> Variable:
-        return Variable(parts[0].value[1:], span_of(parts[0]))
+    def variable(self, meta: Meta, parts: list[Token]) -> GraphVariable:
+        return GraphVariable(parts[0].value[1:], span_of(parts[0]))
 
     def string(self, meta: Meta, parts: list[Any]) -> Term:
         span = span_of_tree(meta)
@@ -256,17 +258,17 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
 
     # -------------------------------------------------------------------- triples
 
-    def blank(self, meta: Meta, parts: list[Token]) -> Variable:
-        return Variable(f"_:{self.scope}.{parts[0].value[2:]}", span_of(parts[0]))
+    def blank(self, meta: Meta, parts: list[Token]) -> GraphVariable:
+        return GraphVariable(f"_:{self.scope}.{parts[0].value[2:]}", span_of(parts[0]))
 
-    def anonymous(self, meta: Meta, parts: list[Any]) -> Variable:
+    def anonymous(self, meta: Meta, parts: list[Any]) -> GraphVariable:
         return self._nameless(span_of_tree(meta))
 
-    def _nameless(self, span: Span) -> Variable:
+    def _nameless(self, span: Span) -> GraphVariable:
         while f"b{self.nameless}" in self.labels:
             self.nameless += 1
         self.nameless += 1
-        return Variable(f"_:{self.scope}.b{self.nameless - 1}", span)
+        return GraphVariable(f"_:{self.scope}.b{self.nameless - 1}", span)
 
     def blank_with(self, meta: Meta, parts: list[Any]) -> Described:
         node = self._nameless(span_of_tree(meta))
@@ -274,7 +276,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
 
     def verb(self, meta: Meta, parts: list[Node]) -> Node:
         predicate = parts[0]
-        if isinstance(predicate, Variable) and predicate.hidden:
+        if isinstance(predicate, GraphVariable) and predicate.hidden:
             self.mistakes.note(
                 "a predicate is no blank node", predicate.span, suggestion="use a variable"
             )
@@ -324,36 +326,38 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
         return _Optionally(parts[0])
 
     def union(self, meta: Meta, parts: list[WrittenGroup]) -> GraphPattern:
-        return parts[0].whole if len(parts) == 1 else United(tuple(part.whole for part in parts))
+        return (
+            parts[0].whole if len(parts) == 1 else UnionPattern(tuple(part.whole for part in parts))
+        )
 
-    def background(self, meta: Meta, parts: list[Any]) -> Background:
-        return Background(parts[0], parts[1].whole)
+    def background(self, meta: Meta, parts: list[Any]) -> BackgroundPattern:
+        return BackgroundPattern(parts[0], parts[1].whole)
 
     # ---------------------------------------------------------------- expressions
 
     def any_of(self, meta: Meta, parts: list[Expression]) -> Expression:
-        return _chain(Or, parts)
+        return _chain(OrExpression, parts)
 
     def all_of(self, meta: Meta, parts: list[Expression]) -> Expression:
-        return _chain(And, parts)
+        return _chain(AndExpression, parts)
 
-    def compared(self, meta: Meta, parts: list[Any]) -> Compared:
+    def compared(self, meta: Meta, parts: list[Any]) -> ComparisonExpression:
         left, op, right = parts
-        return Compared(op.value, left, right)
+        return ComparisonExpression(op.value, left, right)
 
-    def one_of(self, meta: Meta, parts: list[Any]) -> OneOf:
+    def one_of(self, meta: Meta, parts: list[Any]) -> InExpression:
         value, *choices = parts
         negated = bool(choices) and isinstance(choices[0], Token)
-        return OneOf(value, tuple(choices[1:] if negated else choices), negated)
+        return InExpression(value, tuple(choices[1:] if negated else choices), negated)
 
-    def sum(self, meta: Meta, parts: list[Any]) -> Arithmetic:
+    def sum(self, meta: Meta, parts: list[Any]) -> ArithmeticExpression:
         left, op, right = parts
-        return Arithmetic(op.value, left, right)
+        return ArithmeticExpression(op.value, left, right)
 
     product = sum
 
-    def denied(self, meta: Meta, parts: list[Any]) -> Not:
-        return Not(parts[1])
+    def denied(self, meta: Meta, parts: list[Any]) -> NotExpression:
+        return NotExpression(parts[1])
 
     def _with_sign(self, sign: Token, operand: Expression) -> Term | None:
         """The number that a sign right before its digits is part of."""
@@ -365,13 +369,15 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
         return Term(f'"{sign.value}{operand.text[1:]}', span_of(sign).to(operand.span))
 
     def minus(self, meta: Meta, parts: list[Any]) -> Expression:
-        return self._with_sign(parts[0], parts[1]) or Negative(parts[1])
+        return self._with_sign(parts[0], parts[1]) or NegativeExpression(parts[1])
 
     def plus(self, meta: Meta, parts: list[Any]) -> Expression:
         # what is no number must stay an error: twice negative is the same number
-        return self._with_sign(parts[0], parts[1]) or Negative(Negative(parts[1]))
+        return self._with_sign(parts[0], parts[1]) or NegativeExpression(
+            NegativeExpression(parts[1])
+        )
 
-    def call(self, meta: Meta, parts: list[Any]) -> Call:
+    def call(self, meta: Meta, parts: list[Any]) -> CallExpression:
         function, *arguments = parts
         span = span_of_tree(meta)
         if isinstance(function, Term):
@@ -389,11 +395,17 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
             )
         else:
             self._count(function.value, _ARGUMENTS[name], len(arguments), span)
-            if name == "BOUND" and len(arguments) == 1 and not isinstance(arguments[0], Variable):
+            if (
+                name == "BOUND"
+                and len(arguments) == 1
+                and not isinstance(arguments[0], GraphVariable)
+            ):
                 self.mistakes.note("BOUND asks for a variable", span, expected="BOUND(?x)")
-        return Call(_SAME_FUNCTION.get(name, name), tuple(arguments), span)
+        return CallExpression(_SAME_FUNCTION.get(name, name), tuple(arguments), span)
 
-    def _cast(self, function: Term, arguments: tuple[Expression, ...], span: Span) -> Call:
+    def _cast(
+        self, function: Term, arguments: tuple[Expression, ...], span: Span
+    ) -> CallExpression:
         if function.text in _CAST_IRIS:
             self._count(self._text(function), _ONE, len(arguments), span)
         elif function.text != "<error:>":
@@ -404,7 +416,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
                 among=_CAST_NAMES,
                 suggestion=f"the casts are {', '.join(_CAST_NAMES)}",
             )
-        return Call(function.text, arguments, span)
+        return CallExpression(function.text, arguments, span)
 
     def _text(self, term: Term) -> str:
         return self.source[slice(*cast(Span, term.span))]

@@ -23,30 +23,38 @@ from cernis.languages.text.tokens import Name
 from cernis.languages.text.words import list_words
 from cernis.pattern.check import MAX_DEPTH
 from cernis.pattern.graph import (
-    And,
-    Arithmetic,
-    Background,
-    Basic,
-    Call,
-    Compared,
+    AndExpression,
+    ArithmeticExpression,
+    BackgroundPattern,
+    BasicPattern,
+    CallExpression,
+    ComparisonExpression,
     Expression,
-    Filtered,
+    FilterPattern,
     GraphPattern,
-    Joined,
-    Negative,
-    Not,
-    OneOf,
-    Optional,
-    Or,
+    GraphVariable,
+    InExpression,
+    JoinPattern,
+    NegativeExpression,
+    NotExpression,
+    OptionalPattern,
+    OrExpression,
     Term,
-    United,
-    Variable,
-    certain,
-    mentioned,
-    variables,
+    UnionPattern,
+    find_certain_variables,
+    find_mentions,
+    find_variables,
 )
-from cernis.pattern.mistakes import Mistakes
-from cernis.pattern.spaseq import Both, Element, Gpm, Named, SpaseqQuery, Step, leaves
+from cernis.pattern.mistakes import MistakeList
+from cernis.pattern.spaseq import (
+    Element,
+    Gpm,
+    GpmConjunction,
+    GpmName,
+    SequenceStep,
+    SpaseqQuery,
+    find_gpm_names,
+)
 
 _LONGEST_LIST = 8
 
@@ -58,7 +66,7 @@ class _Companions(NamedTuple):
     hidden: set[str]
 
 
-def resolve(written: WrittenSpaseqQuery, mistakes: Mistakes, source: str) -> SpaseqQuery:
+def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> SpaseqQuery:
     """Return the query with its names resolved; note its mistakes."""
     names = _SpaseqNames(written, mistakes)
     names.streams()
@@ -90,25 +98,25 @@ def _below(
     node: GraphPattern | Expression,
 ) -> Sequence[GraphPattern | Expression]:
     match node:
-        case Basic() | Variable() | Term():
+        case BasicPattern() | GraphVariable() | Term():
             return ()
-        case Joined(parts) | United(parts):
+        case JoinPattern(parts) | UnionPattern(parts):
             return parts
-        case And(conditions) | Or(conditions):
+        case AndExpression(conditions) | OrExpression(conditions):
             return conditions
-        case Optional(pattern, extra, condition):
+        case OptionalPattern(pattern, extra, condition):
             return (pattern, extra) if condition is None else (pattern, extra, condition)
-        case Filtered(pattern, condition):
+        case FilterPattern(pattern, condition):
             return pattern, condition
-        case Background(_, pattern):
+        case BackgroundPattern(_, pattern):
             return (pattern,)
-        case Not(part) | Negative(part):
+        case NotExpression(part) | NegativeExpression(part):
             return (part,)
-        case Compared(_, left, right) | Arithmetic(_, left, right):
+        case ComparisonExpression(_, left, right) | ArithmeticExpression(_, left, right):
             return left, right
-        case OneOf(value, choices, _):
+        case InExpression(value, choices, _):
             return value, *choices
-        case Call(_, arguments):
+        case CallExpression(_, arguments):
             return arguments
 
 
@@ -133,37 +141,37 @@ def too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
 def _conditions(pattern: GraphPattern) -> Iterator[Expression]:
     """All filters of a pattern."""
     match pattern:
-        case Joined(parts) | United(parts):
+        case JoinPattern(parts) | UnionPattern(parts):
             for part in parts:
                 yield from _conditions(part)
-        case Optional(inner, extra, condition):
+        case OptionalPattern(inner, extra, condition):
             yield from _conditions(inner)
             yield from _conditions(extra)
             if condition is not None:
                 yield condition
-        case Filtered(inner, condition):
+        case FilterPattern(inner, condition):
             yield from _conditions(inner)
             yield condition
-        case Background(_, inner):
+        case BackgroundPattern(_, inner):
             yield from _conditions(inner)
 
 
 class _SpaseqNames:
-    def __init__(self, written: WrittenSpaseqQuery, mistakes: Mistakes) -> None:
+    def __init__(self, written: WrittenSpaseqQuery, mistakes: MistakeList) -> None:
         self.written = written
         self.mistakes = mistakes
         self.bound: dict[str, set[str]] = {}
         """What each graph pattern may bind."""
         self.certain: dict[str, set[str]] = {}
         for gpm in written.gpms:
-            found = {name for name in variables(gpm.pattern) if not name.startswith("_:")}
+            found = {name for name in find_variables(gpm.pattern) if not name.startswith("_:")}
             self.bound.setdefault(gpm.name.text, set()).update(found)
-            self.certain.setdefault(gpm.name.text, certain(gpm.pattern))
+            self.certain.setdefault(gpm.name.text, find_certain_variables(gpm.pattern))
         self.everywhere = {name for found in self.bound.values() for name in found}
         self.used: dict[str, Span | None] = {}
         """The graph patterns of SEQ, each with the place that names it first."""
         for step in written.steps:
-            for leaf in leaves(step.element):
+            for leaf in find_gpm_names(step.element):
                 self.used.setdefault(leaf.gpm, leaf.span)
         self.sure = bool(written.steps) and self.used.keys() <= self.bound.keys()
         """Whether it is known what each step binds."""
@@ -177,9 +185,11 @@ class _SpaseqNames:
                 for name in found:
                     self.unused.setdefault(name, gpm_name)
 
-    def _of(self, steps: Iterable[Step]) -> dict[str, str]:
+    def _of(self, steps: Iterable[SequenceStep]) -> dict[str, str]:
         found: dict[str, str] = {}
-        for gpm in dict.fromkeys(leaf.gpm for step in steps for leaf in leaves(step.element)):
+        for gpm in dict.fromkeys(
+            leaf.gpm for step in steps for leaf in find_gpm_names(step.element)
+        ):
             for name in self.bound.get(gpm, ()):
                 found.setdefault(name, gpm)
         return found
@@ -237,7 +247,7 @@ class _SpaseqNames:
                 whole = steps[0].span.to(steps[-1].span)
             self.mistakes.note("at least one step must be neither optional nor negated", whole)
 
-    def _edge(self, step: Step, side: str) -> None:
+    def _edge(self, step: SequenceStep, side: str) -> None:
         self.mistakes.note(
             f"a negated step needs a step {side} it",
             step.span,
@@ -247,16 +257,16 @@ class _SpaseqNames:
     # --------------------------------------------------------------------- filters
 
     def filters(self) -> None:
-        own: dict[str, dict[str, Variable]] = {}
+        own: dict[str, dict[str, GraphVariable]] = {}
         for gpm in self.written.gpms:
             inside, condition = gpm.group
             bound = self.bound[gpm.name.text]
             for inner in _conditions(inside):
-                for variable in mentioned(inner):
+                for variable in find_mentions(inner):
                     if variable.name not in bound:
                         self._inside(gpm, variable)
             needed = own.setdefault(gpm.name.text, {})
-            for variable in () if condition is None else mentioned(condition):
+            for variable in () if condition is None else find_mentions(condition):
                 if variable.name not in bound:
                     needed.setdefault(variable.name, variable)
         for name, needed in own.items():
@@ -267,7 +277,7 @@ class _SpaseqNames:
         if self.sure:
             self._in_order(own)
 
-    def _inside(self, gpm: WrittenGpm, variable: Variable) -> None:
+    def _inside(self, gpm: WrittenGpm, variable: GraphVariable) -> None:
         if variable.name in self.everywhere:
             self.mistakes.note(
                 f"{gpm.name.text} does not bind ?{variable.name}, "
@@ -278,7 +288,7 @@ class _SpaseqNames:
         else:
             self._unbound(variable)
 
-    def _unbound(self, variable: Variable) -> None:
+    def _unbound(self, variable: GraphVariable) -> None:
         self.mistakes.note(
             f"nothing binds ?{variable.name}",
             variable.span,
@@ -286,7 +296,7 @@ class _SpaseqNames:
             among=self.all_names,
         )
 
-    def _in_order(self, own: dict[str, dict[str, Variable]]) -> None:
+    def _in_order(self, own: dict[str, dict[str, GraphVariable]]) -> None:
         """Whether what each FILTER mentions is bound when its step is looked at."""
         before: set[str] = set()
         # what is bound before stays so for later uses, and is not looked at again
@@ -302,17 +312,17 @@ class _SpaseqNames:
                     for name in filter(missing.__contains__, own[gpm]):
                         self._too_early(gpm, own[gpm][name], number)
             if not step.negated:
-                for leaf in leaves(step.element):
+                for leaf in find_gpm_names(step.element):
                     before |= self.bound[leaf.gpm]
 
     def _companions(
         self, element: Element, beside: tuple[_Companions, ...]
     ) -> Iterator[tuple[str, tuple[_Companions, ...]]]:
         """Each graph pattern of an element, with what is bound at the same time."""
-        if isinstance(element, Named):
+        if isinstance(element, GpmName):
             yield element.gpm, beside
             return
-        if not isinstance(element, Both):
+        if not isinstance(element, GpmConjunction):
             for part in element.parts:
                 yield from self._companions(part, beside)
             return
@@ -327,18 +337,18 @@ class _SpaseqNames:
 
     def _binds(self, element: Element) -> set[str]:
         found: set[str] = set()
-        for leaf in leaves(element):
+        for leaf in find_gpm_names(element):
             found |= self.bound[leaf.gpm]
         return found
 
-    def _too_early(self, gpm: str, variable: Variable, number: int) -> None:
+    def _too_early(self, gpm: str, variable: GraphVariable, number: int) -> None:
         name = variable.name
         if self.mistakes.full:
             return
         if name not in self.everywhere:
             self._unbound(variable)
             return
-        here = [leaf.gpm for leaf in leaves(self.written.steps[number].element)]
+        here = [leaf.gpm for leaf in find_gpm_names(self.written.steps[number].element)]
         branch = next((other for other in here if name in self.bound[other]), None)
         if branch is not None:
             why = f"only {branch} binds ?{name}, and {gpm} is in another branch of '|'"
@@ -360,11 +370,11 @@ class _SpaseqNames:
     def answer(self) -> None:
         for triple in self.written.construct or ():
             for node in triple.nodes():
-                if isinstance(node, Variable) and not node.hidden:
+                if isinstance(node, GraphVariable) and not node.hidden:
                     self._selected(node)
         seen: set[str] = set()
         for selected, span in self.written.select or ():
-            self._selected(Variable(selected.variable, span))
+            self._selected(GraphVariable(selected.variable, span))
             if selected.listed and selected.variable in self.positive and self.sure:
                 self._listed(selected.variable, span)
             if selected.name in seen:
@@ -377,7 +387,7 @@ class _SpaseqNames:
                 )
             seen.add(selected.name)
 
-    def _selected(self, variable: Variable) -> None:
+    def _selected(self, variable: GraphVariable) -> None:
         name = variable.name
         if name in self.positive or (not self.sure and name in self.everywhere):
             return

@@ -21,8 +21,16 @@ from cernis.languages.spaseq.groups import GraphPatternReader, WrittenGroup
 from cernis.languages.spaseq.terms import XSD
 from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_of, span_of_tree
 from cernis.languages.text.words import NANOSECONDS
-from cernis.pattern.graph import GraphPattern, Term, Triple, Variable
-from cernis.pattern.spaseq import Both, Either, Element, Link, Named, Selected, Step
+from cernis.pattern.graph import GraphPattern, GraphVariable, Term, Triple
+from cernis.pattern.spaseq import (
+    Element,
+    GpmConjunction,
+    GpmDisjunction,
+    GpmName,
+    SelectedVariable,
+    Separator,
+    SequenceStep,
+)
 
 _LARGEST_TIME = 2**63 - 1
 _MOMENT = re.compile(
@@ -37,7 +45,7 @@ _DEFAULT = ""
 class WrittenItem(NamedTuple):
     """One thing after SELECT."""
 
-    selected: Selected
+    selected: SelectedVariable
     span: Span
 
 
@@ -62,11 +70,11 @@ class WrittenSpaseqQuery(NamedTuple):
     construct: tuple[Triple, ...] | None
     streams: tuple[WrittenStream, ...]
     gpms: tuple[WrittenGpm, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[SequenceStep, ...]
     """None at all: there is no SEQ, and that has been noted."""
     within: int | None
     tumbling_from: int | str | None
-    partition: tuple[Variable, ...]
+    partition: tuple[GraphVariable, ...]
 
 
 class _Items(NamedTuple):
@@ -84,28 +92,28 @@ class _WindowClause(NamedTuple):
 
 
 class _PartitionClause(NamedTuple):
-    variables: tuple[Variable, ...]
+    variables: tuple[GraphVariable, ...]
     span: Span
 
 
 class _SequenceClause(NamedTuple):
-    steps: tuple[Step, ...]
+    steps: tuple[SequenceStep, ...]
     span: Span
 
 
 class _Modifier(NamedTuple):
     sign: str
-    link: Link | None
+    link: Separator | None
     span: Span
 
 
-def _plain(steps: list[Step]) -> bool:
+def _plain(steps: list[SequenceStep]) -> bool:
     """Whether this is an element of one timestamp and nothing else."""
     step = steps[0]
     return len(steps) == 1 and step.rounds is None and not step.optional and not step.negated
 
 
-def _hull(steps: list[Step]) -> Span:
+def _hull(steps: list[SequenceStep]) -> Span:
     return cast(Span, steps[0].span).to(cast(Span, steps[-1].span))
 
 
@@ -154,11 +162,11 @@ class SpaseqReader(GraphPatternReader):
 
     def selected(self, meta: Meta, parts: list[Token]) -> WrittenItem:
         name = parts[0].value[1:]
-        return WrittenItem(Selected(name, name), span_of(parts[0]))
+        return WrittenItem(SelectedVariable(name, name), span_of(parts[0]))
 
     def listed(self, meta: Meta, parts: list[Token]) -> WrittenItem:
         name = parts[0].value[1:]
-        return WrittenItem(Selected(name, name, listed=True), span_of_tree(meta))
+        return WrittenItem(SelectedVariable(name, name, listed=True), span_of_tree(meta))
 
     def renamed(self, meta: Meta, parts: list[Any]) -> WrittenItem:
         item, name = parts
@@ -172,7 +180,7 @@ class SpaseqReader(GraphPatternReader):
 
     def partition(self, meta: Meta, parts: list[Token]) -> _PartitionClause:
         variables = tuple(
-            Variable(token.value[1:], span_of(token)) for token in parts if token.type == "VAR"
+            GraphVariable(token.value[1:], span_of(token)) for token in parts if token.type == "VAR"
         )
         return _PartitionClause(variables, span_of_tree(meta))
 
@@ -239,17 +247,19 @@ class SpaseqReader(GraphPatternReader):
 
     # ------------------------------------------------------------------ sequences
 
-    def named(self, meta: Meta, parts: list[Token]) -> list[Step]:
+    def named(self, meta: Meta, parts: list[Token]) -> list[SequenceStep]:
         span = span_of(parts[0])
-        return [Step(Named(parts[0].value, span), None, span=span)]
+        return [SequenceStep(GpmName(parts[0].value, span), None, span=span)]
 
-    def both(self, meta: Meta, parts: list[Any]) -> list[Step]:
-        return self._combined(Both, "&", parts)
+    def both(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
+        return self._combined(GpmConjunction, "&", parts)
 
-    def either(self, meta: Meta, parts: list[Any]) -> list[Step]:
-        return self._combined(Either, "|", parts)
+    def either(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
+        return self._combined(GpmDisjunction, "|", parts)
 
-    def _combined(self, kind: type[Both] | type[Either], sign: str, parts: list[Any]) -> list[Step]:
+    def _combined(
+        self, kind: type[GpmConjunction] | type[GpmDisjunction], sign: str, parts: list[Any]
+    ) -> list[SequenceStep]:
         places = [part for part in parts if isinstance(part, list)]
         elements: list[Element] = []
         for steps in places:
@@ -259,9 +269,9 @@ class SpaseqReader(GraphPatternReader):
                 flat = isinstance(step.element, kind)
                 elements += cast(Any, step.element).parts if flat else (step.element,)
         span = _hull(places[0]).to(_hull(places[-1]))
-        return [Step(kind(tuple(elements)), None, span=span)]
+        return [SequenceStep(kind(tuple(elements)), None, span=span)]
 
-    def _not_plain(self, sign: str, steps: list[Step]) -> None:
+    def _not_plain(self, sign: str, steps: list[SequenceStep]) -> None:
         if len(steps) > 1:
             found, suggestion = "a sequence", None
             if sign == "|":
@@ -282,7 +292,7 @@ class SpaseqReader(GraphPatternReader):
         link = parts[1].value if len(parts) > 1 else None
         return _Modifier(parts[0].value, link, span_of_tree(meta))
 
-    def modified(self, meta: Meta, parts: list[Any]) -> list[Step]:
+    def modified(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
         steps, (sign, link, span) = parts
         if not _plain(steps):
             several = len(steps) > 1
@@ -293,7 +303,7 @@ class SpaseqReader(GraphPatternReader):
                 _hull(steps) if several else span,
                 suggestion="put it on the steps one by one" if several else None,
             )
-            return cast("list[Step]", steps)
+            return cast("list[SequenceStep]", steps)
         (step,) = steps
         rounds = (_DEFAULT if link is None else link) if sign == "+" else None
         whole = step.span.to(span)
@@ -302,8 +312,8 @@ class SpaseqReader(GraphPatternReader):
     def separator(self, meta: Meta, parts: list[Token]) -> Token:
         return parts[0]
 
-    def sequence(self, meta: Meta, parts: list[Any]) -> list[Step]:
-        steps: list[Step] = []
+    def sequence(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
+        steps: list[SequenceStep] = []
         link: Token | None = None
         for part in parts:
             if isinstance(part, Token):
@@ -319,7 +329,7 @@ class SpaseqReader(GraphPatternReader):
             )
         return steps
 
-    def seq(self, meta: Meta, parts: list[list[Step]]) -> _SequenceClause:
+    def seq(self, meta: Meta, parts: list[list[SequenceStep]]) -> _SequenceClause:
         steps = parts[0]
         usual = ";" if len(steps) == 1 else ","
         steps = [replace(step, rounds=usual) if step.rounds == _DEFAULT else step for step in steps]

@@ -17,7 +17,7 @@ from cernis.errors import Span
 from cernis.languages.text.mistakes import MOST_MISTAKES
 from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_of, span_of_tree
 from cernis.languages.text.words import NANOSECONDS
-from cernis.pattern.mistakes import Mistakes
+from cernis.pattern.mistakes import MistakeList
 from cernis.pattern.predicate import Attribute, Literal, Operator
 from cernis.pattern.query import Unit, Window
 from cernis.schema import Attributes, Kind, Schema, Stream
@@ -91,7 +91,7 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
     def __init__(self, source: str) -> None:
         super().__init__()
         self.source = source
-        self.mistakes = Mistakes(MOST_MISTAKES)
+        self.mistakes = MistakeList(MOST_MISTAKES)
 
     # --------------------------------------------------------------- declarations
 

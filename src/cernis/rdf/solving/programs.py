@@ -69,7 +69,7 @@ def compile_expression(
     """The program of an expression; names of variables to columns. Raises QueryError.
 
     >>> from cernis.rdf.reading.terms import Terms
-    >>> more = g.Compared(">", g.Variable("a"), g.Variable("b"))
+    >>> more = g.ComparisonExpression(">", g.GraphVariable("a"), g.GraphVariable("b"))
     >>> compile_expression(more, {"a": 0}, {"b": 0}, TermValues(Terms())).steps.tolist()
     [[0, 0, 0], [1, 0, 0], [11, 0, 0]]
     """
@@ -98,29 +98,29 @@ class _Compilation(NamedTuple):
 
     def steps(self, expression: g.Expression) -> Iterator[Step]:
         match expression:
-            case g.Variable(name):
+            case g.GraphVariable(name):
                 yield from self._of_variable(name, e.ROW, e.KEPT)
             case g.Term(text):
                 yield e.CONSTANT, self.values.constant(text), 0
-            case g.And(parts):
+            case g.AndExpression(parts):
                 yield from self._logic(parts, e.AND, e.SKIP_IF_FALSE)
-            case g.Or(parts):
+            case g.OrExpression(parts):
                 yield from self._logic(parts, e.OR, e.SKIP_IF_TRUE)
-            case g.Not(part):
+            case g.NotExpression(part):
                 yield from self.steps(part)
                 yield e.NOT, 0, 0
-            case g.Compared(op, left, right):
+            case g.ComparisonExpression(op, left, right):
                 yield from self._binary(_COMPARISONS[op], left, right)
-            case g.Arithmetic(op, left, right):
+            case g.ArithmeticExpression(op, left, right):
                 yield from self._binary(_ARITHMETIC[op], left, right)
-            case g.Negative(part):
+            case g.NegativeExpression(part):
                 yield from self.steps(part)
                 yield e.NEGATE, 0, 0
-            case g.OneOf(value, choices, negated):
+            case g.InExpression(value, choices, negated):
                 yield from self._one_of(value, choices)
                 if negated:
                     yield e.NOT, 0, 0
-            case g.Call():
+            case g.CallExpression():
                 yield from self._call(expression)
 
     def _of_variable(self, name: str, of_row: int, of_kept: int, *first: int) -> Iterator[Step]:
@@ -153,19 +153,19 @@ class _Compilation(NamedTuple):
 
     def _one_of(self, value: g.Expression, choices: tuple[g.Expression, ...]) -> Iterator[Step]:
         if choices:
-            equal = tuple(g.Compared("=", value, choice) for choice in choices)
-            yield from self.steps(g.Or(equal))
+            equal = tuple(g.ComparisonExpression("=", value, choice) for choice in choices)
+            yield from self.steps(g.OrExpression(equal))
         else:
             yield from self.steps(value)
             yield e.IN_NOTHING, 0, 0
 
     # ---------------------------------------------------------- functions
 
-    def _call(self, call: g.Call) -> Iterator[Step]:
+    def _call(self, call: g.CallExpression) -> Iterator[Step]:
         name, arguments = call.name, call.arguments
         self._check(call)
         if name == "BOUND":
-            if not isinstance(arguments[0], g.Variable):
+            if not isinstance(arguments[0], g.GraphVariable):
                 raise self._mistake("BOUND takes a variable", call.span)
             yield from self._of_variable(arguments[0].name, e.BOUND_ROW, e.BOUND_KEPT)
         elif name in _OF_NUMBERS:
@@ -189,7 +189,7 @@ class _Compilation(NamedTuple):
         else:
             yield from self._mapped(call)
 
-    def _check(self, call: g.Call) -> None:
+    def _check(self, call: g.CallExpression) -> None:
         if call.name in _UNSTEADY:
             raise self._mistake(
                 f"{call.name} gives another value each time it is asked: not supported in a filter",
@@ -207,9 +207,9 @@ class _Compilation(NamedTuple):
                 call.span,
             )
 
-    def _mapped(self, call: g.Call) -> Iterator[Step]:
+    def _mapped(self, call: g.CallExpression) -> Iterator[Step]:
         """A function of one term, or of constants."""
-        names = list(dict.fromkeys(variable.name for variable in g.mentioned(call)))
+        names = list(dict.fromkeys(variable.name for variable in g.find_mentions(call)))
         if len(names) > 1:
             raise self._mistake(
                 f"{_shown(call.name)} of two variables, ?{names[0]} and ?{names[1]}, is not "
@@ -224,16 +224,16 @@ class _Compilation(NamedTuple):
             found = self.values.apply(applied, np.full(1, e.UNBOUND, np.int32))
             yield e.CONSTANT, int(found[0]), 0
 
-    def _applied(self, call: g.Call) -> Applied:
+    def _applied(self, call: g.CallExpression) -> Applied:
         self._check(call)
         arguments: list[Applied | str | None] = []
         for argument in call.arguments:
             match argument:
-                case g.Variable():
+                case g.GraphVariable():
                     arguments.append(None)
                 case g.Term(text):
                     arguments.append(text)
-                case g.Call(name) if name in ARGUMENTS:
+                case g.CallExpression(name) if name in ARGUMENTS:
                     arguments.append(self._applied(argument))
                 case _:
                     raise self._mistake(
@@ -245,7 +245,7 @@ class _Compilation(NamedTuple):
             self._check_pattern(call, arguments)
         return Applied(call.name, tuple(arguments))
 
-    def _check_pattern(self, call: g.Call, arguments: list[Applied | str | None]) -> None:
+    def _check_pattern(self, call: g.CallExpression, arguments: list[Applied | str | None]) -> None:
         constants = [part for part in arguments[1:] if isinstance(part, str)]
         if len(constants) < len(arguments) - 1:
             raise self._mistake(f"the pattern of {call.name} must be a constant", call.span)
@@ -266,13 +266,13 @@ class _Compilation(NamedTuple):
 def _is_term(expression: g.Expression) -> bool:
     """Whether a value has a text of its own, as computed numbers and truths have not."""
     match expression:
-        case g.Variable() | g.Term():
+        case g.GraphVariable() | g.Term():
             return True
-        case g.Call("IF", (_, one, other)):
+        case g.CallExpression("IF", (_, one, other)):
             return _is_term(one) and _is_term(other)
-        case g.Call("COALESCE", parts):
+        case g.CallExpression("COALESCE", parts):
             return all(map(_is_term, parts))
-        case g.Call(name, _):
+        case g.CallExpression(name, _):
             return name in ARGUMENTS
     return False
 

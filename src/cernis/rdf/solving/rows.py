@@ -88,16 +88,18 @@ class RowReader:
         self.partition = [linked.columns.index(name) for name in query.partition]
         self.parts: dict[tuple[int, ...], int] = {}
         self.width = max(len(one.gpms) for one in linked.alternatives)
-        self._certain = {gpm.name: frozenset(g.certain(gpm.pattern)) for gpm in query.gpms}
+        self._certain = {
+            gpm.name: frozenset(g.find_certain_variables(gpm.pattern)) for gpm in query.gpms
+        }
         index = {name: i for i, (name, _) in enumerate(query.streams)}
         used = {name for one in linked.alternatives for name in one.gpms}
         self._streams = {gpm.name: [index[name] for name in gpm.streams] for gpm in query.gpms}
         self._matchers = {
             gpm.name: Matcher(
-                g.parted(gpm.pattern)[0],
+                g.split_filters(gpm.pattern)[0],
                 values,
                 background,
-                [name for name in g.variables(gpm.pattern) if name in self._asked(gpm.name)],
+                [name for name in g.find_variables(gpm.pattern) if name in self._asked(gpm.name)],
                 source=query.source,
             )
             for gpm in query.gpms
@@ -123,7 +125,7 @@ class RowReader:
         own = None
         if one.own:
             places = {name: i for i, name in enumerate(one.names)}
-            own = compile_expression(g.And(one.own), places, {}, self.values, source)
+            own = compile_expression(g.AndExpression(one.own), places, {}, self.values, source)
         numbers = [i for i, r in enumerate(linked.readings) if r.alternative == alternative]
         asked = frozenset().union(*(linked.readings[i].bound for i in numbers))
         missing = tuple(sorted(asked - one.certain))

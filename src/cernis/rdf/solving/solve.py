@@ -75,7 +75,7 @@ class Matcher:
         budget: int = BUDGET,
         source: str = "",
     ) -> None:
-        shown = [name for name in g.variables(pattern) if not name.startswith("_:")]
+        shown = [name for name in g.find_variables(pattern) if not name.startswith("_:")]
         self.names: Names = tuple(shown if keep is None else keep)
         self._values = values
         planner = _Planner(values, background or {}, budget, source)
@@ -300,16 +300,16 @@ class _Planner(NamedTuple):
     ) -> _Plan:
         """A plan for a pattern and conditions on its solutions; `needed`: what is asked for."""
         match pattern:
-            case g.Filtered(inner, condition):
+            case g.FilterPattern(inner, condition):
                 return self.plan(inner, conditions + _conjuncts(condition), needed, world)
-            case g.Basic() | g.Joined():
+            case g.BasicPattern() | g.JoinPattern():
                 return self._joined(pattern, conditions, needed, world)
-            case g.Optional():
+            case g.OptionalPattern():
                 return self._optional(pattern, conditions, needed, world)
-            case g.United(parts):
+            case g.UnionPattern(parts):
                 plans = tuple(self.plan(part, conditions, needed, world) for part in parts)
                 return self._alternatives(plans)
-            case g.Background():
+            case g.BackgroundPattern():
                 return self._background(pattern, conditions, needed)
 
     def _alternatives(self, plans: tuple[_Plan, ...]) -> _Plan:
@@ -321,7 +321,7 @@ class _Planner(NamedTuple):
 
     def _joined(
         self,
-        pattern: g.Basic | g.Joined,
+        pattern: g.BasicPattern | g.JoinPattern,
         conditions: Conditions,
         needed: frozenset[str],
         world: _World,
@@ -336,19 +336,21 @@ class _Planner(NamedTuple):
         rest: list[g.Expression] = []
         for condition in conditions:
             mentioned = _mentioned(condition)
-            fitting = [i for i, part in enumerate(patterns) if mentioned <= g.certain(part)]
+            fitting = [
+                i for i, part in enumerate(patterns) if mentioned <= g.find_certain_variables(part)
+            ]
             if len(patterns) == 1:
                 fitting = [0]
             if fitting:
                 own[fitting[0]] += (condition,)
             else:
                 rest.append(condition)
-        bound = [frozenset(g.variables(part)) for part in patterns]
+        bound = [frozenset(g.find_variables(part)) for part in patterns]
         asked = needed.union(*map(_mentioned, rest))
         plans: list[_Plan] = []
         for i, part in enumerate(patterns):
             others = asked.union(*bound[:i], *bound[i + 1 :])
-            if isinstance(part, g.Basic):
+            if isinstance(part, g.BasicPattern):
                 plans.append(self._searched(part, own[i], others, world))
             else:
                 plans.append(self.plan(part, own[i], others, world))
@@ -369,20 +371,20 @@ class _Planner(NamedTuple):
 
     def _optional(
         self,
-        pattern: g.Optional,
+        pattern: g.OptionalPattern,
         conditions: Conditions,
         needed: frozenset[str],
         world: _World,
     ) -> _Plan:
         inner, extra = pattern.pattern, pattern.extra
-        below = tuple(c for c in conditions if _mentioned(c) <= g.certain(inner))
+        below = tuple(c for c in conditions if _mentioned(c) <= g.find_certain_variables(inner))
         above = tuple(c for c in conditions if c not in below)
         between = () if pattern.condition is None else _conjuncts(pattern.condition)
-        inside = tuple(c for c in between if _mentioned(c) <= g.certain(extra))
+        inside = tuple(c for c in between if _mentioned(c) <= g.find_certain_variables(extra))
         between = tuple(c for c in between if c not in inside)
         asked = needed.union(*map(_mentioned, above + between))
-        left = self.plan(inner, below, asked.union(g.variables(extra)), world)
-        right = self.plan(extra, inside, asked.union(g.variables(inner)), world)
+        left = self.plan(inner, below, asked.union(g.find_variables(extra)), world)
+        right = self.plan(extra, inside, asked.union(g.find_variables(inner)), world)
         return self._kept(self._paired(left, right, between, is_optional=True), above)
 
     def _paired(
@@ -409,7 +411,7 @@ class _Planner(NamedTuple):
         if not conditions:
             return Program(np.zeros((0, 3), np.int32), 1)
         columns = {name: column for column, name in enumerate(names)}
-        together = conditions[0] if len(conditions) == 1 else g.And(conditions)
+        together = conditions[0] if len(conditions) == 1 else g.AndExpression(conditions)
         return compile_expression(together, columns, {}, self.values, self.source)
 
     def _settled(self, plan: _Plan, parts: Iterable[_Plan]) -> _Plan:
@@ -424,12 +426,12 @@ class _Planner(NamedTuple):
     # ----------------------------------------------- basic graph patterns
 
     def _searched(
-        self, basic: g.Basic, conditions: Conditions, needed: frozenset[str], world: _World
+        self, basic: g.BasicPattern, conditions: Conditions, needed: frozenset[str], world: _World
     ) -> _Searched:
         triples = [self._coded(triple) for triple in dict.fromkeys(basic.triples)]
-        columns: dict[_Node, int] = {name: i for i, name in enumerate(g.variables(basic))}
+        columns: dict[_Node, int] = {name: i for i, name in enumerate(g.find_variables(basic))}
         count = len(columns)
-        names = tuple(name for name in g.variables(basic) if name in needed)
+        names = tuple(name for name in g.find_variables(basic) if name in needed)
         for node in (node for triple in triples for node in triple):
             columns.setdefault(node, len(columns))
         row = np.array([-1 if isinstance(node, str) else node for node in columns], np.int32)
@@ -464,7 +466,7 @@ class _Planner(NamedTuple):
 
     def _coded(self, triple: g.Triple) -> _Triple:
         subject, predicate, object_ = (
-            node.name if isinstance(node, g.Variable) else self.values.constant(node.text)
+            node.name if isinstance(node, g.GraphVariable) else self.values.constant(node.text)
             for node in triple.nodes()
         )
         return subject, predicate, object_
@@ -472,14 +474,14 @@ class _Planner(NamedTuple):
     # --------------------------------------------------------- background
 
     def _background(
-        self, pattern: g.Background, conditions: Conditions, needed: frozenset[str]
+        self, pattern: g.BackgroundPattern, conditions: Conditions, needed: frozenset[str]
     ) -> _Plan:
         inner, name = pattern.pattern, pattern.name
         codes = self._graphs(name)
-        inside = tuple(c for c in conditions if _mentioned(c) <= g.certain(inner))
+        inside = tuple(c for c in conditions if _mentioned(c) <= g.find_certain_variables(inner))
         outside = tuple(c for c in conditions if c not in inside)
         asked = needed.union(*map(_mentioned, outside))
-        if isinstance(name, g.Variable):
+        if isinstance(name, g.GraphVariable):
             asked |= {name.name}
         if not codes:
             return _Fixed((), frozenset(), np.zeros((0, 0), np.int32))
@@ -487,7 +489,7 @@ class _Planner(NamedTuple):
         plan = self.plan(inner, inside, asked, world)
         table = _solve(plan, self._run(world.graph()), np.arange(len(codes), dtype=np.int32))
         certain = plan.certain
-        if isinstance(name, g.Variable):
+        if isinstance(name, g.GraphVariable):
             table = _with_graph(table, name.name, np.array(codes, np.int32))
             certain |= {name.name}
         shown = tuple(column for column in table.names if column in asked)
@@ -496,7 +498,7 @@ class _Planner(NamedTuple):
 
     def _graphs(self, name: g.Node) -> list[int]:
         """The codes of the graphs that a name stands for."""
-        if isinstance(name, g.Variable):
+        if isinstance(name, g.GraphVariable):
             return list(self.background)
         terms = self.values.terms
         code = terms.find(name.text)
@@ -575,7 +577,7 @@ def _ordered(
 
 def _flattened(
     pattern: g.GraphPattern,
-) -> tuple[g.Basic, list[g.GraphPattern], Conditions]:
+) -> tuple[g.BasicPattern, list[g.GraphPattern], Conditions]:
     """All triples that are joined directly, the other parts, and conditions on the triples."""
     triples: list[g.Triple] = []
     parts: list[g.GraphPattern] = []
@@ -584,29 +586,29 @@ def _flattened(
     while waiting:
         part = waiting.pop(0)
         match part:
-            case g.Basic(some):
+            case g.BasicPattern(some):
                 triples.extend(some)
-            case g.Joined(some_parts):
+            case g.JoinPattern(some_parts):
                 waiting[:0] = some_parts
-            case g.Filtered(g.Basic() as basic, condition) if _mentioned(condition) <= g.certain(
-                basic
-            ):
+            case g.FilterPattern(g.BasicPattern() as basic, condition) if _mentioned(
+                condition
+            ) <= g.find_certain_variables(basic):
                 triples.extend(basic.triples)
                 conditions += _conjuncts(condition)
             case _:
                 parts.append(part)
-    return g.Basic(tuple(triples)), parts, conditions
+    return g.BasicPattern(tuple(triples)), parts, conditions
 
 
 def _conjuncts(condition: g.Expression) -> Conditions:
     """The parts of a condition that must all be true."""
-    if isinstance(condition, g.And):
+    if isinstance(condition, g.AndExpression):
         return tuple(c for part in condition.parts for c in _conjuncts(part))
     return (condition,)
 
 
 def _mentioned(condition: g.Expression) -> frozenset[str]:
-    return frozenset(variable.name for variable in g.mentioned(condition))
+    return frozenset(variable.name for variable in g.find_mentions(condition))
 
 
 def _places(names: Iterable[str], among: Names) -> Codes:

@@ -24,8 +24,8 @@ from functools import cache, cached_property
 from typing import Any, Protocol
 
 from cernis.languages.spaseq import parse
-from cernis.pattern.graph import Variable
-from cernis.pattern.spaseq import Selected, SpaseqQuery
+from cernis.pattern.graph import GraphVariable
+from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery
 from cernis.testing.corpus import written_cases
 from cernis.testing.spaseq.oracle import Found, find
 
@@ -144,9 +144,9 @@ def _selecting(query: SpaseqQuery) -> SpaseqQuery:
         node.name: None
         for triple in query.construct
         for node in triple.nodes()
-        if isinstance(node, Variable) and not node.hidden
+        if isinstance(node, GraphVariable) and not node.hidden
     }
-    chosen = tuple(Selected(name, name) for name in named)
+    chosen = tuple(SelectedVariable(name, name) for name in named)
     return replace(query, construct=None, select=chosen)
 
 

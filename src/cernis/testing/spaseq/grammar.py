@@ -11,15 +11,15 @@ from random import Random
 
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import (
-    Both,
-    Either,
     Element,
     Gpm,
-    Named,
-    Selected,
+    GpmConjunction,
+    GpmDisjunction,
+    GpmName,
+    SelectedVariable,
+    SequenceStep,
     SpaseqQuery,
-    Step,
-    leaves,
+    find_gpm_names,
 )
 from cernis.testing.spaseq.graph_patterns import Triples
 
@@ -80,7 +80,7 @@ def random_query(random: Random) -> SpaseqQuery:
     partition = random.random() < 0.15
     gpms = [_gpm(random, name, partition) for name in "ABCD"]
     steps = _steps(random)
-    used = {leaf.gpm for step in steps for leaf in leaves(step.element)}
+    used = {leaf.gpm for step in steps for leaf in find_gpm_names(step.element)}
     gpms = [_with_conditions(random, gpm, gpms, steps) for gpm in gpms if gpm.name in used]
     query = SpaseqQuery(
         None,
@@ -93,102 +93,112 @@ def random_query(random: Random) -> SpaseqQuery:
     return _selecting(random, query)
 
 
-def _steps(random: Random) -> tuple[Step, ...]:
+def _steps(random: Random) -> tuple[SequenceStep, ...]:
     names = list("ABCD")
     random.shuffle(names)
     count = random.choice((1, 2, 2, 3, 3, 4))
-    steps: list[Step] = []
+    steps: list[SequenceStep] = []
     for place in range(count):
         element = _element(random, names)
         link = random.choice(",;:") if place else None
-        steps.append(Step(element, link))
+        steps.append(SequenceStep(element, link))
     for place, step in enumerate(steps):
         kind = random.random()
         inner = 0 < place < count - 1
         if kind < 0.25:
             default = "," if count > 1 else ";"
             rounds = random.choice((default, ";", ":"))
-            steps[place] = Step(step.element, step.link, rounds)
+            steps[place] = SequenceStep(step.element, step.link, rounds)
         elif kind < 0.4:
-            steps[place] = Step(step.element, step.link, optional=True)
+            steps[place] = SequenceStep(step.element, step.link, optional=True)
         elif kind < 0.55 and inner:
-            steps[place] = Step(step.element, step.link, negated=True)
+            steps[place] = SequenceStep(step.element, step.link, negated=True)
     if all(step.optional or step.negated for step in steps):
-        steps[0] = Step(steps[0].element, steps[0].link)
+        steps[0] = SequenceStep(steps[0].element, steps[0].link)
     for place in range(1, count):
         if steps[place].negated and steps[place - 1].negated:
-            steps[place] = Step(steps[place].element, steps[place].link)
+            steps[place] = SequenceStep(steps[place].element, steps[place].link)
     return tuple(steps)
 
 
 def _element(random: Random, names: list[str]) -> Element:
     kind = random.random()
-    first = Named(random.choice(names))
+    first = GpmName(random.choice(names))
     if kind < 0.7:
         return first
-    second = Named(random.choice([name for name in names if name != first.gpm]))
-    return Both((first, second)) if kind < 0.85 else Either((first, second))
+    second = GpmName(random.choice([name for name in names if name != first.gpm]))
+    return GpmConjunction((first, second)) if kind < 0.85 else GpmDisjunction((first, second))
 
 
 def _gpm(random: Random, name: str, partition: bool) -> Gpm:
-    node = g.Variable("_:" + name) if random.random() < 0.8 else g.Variable("e")
+    node = g.GraphVariable("_:" + name) if random.random() < 0.8 else g.GraphVariable("e")
     key = "x" if partition else random.choice(_KEYS)
     numeral = random.choice(_NUMBERS)
     triples = [
-        g.Triple(node, g.Term(iri("k")), g.Variable(key)),
-        g.Triple(node, g.Term(iri("v")), g.Variable(numeral)),
+        g.Triple(node, g.Term(iri("k")), g.GraphVariable(key)),
+        g.Triple(node, g.Term(iri("v")), g.GraphVariable(numeral)),
     ]
-    pattern: g.GraphPattern = g.Basic(tuple(triples))
+    pattern: g.GraphPattern = g.BasicPattern(tuple(triples))
     kind = random.random()
-    further = g.Basic((g.Triple(node, g.Term(iri("w")), g.Variable(random.choice(_MORE))),))
+    further = g.BasicPattern(
+        (g.Triple(node, g.Term(iri("w")), g.GraphVariable(random.choice(_MORE))),)
+    )
     if kind < 0.15:
-        pattern = g.Optional(pattern, further)
+        pattern = g.OptionalPattern(pattern, further)
     elif kind < 0.25:
-        pattern = g.Joined((pattern, further))
+        pattern = g.JoinPattern((pattern, further))
     elif kind < 0.32 and not partition:
-        pattern = g.United((pattern, further))
+        pattern = g.UnionPattern((pattern, further))
     elif kind < 0.4:
-        near = g.Triple(g.Variable(key), g.Term(iri("near")), g.Variable("n"))
-        pattern = g.Joined((pattern, g.Background(g.Term(GRAPH), g.Basic((near,)))))
+        near = g.Triple(g.GraphVariable(key), g.Term(iri("near")), g.GraphVariable("n"))
+        pattern = g.JoinPattern(
+            (pattern, g.BackgroundPattern(g.Term(GRAPH), g.BasicPattern((near,))))
+        )
     if random.random() < 0.3:
-        few = g.Compared(
+        few = g.ComparisonExpression(
             random.choice(("<", ">", "!=")),
-            g.Variable(numeral),
+            g.GraphVariable(numeral),
             g.Term(number(random.randrange(4))),
         )
-        pattern = g.Filtered(pattern, few)
+        pattern = g.FilterPattern(pattern, few)
     streams = STREAMS if random.random() < 0.15 else (random.choice(STREAMS),)
     return Gpm(name, streams, pattern)
 
 
-def _with_conditions(random: Random, gpm: Gpm, gpms: list[Gpm], steps: tuple[Step, ...]) -> Gpm:
+def _with_conditions(
+    random: Random, gpm: Gpm, gpms: list[Gpm], steps: tuple[SequenceStep, ...]
+) -> Gpm:
     """Sometimes a condition on a number that every use of the pattern has before it."""
     if random.random() < 0.5:
         return gpm
     patterns = {one.name: one.pattern for one in gpms}
     known: set[str] | None = None
     for place, step in enumerate(steps):
-        if gpm.name in {leaf.gpm for leaf in leaves(step.element)}:
+        if gpm.name in {leaf.gpm for leaf in find_gpm_names(step.element)}:
             before = {
                 name
                 for earlier in steps[:place]
                 if not earlier.negated
-                for leaf in leaves(earlier.element)
-                for name in g.variables(patterns[leaf.gpm])
+                for leaf in find_gpm_names(earlier.element)
+                for name in g.find_variables(patterns[leaf.gpm])
             }
             known = before if known is None else known & before
-    own = [name for name in _NUMBERS if name in g.variables(gpm.pattern)]
+    own = [name for name in _NUMBERS if name in g.find_variables(gpm.pattern)]
     others = sorted((known or set()) & set(_NUMBERS) - set(own))
     if not others or not own:
         return gpm
-    left: g.Expression = g.Variable(random.choice(own))
-    right: g.Expression = g.Variable(random.choice(others))
+    left: g.Expression = g.GraphVariable(random.choice(own))
+    right: g.Expression = g.GraphVariable(random.choice(others))
     if random.random() < 0.3:
-        right = g.Arithmetic(random.choice("+*"), right, g.Term(number(2)))
-    condition: g.Expression = g.Compared(random.choice(("<", "<=", ">", "=", "!=")), left, right)
+        right = g.ArithmeticExpression(random.choice("+*"), right, g.Term(number(2)))
+    condition: g.Expression = g.ComparisonExpression(
+        random.choice(("<", "<=", ">", "=", "!=")), left, right
+    )
     if random.random() < 0.2:
-        condition = g.Or((condition, g.Not(g.Call("BOUND", (g.Variable(others[0]),)))))
-    return Gpm(gpm.name, gpm.streams, g.Filtered(gpm.pattern, condition))
+        condition = g.OrExpression(
+            (condition, g.NotExpression(g.CallExpression("BOUND", (g.GraphVariable(others[0]),))))
+        )
+    return Gpm(gpm.name, gpm.streams, g.FilterPattern(gpm.pattern, condition))
 
 
 def _selecting(random: Random, query: SpaseqQuery) -> SpaseqQuery:
@@ -199,15 +209,15 @@ def _selecting(random: Random, query: SpaseqQuery) -> SpaseqQuery:
         name: step
         for step in query.steps
         if not step.negated
-        for leaf in leaves(step.element)
-        for name in g.variables(patterns[leaf.gpm])
+        for leaf in find_gpm_names(step.element)
+        for name in g.find_variables(patterns[leaf.gpm])
         if not name.startswith("_:")
     }
     chosen = random.sample(sorted(bound), min(2, len(bound)))
-    select = [Selected(name, name) for name in chosen]
+    select = [SelectedVariable(name, name) for name in chosen]
     rounds = sorted(name for name, step in bound.items() if step.rounds)
     if rounds and random.random() < 0.5:
-        select.append(Selected(random.choice(rounds), "list", listed=True))
+        select.append(SelectedVariable(random.choice(rounds), "list", listed=True))
     return SpaseqQuery(
         tuple(select),
         query.streams,

@@ -32,7 +32,7 @@ def solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> list[So
     """The distinct solutions of a pattern.
 
     >>> p = g.Term("<p>")
-    >>> one = g.Basic((g.Triple(g.Variable("x"), p, g.Variable("y")),))
+    >>> one = g.BasicPattern((g.Triple(g.GraphVariable("x"), p, g.GraphVariable("y")),))
     >>> solutions(one, [("<a>", "<p>", "<b>")], {})
     [{'x': '<a>', 'y': '<b>'}]
     """
@@ -45,21 +45,21 @@ def solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> list[So
 
 def _solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> Iterable[Solution]:
     match pattern:
-        case g.Basic(patterns):
+        case g.BasicPattern(patterns):
             return _basic(patterns, triples, {})
-        case g.Joined(parts):
+        case g.JoinPattern(parts):
             found: list[Solution] = [{}]
             for part in parts:
                 found = list(joined(found, list(_solutions(part, triples, kb))))
             return found
-        case g.United(parts):
+        case g.UnionPattern(parts):
             return [s for part in parts for s in _solutions(part, triples, kb)]
-        case g.Filtered(inner, condition):
+        case g.FilterPattern(inner, condition):
             return [s for s in _solutions(inner, triples, kb) if is_true(condition, s)]
-        case g.Optional(inner, extra, condition):
+        case g.OptionalPattern(inner, extra, condition):
             left, right = _solutions(inner, triples, kb), list(_solutions(extra, triples, kb))
             return [one for s in left for one in _with_extra(s, right, condition)]
-        case g.Background(name, inner):
+        case g.BackgroundPattern(name, inner):
             if isinstance(name, g.Term):
                 return _solutions(inner, kb.get(name.text, ()), kb)
             return [
@@ -129,28 +129,28 @@ def _boolean(value: Value) -> bool:
 
 def _value(expression: g.Expression, solution: Solution) -> Value:
     match expression:
-        case g.Variable(name):
+        case g.GraphVariable(name):
             if name not in solution:
                 raise Wrong
             return _of_term(solution[name])
         case g.Term(text):
             return _of_term(text)
-        case g.Or(parts):
+        case g.OrExpression(parts):
             return _any(parts, solution, True)
-        case g.And(parts):
-            return not _any(tuple(g.Not(part) for part in parts), solution, True)
-        case g.Not(part):
+        case g.AndExpression(parts):
+            return not _any(tuple(g.NotExpression(part) for part in parts), solution, True)
+        case g.NotExpression(part):
             return not _boolean(_value(part, solution))
-        case g.Compared(op, left, right):
+        case g.ComparisonExpression(op, left, right):
             return _compared(op, _value(left, solution), _value(right, solution))
-        case g.OneOf(value, choices, negated):
-            equal = tuple(g.Compared("=", value, choice) for choice in choices)
+        case g.InExpression(value, choices, negated):
+            equal = tuple(g.ComparisonExpression("=", value, choice) for choice in choices)
             return _any(equal, solution, True) != negated
-        case g.Arithmetic(op, left, right):
+        case g.ArithmeticExpression(op, left, right):
             return _computed(op, _value(left, solution), _value(right, solution))
-        case g.Negative(part):
+        case g.NegativeExpression(part):
             return _computed("-", 0, _value(part, solution))
-        case g.Call("BOUND", (g.Variable(name),)):
+        case g.CallExpression("BOUND", (g.GraphVariable(name),)):
             return name in solution
         case _:
             raise NotImplementedError(expression)

@@ -13,7 +13,7 @@ from itertools import product
 from typing import NamedTuple
 
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import Both, Element, Named, SpaseqQuery, leaves
+from cernis.pattern.spaseq import Element, GpmConjunction, GpmName, SpaseqQuery, find_gpm_names
 from cernis.testing.spaseq.graph_patterns import (
     Dataset,
     Solution,
@@ -73,7 +73,7 @@ class _Finder:
         self.steps = query.steps
         self.moments = sorted({time for events in streams.values() for time, _ in events})
         elements = [
-            {v for leaf in leaves(s.element) for v in self._names(leaf)} for s in self.steps
+            {v for leaf in find_gpm_names(s.element) for v in self._names(leaf)} for s in self.steps
         ]
         self.local = [
             elements[i] - set(query.partition).union(*elements[:i], *elements[i + 1 :])
@@ -82,8 +82,8 @@ class _Finder:
             for i, s in enumerate(self.steps)
         ]
 
-    def _names(self, leaf: Named) -> list[str]:
-        return [*_named(dict.fromkeys(g.variables(self.query.gpm(leaf.gpm).pattern), ""))]
+    def _names(self, leaf: GpmName) -> list[str]:
+        return [*_named(dict.fromkeys(g.find_variables(self.query.gpm(leaf.gpm).pattern), ""))]
 
     # ------------------------------------------------------------------ rows
 
@@ -92,7 +92,7 @@ class _Finder:
         """The solutions of each pattern at each timestamp."""
         found: dict[tuple[str, int], list[Row]] = {}
         for gpm in self.query.gpms:
-            local, late = g.parted(gpm.pattern)
+            local, late = g.split_filters(gpm.pattern)
             for stream in gpm.streams:
                 for number, (time, triples) in enumerate(self.streams.get(stream, ())):
                     rows = found.setdefault((gpm.name, time), [])
@@ -103,9 +103,9 @@ class _Finder:
         return found
 
     def rows(self, element: Element, moment: int) -> Iterator[Row]:
-        if isinstance(element, Named):
+        if isinstance(element, GpmName):
             yield from self._found.get((element.gpm, moment), ())
-        elif isinstance(element, Both):
+        elif isinstance(element, GpmConjunction):
             for rows in product(*(list(self.rows(part, moment)) for part in element.parts)):
                 united: list[Solution] = [{}]
                 for row in rows:
@@ -177,7 +177,7 @@ class _Finder:
         if not self.query.partition:
             return later
         key = {name: run.bound[name] for name in self.query.partition}
-        used = [leaf for step in self.steps for leaf in leaves(step.element)]
+        used = [leaf for step in self.steps for leaf in find_gpm_names(step.element)]
         return [
             moment
             for moment in later

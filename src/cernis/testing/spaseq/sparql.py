@@ -14,37 +14,39 @@ _NAMES = {"SAMETERM": "sameTerm"}
 
 
 def expression_text(expression: g.Expression) -> str:
-    """
-    >>> expression_text(g.Not(g.Compared("<", g.Variable("a"), g.Term('"b"'))))
+    """Return an expression as SPARQL.
+
+    >>> less = g.ComparisonExpression("<", g.GraphVariable("a"), g.Term('"b"'))
+    >>> expression_text(g.NotExpression(less))
     '(! (?a < "b"))'
     """
     match expression:
-        case g.Variable(name):
+        case g.GraphVariable(name):
             return f"?{name}"
         case g.Term(text):
             return text
-        case g.And(parts):
+        case g.AndExpression(parts):
             return "(" + " && ".join(map(expression_text, parts)) + ")"
-        case g.Or(parts):
+        case g.OrExpression(parts):
             return "(" + " || ".join(map(expression_text, parts)) + ")"
-        case g.Not(part):
+        case g.NotExpression(part):
             return f"(! {expression_text(part)})"
-        case g.Negative(part):
+        case g.NegativeExpression(part):
             return f"(- {expression_text(part)})"
-        case g.Compared(op, left, right) | g.Arithmetic(op, left, right):
+        case g.ComparisonExpression(op, left, right) | g.ArithmeticExpression(op, left, right):
             return f"({expression_text(left)} {op} {expression_text(right)})"
-        case g.OneOf(value, choices, negated):
+        case g.InExpression(value, choices, negated):
             inside = ", ".join(map(expression_text, choices))
             return f"({expression_text(value)} {'NOT ' if negated else ''}IN ({inside}))"
-        case g.Call(name, arguments):
+        case g.CallExpression(name, arguments):
             inside = ", ".join(map(expression_text, arguments))
             return f"{_NAMES.get(name, name)}({inside})"
 
 
 def pattern_text(pattern: g.GraphPattern) -> str:
     """
-    >>> s, p = g.Variable("s"), g.Term("<http://x/p>")
-    >>> pattern_text(g.Filtered(g.Basic((g.Triple(s, p, s),)), s))
+    >>> s, p = g.GraphVariable("s"), g.Term("<http://x/p>")
+    >>> pattern_text(g.FilterPattern(g.BasicPattern((g.Triple(s, p, s),)), s))
     '{ ?s <http://x/p> ?s . FILTER(?s) }'
     """
     return f"{{ {_inside(pattern)} }}"
@@ -52,20 +54,20 @@ def pattern_text(pattern: g.GraphPattern) -> str:
 
 def _inside(pattern: g.GraphPattern) -> str:
     match pattern:
-        case g.Basic(triples):
+        case g.BasicPattern(triples):
             return " ".join(" ".join(map(_node, triple.nodes())) + " ." for triple in triples)
-        case g.Joined(parts):
+        case g.JoinPattern(parts):
             return " ".join(map(pattern_text, parts))
-        case g.United(parts):
+        case g.UnionPattern(parts):
             return " UNION ".join(map(pattern_text, parts))
-        case g.Optional(inner, extra, condition):
+        case g.OptionalPattern(inner, extra, condition):
             tail = f" FILTER({expression_text(condition)})" if condition is not None else ""
             return f"{pattern_text(inner)} OPTIONAL {{ {pattern_text(extra)}{tail} }}"
-        case g.Filtered(g.Basic() as inner, condition):
+        case g.FilterPattern(g.BasicPattern() as inner, condition):
             return f"{_inside(inner)} FILTER({expression_text(condition)})"
-        case g.Filtered(inner, condition):
+        case g.FilterPattern(inner, condition):
             return f"{pattern_text(inner)} FILTER({expression_text(condition)})"
-        case g.Background(name, inner):
+        case g.BackgroundPattern(name, inner):
             return f"GRAPH {_node(name)} {pattern_text(inner)}"
 
 
