@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cernis.encoding.hashing import BytesTable, IntTable
-from cernis.encoding.keys import KeyCoder, key_columns
+from cernis.encoding.keys import KeyCoder
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 
@@ -153,12 +153,6 @@ def test_a_hundred_thousand_keys_grow_the_tables() -> None:
         codes(coder, a=pa.array(numbers[::-1]), b=texts.take(pa.array(range(99_999, -1, -1))))
         == (first[::-1])
     )
-
-
-def test_key_columns_are_the_first_values_there_are() -> None:
-    table = pa.table({"type": ["T"] * 3, "a": [1, None, None], "b": [5.5, 2.5, None]})
-    [keys] = key_columns(EventBatch.of(table), [["a", "b", "missing"]])
-    assert keys.to_pylist() == [1.0, 2.5, None]
 
 
 def test_frozen_keys_that_are_incomplete_are_refused() -> None:

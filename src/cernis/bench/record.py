@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
-Cell = int | float | str | None
-
 
 @dataclass(frozen=True, slots=True)
 class Record:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from cernis.encoding.classify import text_of
 from cernis.encoding.hashing import BytesTable, IntTable
 from cernis.errors import StateError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
-from cernis.events.store import EventStore, cast_to, common_type
 from cernis.events.times import DAY, UNITS, is_text
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -100,19 +98,6 @@ def _first_there(table: pa.Table, paths: list[tuple[str, ...]], component: Numbe
         if not lacking.any():
             break
     return codes
-
-
-def key_columns(batch: EventBatch, groups: Sequence[Sequence[str]]) -> list[pa.Array]:
-    """Per group the key's values: the first of its attributes that is not NULL."""
-    store = EventStore()
-    store.append(batch)
-    positions = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
-    keys = []
-    for group in groups:
-        columns = [store.column(positions, name) for name in group]
-        type_ = reduce(common_type, (column.type for column in columns))
-        keys.append(pc.coalesce(*(cast_to(column, type_) for column in columns)))
-    return keys
 
 
 # ------------------------------------------------------------------ tuples

@@ -7,7 +7,6 @@ import pytest
 
 from cernis.automata.correlated.qtree import (
     Node,
-    common_variables,
     compact,
     components,
     conflict,
@@ -95,12 +94,6 @@ def test_components_hang_below_a_root_without_variables() -> None:
 def test_one_atom_is_its_own_tree() -> None:
     assert forest([("x", "y")]) == Node(("x", "y"), (), 0)
     assert forest([()]) == Node((), (), 0)
-
-
-def test_the_key_to_distribute_by_is_what_every_atom_has() -> None:
-    assert common_variables(Q0) == ("x",)
-    assert common_variables([("x", "y"), ("y", "x")]) == ("x", "y")
-    assert common_variables([("x",), ("y",)]) == ()
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from cernis.automata.unary.construct import construct, correlated
-from cernis.automata.unary.determinize import MARK, Deterministic
+from cernis.automata.unary.determinize import MARK, Deterministic, Edge
 from cernis.errors import BudgetError
 from cernis.languages.ceql.parse import parse
 from cernis.pattern.atom import TypeIs
@@ -51,8 +51,9 @@ def test_two_kinds_of_events_that_no_test_tells_apart_are_one_symbol() -> None:
 def test_an_event_that_nothing_waits_for_changes_nothing() -> None:
     automaton = deterministic("SELECT * WHERE A ; B")
     [begun] = automaton.start(symbol(automaton, "A"))
-    assert automaton.stays(begun.target, symbol(automaton, "C"))
-    assert not automaton.stays(begun.target, symbol(automaton, "B"))
+    unchanged = (Edge(frozenset(), begun.target, False),)
+    assert automaton.edges(begun.target, symbol(automaton, "C")) == unchanged
+    assert automaton.edges(begun.target, symbol(automaton, "B")) != unchanged
 
 
 def test_projection_merges_runs_that_differ_only_in_dropped_variables() -> None:

@@ -31,7 +31,6 @@ from itertools import pairwise
 __all__ = [
     "Conflict",
     "Node",
-    "common_variables",
     "compact",
     "components",
     "conflict",
@@ -156,15 +155,6 @@ def components(atoms: Atoms) -> tuple[tuple[int, ...], ...]:
     for index in range(len(atoms)):
         groups.setdefault(find(index), []).append(index)
     return tuple(map(tuple, groups.values()))
-
-
-def common_variables(atoms: Atoms) -> tuple[str, ...]:
-    """The variables of every atom: the root of the q-tree, and a key to distribute by.
-
-    >>> common_variables([("x",), ("y", "x")]), common_variables([("x",), ("y",)])
-    (('x',), ())
-    """
-    return tuple(name for name, held in _holders(atoms).items() if len(held) == len(atoms))
 
 
 # --------------------------------------------------------------------- trees

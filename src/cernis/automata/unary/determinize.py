@@ -100,10 +100,6 @@ class Deterministic:
             self._edges[state, symbol] = known
         return known
 
-    def stays(self, state: int, symbol: int) -> bool:
-        """Whether an event of this symbol changes nothing in this state."""
-        return self.edges(state, symbol) == (Edge(frozenset(), state, False),)
-
     def begins_unmarked(self) -> bool:
         """Whether a match may begin with an event that it does not mark (NOT)."""
         stack, seen = list(self.runs.start), set(self.runs.start)

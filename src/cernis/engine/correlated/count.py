@@ -24,7 +24,6 @@ from cernis.engine.correlated import unions, unlike
 from cernis.engine.correlated.enumerate import Snapshot
 
 _EXACT = float(2**53)
-_VERTEX, _NODE = 0, 1
 
 
 @kernel

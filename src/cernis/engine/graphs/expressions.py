@@ -80,7 +80,7 @@ INEXACT = -1
 MOST_DIGITS = 18
 UNBOUND = -1
 
-_OPERATIONS = (
+(
     ROW,
     KEPT,
     CONSTANT,

@@ -57,7 +57,6 @@ class Graph(NamedTuple):
 ORDER, SEARCHED, BINDS, COLUMNS = range(4)
 """Places in a level: its sort order; how many leading keys are known; the keys behind those that
 are bound, as bits, the others being compared; and from there on the columns of the three keys."""
-LEVEL = COLUMNS + 3
 
 
 class Search(NamedTuple):
@@ -66,7 +65,7 @@ class Search(NamedTuple):
     row: Codes
     """Codes of the constants, -1 for variables."""
     levels: Int64s
-    """Per triple of the pattern, how it is found: see `LEVEL`."""
+    """Per triple of the pattern, how it is found: see `ORDER`."""
     filters: Codes
     """Where the filters of each level begin, among all filters."""
     begins: Codes

@@ -529,7 +529,7 @@ def _attraction(found: _Plan, plan: _Plan) -> tuple[bool, int]:
 
 class _Level(NamedTuple):
     numbers: tuple[int, ...]
-    """As `cernis.engine.graphs.search.LEVEL` has them."""
+    """In the order of `cernis.engine.graphs.search.ORDER`."""
     bound: tuple[int, ...]
     """The columns that are bound here."""
 

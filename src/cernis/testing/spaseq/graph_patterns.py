@@ -20,8 +20,6 @@ Dataset = Mapping[str, Triples]
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^<([^>]*)>|@([\w-]+))?', re.DOTALL)
-_EXACT = {"integer", "decimal"}
-_NUMERIC = _EXACT | {"float", "double"}
 
 
 class Wrong(Exception):
