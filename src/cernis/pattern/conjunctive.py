@@ -24,8 +24,8 @@ from functools import cached_property
 from cernis.errors import Span
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import MIRRORED, Attribute, Literal, Operator
-from cernis.pattern.query import Unit, Window
-from cernis.pattern.write import write_name, write_schema, write_value, write_window
+from cernis.pattern.query import Window
+from cernis.pattern.write import write_duration, write_name, write_schema, write_value
 from cernis.schema import Schema
 
 __all__ = [
@@ -75,7 +75,7 @@ class Duration:
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     def __str__(self) -> str:
-        return write_window(Window(Unit.TIME, self.nanoseconds))
+        return write_duration(self.nanoseconds)
 
 
 Side = ConjunctiveVariable | Literal | Difference | Duration
@@ -188,7 +188,7 @@ class ConjunctiveQuery:
         head = f"{write_name(self.name)}({', '.join(map(write_name, self.head))})"
         text = f"{head} <- {', '.join(map(str, (*self.atoms, *self.comparisons)))}"
         if self.within is not None:
-            text += f" WITHIN {write_window(self.within)}"
+            text += f" WITHIN {self.within}"
         if self.declared is not None:
             text = f"{write_schema(self.declared)}\n{text}"
         return text

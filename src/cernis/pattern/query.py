@@ -1,4 +1,7 @@
-"""`Pattern`: a formula with its clauses; what every language and the builder lower to."""
+"""`Pattern`: a formula with its clauses. CEQL, conjunctive queries and the builder lower to it.
+
+`str` of a pattern or of a clause is CEQL.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,16 @@ from fractions import Fraction
 from cernis.errors import Span
 from cernis.pattern.formula import Contiguous, Formula, Iterate, walk
 from cernis.pattern.predicate import TIME, Attribute, Reference, span_field
+from cernis.pattern.write import (
+    write_decimal,
+    write_dotted,
+    write_duration,
+    write_formula,
+    write_name,
+    write_reference,
+    write_schema,
+    write_value,
+)
 from cernis.schema import Schema
 
 
@@ -57,6 +70,17 @@ class Window:
         """Whether it counts what the time column counts, or positions where there is none."""
         return self.attribute == TIME
 
+    def __str__(self) -> str:
+        match self.unit:
+            case Unit.EVENTS:
+                return f"{write_decimal(self.size)} EVENTS"
+            case Unit.TIME:
+                return write_duration(self.size)
+            case Unit.ATTRIBUTE:
+                attribute = "" if self.attribute is None else write_value(self.attribute)
+                least = "LESS THAN " if self.strict else ""
+                return f"{least}{write_decimal(self.size)} [{attribute}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -65,6 +89,12 @@ class Variable:
     name: str
     attributes: tuple[str, ...] = ()
     span: Span | None = span_field()
+
+    def __str__(self) -> str:
+        name = write_name(self.name)
+        if not self.attributes:
+            return name
+        return f"{name}[{', '.join(map(write_dotted, self.attributes))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +105,16 @@ class Aggregate:
     argument: str | Reference | None = None
     span: Span | None = span_field()
 
+    def __str__(self) -> str:
+        match self.argument:
+            case None:
+                argument = "*"
+            case str(variable):
+                argument = write_name(variable)
+            case Reference() as reference:
+                argument = write_reference(reference)
+        return f"{self.function}({argument})"
+
 
 @dataclass(frozen=True, slots=True)
 class Select:
@@ -84,10 +124,18 @@ class Select:
     items: tuple[Variable | Aggregate, ...] = ()
     span: Span | None = span_field()
 
+    def __str__(self) -> str:
+        return "*" if self.everything else ", ".join(map(str, self.items)) or "NONE"
+
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A whole query. `str(pattern)` is CEQL, and parsing that gives the same pattern."""
+    """A whole query. `str(pattern)` is CEQL, and parsing that gives the same pattern.
+
+    >>> from cernis.pattern.formula import Event, Sequence
+    >>> print(Pattern(Sequence((Event("A"), Event("B"))), streams=("S",), limit=3))
+    SELECT * FROM S WHERE A ; B LIMIT 3
+    """
 
     formula: Formula
     select: Select = Select()
@@ -113,6 +161,19 @@ class Pattern:
         )
 
     def __str__(self) -> str:
-        from cernis.pattern.write import write_pattern
-
-        return write_pattern(self)
+        strategy = "" if self.strategy is Strategy.ALL else f"{self.strategy.value} "
+        clauses = [f"SELECT {strategy}{self.select}"]
+        if self.streams:
+            clauses.append(f"FROM {', '.join(map(write_name, self.streams))}")
+        clauses.append(f"WHERE {write_formula(self.formula)}")
+        if self.partition:
+            groups = (f"[{', '.join(map(write_dotted, group))}]" for group in self.partition)
+            clauses.append(f"PARTITION BY {', '.join(groups)}")
+        if self.within is not None:
+            clauses.append(f"WITHIN {self.within}")
+        if self.consume is not Consume.NONE:
+            clauses.append(f"CONSUME BY {self.consume.value}")
+        if self.limit is not None:
+            clauses.append(f"LIMIT {self.limit}")
+        query = " ".join(clauses)
+        return query if self.declared is None else f"{write_schema(self.declared)}\n{query}"

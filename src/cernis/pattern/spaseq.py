@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from cernis.errors import Span
 from cernis.pattern.graph import GraphPattern, Triple
+from cernis.pattern.write import write_duration
+from cernis.pattern.write_graph import INDENT, write_pattern_lines, write_triple
 
 __all__ = [
     "Element",
@@ -35,6 +38,9 @@ class GpmName:
     gpm: str
     span: Span | None = field(default=None, compare=False, repr=False)
 
+    def __str__(self) -> str:
+        return self.gpm
+
 
 @dataclass(frozen=True, slots=True)
 class GpmConjunction:
@@ -42,12 +48,25 @@ class GpmConjunction:
 
     parts: tuple[Element, ...]
 
+    def __str__(self) -> str:
+        return " & ".join(
+            f"({part})" if isinstance(part, GpmDisjunction) else str(part) for part in self.parts
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class GpmDisjunction:
-    """`A | B`"""
+    """`A | B`
+
+    >>> a, b, c = map(GpmName, "ABC")
+    >>> str(GpmConjunction((a, GpmDisjunction((b, c)))))
+    'A & (B | C)'
+    """
 
     parts: tuple[Element, ...]
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.parts))
 
 
 Element = GpmName | GpmConjunction | GpmDisjunction
@@ -66,6 +85,16 @@ class SequenceStep:
     negated: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
 
+    def write(self, usual: Separator) -> str:
+        """Write the step without the separator before it; `usual` between rounds goes unsaid."""
+        if self.rounds is None and not self.optional and not self.negated:
+            return str(self.element)
+        name = isinstance(self.element, GpmName)
+        element = str(self.element) if name else f"({self.element})"
+        if self.rounds is not None:
+            return f"{element}+" if self.rounds == usual else f"{element}+{self.rounds}"
+        return f"{element}{'?' if self.optional else '!'}"
+
 
 @dataclass(frozen=True, slots=True)
 class Gpm:
@@ -76,6 +105,11 @@ class Gpm:
     pattern: GraphPattern
     span: Span | None = field(default=None, compare=False, repr=False)
 
+    def __str__(self) -> str:
+        lines = (INDENT + line for line in write_pattern_lines(self.pattern, self.name))
+        head = f"DEFINE GPM {self.name} ON {', '.join(self.streams)} {{"
+        return "\n".join([head, *lines, "}"])
+
 
 @dataclass(frozen=True, slots=True)
 class SelectedVariable:
@@ -85,10 +119,17 @@ class SelectedVariable:
     name: str
     listed: bool = False
 
+    def __str__(self) -> str:
+        value = f"LIST(?{self.variable})" if self.listed else f"?{self.variable}"
+        return value if self.name == self.variable else f"({value} AS ?{self.name})"
+
 
 @dataclass(frozen=True, slots=True)
 class SpaseqQuery:
-    """A query as it was written, names resolved and checked."""
+    """A query with its names resolved and checked.
+
+    `str(query)` is SPAseQ, and parsing that gives the same query.
+    """
 
     select: tuple[SelectedVariable, ...] | None
     """None: `*`, every variable of a step that is not negated, blank nodes left out."""
@@ -108,13 +149,39 @@ class SpaseqQuery:
         return next(gpm for gpm in self.gpms if gpm.name == name)
 
     def __str__(self) -> str:
-        from cernis.pattern.write_spaseq import write_spaseq
+        lines = [self._write_form()]
+        if self.within is not None:
+            window = write_duration(Fraction(self.within))
+            lines.append(f"WITHIN {window}{self._write_tumbling()}")
+        lines += (f"FROM STREAM {name} <{iri}>" for name, iri in self.streams)
+        if self.partition:
+            lines.append(f"PARTITION BY ({' '.join(f'?{name}' for name in self.partition)})")
+        members = [f"SEQ ({self._write_steps()})", *map(str, self.gpms)]
+        inside = (INDENT + line for member in members for line in member.split("\n"))
+        return "\n".join([*lines, "WHERE {", *inside, "}"])
 
-        return write_spaseq(self)
+    def _write_form(self) -> str:
+        if self.construct is not None:
+            triples = (INDENT + write_triple(triple, "") for triple in self.construct)
+            return "\n".join(["CONSTRUCT {", *triples, "}"])
+        return "SELECT *" if self.select is None else f"SELECT {' '.join(map(str, self.select))}"
+
+    def _write_tumbling(self) -> str:
+        start = self.tumbling_from
+        if start is None:
+            return ""
+        return f" TUMBLING FROM {start}" if isinstance(start, int) else f' TUMBLING FROM "{start}"'
+
+    def _write_steps(self) -> str:
+        usual = ";" if len(self.steps) == 1 else ","
+        return "".join(
+            f"{'' if step.link is None else f' {step.link} '}{step.write(usual)}"
+            for step in self.steps
+        )
 
 
 def find_gpm_names(element: Element) -> Iterator[GpmName]:
-    """The named patterns of an element, left to right.
+    """Return the names in an element, left to right.
 
     >>> both = GpmConjunction((GpmName("B"), GpmName("C")))
     >>> [leaf.gpm for leaf in find_gpm_names(GpmDisjunction((GpmName("A"), both)))]

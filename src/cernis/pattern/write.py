@@ -1,9 +1,9 @@
-"""Patterns as CEQL text: parsing what is written here gives an equal pattern.
+"""Write formulas, their parts and schemas as CEQL; parsing the text gives an equal formula.
 
 Only the parentheses that the precedence asks for are written, plus two sorts that help
 the reader: around a chain before FILTER, and around `φ AS x` before an iteration. A name
 that is a keyword or not a plain word stands in backquotes. Linear in the size of the
-pattern; recursive, so the depth limit of `cernis.pattern.check` must hold.
+formula; recursive, so the depth limit of `cernis.pattern.check` must hold.
 """
 
 from __future__ import annotations
@@ -49,29 +49,21 @@ from cernis.pattern.predicate import (
     Reference,
     Value,
 )
-from cernis.pattern.query import (
-    Aggregate,
-    Consume,
-    Pattern,
-    Select,
-    Strategy,
-    Unit,
-    Variable,
-    Window,
-)
 from cernis.schema import Attributes, Schema, Stream
 
 __all__ = [
     "KEYWORDS",
     "write_condition",
+    "write_decimal",
+    "write_dotted",
+    "write_duration",
     "write_formula",
     "write_name",
-    "write_pattern",
     "write_predicate",
     "write_previous",
+    "write_reference",
     "write_schema",
     "write_value",
-    "write_window",
 ]
 
 KEYWORDS = frozenset(
@@ -159,7 +151,7 @@ def _write_path(path: Iterable[str]) -> str:
     return ".".join(map(write_name, path))
 
 
-def _write_dotted(name: str) -> str:
+def write_dotted(name: str) -> str:
     """An attribute known by its dotted name only."""
     path = name.split(".")
     return _write_path(path) if all(path) else write_name(name)
@@ -257,7 +249,7 @@ def write_predicate(predicate: Predicate) -> str:
 # -------------------------------------------------------------------- conditions
 
 
-def _write_reference(reference: Reference) -> str:
+def write_reference(reference: Reference) -> str:
     return f"{write_name(reference.variable)}[{write_value(reference.attribute)}]"
 
 
@@ -286,9 +278,9 @@ def write_condition(condition: Condition) -> str:
         case Holds(variable=variable, predicate=predicate):
             return f"{write_name(variable)}[{write_predicate(predicate)}]"
         case Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
-            earlier = write_previous(left) if adjacent else _write_reference(left)
+            earlier = write_previous(left) if adjacent else write_reference(left)
             more = "" if shift is None else f" + {shift}" if shift >= 0 else f" - {-shift}"
-            return f"{earlier} {op} {_write_reference(right)}{more}"
+            return f"{earlier} {op} {write_reference(right)}{more}"
         case AllOf(parts=parts):
             return " AND ".join(_condition_within(part, None) for part in parts)
         case AnyOf(parts=parts):
@@ -388,11 +380,11 @@ def write_formula(formula: Formula) -> str:
             return f"({write_formula(body)} PARTITION BY [{names}])"
 
 
-# ----------------------------------------------------------------------- clauses
+# ---------------------------------------------------------- windows, declarations
 
 
-def _write_decimal(number: Fraction) -> str:
-    """Exact where the number has a finite decimal expansion, and windows must have one."""
+def write_decimal(number: Fraction) -> str:
+    """Write a number; exact where it has a finite decimal expansion, and windows must have one."""
     digits, rest = 0, number.denominator
     while rest % 10 == 0:
         digits, rest = digits + 1, rest // 10
@@ -406,59 +398,24 @@ def _write_decimal(number: Fraction) -> str:
     return f"{scaled[:-digits]}.{scaled[-digits:]}"
 
 
-def _write_duration(nanoseconds: Fraction) -> str:
+def write_duration(nanoseconds: Fraction) -> str:
+    """Write a duration.
+
+    >>> write_duration(Fraction(330_500_000_000))
+    '5 MINUTES 30 SECONDS 500 MILLISECONDS'
+    """
     words = []
     rest = nanoseconds
     for unit, size in _UNITS:
         count = rest / size if unit == "MILLISECOND" else Fraction(rest // size)
         rest -= count * size
         if count:
-            words.append(f"{_write_decimal(count)} {unit}{'' if count == 1 else 'S'}")
+            words.append(f"{write_decimal(count)} {unit}{'' if count == 1 else 'S'}")
     return " ".join(words) or "0 SECONDS"
 
 
-def write_window(window: Window) -> str:
-    """The size of a window.
-
-    >>> write_window(Window(Unit.TIME, Fraction(330_500_000_000)))
-    '5 MINUTES 30 SECONDS 500 MILLISECONDS'
-    """
-    match window.unit:
-        case Unit.EVENTS:
-            return f"{_write_decimal(window.size)} EVENTS"
-        case Unit.TIME:
-            return _write_duration(window.size)
-        case Unit.ATTRIBUTE:
-            attribute = "" if window.attribute is None else write_value(window.attribute)
-            least = "LESS THAN " if window.strict else ""
-            return f"{least}{_write_decimal(window.size)} [{attribute}]"
-
-
-def _write_item(item: Variable | Aggregate) -> str:
-    match item:
-        case Variable(name=name, attributes=()):
-            return write_name(name)
-        case Variable(name=name, attributes=attributes):
-            return f"{write_name(name)}[{', '.join(map(_write_dotted, attributes))}]"
-        case Aggregate(function=function, argument=None):
-            return f"{function}(*)"
-        case Aggregate(function=function, argument=str(variable)):
-            return f"{function}({write_name(variable)})"
-        case Aggregate(function=function, argument=Reference() as reference):
-            return f"{function}({_write_reference(reference)})"
-    raise AssertionError(item)
-
-
-def _write_select(select: Select, strategy: Strategy) -> str:
-    if select.everything:
-        items = "*"
-    else:
-        items = ", ".join(map(_write_item, select.items)) or "NONE"
-    return f"SELECT {items}" if strategy is Strategy.ALL else f"SELECT {strategy.value} {items}"
-
-
 def _write_attributes(attributes: Attributes) -> list[str]:
-    return [f"{_write_dotted(name)}:{kind.value}" for name, kind in attributes.items()]
+    return [f"{write_dotted(name)}:{kind.value}" for name, kind in attributes.items()]
 
 
 def _braces(members: list[str], separator: str) -> str:
@@ -479,26 +436,3 @@ def _write_stream(stream: Stream) -> str:
 def write_schema(schema: Schema) -> str:
     """A schema as declarations, one line for each stream."""
     return "\n".join(map(_write_stream, schema.streams))
-
-
-def write_pattern(pattern: Pattern) -> str:
-    """A whole query, on one line; declarations stand on lines of their own before it.
-
-    >>> write_pattern(Pattern(Sequence((Event("A"), Event("B"))), streams=("S",), limit=3))
-    'SELECT * FROM S WHERE A ; B LIMIT 3'
-    """
-    clauses = [_write_select(pattern.select, pattern.strategy)]
-    if pattern.streams:
-        clauses.append(f"FROM {', '.join(map(write_name, pattern.streams))}")
-    clauses.append(f"WHERE {write_formula(pattern.formula)}")
-    if pattern.partition:
-        groups = (f"[{', '.join(map(_write_dotted, group))}]" for group in pattern.partition)
-        clauses.append(f"PARTITION BY {', '.join(groups)}")
-    if pattern.within is not None:
-        clauses.append(f"WITHIN {write_window(pattern.within)}")
-    if pattern.consume is not Consume.NONE:
-        clauses.append(f"CONSUME BY {pattern.consume.value}")
-    if pattern.limit is not None:
-        clauses.append(f"LIMIT {pattern.limit}")
-    query = " ".join(clauses)
-    return query if pattern.declared is None else f"{write_schema(pattern.declared)}\n{query}"

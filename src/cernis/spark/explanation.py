@@ -16,7 +16,6 @@ from cernis.automata.unary.cea import Is
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern
-from cernis.pattern.write import write_window
 from cernis.plan.explain import Explanation, entry
 from cernis.plan.plan import Distribution
 from cernis.run.query import Query
@@ -118,7 +117,7 @@ def _distributed(job: Job) -> Iterator[str]:
 def _overlap(job: Job) -> Iterator[str]:
     within = job.query.pattern.within
     if within is not None and not within.plain:
-        window = write_window(within).removeprefix("WITHIN ").lower()
+        window = str(within).lower()
         yield f"a slice reads the {window} before it as well: at most 1 event in {APART} twice"
 
 

@@ -1,15 +1,14 @@
-"""SPAseQ queries as text: parsing what is written here gives an equal query.
+"""Write graph patterns and expressions as SPARQL; parsing the text gives an equal pattern.
 
-Prefixes are gone by then, so that IRIs are written in full. Numbers, truth values and `a` are
-short again. Only the parentheses that the precedence asks for are written. Linear in the
-size of the query; recursive, so the depth limit of the parser must hold.
+IRIs are written in full. Numbers, truth values and `a` are short. Only the parentheses that the
+precedence asks for are written. Linear in the size of the pattern; recursive, so the depth limit
+of the parser must hold.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fractions import Fraction
 
 from cernis.pattern.graph import (
     AndExpression,
@@ -33,20 +32,8 @@ from cernis.pattern.graph import (
     Triple,
     UnionPattern,
 )
-from cernis.pattern.query import Unit, Window
-from cernis.pattern.spaseq import (
-    Element,
-    Gpm,
-    GpmConjunction,
-    GpmDisjunction,
-    GpmName,
-    SelectedVariable,
-    SequenceStep,
-    SpaseqQuery,
-)
-from cernis.pattern.write import write_window
 
-__all__ = ["write_element", "write_expression", "write_spaseq", "write_term"]
+__all__ = ["INDENT", "write_expression", "write_pattern_lines", "write_term", "write_triple"]
 
 _XSD = r"\^\^<http://www\.w3\.org/2001/XMLSchema#"
 _SHORT = re.compile(
@@ -56,7 +43,7 @@ _SHORT = re.compile(
     rf'|"(true|false)"{_XSD}boolean>'
 )
 _TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
-_INDENT = "  "
+INDENT = "  "
 
 
 # ------------------------------------------------------------------------ terms
@@ -85,7 +72,7 @@ def _write_node(node: Node, scope: str) -> str:
             return write_term(node)
 
 
-def _write_triple(triple: Triple, scope: str) -> str:
+def write_triple(triple: Triple, scope: str) -> str:
     subject, predicate, object_ = (_write_node(node, scope) for node in triple.nodes())
     return f"{subject} {'a' if predicate == _TYPE else predicate} {object_} ."
 
@@ -158,24 +145,24 @@ def _signed(expression: Expression) -> bool:
 
 def _braced(head: str, pattern: GraphPattern, scope: str) -> Iterator[str]:
     yield f"{head}{{"
-    yield from (_INDENT + line for line in _lines(pattern, scope))
+    yield from (INDENT + line for line in write_pattern_lines(pattern, scope))
     yield "}"
 
 
-def _lines(pattern: GraphPattern, scope: str) -> Iterator[str]:
+def write_pattern_lines(pattern: GraphPattern, scope: str) -> Iterator[str]:
     """The lines of a group that holds this pattern and nothing else."""
     match pattern:
         case BasicPattern(triples):
-            yield from (_write_triple(triple, scope) for triple in triples)
+            yield from (write_triple(triple, scope) for triple in triples)
         case FilterPattern(inner, condition):
             yield from _first(inner, scope)
             yield f"FILTER ({write_expression(condition)})"
         case OptionalPattern(inner, extra, condition):
             yield from _first(inner, scope)
             yield "OPTIONAL {"
-            yield from (_INDENT + line for line in _first(extra, scope))
+            yield from (INDENT + line for line in _first(extra, scope))
             if condition is not None:
-                yield f"{_INDENT}FILTER ({write_expression(condition)})"
+                yield f"{INDENT}FILTER ({write_expression(condition)})"
             yield "}"
         case JoinPattern(parts):
             before: GraphPattern | None = None
@@ -197,94 +184,4 @@ def _first(pattern: GraphPattern, scope: str) -> Iterator[str]:
     """The lines of a pattern that more of its group follows: filters stay inside braces."""
     if isinstance(pattern, FilterPattern):
         return _braced("", pattern, scope)
-    return _lines(pattern, scope)
-
-
-# -------------------------------------------------------------------- sequences
-
-
-def write_element(element: Element) -> str:
-    """The element of a step.
-
-    >>> write_element(GpmConjunction((GpmName("A"), GpmDisjunction((GpmName("B"), GpmName("C"))))))
-    'A & (B | C)'
-    """
-    match element:
-        case GpmName(gpm):
-            return gpm
-        case GpmConjunction(parts):
-            return " & ".join(
-                f"({write_element(part)})"
-                if isinstance(part, GpmDisjunction)
-                else write_element(part)
-                for part in parts
-            )
-        case GpmDisjunction(parts):
-            return " | ".join(map(write_element, parts))
-
-
-def _write_step(step: SequenceStep, usual: str) -> str:
-    element = write_element(step.element)
-    if step.rounds is None and not step.optional and not step.negated:
-        return element
-    if not isinstance(step.element, GpmName):
-        element = f"({element})"
-    if step.rounds is not None:
-        return f"{element}+" if step.rounds == usual else f"{element}+{step.rounds}"
-    return f"{element}{'?' if step.optional else '!'}"
-
-
-def _write_steps(steps: tuple[SequenceStep, ...]) -> str:
-    usual = ";" if len(steps) == 1 else ","
-    return "".join(
-        f"{'' if step.link is None else f' {step.link} '}{_write_step(step, usual)}"
-        for step in steps
-    )
-
-
-# ---------------------------------------------------------------------- clauses
-
-
-def _write_selected(item: SelectedVariable) -> str:
-    value = f"LIST(?{item.variable})" if item.listed else f"?{item.variable}"
-    return value if item.name == item.variable else f"({value} AS ?{item.name})"
-
-
-def _write_form(query: SpaseqQuery) -> Iterator[str]:
-    if query.construct is not None:
-        yield "CONSTRUCT {"
-        yield from (_INDENT + _write_triple(triple, "") for triple in query.construct)
-        yield "}"
-    elif query.select is None:
-        yield "SELECT *"
-    else:
-        yield f"SELECT {' '.join(map(_write_selected, query.select))}"
-
-
-def _write_tumbling(start: int | str | None) -> str:
-    if start is None:
-        return ""
-    return f" TUMBLING FROM {start}" if isinstance(start, int) else f' TUMBLING FROM "{start}"'
-
-
-def _write_gpm(gpm: Gpm) -> Iterator[str]:
-    head = f"DEFINE GPM {gpm.name} ON {', '.join(gpm.streams)} {{"
-    yield head
-    yield from (_INDENT + line for line in _lines(gpm.pattern, gpm.name))
-    yield "}"
-
-
-def write_spaseq(query: SpaseqQuery) -> str:
-    """A whole query, one clause or triple pattern on a line."""
-    lines = [*_write_form(query)]
-    if query.within is not None:
-        window = write_window(Window(Unit.TIME, Fraction(query.within)))
-        lines.append(f"WITHIN {window}{_write_tumbling(query.tumbling_from)}")
-    lines += (f"FROM STREAM {name} <{iri}>" for name, iri in query.streams)
-    if query.partition:
-        lines.append(f"PARTITION BY ({' '.join(f'?{name}' for name in query.partition)})")
-    lines.append("WHERE {")
-    lines.append(f"{_INDENT}SEQ ({_write_steps(query.steps)})")
-    lines += (_INDENT + line for gpm in query.gpms for line in _write_gpm(gpm))
-    lines.append("}")
-    return "\n".join(lines)
+    return write_pattern_lines(pattern, scope)
