@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 import cernis
 from cernis.errors import CernisError, DataError
 from cernis.events import text
+from cernis.spark.carriers import carried, converted, note_of, read_as
 from cernis.spark.files import merge as parts
 from cernis.spark.files.check import open_files
 from cernis.spark.files.load import frames_of_files
 from cernis.spark.files.merge import Parts, parts_of
 from cernis.spark.job import Options, job_of
-from cernis.spark.types import carried, converted, note_of, read_as
 from cernis.spark.worker import ROW
 
 QUERY = cernis.query("SELECT * FROM S WHERE A AS a ; B AS b WITHIN 1 SECOND")

@@ -22,8 +22,8 @@ from cernis.plan.plan import Distribution
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
-from cernis.spark.graphs.job import recognize_graphs
 from cernis.spark.graphs.layout import graph_layout
+from cernis.spark.graphs.recognize import recognize_graphs
 from cernis.spark.graphs.source import RdfDataSource
 from cernis.testing.spaseq import oracle
 from cernis.testing.spaseq.corpus import stream_text

@@ -34,10 +34,10 @@ from cernis.results.answers import Answers
 from cernis.results.jsonlines import answer_lines, text_of
 from cernis.results.match import Match
 from cernis.run.query import Query
+from cernis.spark.carriers import converted
 from cernis.spark.files.check import Files, open_files, readable
 from cernis.spark.local.session import session
-from cernis.spark.needed import asked
-from cernis.spark.types import converted
+from cernis.spark.requirements import asked
 from cernis.spark.worker import PART
 
 if TYPE_CHECKING:

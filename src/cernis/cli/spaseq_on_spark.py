@@ -35,7 +35,7 @@ from cernis.spark.local.session import session, spark_class
 
 if TYPE_CHECKING:
     from cernis.spark.files.merge import Parts
-    from cernis.spark.graphs.job import GraphJob
+    from cernis.spark.graphs.recognize import GraphJob
 
 Files = Sequence[Path] | Mapping[str, Path]
 
@@ -54,7 +54,7 @@ def run(
     if reading["on_error"] not in ("fail", "skip"):
         raise CernisError(f"--on-error {reading['on_error']}: on Spark it is fail or skip")
     spark_class()  # says so where Spark is missing
-    from cernis.spark.graphs.job import graph_job
+    from cernis.spark.graphs.recognize import graph_job
 
     with waiting("looking at files"):
         job = graph_job(query, files, **reading)

@@ -377,7 +377,7 @@ def _explained(plan: Plan, frames: dict[str, Any]) -> str:
 
 def _clock(plan: Plan, frames: dict[str, Any]) -> Clock:
     """How Spark's watermark is to be read."""
-    from cernis.spark.streaming.job import SHIFT
+    from cernis.spark.streaming.recognize import SHIFT
 
     first = next(iter(frames.values()))
     reading = plan.asked.reading

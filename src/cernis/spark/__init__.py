@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cernis.spark.explanation import explain
-    from cernis.spark.graphs.job import recognize_graphs
     from cernis.spark.graphs.layout import explain_graphs
+    from cernis.spark.graphs.recognize import recognize_graphs
     from cernis.spark.graphs.source import RdfDataSource
     from cernis.spark.job import recognize, recognizer
     from cernis.spark.local.session import session
@@ -50,7 +50,7 @@ _MODULES = {
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "job",
-    "recognize_graphs": "graphs.job",
+    "recognize_graphs": "graphs.recognize",
     "recognizer": "job",
     "register": "table_function",
     "session": "local.session",

@@ -31,8 +31,8 @@ from cernis.events.order import Scale
 from cernis.events.source import DEFAULT_TIME, named_inputs
 from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
+from cernis.spark.carriers import read_as
 from cernis.spark.catalyst import Columns, attribute
-from cernis.spark.types import read_as
 from cernis.spark.worker import ROW, TICKS
 
 MOMENT = "@moment"

@@ -36,15 +36,15 @@ from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
 from cernis.schema import Schema
 from cernis.spark import slices
-from cernis.spark.arranged import Arrangement, arrangement
+from cernis.spark.arrangement import Arrangement, arrangement
+from cernis.spark.carriers import carried
 from cernis.spark.frame import MOMENT, Frame, arrow_type, frames_of
 from cernis.spark.keys import has_key, implied_hash, partition_hash
 from cernis.spark.layout import Layout, layout, streamed, window_in_ticks
-from cernis.spark.needed import asked, needed
 from cernis.spark.numbering import count_before, numbered, repeatable
 from cernis.spark.relevance import masks, relevant
+from cernis.spark.requirements import asked, needed
 from cernis.spark.slices import Line
-from cernis.spark.types import carried
 from cernis.spark.worker import (
     BUCKET,
     PLACE,
@@ -151,7 +151,7 @@ def recognize(
     job = job_of(events, query, options, lang=lang)
     if not job.streaming:
         return job.matches()
-    from cernis.spark.streaming.job import Live, StreamJob  # it needs more of Spark
+    from cernis.spark.streaming.recognize import Live, StreamJob  # it needs more of Spark
 
     live = Live(
         lateness=lateness,

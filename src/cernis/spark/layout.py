@@ -22,7 +22,7 @@ from cernis.events.order import Scale
 from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
-from cernis.spark.needed import compared
+from cernis.spark.requirements import compared
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from typing import Any
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from cernis.spark.arranged import class_name, steady
+from cernis.spark.arrangement import class_name, steady
 from cernis.spark.frame import Frame, by_place
 from cernis.spark.worker import ROW
 

@@ -33,7 +33,7 @@ from cernis.results.columns import distinct_names
 from cernis.results.matches import Matches
 from cernis.run.budget import OnBudget
 from cernis.run.session import Reading, Session
-from cernis.spark.types import converted
+from cernis.spark.carriers import converted
 
 Wanted = Literal["events", "count", "lines"]
 """Matches with their events, numbers of matches, or matches as lines of JSON."""

@@ -39,10 +39,10 @@ from cernis.events.source import Chunk, Source
 from cernis.events.store import cast_to, common_type
 from cernis.events.times import plain
 from cernis.run.session import skipped_notes
+from cernis.spark.carriers import carried, converted, note_of
 from cernis.spark.files.check import FolderReader
 from cernis.spark.frame import quoted
 from cernis.spark.numbering import with_rows
-from cernis.spark.types import carried, converted, note_of
 from cernis.spark.worker import ROW, TICKS
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"})
