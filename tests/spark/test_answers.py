@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import cernis
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
-from cernis.spark.job import recognize
+from cernis.spark.recognition import recognize
 from cernis.testing.corpus import Case, cases
 from cernis.testing.differential import answer, assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 import cernis
 from cernis.errors import CernisError, DataError
 from cernis.events import text
-from cernis.spark.carriers import carried, converted, note_of, read_as
+from cernis.spark.batch import select_rows
+from cernis.spark.carriers import carrier_of, convert, note_type, noted_type
 from cernis.spark.files import merge as parts
 from cernis.spark.files.check import open_files
 from cernis.spark.files.load import frames_of_files
 from cernis.spark.files.merge import Parts, parts_of
-from cernis.spark.job import Options, job_of
+from cernis.spark.prepare import JobOptions, prepare_job
 from cernis.spark.worker import ROW
 
 QUERY = cernis.query("SELECT * FROM S WHERE A AS a ; B AS b WITHIN 1 SECOND")
@@ -58,8 +59,8 @@ def test_filters_reach_parquet_files(spark: Any, tmp_path: Path) -> None:
     table = pa.table({"type": ["A", "B"], "ts": pa.array([1, 2], pa.timestamp("ms"))})
     pq.write_table(table, path)
     with frames(spark, path) as staged:
-        job = job_of(staged.frames, QUERY, Options(row=staged.row))
-        plan = job.prepared()._jdf.queryExecution().toString()
+        job = prepare_job(staged.frames, QUERY, JobOptions(row=staged.row))
+        plan = select_rows(job)._jdf.queryExecution().toString()
         assert "In(type, [A,B])" in plan.partition("PushedFilters: ")[2]
         assert staged.frames["S"].inputFiles() == [f"file://{path}"]
         assert job.scale.own == 1_000_000, "a number counts what it counts in the file"
@@ -132,16 +133,16 @@ def test_a_type_that_spark_cannot_carry_is_refused(tmp_path: Path) -> None:
     ids=lambda array: str(array.type),
 )
 def test_values_come_back_from_the_type_that_carries_them(array: pa.Array) -> None:
-    held = converted(pa.chunked_array([array]), carried(array.type))
-    assert carried(held.type) == held.type
-    assert converted(held, array.type).combine_chunks().equals(array)
-    assert read_as(note_of(array.type)) == array.type
+    held = convert(pa.chunked_array([array]), carrier_of(array.type))
+    assert carrier_of(held.type) == held.type
+    assert convert(held, array.type).combine_chunks().equals(array)
+    assert noted_type(note_type(array.type)) == array.type
 
 
 def test_a_value_without_a_place_is_refused() -> None:
     fine = pa.chunked_array([[1]], pa.timestamp("ns"))
     with pytest.raises(pa.ArrowInvalid):
-        converted(fine, carried(fine.type))
+        convert(fine, carrier_of(fine.type))
 
 
 # ------------------------------------------------------------------- parts

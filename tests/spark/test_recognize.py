@@ -15,8 +15,10 @@ import pytest
 import cernis
 from cernis.errors import CernisError, DataError, QueryError
 from cernis.generators.stock import stock_stream
+from cernis.spark.batch import travelling_rows
 from cernis.spark.explanation import explain
-from cernis.spark.job import Options, job_of, recognize, recognizer
+from cernis.spark.prepare import JobOptions, prepare_job
+from cernis.spark.recognition import recognize, recognizer
 
 SEQUENCE = (
     "SELECT * FROM Stock WHERE SELL AS a ; BUY AS b FILTER a[volume > 900] AND b[volume > 900]"
@@ -132,8 +134,8 @@ def test_a_key_with_nearly_all_events_is_cut_into_slices(spark: Any, query: str)
     other = stock_stream(40, seed=6, symbols=5)
     table = pa.concat_tables([events, other])
     df = spark.createDataFrame(table)
-    options = Options(tasks=4, sample=1.0)
-    parts = job_of(df, query, options).rows().groupBy("@part").count().collect()
+    options = JobOptions(tasks=4, sample=1.0)
+    parts = travelling_rows(prepare_job(df, query, options)).groupBy("@part").count().collect()
     assert len(parts) >= 4
     assert max(row["count"] for row in parts) < 0.6 * sum(row["count"] for row in parts)
     assert (
@@ -183,9 +185,9 @@ def test_rows_have_numbers_however_the_frame_came_about(spark: Any, events: pa.T
 
 
 def test_events_that_no_test_passes_do_not_travel(trades: Any) -> None:
-    travelling = job_of(trades, KEYED, Options(sample=0)).rows()
+    travelling = travelling_rows(prepare_job(trades, KEYED, JobOptions(sample=0)))
     assert travelling.count() == trades.filter("volume > 900").count()
-    contiguous = job_of(trades, KEYED.replace(";", ":"), Options(sample=0)).rows()
+    contiguous = travelling_rows(prepare_job(trades, KEYED.replace(";", ":"), JobOptions(sample=0)))
     assert contiguous.count() == trades.count()
 
 

@@ -20,7 +20,7 @@ from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.run.budget import CANDIDATE_BUDGET
-from cernis.spark.layout import streamed, window_in_ticks
+from cernis.spark.layout import choose_stream_layout, window_in_ticks
 from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, Course, recall
 from cernis.spark.streaming.packing import write_blob
@@ -97,7 +97,7 @@ def course_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any)
     )
     empty = pa.concat_tables([t.slice(0, 0) for t in columns.values()], promote_options="default")
     work = Work(**{**work.__dict__, "schema": answer_schema(work, empty)})
-    cut = streamed(query.plan).cut
+    cut = choose_stream_layout(query.plan).cut
     window = window_in_ticks(query.pattern, work.scale) if cut else None
     how = {"numbered": True, "window": window, "buckets": (0,), **changes}
     return Course(work=work, query="q", **how)

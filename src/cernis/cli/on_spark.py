@@ -34,16 +34,16 @@ from cernis.results.answers import Answers
 from cernis.results.jsonlines import answer_lines, text_of
 from cernis.results.match import Match
 from cernis.run.query import Query
-from cernis.spark.carriers import converted
+from cernis.spark.carriers import convert
 from cernis.spark.files.check import Files, open_files, readable
 from cernis.spark.local.session import session
-from cernis.spark.requirements import asked
-from cernis.spark.worker import PART
+from cernis.spark.requirements import tests_and_atoms
 
 if TYPE_CHECKING:
     from cernis.spark.files.load import Frames
     from cernis.spark.files.merge import Parts
-    from cernis.spark.job import Job, Options
+    from cernis.spark.prepare import Job
+    from cernis.spark.worker import Work
 
 __all__ = ["explain", "readable", "run"]
 
@@ -101,7 +101,7 @@ def _running(
 
 
 def _types_asked(query: Query) -> list[TypeIs]:
-    return [atom for atom in asked(query.plan)[1] if isinstance(atom, TypeIs)]
+    return [atom for atom in tests_and_atoms(query.plan)[1] if isinstance(atom, TypeIs)]
 
 
 @dataclass
@@ -119,7 +119,7 @@ class _Running:
 
     def total(self) -> int:
         """How many matches (or answers) there are."""
-        matches = self._matches(self._job(matches="count"))
+        matches = self._matches(*self._prepare(matches="count"))
         with waiting("counting on Spark"):
             number = matches.count() if self._is_head else _sum(matches, matches.columns[-1])
         self.found_any = number > 0
@@ -142,13 +142,13 @@ class _Running:
         console = standard_output()
         shown, counting = 0, False
         if total and limit:
-            job, order = self._ordered_job(limit, lines=True)
-            matches = self._matches(job)
+            job, work, order = self._prepare_ordered(limit, lines=True)
+            matches = self._matches(job, work)
             with waiting("running on Spark"):
                 first = matches.orderBy(*order).limit(limit).toArrow()
             shown = first.num_rows
             if self._is_head:
-                table = _as_read(first, _without_place(job.answer))
+                table = _as_read(first, _without_place(work.answer))
                 console.print(answers_table(Answers(self._names(), table).head(limit)))
             else:
                 lines = [json.loads(line) for line in first.column("line").to_pylist()]
@@ -190,29 +190,29 @@ class _Running:
         from cernis.spark.files.merge import parts_of
 
         parquet = output.endswith(".parquet")
-        job, order = self._ordered_job(limit, lines=not parquet)
-        matches = self._matches(job)
+        job, work, order = self._prepare_ordered(limit, lines=not parquet)
+        matches = self._matches(job, work)
         place = Path(tempfile.gettempdir()) if output == "-" else Path(output).absolute().parent
         with ExitStack() as stack:
             with waiting("running on Spark"):
-                schema = job.work.schema
+                schema = work.schema
                 assert schema is not None
                 found = parts_of(matches, schema, order, place, sort=_is_scattered(job))
                 parts = stack.enter_context(found)
             self.found_any = parts.count > 0
             if parquet:
-                written = self._write_parquet(job, parts, limit, output)
+                written = self._write_parquet(work, parts, limit, output)
             elif output == "-":
-                self._write_lines(job, parts, limit, sys.stdout.buffer)
+                self._write_lines(work, parts, limit, sys.stdout.buffer)
                 sys.stdout.buffer.flush()
                 return
             else:
                 with open(output, "wb") as file:
-                    written = self._write_lines(job, parts, limit, file)
+                    written = self._write_lines(work, parts, limit, file)
         say_written(written, output, self.noun)
 
-    def _write_lines(self, job: Job, parts: Parts, limit: int | None, file: BinaryIO) -> int:
-        lines = self._answer_lines(job) if self._is_head else _match_lines
+    def _write_lines(self, work: Work, parts: Parts, limit: int | None, file: BinaryIO) -> int:
+        lines = self._answer_lines(work) if self._is_head else _match_lines
         written = 0
         for table in _first(parts.merged(), limit):
             for batch in table.to_batches():
@@ -220,8 +220,8 @@ class _Running:
             written += table.num_rows
         return written
 
-    def _answer_lines(self, job: Job) -> Callable[[pa.RecordBatch], pa.StringArray]:
-        names, schema = self._names(), _without_place(job.answer)
+    def _answer_lines(self, work: Work) -> Callable[[pa.RecordBatch], pa.StringArray]:
+        names, schema = self._names(), _without_place(work.answer)
 
         def lines(batch: pa.RecordBatch) -> pa.StringArray:
             table = _as_read(pa.Table.from_batches([batch]), schema)
@@ -230,8 +230,8 @@ class _Running:
 
         return lines
 
-    def _write_parquet(self, job: Job, parts: Parts, limit: int | None, output: str) -> int:
-        schema = _without_place(job.answer)
+    def _write_parquet(self, work: Work, parts: Parts, limit: int | None, output: str) -> int:
+        schema = _without_place(work.answer)
         if counts_only(self.query.pattern):
             schema = _narrowed(schema, parts)
         written = 0
@@ -248,36 +248,36 @@ class _Running:
 
     # ---------------------------------------------------------------- jobs
 
-    def _ordered_job(self, limit: int | None, *, lines: bool) -> tuple[Job, list[str]]:
-        """The job, and the columns that put its matches in order."""
+    def _prepare_ordered(self, limit: int | None, *, lines: bool) -> tuple[Job, Work, list[str]]:
+        """Return the job, its work, and the columns that put its matches in order."""
         if lines and not self._is_head:
-            return self._job(matches="lines", limit=limit), ["end_ts", "end", "place"]
-        job = self._job(matches="events", limit=limit, placed=True)
+            return *self._prepare(matches="lines", limit=limit), ["end_ts", "end", "place"]
+        job, work = self._prepare(matches="events", limit=limit, placed=True)
+        assert work.answer is not None
         if self._is_head:
-            end, end_ts, place = job.answer.names[-3:]
-            return job, [end_ts, end, place]
-        return job, ["end_ts", "end", job.answer.names[-1]]
+            end, end_ts, place = work.answer.names[-3:]
+            return job, work, [end_ts, end, place]
+        return job, work, ["end_ts", "end", work.answer.names[-1]]
 
-    def _job(self, **how: Any) -> Job:
-        from cernis.spark.job import job_of
+    def _prepare(self, **how: Any) -> tuple[Job, Work]:
+        from cernis.spark.prepare import JobOptions, make_work, prepare_job
 
-        return job_of(self.frames.frames, self.query, self._options(**how))
-
-    def _options(self, **how: Any) -> Options:
-        from cernis.spark.job import Options
-
-        return Options(
+        options = JobOptions(
             **self.reading,
             **self.allowance,
             row=self.frames.row,
             on_error=self.frames.on_error,
             **how,
         )
+        job = prepare_job(self.frames.frames, self.query, options)
+        return job, make_work(job)
 
-    def _matches(self, job: Job) -> Any:
+    def _matches(self, job: Job, work: Work) -> Any:
+        from cernis.spark.batch import recognize_batch
+
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            matches = job.matches()
+            matches = recognize_batch(job, work)
         self.said += [str(one.message) for one in caught if str(one.message) not in self.said]
         return matches
 
@@ -345,11 +345,12 @@ def _first(tables: Iterator[pa.Table], limit: int | None) -> Iterator[pa.Table]:
 
 def _as_read(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The columns of an answer in the types of the files, without those that are not in it."""
-    columns = [converted(table.column(name), schema.field(name).type) for name in schema.names]
+    columns = [convert(table.column(name), schema.field(name).type) for name in schema.names]
     return pa.table(columns, schema.names)
 
 
-def _without_place(schema: pa.Schema) -> pa.Schema:
+def _without_place(schema: pa.Schema | None) -> pa.Schema:
+    assert schema is not None
     return schema.remove(len(schema) - 1)
 
 
@@ -362,5 +363,7 @@ def _narrowed(schema: pa.Schema, parts: Parts) -> pa.Schema:
 
 
 def _is_scattered(job: Job) -> bool:
-    """Whether a task may find its matches in another order than that of their ends."""
-    return job.plan.head is not None or PART in job.rows().columns
+    """Return whether a task may find its matches in another order than that of their ends."""
+    from cernis.spark.batch import is_sliced
+
+    return job.plan.head is not None or is_sliced(job)

@@ -212,7 +212,7 @@ def _session(cores: int | None, plan: Plan) -> Any:
             spark = session().newSession()
         else:
             spark = local_session(cores or "*", app="cernis stream", conf=_packages(plan))
-    from cernis.spark.job import DEFAULT_TASKS
+    from cernis.spark.tasks import DEFAULT_TASKS
 
     for name, value in _OWN.items():
         spark.conf.set(name, value)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from cernis.spark.graphs.layout import explain_graphs
     from cernis.spark.graphs.recognize import recognize_graphs
     from cernis.spark.graphs.source import RdfDataSource
-    from cernis.spark.job import recognize, recognizer
     from cernis.spark.local.session import session
+    from cernis.spark.recognition import recognize, recognizer
     from cernis.spark.streaming.kafka import UNDECODABLE, kafka_package, read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
     from cernis.spark.table_function import register
@@ -49,9 +49,9 @@ _MODULES = {
     "kafka_package": "streaming.kafka",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
-    "recognize": "job",
+    "recognize": "recognition",
     "recognize_graphs": "graphs.recognize",
-    "recognizer": "job",
+    "recognizer": "recognition",
     "register": "table_function",
     "session": "local.session",
     "watch": "streaming.progress",

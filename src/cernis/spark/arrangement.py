@@ -1,15 +1,15 @@
-"""Whether a DataFrame's rows are where, and in what order, a query needs them.
+"""`Arrangement`: whether a DataFrame's rows already lie as a query needs them.
 
-Asked of Spark's physical plan, and believed only where nothing between here and the shuffle
-(or the bucketed files) can move rows at run time: Spark may still split the tasks of a join
-that nobody above it asked to keep whole. Then rows are neither shuffled nor sorted again.
+Rows that do are neither shuffled nor sorted again. The answer comes from Spark's physical
+plan. It counts only where no operator between here and the shuffle (or the bucketed files)
+can move rows at run time: Spark may split the tasks of a join.
 
 Bucketed files keep their buckets in the plan only if
-`spark.sql.sources.bucketing.autoBucketedScan.enabled` is false; Spark otherwise reads them as
-any others when no operator of its own needs the buckets. Over Spark Connect there is no plan
-to look at, and rows are always arranged.
+`spark.sql.sources.bucketing.autoBucketedScan.enabled` is false; otherwise Spark ignores
+buckets that none of its own operators needs. Spark Connect shows no plan: there, rows are
+always shuffled.
 
-`steady` is another question of the kind: whether asking twice gives the same partitions.
+`has_fixed_partitions` asks the plan whether reading twice gives the same partitions.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ _ASKED_FOR = {"REPARTITION_BY_NUM", "REPARTITION_BY_COL"}
 
 
 class Arrangement(NamedTuple):
-    """Rows of one key are in one partition; rows of a partition are in order of time."""
+    """How the rows of a DataFrame lie."""
 
     together: bool = False
+    """The rows of a key are in one partition."""
     ordered: bool = False
+    """The rows of a partition are in order of time."""
 
 
-def arrangement(source: Any, key: Sequence[str] | None, time: str | None) -> Arrangement:
-    """How the rows of a DataFrame lie; `key` None asks for all of them in one partition."""
+def find_arrangement(source: Any, key: Sequence[str] | None, time: str | None) -> Arrangement:
+    """Return how the rows of a DataFrame lie; without a key, all must be in one partition."""
     if not hasattr(source, "_jdf"):
         return Arrangement()
-    plan = _inside(source._jdf.queryExecution().executedPlan())
-    if not _stays(plan):
+    plan = _initial_plan(source._jdf.queryExecution().executedPlan())
+    if not _rows_stay(plan):
         return Arrangement()
     partitioning = plan.outputPartitioning()
     kind = class_name(partitioning)
@@ -61,22 +63,24 @@ def arrangement(source: Any, key: Sequence[str] | None, time: str | None) -> Arr
     return Arrangement(True, ordered)
 
 
-def steady(source: Any) -> bool:
-    """Whether partitions have the same numbers of rows each time, whichever columns are read.
+def has_fixed_partitions(source: Any) -> bool:
+    """Return whether partitions have the same sizes each time, whichever columns are read.
 
-    Not so after a shuffle whose tasks Spark joins or splits by their size, nor for bucketed
-    files, which it reads in buckets or not as it sees fit.
+    False after a shuffle whose tasks Spark merges or splits by size, and for bucketed files,
+    which Spark reads by bucket or not as it chooses.
     """
     if not hasattr(source, "_jdf"):
         return False
-    return _steady(_inside(source._jdf.queryExecution().executedPlan()))
+    return _has_fixed_partitions(_initial_plan(source._jdf.queryExecution().executedPlan()))
 
 
-def _steady(plan: Any) -> bool:
+def _has_fixed_partitions(plan: Any) -> bool:
     kind = class_name(plan)
     if kind in _NARROW or kind == "UnionExec":
         below = plan.children()
-        return all(_steady(_inside(below.apply(i))) for i in range(below.size()))
+        return all(
+            _has_fixed_partitions(_initial_plan(below.apply(i))) for i in range(below.size())
+        )
     if kind == "ShuffleExchangeExec":
         return bool(plan.shuffleOrigin().toString() == "REPARTITION_BY_NUM")
     if kind == "FileSourceScanExec":
@@ -84,19 +88,19 @@ def _steady(plan: Any) -> bool:
     return kind in _FIXED
 
 
-def _stays(plan: Any) -> bool:
-    """Whether rows stay where the plan says they are."""
+def _rows_stay(plan: Any) -> bool:
+    """Return whether rows stay where the plan says they are."""
     while class_name(plan) in _NARROW:
         below = plan.children()
         if below.size() != 1:
             return False
-        plan = _inside(below.apply(0))
+        plan = _initial_plan(below.apply(0))
     if class_name(plan) == "ShuffleExchangeExec":
         return plan.shuffleOrigin().toString() in _ASKED_FOR
     return class_name(plan) in _PLACED
 
 
-def _inside(plan: Any) -> Any:
+def _initial_plan(plan: Any) -> Any:
     return plan.inputPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan
 
 
@@ -106,10 +110,10 @@ def _names(expressions: Any) -> Iterator[str | None]:
 
 
 def _name(expression: Any) -> str | None:
-    """The column that an expression is; None for anything else."""
+    """Return the name of a column; None for any other expression."""
     return str(expression.name()) if class_name(expression) == "AttributeReference" else None
 
 
 def class_name(jvm: Any) -> str:
-    """The class of a Java object."""
+    """Return the class of a Java object."""
     return str(jvm.getClass().getSimpleName())

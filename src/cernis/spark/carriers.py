@@ -1,15 +1,14 @@
-"""Arrow types beside Spark's own: in what Spark holds the values of a file, and back.
+"""Carriers: the Spark types that carry Arrow values which Spark has no type for.
 
-Spark has one precision of times, no unsigned integers and no times of day. Values of such
-columns are *carried* in a type that holds them exactly, or not at all; what the type was is
-noted in the metadata of the DataFrame's column. Workers turn the columns back, so that
-numbers of a time column count what they counted in the file (`WITHIN`, `x.time`), and what
-is written is written as the embedded engine writes it.
+Spark has one precision of times, no unsigned integers and no times of day. A *carrier* is a
+type of Spark's that holds the values of such a column exactly. The metadata of the DataFrame's
+column notes the original type, and workers convert the column back. So the numbers of a time
+column keep their unit (`WITHIN`, `x.time`), and output is the embedded engine's.
 
-Turned down: leaving it at Spark's types. Then 5 units of a column in milliseconds would be 5
-microseconds, and every time would come out with six more digits.
+Turned down: Spark's own types alone. Then 5 units of a column in milliseconds would be 5
+microseconds, and every time would be written with six more digits.
 
-Knows nothing of Spark, which workers need not load.
+Does not import Spark, so that workers need not load it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import pyarrow.compute as pc
 from cernis.events.times import plain
 
 READ_AS = "cernis.arrow"
-"""In the metadata of a column: the type that it was read in."""
+"""The key in a column's metadata under which its original type stands."""
 
 _LARGEST_PRECISION = 38
 _UNSIGNED = {
@@ -36,10 +35,10 @@ _UNSIGNED = {
 }
 
 
-def carried(type_: pa.DataType) -> pa.DataType | None:
-    """The type, of those that Spark has, that holds values of this one; None if there is none.
+def carrier_of(type_: pa.DataType) -> pa.DataType | None:
+    """Return the Spark type that carries values of this type; None if there is none.
 
-    >>> carried(pa.timestamp("ms")), carried(pa.uint8()), carried(pa.decimal256(50, 0))
+    >>> carrier_of(pa.timestamp("ms")), carrier_of(pa.uint8()), carrier_of(pa.decimal256(50, 0))
     (TimestampType(timestamp[us]), DataType(int16), None)
     """
     type_ = plain(type_)
@@ -59,13 +58,13 @@ def carried(type_: pa.DataType) -> pa.DataType | None:
         fits = type_.precision <= _LARGEST_PRECISION and 0 <= type_.scale <= type_.precision
         return pa.decimal128(type_.precision, type_.scale) if fits else None
     if pa.types.is_map(type_):
-        key, item = carried(type_.key_type), carried(type_.item_type)
+        key, item = carrier_of(type_.key_type), carrier_of(type_.item_type)
         return None if key is None or item is None else pa.map_(key, item)
     if pa.types.is_struct(type_):
-        fields = [(f.name, carried(f.type)) for f in type_.fields]
+        fields = [(f.name, carrier_of(f.type)) for f in type_.fields]
         return None if any(t is None for _, t in fields) or not fields else pa.struct(fields)
     if _is_list(type_):
-        value = carried(type_.value_type)
+        value = carrier_of(type_.value_type)
         return None if value is None else pa.list_(value)
     return type_ if _is_common(type_) else None
 
@@ -81,23 +80,23 @@ def _is_common(type_: pa.DataType) -> bool:
     return t.is_binary(type_) or any(test(type_) for test in tests)
 
 
-def converted(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """A column in the type that carries it, or back; ArrowInvalid for a value that does not fit.
+def convert(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Convert a column to its carrier, or back; ArrowInvalid for a value that does not fit.
 
     >>> hour = pa.chunked_array([[3600]], pa.time32("s"))
-    >>> converted(converted(hour, carried(hour.type)), hour.type).equals(hour)
+    >>> convert(convert(hour, carrier_of(hour.type)), hour.type).equals(hour)
     True
     """
     if column.type == type_:
         return column
     own = plain(column.type)
     column = column if own == column.type else column.cast(own)
-    return pa.chunked_array([_converted(chunk, type_) for chunk in column.chunks], type_)
+    return pa.chunked_array([_convert(chunk, type_) for chunk in column.chunks], type_)
 
 
-def _converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def _convert(array: pa.Array, type_: pa.DataType) -> pa.Array:
     own = array.type
-    if own == type_ or not _is_beyond_casts(own, type_):
+    if own == type_ or not _lacks_cast(own, type_):
         return array.cast(type_)
     if pa.types.is_null(own) or pa.types.is_null(type_):
         return pa.nulls(len(array), type_)
@@ -109,22 +108,22 @@ def _converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
         return whole.cast(pa.int32() if pa.types.is_time32(type_) else pa.int64()).cast(type_)
     if pa.types.is_struct(own):
         pairs = zip(array.flatten(), type_.fields, strict=True)
-        children = [_converted(child, field.type) for child, field in pairs]
+        children = [_convert(child, field.type) for child, field in pairs]
         return pa.StructArray.from_arrays(children, fields=type_.fields, mask=array.is_null())
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-    values = _converted(array.flatten(), type_.value_type)
+    values = _convert(array.flatten(), type_.value_type)
     lists = pa.ListArray.from_arrays(offsets, values, mask=array.is_null())
     return lists.cast(type_)
 
 
-def _is_beyond_casts(own: pa.DataType, type_: pa.DataType) -> bool:
-    """Whether Arrow's own casts do not lead from the one to the other."""
+def _lacks_cast(own: pa.DataType, type_: pa.DataType) -> bool:
+    """Return whether Arrow has no cast from the one type to the other."""
     if pa.types.is_struct(own) and pa.types.is_struct(type_):
         pairs = zip(own.fields, type_.fields, strict=True)
-        return any(_is_beyond_casts(a.type, b.type) for a, b in pairs)
+        return any(_lacks_cast(a.type, b.type) for a, b in pairs)
     if _is_list(own) and _is_list(type_):
-        return _is_beyond_casts(own.value_type, type_.value_type)
+        return _lacks_cast(own.value_type, type_.value_type)
     nothing = pa.types.is_null(own) != pa.types.is_null(type_)
     return bool(nothing or pa.types.is_time(own) != pa.types.is_time(type_))
 
@@ -132,16 +131,16 @@ def _is_beyond_casts(own: pa.DataType, type_: pa.DataType) -> bool:
 # ---------------------------------------------------------------- metadata
 
 
-def note_of(type_: pa.DataType) -> dict[str, str]:
-    """Metadata that says what a column was read as."""
+def note_type(type_: pa.DataType) -> dict[str, str]:
+    """Return metadata that notes the original type of a column."""
     held = pa.schema([("", plain(type_))]).serialize().to_pybytes()
     return {READ_AS: b64encode(held).decode()}
 
 
-def read_as(metadata: Mapping[str, Any] | None) -> pa.DataType | None:
-    """What metadata says of a column; None where it says nothing.
+def noted_type(metadata: Mapping[str, Any] | None) -> pa.DataType | None:
+    """Return the original type that a column's metadata notes; None if it notes none.
 
-    >>> read_as(note_of(pa.timestamp("ms"))), read_as({})
+    >>> noted_type(note_type(pa.timestamp("ms"))), noted_type({})
     (TimestampType(timestamp[ms]), None)
     """
     held = (metadata or {}).get(READ_AS)

@@ -1,6 +1,6 @@
-"""What Spark will do for a query, before it does it.
+"""`SparkExplanation`: the report of how Spark will run a query.
 
-Nothing runs, unless the share of events that travel is asked for: then one job counts it.
+Nothing runs, unless `measure` asks for the share of relevant events: one job counts them.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation, entry
 from cernis.plan.plan import Distribution
 from cernis.run.query import Query
-from cernis.spark.job import Job, Options, job_of
-from cernis.spark.numbering import how_numbered
+from cernis.spark.numbering import describe_numbers
+from cernis.spark.prepare import Job, JobOptions, prepare_job
 from cernis.spark.relevance import masks
 from cernis.spark.slices import APART, HOT
 
 
 @dataclass(frozen=True)
 class SparkExplanation:
-    """`str()` is the report; `job.matches().explain()` would print Spark's own plan."""
+    """The decisions about a query on DataFrames; `str()` is the report."""
 
     job: Job
     share: float | None = None
-    """Of the events, how many travel to the workers; None where that was not counted."""
+    """The share of relevant events; None if they were not counted."""
 
     def __str__(self) -> str:
         job = self.job
         query = Explanation(job.query.plan, query=str(job.query.conjunctive or ""))
         lines = [str(query)]
-        lines += entry("on Spark", [*_distributed(job)])
-        lines += entry("in Catalyst", [*_predicates(job)])
-        lines += entry("dropped", [*_dropped(job, self.share)])
-        lines += entry("travelling", [*_columns(job)])
-        lines += entry("rows", [_rows(job)])
+        lines += entry("on Spark", [*_describe_layout(job)])
+        lines += entry("in Catalyst", [*_describe_predicates(job)])
+        lines += entry("dropped", [*_describe_drops(job, self.share)])
+        lines += entry("travelling", [*_describe_columns(job)])
+        lines += entry("rows", [_describe_rows(job)])
         return "\n".join(lines)
 
 
@@ -53,29 +53,29 @@ def explain(
     measure: bool = False,
     **options: Any,
 ) -> SparkExplanation:
-    """How a query will be run on DataFrames; `measure` counts the events that will travel."""
-    job = job_of(events, query, Options(**options), lang=lang)
-    if measure and job.streaming:
+    """Explain how a query runs on DataFrames; `measure` counts the relevant events."""
+    job = prepare_job(events, query, JobOptions(**options), lang=lang)
+    if measure and job.is_streaming:
         raise CernisError("the events of a stream cannot be counted before they come")
-    return SparkExplanation(job, _share(job) if measure else None)
+    return SparkExplanation(job, _measure_share(job) if measure else None)
 
 
-def _share(job: Job) -> float | None:
-    """The part of all events that some test may pass."""
+def _measure_share(job: Job) -> float | None:
+    """Count the events, and return the share of relevant ones."""
     total = fitting = 0
     for frame in job.frames:
-        fits = job.relevance(frame)
+        fits = job.pushdown.relevance[frame.stream]
         counted = F.lit(True) if fits is None else F.coalesce(fits, F.lit(False))
         row = frame.data.agg(F.count(F.lit(1)), F.count_if(counted)).collect()[0]
         total, fitting = total + row[0], fitting + row[1]
     return fitting / total if total else None
 
 
-def _streamed(job: Job) -> Iterator[str]:
-    """How a query is run on a stream that goes on."""
+def _describe_stream(job: Job) -> Iterator[str]:
+    """Describe how a query runs on a stream."""
     buckets = f"{job.tasks} bucket{'' if job.tasks == 1 else 's'}"
     if job.layout.distribution is Distribution.KEYED:
-        yield f"streaming: by a hash of {_key(job)}, {buckets}"
+        yield f"streaming: by a hash of {_describe_key(job)}, {buckets}"
     else:
         yield f"streaming: {buckets}; what would make it parallel: {job.layout.parallel}"
     if job.window is not None:
@@ -84,18 +84,20 @@ def _streamed(job: Job) -> Iterator[str]:
         yield "state: snapshots of the engine, and the events since the last one"
 
 
-def _key(job: Job) -> str:
+def _describe_key(job: Job) -> str:
     if job.plan.pattern.partition:
         return ", ".join(" or ".join(group) for group in job.plan.pattern.partition)
     return ", ".join(f"{t}.{name}" for t, name in sorted((job.plan.key or {}).items()))
 
 
-def _distributed(job: Job) -> Iterator[str]:
-    if job.streaming:
-        yield from _streamed(job)
+def _describe_layout(job: Job) -> Iterator[str]:
+    if job.is_streaming:
+        yield from _describe_stream(job)
         return
-    if job.arranged.together:
-        order = "nor sorted" if job.arranged.ordered and job.options.row is None else "but sorted"
+    if job.arrangement.together:
+        order = (
+            "nor sorted" if job.arrangement.ordered and job.options.row is None else "but sorted"
+        )
         yield f"{job.layout.distribution.value}: rows lie together already, not shuffled {order}"
         return
     layout, tasks = job.layout, f"{job.tasks} task{'' if job.tasks == 1 else 's'}"
@@ -103,30 +105,30 @@ def _distributed(job: Job) -> Iterator[str]:
         case Distribution.SINGLE:
             yield f"single: {tasks}; what would make it parallel: {layout.parallel}"
         case Distribution.KEYED:
-            yield f"keyed: by a hash of {_key(job)}, {tasks}"
+            yield f"keyed: by a hash of {_describe_key(job)}, {tasks}"
             if layout.cut and job.options.sample and job.tasks > 1:
                 yield f"a task with {HOT} times its share of events is cut into slices of time"
         case Distribution.SLICED:
             line = "positions" if layout.ranked else "time"
             yield f"sliced: {tasks}, each with a slice of {line}; cuts are quantiles"
-            yield from _overlap(job)
+            yield from _describe_overlap(job)
     if layout.ranked:
         yield "events are numbered first, over the whole stream: one more shuffle"
 
 
-def _overlap(job: Job) -> Iterator[str]:
+def _describe_overlap(job: Job) -> Iterator[str]:
     within = job.query.pattern.within
     if within is not None and not within.plain:
         window = str(within).lower()
         yield f"a slice reads the {window} before it as well: at most 1 event in {APART} twice"
 
 
-def _predicates(job: Job) -> Iterator[str]:
-    bits = len(job.translated)
-    yield f"{bits} of {len(job.atoms)} predicates, as bits of one integer"
+def _describe_predicates(job: Job) -> Iterator[str]:
+    bits = len(job.pushdown.translated)
+    yield f"{bits} of {len(job.pushdown.atoms)} predicates, as bits of one integer"
     for frame in job.frames[:1]:
-        kept = masks(job.left, frame.columns, frame.type, frame.stream).kept
-        for atom in job.left:
+        kept = masks(job.pushdown.left, frame.columns, frame.type, frame.stream).kept
+        for atom in job.pushdown.left:
             yield f"in Python: {test_text(Is(atom))}{_why(kept.get(atom))}"
 
 
@@ -134,12 +136,12 @@ def _why(reason: str | None) -> str:
     return f" ({reason})" if reason else ""
 
 
-def _dropped(job: Job, share: float | None) -> Iterator[str]:
+def _describe_drops(job: Job, share: float | None) -> Iterator[str]:
     layout = job.layout
     told = "" if share is None else f": {1 - share:.1%} of the events here"
-    if all(job.relevance(frame) is None for frame in job.frames):
+    if all(job.pushdown.relevance[frame.stream] is None for frame in job.frames):
         yield f"nothing: {_why_all(job)}"
-    elif layout.ranked or (job.arranged.together and not layout.places):
+    elif layout.ranked or (job.arrangement.together and not layout.places):
         yield f"before Python, events that no test passes{told}"
     elif layout.places:
         yield f"nothing, {layout.places}; what no test passes travels without attributes{told}"
@@ -155,7 +157,7 @@ def _why_all(job: Job) -> str:
     return "some test may pass on any event"
 
 
-def _columns(job: Job) -> Iterator[str]:
+def _describe_columns(job: Job) -> Iterator[str]:
     for frame in job.frames:
         names = [*job.columns[frame.stream]]
         about = f"{frame.stream}: " if len(job.frames) > 1 else ""
@@ -163,7 +165,7 @@ def _columns(job: Job) -> Iterator[str]:
         yield f"{about}{len(names)} of {len(frame.fields)} columns: {told}"
 
 
-def _rows(job: Job) -> str:
-    if job.streaming and job.options.row is None:
+def _describe_rows(job: Job) -> str:
+    if job.is_streaming and job.options.row is None:
         return "numbered as they come, in each bucket"
-    return f"numbered by {how_numbered(job.frames[0], job.options.row)}"
+    return f"numbered by {describe_numbers(job.frames[0], job.options.row)}"

@@ -31,7 +31,7 @@ from cernis.events.order import Scale
 from cernis.events.source import DEFAULT_TIME, named_inputs
 from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
-from cernis.spark.carriers import read_as
+from cernis.spark.carriers import noted_type
 from cernis.spark.catalyst import Columns, attribute
 from cernis.spark.worker import ROW, TICKS
 
@@ -69,7 +69,7 @@ class Frame:
     def arrow(self) -> pa.Schema:
         """The columns as they come to Python; those that cannot are left out."""
         types = {
-            name: read_as(field.metadata) or arrow_type(field.dataType)
+            name: noted_type(field.metadata) or arrow_type(field.dataType)
             for name, field in self.fields.items()
         }
         return pa.schema({name: type_ for name, type_ in types.items() if type_ is not None})
@@ -77,7 +77,7 @@ class Frame:
     def own_type(self, name: str) -> pa.DataType | None:
         """The type of a (dotted) attribute, where it travels in another one."""
         top, *inside = (name,) if name in self.fields else name.split(".")
-        type_ = read_as(self.fields[top].metadata) if top in self.fields else None
+        type_ = noted_type(self.fields[top].metadata) if top in self.fields else None
         for step in inside:
             type_ = type_.field(step).type if type_ is not None else None
         return type_

@@ -4,14 +4,16 @@
 but a window: the time line (or the line of positions) is cut; a slice also reads the
 window before it, and reports the matches that end in itself. *single*: neither.
 
-An event on which no test of the automaton passes can be dropped, unless its place counts:
-`:`, STRICT and windows of EVENTS count events that they do not look at. Inside a key that
-count is taken in Python, over rows that carry nothing but their key and time; across the
-whole stream (`ranked`) Spark numbers the events first, in one more shuffle, and what is
-left travels with its number.
+An event on which no test of the automaton passes is irrelevant and dropped, unless its place
+counts: `:`, STRICT and windows of EVENTS count irrelevant events too. Inside a key, Python
+counts them, over rows that carry only their key and time. Across the whole stream (`ranked`)
+Spark numbers all events first, in one more shuffle, and the relevant ones travel with their
+numbers.
 
-A key whose share of the events is too large for one task is cut into slices as well,
-where a window in time allows it.
+A key with too many events for one task is cut into slices as well, if the query has a window
+in time.
+
+Does not import Spark.
 """
 
 from __future__ import annotations
@@ -22,86 +24,88 @@ from cernis.events.order import Scale
 from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
-from cernis.spark.requirements import compared
+from cernis.spark.requirements import compared_attributes
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a query is spread."""
+    """How a query is spread over tasks."""
 
     distribution: Distribution
     ranked: bool = False
     """Events are numbered over the whole stream before any is dropped."""
     gaps: bool = False
-    """Of those dropped then, one must stay wherever there were some: something lay between."""
+    """One irrelevant event stays wherever some lay between relevant ones."""
     cut: bool = False
     """Slices of time are possible."""
     places: str = ""
-    """Why events that no test passes must travel all the same; empty: they need not."""
+    """Why irrelevant events travel; empty: they do not."""
     parallel: str = ""
-    """For a single task: what would make it many."""
+    """For a single task: what would make the query parallel."""
 
 
-def layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
-    """The layout of a plan.
+def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
+    """Choose the layout of a plan on a batch.
 
     `timed`: there is a time column. `countable`: reading the events twice gives them the
-    same order, so that some can be counted before others are numbered.
+    same order, so that they can be counted before they are numbered.
     """
     pattern = plan.pattern
-    places = _places(pattern, timed)
+    places = _why_places_count(pattern, timed)
     if pattern.consume is Consume.ANY:
         advice = "CONSUME BY ANY looks at the whole stream; CONSUME BY PARTITION would not"
         return Layout(Distribution.SINGLE, places=places, parallel=advice)
-    in_time = _in_time(pattern, timed)
+    in_time = _has_time_window(pattern, timed)
     free = pattern.consume is Consume.NONE
     if pattern.partition:
         return Layout(Distribution.KEYED, cut=in_time and free, places=places)
     in_events = pattern.within is not None and pattern.within.unit is Unit.EVENTS
-    keyed = plan.key is not None and free and (timed or not _asks_time(pattern))
+    keyed = plan.key is not None and free and (timed or not _refers_to_time(pattern))
     if in_events and not countable:
-        return Layout(Distribution.SINGLE, places=places, parallel=_advice(pattern, timed))
+        return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
     if keyed or (free and (in_time or in_events)):
         distribution = Distribution.KEYED if keyed else Distribution.SLICED
         if in_events:
             return Layout(distribution, ranked=True, gaps=pattern.contiguous)
         return Layout(distribution, cut=in_time, places=places)
-    return Layout(Distribution.SINGLE, places=places, parallel=_advice(pattern, timed))
+    return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
 
 
-def streamed(plan: Plan) -> Layout:
-    """The layout of a plan on a stream that goes on.
+def choose_stream_layout(plan: Plan) -> Layout:
+    """Choose the layout of a plan on a stream.
 
-    Slices have no place there: they would have to wait for each other. Answers that are given
-    once are remembered in one place. `cut` says that the state is what lies in the window.
+    Streams have no slices, which would have to wait for each other. Distinct answers need
+    one task, which remembers them. `cut` says that the state is the events of the window.
     """
     pattern = plan.pattern
-    spread = layout(plan, timed=True, countable=False)
-    keyed = spread.distribution is Distribution.KEYED and plan.head is None
-    advice = spread.parallel or "a key (PARTITION BY, or a comparison by = that all events share)"
+    batch = choose_layout(plan, timed=True, countable=False)
+    keyed = batch.distribution is Distribution.KEYED and plan.head is None
+    advice = batch.parallel or "a key (PARTITION BY, or a comparison by = that all events share)"
     return Layout(
         Distribution.KEYED if keyed else Distribution.SINGLE,
-        cut=_in_time(pattern, True) and pattern.consume is Consume.NONE and plan.head is None,
-        places=spread.places,
+        cut=_has_time_window(pattern, True)
+        and pattern.consume is Consume.NONE
+        and plan.head is None,
+        places=batch.places,
         parallel="" if keyed else advice,
     )
 
 
 def window_in_ticks(pattern: Pattern, scale: Scale) -> int | None:
-    """How far back in time a match reaches, for a window in time."""
+    """Return how far back in time a match reaches; None without a window in time."""
     within = pattern.within
-    if within is None or not _in_time(pattern, True):
+    if within is None or not _has_time_window(pattern, True):
         return None
     if within.plain:
         return scale.plain_ticks(within.size, within.strict)
     return scale.ticks(within.size)
 
 
-def _places(pattern: Pattern, timed: bool) -> str:
-    """What counts events that it does not look at."""
+def _why_places_count(pattern: Pattern, timed: bool) -> str:
+    """Return what counts irrelevant events, in words; empty: nothing does."""
     if pattern.within is not None and pattern.within.unit is Unit.EVENTS:
         return "WITHIN … EVENTS counts every event"
-    if not timed and _asks_time(pattern):
+    if not timed and _refers_to_time(pattern):
         return "without a time column, times are the places of events"
     if pattern.contiguous:
         strict = pattern.strategy is Strategy.STRICT
@@ -109,19 +113,19 @@ def _places(pattern: Pattern, timed: bool) -> str:
     return ""
 
 
-def _asks_time(pattern: Pattern) -> bool:
-    """Whether the query itself speaks of times, other than by a window in units of time."""
+def _refers_to_time(pattern: Pattern) -> bool:
+    """Return whether the query refers to times, other than by a window in units of time."""
     if pattern.within is not None and pattern.within.plain:
         return True
-    return TIME.name in compared(pattern)
+    return TIME.name in compared_attributes(pattern)
 
 
-def _in_time(pattern: Pattern, timed: bool) -> bool:
+def _has_time_window(pattern: Pattern, timed: bool) -> bool:
     within = pattern.within
     return timed and within is not None and (within.unit is Unit.TIME or within.plain)
 
 
-def _advice(pattern: Pattern, timed: bool) -> str:
+def _advise(pattern: Pattern, timed: bool) -> str:
     if pattern.consume is Consume.PARTITION:
         return "CONSUME BY PARTITION without PARTITION BY is one partition: name its key"
     if pattern.within is None:

@@ -1,8 +1,10 @@
-"""Which attributes of an event must travel to Python, and which atoms are asked of it.
+"""What a plan requires of an event: the tests, the atoms, and the attributes that travel.
 
-Predicates that Spark evaluates travel as bits. What is left is what the answer shows,
-what events are compared or partitioned by, and what the predicates need that Spark
-could not evaluate. Everything else is never read.
+Predicates that Spark evaluates travel as bits. Attributes travel if the answer shows them, if
+events are compared or partitioned by them, or if a predicate needs them that Spark cannot
+evaluate. Spark reads no other column.
+
+Does not import Spark.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ from cernis.run.verify import Verifier
 _COMPUTED = frozenset({TIME.name, TIME_NS.name, RANK.name})
 
 
-def asked(plan: Plan) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
-    """The tests that make an event count, and all atoms that are asked of it.
+def tests_and_atoms(plan: Plan) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
+    """Return the tests that make an event relevant, and all atoms that it is tested for.
 
-    The automaton's, and where candidates are checked, what lies inside of them as well:
-    an event of any type that the formula names.
+    Both are the automaton's. Where candidates are verified, the events between those of a
+    candidate count as well: every event of a type that the formula names is relevant.
     """
     if plan.tables is not None:
         automaton: Asking = plan.tables.pcea
@@ -56,12 +58,16 @@ def asked(plan: Plan) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
     return tests, tuple(atoms)
 
 
-def needed(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tuple[set[str], bool]:
-    """The attributes (dotted names) that must travel, and whether all columns must.
+def required_attributes(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tuple[set[str], bool]:
+    """Return the (dotted) attributes that travel, and whether all columns do.
 
-    `shown`: the answer has the events of a match in it, not only their rows.
+    `left` are the atoms that the workers evaluate. `shown`: the answer has the events of a
+    match, not only their row numbers.
     """
-    names = {*compared(plan.pattern), *(n for group in plan.pattern.partition for n in group)}
+    names = {
+        *compared_attributes(plan.pattern),
+        *(n for group in plan.pattern.partition for n in group),
+    }
     within = plan.pattern.within
     if within is not None and within.attribute is not None:
         names.add(within.attribute.name)
@@ -82,8 +88,8 @@ def needed(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tuple[set[str], 
     return names - _COMPUTED, whole
 
 
-def compared(pattern: Pattern) -> Iterator[str]:
-    """What events are compared by."""
+def compared_attributes(pattern: Pattern) -> Iterator[str]:
+    """Yield the attributes by which events are compared."""
     for node in cel.walk(pattern.formula):
         if isinstance(node, cel.PartitionBy):
             yield from (key.attribute.name for key in node.keys)

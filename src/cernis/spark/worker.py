@@ -33,7 +33,7 @@ from cernis.results.columns import distinct_names
 from cernis.results.matches import Matches
 from cernis.run.budget import OnBudget
 from cernis.run.session import Reading, Session
-from cernis.spark.carriers import converted
+from cernis.spark.carriers import convert
 
 Wanted = Literal["events", "count", "lines"]
 """Matches with their events, numbers of matches, or matches as lines of JSON."""
@@ -70,8 +70,10 @@ class Work:
     wanted: Wanted = "events"
     budget: int
     on_budget: OnBudget
+    answer: pa.Schema | None = None
+    """The columns of the answer, in the engine's types."""
     schema: pa.Schema | None = None
-    """The columns of the answer."""
+    """The same columns, in the types that carry them in Spark."""
     placed: bool = False
     """Whether the answer says in which order a part found its matches."""
     limit: int | None = None
@@ -172,7 +174,7 @@ class Recognizer:
         if batch.schema == schema:
             return batch
         columns = [
-            converted(pa.chunked_array([column]), field.type).combine_chunks()
+            convert(pa.chunked_array([column]), field.type).combine_chunks()
             for column, field in zip(batch.columns, schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -215,7 +217,7 @@ def _named(table: pa.Table, part: Part) -> pa.Table:
     """The columns of a stream under the names of their attributes, and what was found out."""
     columns = {name: table.column(column) for name, column in part.columns.items()}
     for name, type_ in part.types.items():
-        columns[name] = converted(columns[name], type_)
+        columns[name] = convert(columns[name], type_)
     found_out = {name: table.column(name) for name in table.column_names if computed(name)}
     if not columns and not found_out:
         return table.select([ROW])  # a table must know how many rows it has

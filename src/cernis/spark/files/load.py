@@ -39,10 +39,10 @@ from cernis.events.source import Chunk, Source
 from cernis.events.store import cast_to, common_type
 from cernis.events.times import plain
 from cernis.run.session import skipped_notes
-from cernis.spark.carriers import carried, converted, note_of
+from cernis.spark.carriers import carrier_of, convert, note_type
 from cernis.spark.files.check import FolderReader
 from cernis.spark.frame import quoted
-from cernis.spark.numbering import with_rows
+from cernis.spark.numbering import number_file_rows
 from cernis.spark.worker import ROW, TICKS
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"})
@@ -146,7 +146,7 @@ class _Staging:
     def _alike(self, columns: dict[str, pa.Schema]) -> bool:
         """Whether Spark can tell the times of all streams, and compare them."""
         times = [columns[s.name].field(s.time_column).type for s in self.sources if s.time_column]
-        return all(map(_is_time_of_spark, times)) and len({*map(carried, times)}) < 2
+        return all(map(_is_time_of_spark, times)) and len({*map(carrier_of, times)}) < 2
 
     # -------------------------------------------------------------- staging
 
@@ -165,7 +165,7 @@ class _Staging:
         schema = _file_schema(staged.types)
         data = self.spark.read.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
         columns = [
-            F.col(f"c{i}").alias(name, metadata=note_of(type_))
+            F.col(f"c{i}").alias(name, metadata=note_type(type_))
             for i, (name, type_) in enumerate(staged.types.items())
         ]
         if unit is not None:
@@ -180,11 +180,11 @@ class _Staging:
         if _ODD.search(path.as_posix()):
             path, target = self.folder / f"link{len(os.listdir(self.folder))}.parquet", path
             path.symlink_to(target)
-        data = with_rows(self.spark.read.parquet(f"file://{path.as_posix()}"), len(files))
+        data = number_file_rows(self.spark.read.parquet(f"file://{path.as_posix()}"), len(files))
         own = {f.name: f.type for f in pq.read_schema(files[0])}
         columns = [
             F.col(quoted(name)).alias(
-                name, metadata=note_of(source.schema.field(name).type) if name in own else {}
+                name, metadata=note_type(source.schema.field(name).type) if name in own else {}
             )
             for name in data.columns
             if name != ROW
@@ -225,7 +225,7 @@ def _is_known_to_spark(file: str) -> bool:
 def _is_type_of_spark(type_: pa.DataType) -> bool:
     """Whether Spark reads values of the type from Parquet, into what would carry them."""
     types = pa.types
-    if isinstance(type_, pa.BaseExtensionType) or carried(type_) is None:
+    if isinstance(type_, pa.BaseExtensionType) or carrier_of(type_) is None:
         return False
     if types.is_timestamp(type_):
         return bool(type_.unit != "ns")
@@ -270,7 +270,7 @@ def _have_times(files: Sequence[str], source: Source) -> bool:
 
 def _file_schema(types: Types) -> pa.Schema:
     """The columns of a staged file: by place, so that no name is too odd for Spark."""
-    fields = [(f"c{i}", carried(type_)) for i, type_ in enumerate(types.values())]
+    fields = [(f"c{i}", carrier_of(type_)) for i, type_ in enumerate(types.values())]
     return pa.schema([*fields, (ROW, pa.int64()), (TICKS, pa.int64())])
 
 
@@ -326,7 +326,7 @@ class _Writer:
 
     def _schema(self, types: Types) -> pa.Schema:
         for name, type_ in types.items():
-            if carried(type_) is None:
+            if carrier_of(type_) is None:
                 raise DataError(
                     f"{self.source.label}: the column {name!r} holds {type_}, which Spark has "
                     "no type for; drop the column, or use --engine local"
@@ -336,7 +336,7 @@ class _Writer:
     def _carry(self, name: str, chunk: Chunk) -> pa.ChunkedArray:
         column = chunk.table.column(name)
         try:
-            return converted(column, carried(column.type))
+            return convert(column, carrier_of(column.type))
         except pa.ArrowInvalid as error:
             row = chunk.rows[_first_lost(column)]
             raise DataError(
@@ -362,7 +362,7 @@ class _Writer:
                     arrays.append(
                         _recast(table, [*own].index(name), own[name], type_)
                         if name in own
-                        else pa.nulls(len(table), carried(type_))
+                        else pa.nulls(len(table), carrier_of(type_))
                     )
                 writer.write_table(
                     pa.table([*arrays, table.column(ROW), table.column(TICKS)], schema=schema)
@@ -371,8 +371,8 @@ class _Writer:
 
 
 def _recast(table: pa.Table, place: int, own: pa.DataType, type_: pa.DataType) -> pa.ChunkedArray:
-    column = cast_to(converted(table.column(place), own).combine_chunks(), type_)
-    return converted(pa.chunked_array([column]), carried(type_))
+    column = cast_to(convert(table.column(place), own).combine_chunks(), type_)
+    return convert(pa.chunked_array([column]), carrier_of(type_))
 
 
 def _common(all_types: Sequence[Types]) -> Types:
@@ -390,7 +390,7 @@ def _first_lost(column: pa.ChunkedArray) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            converted(column.slice(low, middle - low), carried(column.type))
+            convert(column.slice(low, middle - low), carrier_of(column.type))
             low = middle
         except pa.ArrowInvalid:
             high = middle

@@ -39,7 +39,7 @@ from cernis.spark.graphs.worker import (
     solve_parts,
     solve_rows,
 )
-from cernis.spark.job import DEFAULT_TASKS
+from cernis.spark.tasks import DEFAULT_TASKS
 from cernis.spark.worker import BUCKET
 
 __all__ = ["GraphJob", "explain_graphs", "graph_job", "recognize_graphs"]

@@ -1,9 +1,8 @@
-"""A query on streaming DataFrames, as a streaming DataFrame.
+"""From a `Job` on streams to the streaming DataFrame of its matches.
 
-Spark keeps the watermark: the largest time that it has seen in all the rows of a stream
-(whether a query can use them or not), less the lateness that is allowed; of several streams
-the smallest. Events of a clock too far ahead do not count for it and are set aside, since one
-of them would make all others late.
+Spark keeps the watermark: the largest time among all rows of a stream, relevant or not, less
+the allowed lateness; of several streams, the smallest. Events too far ahead of the clock are
+set aside and do not count for it, since one of them would make all others late.
 
 Buckets are numbered so that Spark's own hash of the number spreads them evenly over its
 partitions: the numbers 0, 1, 2, … can all fall into one.
@@ -17,7 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +28,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cernis.errors import DataError
 from cernis.events.times import UNITS
 from cernis.spark.frame import Frame, quoted
-from cernis.spark.job import DEFAULT_TASKS, Job
+from cernis.spark.prepare import Job, make_work
+from cernis.spark.rows import key_bucket, read_condition, travelling_columns
 from cernis.spark.streaming.aside import AHEAD, ASIDE, UNDECODABLE, UNTIMED, WHOLE, Aside
 from cernis.spark.streaming.bucket import Course
 from cernis.spark.streaming.checkpoint import claim, noted
@@ -37,11 +37,12 @@ from cernis.spark.streaming.interval import milliseconds
 from cernis.spark.streaming.packing import PACKED, Packing, packed_rows, read_blob
 from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, BucketProcessor
 from cernis.spark.streaming.progress import BUCKETS, ROWS
+from cernis.spark.tasks import DEFAULT_TASKS, shuffle_partitions
 from cernis.spark.worker import BUCKET, ROW, STREAM, Work
 
 MARK = "@mark"
 SHIFT = 2**43
-"""Milliseconds that times given as plain numbers are moved by: Spark's watermark begins at 0."""
+"""Milliseconds added to times that are plain numbers: Spark's watermark begins at 0."""
 
 _FIRST_TIME = "0001-01-01 00:00:00"
 _STORE = "spark.sql.streaming.stateStore."
@@ -53,12 +54,12 @@ _SETTINGS = {
     ),
     f"{_STORE}rocksdb.changelogCheckpointing.enabled": ("false", "true"),
 }
-"""What the query cannot run without: Spark's default, and ours unless the user chose another."""
+"""Settings that a query needs: Spark's default, and the value that replaces it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Live:
-    """How a query is run on a stream."""
+class StreamOptions:
+    """How a query runs on a stream; `recognize` documents the options."""
 
     lateness: str | timedelta = "0 seconds"
     ahead: str | timedelta | None = "1 hour"
@@ -66,180 +67,185 @@ class Live:
     checkpoint: str | None = None
 
 
-@dataclass(frozen=True)
-class StreamJob:
-    """A query on streaming DataFrames, decided and not yet run."""
-
-    job: Job
-    live: Live
-
-    @cached_property
-    def name(self) -> str:
-        """What its numbers are called; Spark wants all names in a query to differ."""
-        return secrets.token_hex(4)
-
-    @property
-    def spark(self) -> Any:
-        return self.job.frames[0].source.sparkSession
-
-    def matches(self) -> Any:
-        """The streaming DataFrame of the answer."""
-        self._check()
-        course = self.course()
-        if self.live.checkpoint is not None:
-            claim(self.live.checkpoint, self._note(course))
-        aside = Aside(self.live.late_output) if self.live.late_output else None
-        packing = Packing(
-            tuple(frame.stream for frame in self.job.frames),
-            aside,
-            fails=self.job.options.on_error == "fail",
-        )
-        packed = self._rows(course).mapInArrow(partial(packed_rows, packing), PACKED)
-        found = packed.groupBy("bucket").transformWithState(
+def recognize_stream(job: Job, options: StreamOptions) -> Any:
+    """Return the streaming DataFrame of the matches."""
+    _check(job)
+    course = _make_course(job, options)
+    if options.checkpoint is not None:
+        claim(options.checkpoint, _note(job, course))
+    aside = Aside(options.late_output) if options.late_output else None
+    packing = Packing(
+        tuple(frame.stream for frame in job.frames), aside, fails=job.options.on_error == "fail"
+    )
+    name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
+    rows = _select_rows(job, options, course, f"{ROWS}{name}")
+    found = (
+        rows.mapInArrow(partial(packed_rows, packing), PACKED)
+        .groupBy("bucket")
+        .transformWithState(
             BucketProcessor(course, aside),
             outputStructType=T.StructType.fromDDL(ANSWER),
             outputMode="Append",
             timeMode="EventTime",
         )
-        work = course.work
-        assert work.schema is not None
-        schema = from_arrow_schema(work.schema, prefer_timestamp_ntz=True)
-        told = found.observe(f"{BUCKETS}{self.name}", *_reports(course))
-        return told.filter(F.col(FOUND).isNotNull()).select(FOUND).mapInArrow(_unpacked, schema)
+        .observe(f"{BUCKETS}{name}", *_bucket_metrics(course))
+    )
+    schema = from_arrow_schema(course.work.schema, prefer_timestamp_ntz=True)
+    return found.filter(F.col(FOUND).isNotNull()).select(FOUND).mapInArrow(_unpack, schema)
 
-    # ------------------------------------------------------------ decisions
 
-    def course(self) -> Course:
-        """What the buckets are told."""
-        job = self.job
-        buckets = self._buckets()
-        timed_by_number = not isinstance(job.frames[0].time_type, _DATED)
-        return Course(
-            work=job.work,
-            query=_name(job.work, buckets),
-            buckets=buckets,
-            numbered=job.options.row is not None,
-            shift=SHIFT if timed_by_number else 0,
-            window=job.window,
+# ---------------------------------------------------------------- decisions
+
+
+def _check(job: Job) -> None:
+    first, spark = job.frames[0], job.frames[0].source.sparkSession
+    if first.time is None:
+        raise DataError(
+            f"stream {first.stream!r}: a stream is read in order of time, and has no time "
+            "column; name it with time=, or add one (current_timestamp() is when rows came)"
+        )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    if isinstance(first.time_type, T.TimestampNTZType) and zone not in ("UTC", "Etc/UTC", "Z"):
+        raise DataError(
+            f"stream {first.stream!r}: the time column {first.time!r} has no zone, and the "
+            f"session's is {zone}; cast it to timestamp, or set spark.sql.session.timeZone "
+            "to UTC"
+        )
+    for name, (default, value) in _SETTINGS.items():
+        if spark.conf.get(name, "") in ("", default):
+            spark.conf.set(name, value)
+    partitions = shuffle_partitions(spark)
+    if partitions == DEFAULT_TASKS:
+        warnings.warn(
+            f"spark.sql.shuffle.partitions is {partitions}, and every micro-batch will start so "
+            "many tasks; set it to the number of cores before the first run (it stays what "
+            "it was for a checkpoint)",
+            stacklevel=4,
         )
 
-    def _buckets(self) -> tuple[int, ...]:
-        """Those of the checkpoint, unless their number is asked for."""
-        note = None if self.live.checkpoint is None else noted(self.live.checkpoint)
-        if note is not None and self.job.options.tasks in (None, len(note["buckets"])):
-            return tuple(note["buckets"])
-        return _balanced(self.spark, self.job.tasks)
 
-    def _note(self, course: Course) -> dict[str, Any]:
-        work = course.work
-        return {
-            "query": str(work.plan.conjunctive or work.plan.pattern),
-            "columns": {
-                frame.stream: {
-                    name: str(frame.arrow.field(name).type) if name in frame.arrow.names else ""
-                    for name in sorted(self.job.columns[frame.stream])
-                }
-                for frame in self.job.frames
-            },
-            "answer": [f"{field.name}: {field.type}" for field in work.schema or ()],
-            "buckets": [*course.buckets],
-            "state": course.query,
-        }
+def _make_course(job: Job, options: StreamOptions) -> Course:
+    work, buckets = make_work(job), _choose_buckets(job, options.checkpoint)
+    return Course(
+        work=work,
+        query=_fingerprint(work, buckets),
+        buckets=buckets,
+        numbered=job.options.row is not None,
+        shift=0 if isinstance(job.frames[0].time_type, _DATED) else SHIFT,
+        window=job.window,
+    )
 
-    def _check(self) -> None:
-        first = self.job.frames[0]
-        if first.time is None:
-            raise DataError(
-                f"stream {first.stream!r}: a stream is read in order of time, and has no time "
-                "column; name it with time=, or add one (current_timestamp() is when rows came)"
-            )
-        zone = self.spark.conf.get("spark.sql.session.timeZone")
-        if isinstance(first.time_type, T.TimestampNTZType) and zone not in ("UTC", "Etc/UTC", "Z"):
-            raise DataError(
-                f"stream {first.stream!r}: the time column {first.time!r} has no zone, and the "
-                f"session's is {zone}; cast it to timestamp, or set spark.sql.session.timeZone "
-                "to UTC"
-            )
-        for name, (default, value) in _SETTINGS.items():
-            if self.spark.conf.get(name, "") in ("", default):
-                self.spark.conf.set(name, value)
-        told = self.spark.conf.get("spark.sql.shuffle.partitions", DEFAULT_TASKS)
-        if told == DEFAULT_TASKS:
-            warnings.warn(
-                f"spark.sql.shuffle.partitions is {told}, and every micro-batch will start so "
-                "many tasks; set it to the number of cores before the first run (it stays what "
-                "it was for a checkpoint)",
-                stacklevel=4,
-            )
 
-    # ----------------------------------------------------------- DataFrames
+def _choose_buckets(job: Job, checkpoint: str | None) -> tuple[int, ...]:
+    """Return the checkpoint's buckets, unless the user asks for another number."""
+    note = None if checkpoint is None else noted(checkpoint)
+    if note is not None and job.options.tasks in (None, len(note["buckets"])):
+        return tuple(note["buckets"])
+    return _balanced(job.frames[0].source.sparkSession, job.tasks)
 
-    def _rows(self, course: Course) -> Any:
-        rows = None
-        for i, frame in enumerate(self.job.frames):
-            some = self._of_frame(i, frame, course)
-            rows = some if rows is None else rows.unionByName(some, allowMissingColumns=True)
-        return rows
 
-    def _of_frame(self, i: int, frame: Frame, course: Course) -> Any:
-        job = self.job
-        fits = job.relevance(frame)
-        kept = job.kept(frame, fits)
-        told = F.col(ASIDE)
-        data = frame.data.withColumn(ASIDE, self._reason(frame, course))
-        if job.options.row is not None:
-            data = data.withColumn(ROW, frame.columns[job.options.row][0].cast("bigint"))
-        else:
-            data = data.withColumn(ROW, F.lit(0).cast("bigint"))
-        mark = F.when(told.isNull(), _shifted(_micros(frame), course.shift))
-        first = F.lit(_FIRST_TIME).cast("timestamp")
-        data = data.withColumn(MARK, F.coalesce(F.timestamp_micros(mark), first))
-        lateness = milliseconds("lateness", self.live.lateness)
-        data = data.withWatermark(quoted(MARK), f"{lateness} milliseconds")
-        data = data.observe(f"{ROWS}{self.name}.{i}", *_counted(told))
-        wanted = told.isNull() if kept is None else told.isNull() & kept
-        data = data.filter(wanted | self._needed_aside(told))
-        columns = job.travelling(frame, fits if kept is None or job.layout.places else None)
-        extra = [F.lit(course.buckets[0]).alias(BUCKET)]
-        if len(course.buckets) > 1:
-            ids = F.array(*(F.lit(number) for number in course.buckets))
-            extra = [F.element_at(ids, job.bucket(frame, len(course.buckets)) + 1).alias(BUCKET)]
-        if job.options.row is not None:
-            extra.append(F.col(ROW))
-        if len(job.frames) > 1:
-            extra.append(F.lit(i).alias(STREAM))
-        extra.append(told)
-        if self.live.late_output:
-            extra.append(_whole(frame))
-        return data.select(*columns, *extra)
+def _note(job: Job, course: Course) -> dict[str, Any]:
+    """Describe the query, for the note in its checkpoint."""
+    work = course.work
+    return {
+        "query": str(work.plan.conjunctive or work.plan.pattern),
+        "columns": {
+            frame.stream: {
+                name: str(frame.arrow.field(name).type) if name in frame.arrow.names else ""
+                for name in sorted(job.columns[frame.stream])
+            }
+            for frame in job.frames
+        },
+        "answer": [f"{field.name}: {field.type}" for field in work.schema or ()],
+        "buckets": [*course.buckets],
+        "state": course.query,
+    }
 
-    def _needed_aside(self, reason: Column) -> Column:
-        """Of the events that are not read, those that go on: to be written, or to be an error."""
-        if self.live.late_output:
-            return reason.isNotNull()
-        if self.job.options.on_error == "fail":
-            return reason.isNotNull() & (reason != AHEAD)
-        return F.lit(False)
 
-    def _reason(self, frame: Frame, course: Course) -> Column:
-        """Why an event cannot be read; NULL where it can."""
-        untimed, micros = frame.untimed, _micros(frame)
-        assert untimed is not None
-        reason = F.when(untimed, UNTIMED)
-        if (corrupt := self.job.options.corrupt) is not None:
-            undecoded = frame.columns[corrupt][0].isNotNull()
-            reason = F.when(undecoded, UNDECODABLE).when(untimed, UNTIMED)
-        if self.live.ahead is not None:
-            reason = reason.when(
-                micros > _clock_and(1000 * milliseconds("ahead", self.live.ahead)), AHEAD
-            )
-        return reason.when(_shifted(micros, course.shift).isNull(), UNTIMED)
+# --------------------------------------------------------------------- rows
+
+
+def _select_rows(job: Job, options: StreamOptions, course: Course, metrics: str) -> Any:
+    """Return the rows of all streams that travel to the buckets."""
+    rows = None
+    for i, frame in enumerate(job.frames):
+        data = _watch_times(job, options, course, frame).observe(
+            f"{metrics}.{i}", *_row_metrics(F.col(ASIDE))
+        )
+        own = data.filter(_goes_on(job, options, frame)).select(
+            *_columns(job, options, course, i, frame)
+        )
+        rows = own if rows is None else rows.unionByName(own, allowMissingColumns=True)
+    return rows
+
+
+def _watch_times(job: Job, options: StreamOptions, course: Course, frame: Frame) -> Any:
+    """Add why a row is set aside, its number, and the watermark."""
+    row = job.options.row
+    number = F.lit(0) if row is None else frame.columns[row][0]
+    mark = F.when(F.col(ASIDE).isNull(), _shifted(_micros(frame), course.shift))
+    first = F.lit(_FIRST_TIME).cast("timestamp")
+    lateness = milliseconds("lateness", options.lateness)
+    return (
+        frame.data.withColumn(ASIDE, _reason(job.options.corrupt, options, course, frame))
+        .withColumn(ROW, number.cast("bigint"))
+        .withColumn(MARK, F.coalesce(F.timestamp_micros(mark), first))
+        .withWatermark(quoted(MARK), f"{lateness} milliseconds")
+    )
+
+
+def _reason(corrupt: str | None, options: StreamOptions, course: Course, frame: Frame) -> Column:
+    """Return why a row is set aside; NULL where it is read."""
+    untimed, micros = frame.untimed, _micros(frame)
+    assert untimed is not None
+    reason = F.when(untimed, UNTIMED)
+    if corrupt is not None:
+        undecoded = frame.columns[corrupt][0].isNotNull()
+        reason = F.when(undecoded, UNDECODABLE).when(untimed, UNTIMED)
+    if options.ahead is not None:
+        limit = _clock_and(1000 * milliseconds("ahead", options.ahead))
+        reason = reason.when(micros > limit, AHEAD)
+    return reason.when(_shifted(micros, course.shift).isNull(), UNTIMED)
+
+
+def _goes_on(job: Job, options: StreamOptions, frame: Frame) -> Column:
+    """Return which rows travel: to be read, to be written aside, or to be an error."""
+    reason = F.col(ASIDE)
+    relevance = job.pushdown.relevance[frame.stream]
+    read = read_condition(frame, job.plan, job.layout, relevance)
+    wanted = reason.isNull() if read is None else reason.isNull() & read
+    if options.late_output:
+        return wanted | reason.isNotNull()
+    if job.options.on_error == "fail":
+        return wanted | (reason.isNotNull() & (reason != AHEAD))
+    return wanted
+
+
+def _columns(
+    job: Job, options: StreamOptions, course: Course, i: int, frame: Frame
+) -> Iterator[Column]:
+    yield from travelling_columns(
+        frame, job.plan, job.layout, job.pushdown, job.columns[frame.stream]
+    )
+    bucket = F.lit(course.buckets[0])
+    if len(course.buckets) > 1:
+        numbers = F.array(*(F.lit(number) for number in course.buckets))
+        place = key_bucket(frame, job.plan, len(course.buckets))
+        bucket = F.element_at(numbers, place + 1)
+    yield bucket.alias(BUCKET)
+    if job.options.row is not None:
+        yield F.col(ROW)
+    if len(job.frames) > 1:
+        yield F.lit(i).alias(STREAM)
+    yield F.col(ASIDE)
+    if options.late_output:
+        yield _as_json(frame)
 
 
 _DATED = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
 
-def _reports(course: Course) -> Iterator[Column]:
+def _bucket_metrics(course: Course) -> Iterator[Column]:
     for name in REPORTED:
         yield F.sum(name).alias(name)
     for number in course.buckets[:64]:
@@ -248,14 +254,14 @@ def _reports(course: Course) -> Iterator[Column]:
             yield F.max(own).alias(f"{name} in {number}")
 
 
-def _counted(reason: Column) -> Iterator[Column]:
+def _row_metrics(reason: Column) -> Iterator[Column]:
     yield F.count(F.lit(1)).alias("rows")
     for name in (UNTIMED, UNDECODABLE, AHEAD):
         yield F.count_if(reason == name).alias(name)
 
 
 def _micros(frame: Frame) -> Column:
-    """The time of an event in microseconds, NULL where that is too far away."""
+    """Return the time of an event in microseconds; NULL where they do not fit."""
     moment = frame.moment
     assert moment is not None
     match frame.time_type:
@@ -278,32 +284,32 @@ def _shifted(micros: Column, shift: int) -> Column:
 
 
 def _clock_and(ahead: int) -> Column:
-    """The time of the machine and so much more, in microseconds; rounded up by a part of that.
+    """Return the machine's time plus `ahead`, in microseconds, rounded up to a coarse step.
 
-    A time that differs in each micro-batch would have Spark compile the query anew each time.
+    A time that differs in each micro-batch would make Spark compile the query anew each time.
     """
     step = max(ahead // 4, 60_000_000)
     later = F.unix_micros(F.current_timestamp()) + F.lit(ahead)
     return (F.floor(later / F.lit(step)) + F.lit(1)) * F.lit(step)
 
 
-def _whole(frame: Frame) -> Column:
-    """An event as it came."""
+def _as_json(frame: Frame) -> Column:
+    """Return the whole event as it came."""
     fields = [column.alias(name) for name, (column, _) in frame.columns.items()]
     return F.to_json(F.struct(*fields)).alias(WHOLE)
 
 
-def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for blob in batch.column(0):
             yield from read_blob(blob.as_py()).to_batches()
 
 
 def _balanced(spark: Any, number: int) -> tuple[int, ...]:
-    """Numbers of buckets that Spark's hash spreads evenly over its partitions."""
+    """Return numbers of buckets that Spark's hash spreads evenly over its partitions."""
     if number == 1:
         return (0,)
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions", DEFAULT_TASKS))
+    partitions = int(shuffle_partitions(spark))
     place = F.pmod(F.hash(F.col("id").cast("int")), F.lit(partitions))
     candidates = spark.range(64 * max(number, partitions)).select(place.alias("place")).collect()
     found: dict[int, list[int]] = {}
@@ -317,8 +323,8 @@ def _balanced(spark: Any, number: int) -> tuple[int, ...]:
     return tuple(taken)
 
 
-def _name(work: Work, buckets: tuple[int, ...]) -> str:
-    """What a state belongs to: the query, what it reads, and how it is spread."""
+def _fingerprint(work: Work, buckets: tuple[int, ...]) -> str:
+    """Return a digest of what a state belongs to: the query, its columns and its buckets."""
     described = [
         str(work.plan.pattern),
         str(work.plan.conjunctive),

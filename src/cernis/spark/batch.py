@@ -1,0 +1,164 @@
+"""From a `Job` on batches to the DataFrame of its matches.
+
+    rows ─ masks, relevance (Catalyst) ─▶ bucket or slice ─ shuffle ─ sort by time ─▶ worker
+
+Nothing runs until the result is asked for. Only relevant events reach Python, with one integer
+for all predicates and the columns that are shown or compared.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from cernis.pattern.predicate import RANK
+from cernis.plan.plan import Distribution
+from cernis.spark import slices
+from cernis.spark.frame import MOMENT, Frame
+from cernis.spark.numbering import count_rows, number_rows
+from cernis.spark.prepare import SAMPLE, Job
+from cernis.spark.rows import key_bucket, read_condition, travelling_columns
+from cernis.spark.slices import Line
+from cernis.spark.worker import BUCKET, PLACE, ROW, STREAM, TICKS, Work, recognize_rows
+
+
+def recognize_batch(job: Job, work: Work) -> Any:
+    """Return the DataFrame of the matches."""
+    if job.layout.distribution is Distribution.SINGLE:
+        warnings.warn(
+            f"this query runs in a single task; what would make it parallel: {job.layout.parallel}",
+            stacklevel=3,
+        )
+    assert work.schema is not None
+    schema = from_arrow_schema(work.schema, prefer_timestamp_ntz=True)
+    found = travelling_rows(job).mapInArrow(partial(recognize_rows, work), schema)
+    return found if job.plan.head is None else _distinct(found, placed=job.options.placed)
+
+
+def travelling_rows(job: Job) -> Any:
+    """Return the rows that travel to the workers, each in its task, sorted by time."""
+    return _sort(job, _spread(job, select_rows(job)))
+
+
+def is_sliced(job: Job) -> bool:
+    """Return whether a task may read several parts, or rows of the window before its own."""
+    if job.arrangement.together or job.tasks == 1:
+        return False
+    hot = job.layout.cut and job.options.sample > 0
+    return hot or job.layout.distribution is Distribution.SLICED
+
+
+# --------------------------------------------------------------------- rows
+
+
+def select_rows(job: Job, *, numbers: bool = True) -> Any:
+    """Return the events of all streams, each with its mask, row, moment and bucket.
+
+    Without row numbers where only moments and buckets are looked at: numbers cost a join,
+    which Spark would carry out for nothing.
+    """
+    rows = None
+    for i, frame in enumerate(job.frames):
+        own = _select_of_frame(job, i, frame, numbers or frame.moment is None)
+        rows = own if rows is None else rows.unionByName(own, allowMissingColumns=True)
+    return rows
+
+
+def _select_of_frame(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
+    data = _number(job, i, frame, numbers)
+    moment, untimed = frame.moment, frame.untimed
+    relevance = job.pushdown.relevance[frame.stream]
+    read = read_condition(frame, job.plan, job.layout, relevance)
+    if job.options.on_error == "skip" and untimed is not None:
+        data = data.filter(~untimed)
+        untimed = None
+    if read is not None:
+        data = data.filter(read if untimed is None else read | untimed)
+    columns = travelling_columns(
+        frame, job.plan, job.layout, job.pushdown, job.columns[frame.stream]
+    )
+    columns += [F.col(ROW), (F.col(ROW) if moment is None else moment).alias(MOMENT)]
+    if len(job.frames) > 1:
+        columns.append(F.lit(i).alias(STREAM))
+    keyed = job.layout.distribution is Distribution.KEYED
+    if keyed and job.tasks > 1 and not job.arrangement.together:
+        columns.append(key_bucket(frame, job.plan, job.tasks).alias(BUCKET))
+    if job.layout.ranked:
+        fits = F.lit(True) if relevance is None else F.coalesce(relevance, F.lit(False))
+        columns.append((fits if untimed is None else fits | untimed).alias(slices.FITS))
+    return data.select(*columns)
+
+
+def _number(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
+    """Add row numbers that go on after those of the frames before."""
+    if not numbers:
+        return frame.data.withColumn(ROW, F.lit(0).cast("bigint"))
+    data = number_rows(frame, job.options.row)
+    if job.options.row is None:
+        for before in job.frames[:i]:
+            data = data.withColumn(ROW, F.col(ROW) + count_rows(before))
+    return data
+
+
+# -------------------------------------------------------------------- tasks
+
+
+def _spread(job: Job, data: Any) -> Any:
+    """Send each event to the task (or tasks) that read it."""
+    if job.arrangement.together:
+        return data
+    tasks, ranked = job.tasks, job.layout.ranked
+    line = Line(
+        RANK.name if ranked else MOMENT,
+        job.window or 0,
+        slices.later_position if ranked else job.frames[0].later,
+    )
+    cuts: Column | None = None
+    if ranked:
+        bare = select_rows(job, numbers=False)
+        moments = slices.quantiles_of(_sample(job, bare), tasks)
+        data, cuts = slices.ranked(data, bare, moments, line, tasks, job.layout.gaps)
+    if tasks == 1:
+        return data.repartition(1)
+    if is_sliced(job):
+        if cuts is None:
+            some = _sample(job, select_rows(job, numbers=False))
+            keyed = job.layout.distribution is Distribution.KEYED
+            cuts = (slices.cuts_of_hot if keyed else slices.cuts_of_all)(some, line, tasks)
+        data = slices.sliced(data, cuts, line, tasks)
+    return data.repartitionById(tasks, F.col(BUCKET)).drop(BUCKET)
+
+
+def _sample(job: Job, data: Any) -> Any:
+    """Return some of the events, always the same ones."""
+    share = job.options.sample or SAMPLE
+    return data if share >= 1 else data.sample(share, seed=1)
+
+
+def _sort(job: Job, data: Any) -> Any:
+    """Sort by time within each task, and drop the columns that workers do not read."""
+    if job.arrangement.ordered and job.options.row is None:
+        return data.drop(MOMENT)  # rows are numbered as they lie
+    ties = [ROW, STREAM] if len(job.frames) > 1 else [ROW]
+    if job.frames[0].time is None:
+        return data.sortWithinPartitions(*ties).drop(MOMENT)
+    data = data.sortWithinPartitions(MOMENT, *ties)
+    if TICKS in job.frames[0].columns:
+        return data.withColumnRenamed(MOMENT, TICKS)
+    return data.drop(MOMENT)
+
+
+def _distinct(found: Any, *, placed: bool) -> Any:
+    """Keep each answer once: at the first match that has it, whichever task found it."""
+    *names, end, end_ts = (name for name in found.columns if name != PLACE)
+    place = [PLACE] if placed else []
+    first = F.min(F.struct(F.col(end_ts), F.col(end), *place)).alias("@first")
+    grouped = found.groupBy(*names).agg(first) if names else found.agg(first).dropna()
+    return grouped.select(
+        *names, *(F.col("@first")[name].alias(name) for name in (end, end_ts, *place))
+    )

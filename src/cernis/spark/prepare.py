@@ -1,0 +1,250 @@
+"""From a query and DataFrames to a `Job`: every decision, before anything runs.
+
+A job says what travels and where: which predicates Spark evaluates, which columns travel, how
+rows are spread over tasks. `batch` and `streaming.recognize` build DataFrames from it,
+`explanation` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from cernis.encoding.masks import BITS, mask_column
+from cernis.errors import CernisError, DataError
+from cernis.events.order import Scale
+from cernis.events.source import stream_of
+from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.check import resolve
+from cernis.pattern.predicate import RANK
+from cernis.pattern.query import Pattern
+from cernis.plan.plan import Distribution, Plan
+from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
+from cernis.run.query import Query
+from cernis.schema import Schema
+from cernis.spark.arrangement import Arrangement, find_arrangement
+from cernis.spark.carriers import carrier_of
+from cernis.spark.frame import Frame, arrow_type, frames_of
+from cernis.spark.layout import Layout, choose_layout, choose_stream_layout, window_in_ticks
+from cernis.spark.numbering import has_fixed_numbers
+from cernis.spark.pushdown import Pushdown, push_down
+from cernis.spark.requirements import required_attributes
+from cernis.spark.tasks import check_tasks, count_tasks
+from cernis.spark.worker import ROW, STREAM, Part, Wanted, Work, answer_schema
+
+OnRows = Literal["fail", "skip"]
+
+SAMPLE = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """How a query runs on Spark; `recognize` documents the options."""
+
+    time: str | None = None
+    type: str = "type"
+    time_unit: str = "ms"
+    row: str | None = None
+    matches: Wanted = "events"
+    tasks: int | None = None
+    sample: float = SAMPLE
+    pushdown: bool = True
+    on_error: OnRows = "fail"
+    budget: int = CANDIDATE_BUDGET
+    on_budget: OnBudget = "fail"
+    placed: bool = False
+    """A last column says in which order the matches of one end are found."""
+    limit: int | None = None
+    """Each task may stop after this many matches."""
+    ids: bool = False
+    corrupt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """The decisions about a query on DataFrames."""
+
+    query: Query
+    plan: Plan
+    options: JobOptions
+    frames: tuple[Frame, ...]
+    layout: Layout
+    arrangement: Arrangement
+    tasks: int
+    scale: Scale
+    """How times are counted."""
+    window: int | None
+    """The window in units of the line that is cut: ticks, or positions."""
+    pushdown: Pushdown
+    columns: Mapping[str, Mapping[str, str]]
+    """For each stream, which of the columns that travel holds which attribute."""
+
+    @property
+    def is_streaming(self) -> bool:
+        return bool(self.frames[0].source.isStreaming)
+
+
+def prepare_job(
+    events: Any, query: str | Query | Pattern, options: JobOptions, *, lang: str = "ceql"
+) -> Job:
+    """Decide how a query runs on a DataFrame, or on several in a dict by stream."""
+    _check(options)
+    if not isinstance(query, Query):
+        query = Query(query, lang=lang)
+    frames = tuple(
+        frames_of(
+            events,
+            query.pattern.streams,
+            time=options.time,
+            type=options.type,
+            time_unit=options.time_unit,
+            row=options.row,
+            corrupt=options.corrupt,
+        )
+    )
+    plan, layout = _choose_plan(query, frames, options)
+    single = layout.distribution is Distribution.SINGLE
+    scales = [frame.scale for frame in frames]
+    scale = Scale(scales[0].unit_ns, min(scale.own for scale in scales))
+    pushdown = push_down(plan, frames, enabled=options.pushdown)
+    spark = frames[0].data.sparkSession
+    return Job(
+        query=query,
+        plan=plan,
+        options=options,
+        frames=frames,
+        layout=layout,
+        arrangement=_arrangement(plan, layout, frames),
+        tasks=1 if single else options.tasks or count_tasks(spark),
+        scale=scale,
+        window=_window(plan.pattern, layout, scale),
+        pushdown=pushdown,
+        columns=_choose_columns(plan, frames, pushdown.left, shown=options.matches == "events"),
+    )
+
+
+def make_work(job: Job) -> Work:
+    """Return the description of the work that travels to the workers."""
+    first = job.frames[0]
+    work = Work(
+        plan=job.plan,
+        bits={atom: i for i, atom in enumerate(job.pushdown.translated)},
+        parts=tuple(_part(frame, job.columns[frame.stream]) for frame in job.frames),
+        time=first.time,
+        type=first.type,
+        time_unit=first.time_unit,
+        scale=job.scale,
+        wanted=job.options.matches,
+        budget=job.options.budget,
+        on_budget=job.options.on_budget,
+        placed=job.options.placed,
+        limit=job.options.limit if job.plan.head is None else None,
+        ids=job.options.ids,
+    )
+    answer = answer_schema(work, _empty_rows(job))
+    carriers = [field.with_type(carrier_of(field.type) or field.type) for field in answer]
+    return replace(work, answer=answer, schema=pa.schema(carriers))
+
+
+# ---------------------------------------------------------------- decisions
+
+
+def _check(options: JobOptions) -> None:
+    if options.matches not in ("events", "count", "lines"):
+        raise CernisError(f"matches={options.matches!r}: expected 'events', 'count' or 'lines'")
+    if options.on_error not in ("fail", "skip"):
+        raise CernisError(f"on_error={options.on_error!r}: expected 'fail' or 'skip'")
+    if not 0 <= options.sample <= 1:
+        raise CernisError(f"sample={options.sample}: expected a share between 0 and 1")
+    check_tasks(options.tasks)
+
+
+def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> tuple[Plan, Layout]:
+    """Check the query against the columns, and choose how it is planned and spread."""
+    pattern = query.pattern
+    schema = Schema(tuple(stream_of(frame.stream, frame.arrow) for frame in frames))
+    if pattern.declared is None:
+        resolve(pattern, schema)
+    plan = query.plan.for_schema(schema)
+    if frames[0].source.isStreaming:
+        return plan, choose_stream_layout(plan)
+    if options.corrupt is not None:
+        raise CernisError(
+            f"corrupt={options.corrupt!r} is for streams; of a batch, filter such rows first"
+        )
+    timed = frames[0].time is not None
+    countable = timed or all(has_fixed_numbers(frame, options.row) for frame in frames)
+    layout = choose_layout(plan, timed=timed, countable=countable)
+    if layout.ranked:
+        plan = plan.by_rank()
+    return plan, layout
+
+
+def _arrangement(plan: Plan, layout: Layout, frames: Sequence[Frame]) -> Arrangement:
+    """Return how the rows lie, where the layout can use it."""
+    frame, groups = frames[0], plan.pattern.partition
+    if len(frames) > 1 or layout.ranked or frame.source.isStreaming:
+        return Arrangement()
+    if layout.distribution is Distribution.SINGLE:
+        return find_arrangement(frame.source, None, frame.time)
+    if groups and all(len(group) == 1 for group in groups):
+        return find_arrangement(frame.source, [group[0] for group in groups], frame.time)
+    return Arrangement()
+
+
+def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
+    if pattern.within is not None and layout.ranked:
+        return floor(pattern.within.size)
+    return window_in_ticks(pattern, scale) if layout.cut else None
+
+
+def _choose_columns(
+    plan: Plan, frames: Sequence[Frame], left: Sequence[Atom], *, shown: bool
+) -> dict[str, dict[str, str]]:
+    """Choose the columns that travel; attributes of one name and type share a column."""
+    names, whole = required_attributes(plan, left, shown=shown)
+    if frames[0].time is not None:
+        names.add(frames[0].time)
+    if any(isinstance(atom, TypeIs) for atom in left):
+        names.add(frames[0].type)
+    columns: dict[str, dict[str, str]] = {}
+    travelling: dict[tuple[str, str], str] = {}
+    for frame in frames:
+        own = columns.setdefault(frame.stream, {})
+        every = [*frame.fields] if whole else []
+        for name in dict.fromkeys([*every, *sorted(names)]):
+            found = frame.attribute(name)
+            if found is None or (whole and name not in frame.fields and "." in name):
+                continue
+            if arrow_type(found[1]) is None:
+                raise DataError(
+                    f"stream {frame.stream!r}: the column {name!r} holds "
+                    f"{found[1].simpleString()}, which cannot travel to Python; drop it, or "
+                    "name the attributes that the answer shall show"
+                )
+            kind = (name, found[1].json())
+            own[name] = travelling.setdefault(kind, f"a{len(travelling)}")
+    return columns
+
+
+def _part(frame: Frame, columns: Mapping[str, str]) -> Part:
+    types = {name: type_ for name in columns if (type_ := frame.own_type(name)) is not None}
+    return Part(stream=frame.stream, columns=columns, types=types)
+
+
+def _empty_rows(job: Job) -> pa.Table:
+    """Return a table without rows that has the columns which travel."""
+    fields: dict[str, pa.DataType] = {}
+    for frame in job.frames:
+        for name, column in job.columns[frame.stream].items():
+            found = frame.attribute(name)
+            assert found is not None
+            fields[column] = arrow_type(found[1])
+    fields |= {ROW: pa.int64(), STREAM: pa.int32(), RANK.name: pa.int64()}
+    for i in range(ceil(len(job.pushdown.translated) / BITS)):
+        fields[mask_column(i)] = pa.int64()
+    return pa.schema(fields).empty_table()
