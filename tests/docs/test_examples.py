@@ -5,6 +5,8 @@
 * ```console blocks: each line `$ cernis …` is run; the lines below it are its output.
 * a block under the comment `<!-- file: NAME -->` is written to that file first.
 
+* the ```python blocks of each page type-check as one program (`mypy --strict`).
+
 Each page has an empty directory of its own. `...` in an output stands for anything.
 Pages with examples on Spark share one small session, which those examples find running.
 """
@@ -12,8 +14,11 @@ Pages with examples on Spark share one small session, which those examples find 
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,3 +131,42 @@ def test_every_link_on_the_page_leads_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     broken = [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
     assert broken == []
+
+
+# pages use a name for one thing after the other, and their functions need no annotations
+_LENIENT = "# mypy: allow-redefinition, allow-untyped-defs, allow-untyped-calls"
+
+
+def program(page: Path) -> str:
+    """Return the Python code of a page, on the lines where it stands; the first is its title."""
+    text = page.read_text(encoding="utf-8")
+    lines = [_LENIENT, *[""] * text.count("\n")]
+    for block in blocks(text):
+        if block.language != "python" or block.file is not None:
+            continue
+        parts = [(block.line, block.text)]
+        if ">>> " in block.text:
+            examples = doctest.DocTestParser().get_examples(block.text)
+            parts = [(block.line + e.lineno, e.source) for e in examples if e.exc_msg is None]
+        for line, code in parts:
+            source = code.splitlines()
+            lines[line : line + len(source)] = source
+    return "\n".join(lines)
+
+
+def test_every_example_type_checks(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    files = []
+    for page in PAGES:
+        name = "_".join(page.relative_to(ROOT).with_suffix(".py").parts).replace("-", "_")
+        files.append(tmp_path / name)
+        files[-1].write_text(program(page), encoding="utf-8")
+    options = ["--config-file", "pyproject.toml", "--strict", "--no-error-summary"]
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *map(str, files)],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout + found.stderr == ""
