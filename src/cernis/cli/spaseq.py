@@ -75,7 +75,7 @@ def run(
     elif output is None:
         show(runs, shown if limit is None else limit, standard_output())
     elif output.endswith(".parquet"):
-        deliver.write_parquet(runs, limit, output, lambda: session.push_nothing().schema)
+        deliver.write_parquet(runs, limit, output, lambda: session.matches([]).schema)
     elif output.endswith(".nq"):
         deliver.write_graphs(runs, limit, output)
     else:

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from cernis.errors import CernisError
 from cernis.events.times import UNITS
 from cernis.pattern import graph as g
+from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.row_store import FoundRows, RowStore
-from cernis.rdf.solving.rows import Int64s
 from cernis.results.columns import count_column
 from cernis.results.matchset import MatchBlock, MatchSet, pieces, take
 from cernis.results.result import Result, write_texts

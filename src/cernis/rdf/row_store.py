@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import UNBOUND, Codes
-from cernis.rdf.solving.rows import Int64s, StoredRows
+from cernis.rdf.solving.rows import StoredRows
 
 
 class FoundRows(NamedTuple):

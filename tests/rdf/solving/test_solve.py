@@ -14,7 +14,8 @@ from cernis.pattern import graph as g
 from cernis.rdf.reading.background import Triples, load_background
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.terms import Terms
-from cernis.rdf.solving.solve import Matcher, Solutions
+from cernis.rdf.solving.solutions import Solutions
+from cernis.rdf.solving.solve import Matcher
 from cernis.rdf.solving.values import TermValues
 from cernis.testing.spaseq.sparql import pattern_text
 
@@ -132,7 +133,7 @@ def solve(
     loaded = load_background(knowledge, terms, format="nt") if knowledge else {}
     matcher = Matcher(pattern, values, loaded, keep, budget=budget)
     events = batch(terms, [triples(text) for text in graphs])
-    found = rows_of(matcher.solutions(events), terms)
+    found = rows_of(matcher.solve(events), terms)
     return [
         sorted(
             " ".join(f"{name}={short(text)}" for name, text in sorted(row.items()))
@@ -220,10 +221,10 @@ def test_only_events_of_the_streams_asked_for_are_looked_at() -> None:
     terms = Terms()
     matcher = Matcher(bgp("?s :p ?o"), TermValues(terms))
     events = batch(terms, [triples(":x :p 1")] * 5, streams=[0, 1, 2, 1, 0])
-    assert matcher.solutions(events, {1}).event.tolist() == [1, 3]
-    assert matcher.solutions(events, {0, 2}).event.tolist() == [0, 2, 4]
-    assert matcher.solutions(events).event.tolist() == [0, 1, 2, 3, 4]
-    assert matcher.solutions(events, {7}).event.tolist() == []
+    assert matcher.solve(events, {1}).event.tolist() == [1, 3]
+    assert matcher.solve(events, {0, 2}).event.tolist() == [0, 2, 4]
+    assert matcher.solve(events).event.tolist() == [0, 1, 2, 3, 4]
+    assert matcher.solve(events, {7}).event.tolist() == []
 
 
 def test_a_batch_without_events_has_no_solutions() -> None:
@@ -237,7 +238,7 @@ def test_a_filter_sees_the_terms_of_later_batches() -> None:
     terms = Terms()
     matcher = Matcher(g.FilterPattern(bgp("?s :p ?o"), more("o", "10")), TermValues(terms))
     for k in range(8, 13):
-        found = matcher.solutions(batch(terms, [triples(f":x :p {k}")]))
+        found = matcher.solve(batch(terms, [triples(f":x :p {k}")]))
         assert len(found.event) == (k > 10)
 
 
@@ -623,7 +624,7 @@ def test_another_engine_finds_the_same_solutions(
         terms.code(f"<{name}>"): as_background(terms, part) for name, part in knowledge.items()
     }
     matcher = Matcher(pattern, values, loaded)
-    found = rows_of(matcher.solutions(batch(terms, graphs)), terms)
+    found = rows_of(matcher.solve(batch(terms, graphs)), terms)
     assert [event for event, _ in found] == sorted(event for event, _ in found)
     for k, graph in enumerate(graphs):
         here = [row for event, row in found if event == k]
@@ -632,7 +633,7 @@ def test_another_engine_finds_the_same_solutions(
             pattern
         )
     keep = data.draw(st.lists(st.sampled_from("abcd"), unique=True))
-    kept = Matcher(pattern, values, loaded, keep).solutions(batch(terms, graphs))
+    kept = Matcher(pattern, values, loaded, keep).solve(batch(terms, graphs))
     projected = {(k, frozenset((n, t) for n, t in row.items() if n in keep)) for k, row in found}
     rows = [(k, frozenset(row.items())) for k, row in rows_of(kept, terms)]
     assert len(set(rows)) == len(rows)

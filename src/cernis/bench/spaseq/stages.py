@@ -25,7 +25,7 @@ from cernis.engine.linked.step import LinkedRows
 from cernis.engine.linked.tables import LinkedTables
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
-from cernis.rdf.solving.rows import Window
+from cernis.rdf.solving.rows import TimeWindow
 from cernis.results.correlated import CorrelatedMatches
 
 KNOWN = 10_000
@@ -181,7 +181,7 @@ def replay(
     """
     session = solved.session
     engine = fresh_engine(session)
-    values, sizes = session.values.current(), Window(window)
+    values, sizes = session.values.current(), TimeWindow(window)
     since = solved.after(skipped)
     ends = np.append(solved.times, solved.times[-1] + 1)
     asked = since if told is None else max(since, int(ends[-1 - told]))

@@ -6,14 +6,16 @@ One named graph is one event. Triples are sorted within each event, so that kern
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.rdf.reading.terms import Codes
+from cernis.rdf.reading.terms import Codes, Terms
 
-__all__ = ["Bools", "GraphEvents", "Int64s"]
+__all__ = ["Bools", "GraphEvents", "Int64s", "encode_events"]
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -59,3 +61,23 @@ class GraphEvents(NamedTuple):
         event = np.repeat(np.arange(self.size), np.diff(self.first))
         order = np.lexsort((o, s, p, event))
         return self._replace(s=s[order], p=p[order], o=o[order])
+
+
+def encode_events(
+    times: Int64s,
+    streams: Codes,
+    numbers: Int64s,
+    offsets: Int64s,
+    triples: Sequence[pa.StringArray],
+    terms: Terms,
+) -> GraphEvents:
+    """Return events whose triples are texts in any order: event i has those from offsets[i] on."""
+    s, p, o = (terms.encode(texts) for texts in triples)
+    event = np.repeat(np.arange(len(times)), np.diff(offsets))
+    order = np.lexsort((o, s, p, event))
+    event, s, p, o = event[order], s[order], p[order], o[order]
+    new: Bools = np.ones(len(s), np.bool_)
+    new[1:] = (event[1:] != event[:-1]) | (p[1:] != p[:-1])
+    new[1:] |= (s[1:] != s[:-1]) | (o[1:] != o[:-1])
+    first = np.searchsorted(event[new], np.arange(len(times) + 1))
+    return GraphEvents(times, streams, numbers, first, s[new], p[new], o[new])

@@ -89,6 +89,11 @@ class Terms:
         found = np.asarray(codes).tolist()
         return pa.array([known[c] if c >= 0 else None for c in found], pa.string())
 
+    def repeated_texts(self, codes: Codes) -> pa.StringArray:
+        """Like `texts`, faster where codes repeat."""
+        distinct, place = np.unique(codes, return_inverse=True)
+        return self.texts(distinct).take(pa.array(place))
+
     def keep(self, live: NDArray[np.bool_]) -> Codes:
         """Lets go of all terms but some; gives the new code of each old one, -1 for none.
 

@@ -21,7 +21,7 @@ from cernis.pattern import graph as g
 from cernis.rdf.solving.functions import ARGUMENTS, Applied, boolean, cast_to
 from cernis.rdf.solving.values import TermValues, regular
 
-__all__ = ["Program", "compile_expression", "joined_programs"]
+__all__ = ["Program", "compile_expression", "join_programs"]
 
 _COMPARISONS = {
     "=": e.EQUAL,
@@ -81,7 +81,7 @@ def compile_expression(
     return Program(np.array(steps, np.int32).reshape(-1, 3), depth)
 
 
-def joined_programs(programs: list[Program]) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
+def join_programs(programs: list[Program]) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
     """All steps in one array, where each program begins (and the last one ends), and the depth."""
     steps = [program.steps for program in programs]
     begins = np.zeros(len(steps) + 1, np.int32)

@@ -23,7 +23,7 @@ from cernis.plan.plan import Distribution
 from cernis.rdf.explain import common_key
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import FilePart
-from cernis.rdf.session import shape_answers
+from cernis.rdf.recognizer import shape_answers
 
 APART = 4
 """A cell is so many windows long at least: at most one event in so many is read twice."""

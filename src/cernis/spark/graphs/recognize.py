@@ -23,10 +23,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import CernisError, DataError
 from cernis.plan.plan import Distribution
+from cernis.rdf.exchange import TS, SolutionWriter
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import PIECE, FilePart
 from cernis.rdf.reading.times import TimeRule
-from cernis.rdf.solved import TS, PatternSolver
 from cernis.spark.graphs.check import Knowledge, knowledge_of, open_streams
 from cernis.spark.graphs.layout import GraphLayout, cell_length, explain_graphs, graph_layout
 from cernis.spark.graphs.worker import (
@@ -123,7 +123,7 @@ class GraphJob:
     @cached_property
     def columns(self) -> pa.Schema:
         """The columns of matches, in Arrow's types."""
-        return self.work(1).session().push_nothing().schema
+        return self.work(1).session().matches([]).schema
 
     def tasks(self, spark: SparkSession, asked: int | None = None) -> int:
         """How many tasks recognize."""
@@ -195,7 +195,7 @@ def graph_job(
     """What `recognize_graphs` decides before anything runs."""
     known = knowledge_of(query, background)
     if not known:
-        PatternSolver(query)  # says which background is missing
+        SolutionWriter(query)  # says which background is missing
     layout = graph_layout(query)
     if _is_frame(events):
         _check(events)

@@ -141,9 +141,7 @@ def _rows(
     import numpy as np
     import pyarrow as pa
 
-    from cernis.rdf.solved import distinct_texts
-
-    texts = distinct_texts(terms)
+    texts = terms.repeated_texts
     triples = pa.StructArray.from_arrays(
         [texts(events.s), texts(events.p), texts(events.o)],
         fields=list(schema.field("triples").type.value_type),

@@ -30,11 +30,12 @@ from cernis.errors import DataError
 from cernis.events.mistakes import did_you_mean
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.plan import Distribution
+from cernis.rdf.exchange import TS, SolutionSession, SolutionWriter
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
+from cernis.rdf.reading.events import GraphEvents, encode_events
 from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
-from cernis.rdf.solved import TS, PatternSolver, Solved, SolvedSession, events_of_texts
 from cernis.spark.graphs.check import Knowledge
 from cernis.spark.graphs.layout import GraphLayout, cell_length
 from cernis.spark.worker import BUCKET, OWN, gathered
@@ -64,12 +65,12 @@ class GraphWork:
     schema: pa.Schema | None = None
     """The columns of the answer."""
 
-    def session(self) -> SolvedSession:
-        return SolvedSession(_linked(self.query), self.unit, self.counted)
+    def session(self) -> SolutionSession:
+        return SolutionSession(_linked(self.query), self.unit, self.counted)
 
     def solution_schema(self) -> pa.Schema:
         """The columns of the rows between the two kinds of tasks."""
-        fields = list(self.session().columns.schema)
+        fields = list(self.session().format.schema)
         fields.append(pa.field(BUCKET, pa.int32()))
         if self.layout.distribution is Distribution.SLICED:
             fields.append(pa.field(OWN, pa.bool_()))
@@ -82,10 +83,10 @@ def _linked(query: SpaseqQuery) -> GraphQuery:
     return GraphQuery(query)
 
 
-_solvers: dict[tuple[SpaseqQuery, Knowledge], PatternSolver] = {}
+_solvers: dict[tuple[SpaseqQuery, Knowledge], SolutionWriter] = {}
 
 
-def _solver(work: GraphWork) -> PatternSolver:
+def _solver(work: GraphWork) -> SolutionWriter:
     """The patterns and the background of a query, from the task before if there was one."""
     asked = work.query, work.background
     known = _solvers.get(asked)
@@ -95,7 +96,7 @@ def _solver(work: GraphWork) -> PatternSolver:
         for name, source in work.background:
             named.setdefault(name, []).append(source)
         sources: Any = named.get(None, []) if None in named else named
-        known = PatternSolver(_linked(work.query), sources or None)
+        known = SolutionWriter(_linked(work.query), sources or None)
         _solvers[asked] = known
     return known
 
@@ -112,7 +113,7 @@ def solve_parts(
             solver = _solver(work)
             reader = PartReader(parts[number], solver.terms)
             for events in reader:
-                yield from _spread(work, solver, solver.solve(events), work.low, work.length)
+                yield from _spread(work, solver, events, work.low, work.length)
                 solver.forget(reader)
 
 
@@ -138,7 +139,7 @@ def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         triples = batch.column("triples")
         offsets = np.asarray(triples.offsets, np.int64)
         flat = triples.flatten()
-        events = events_of_texts(
+        events = encode_events(
             np.asarray(batch.column("ts"), np.int64),
             np.array(streams, np.int32),
             np.asarray(batch.column("number"), np.int64),
@@ -146,16 +147,16 @@ def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             (flat.field("s"), flat.field("p"), flat.field("o")),
             solver.terms,
         )
-        yield from _spread(work, solver, solver.solve(events), low, length)
+        yield from _spread(work, solver, events, low, length)
         solver.forget()
 
 
 def _spread(
-    work: GraphWork, solver: PatternSolver, solved: Solved, low: int, length: int
+    work: GraphWork, solver: SolutionWriter, events: GraphEvents, low: int, length: int
 ) -> Iterator[pa.RecordBatch]:
-    """Solutions as rows, each with the task that reads it."""
+    """The solutions in some events as rows, each with the task that reads it."""
     layout = work.layout
-    batch, codes = solver.columns.written(solved, solver.terms, ticks=layout.ticks)
+    batch, codes = solver.write(events, ticks=layout.ticks)
     if not batch.num_rows:
         return
     if layout.distribution is Distribution.SLICED:
@@ -204,7 +205,7 @@ def recognize_solved(
     session = work.session()
     left, count = work.limit, 0
     for table, own in _own_or_not(_of_whole_timestamps(gathered(batches))):
-        found = session.take(table)
+        found = session.push(table)
         if own and work.wanted == "count":
             count += found.count()
         elif own:
@@ -280,7 +281,7 @@ def answer_schema(work: GraphWork) -> pa.Schema:
         return pa.schema([("end", pa.int64()), ("place", pa.binary()), ("line", pa.string())])
     exact = work.wanted == "placed"
     fields = [pa.field("@end", pa.int64()), pa.field("@place", pa.binary())] if exact else []
-    for field in work.session().push_nothing().schema:
+    for field in work.session().matches([]).schema:
         if pa.types.is_timestamp(field.type):
             field = field.with_type(pa.int64() if exact else pa.timestamp("us", "UTC"))
         fields.append(field)

@@ -1,0 +1,204 @@
+"""Solutions between processes: solved in one, matched in another.
+
+Solving needs one event at a time, in any order; recognition needs all of them in order of time. A
+`SolutionWriter` solves events, in any number of processes, and writes the solutions as Arrow
+tables. A `SolutionSession` reads such tables in order of time and finds the matches.
+`SolutionFormat` is the format of the tables: a row for each solution, with its time, stream,
+number, pattern, and the text of every variable.
+
+Tables are smaller than events: they have solutions only, and of these the variables that another
+step or the answer needs. Where the next timestamp of the streamset counts (`,`), a row without a
+pattern stands for each timestamp without a solution.
+
+Cost: a few passes in NumPy and Arrow over the rows; each distinct text of a batch is encoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.automata.linked.automaton import Linked
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.rdf.matches import GraphMatches
+from cernis.rdf.query import GraphQuery
+from cernis.rdf.reading.background import load_background
+from cernis.rdf.reading.events import GraphEvents, Int64s
+from cernis.rdf.reading.streams import StreamReader
+from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
+from cernis.rdf.recognizer import GraphRecognizer
+from cernis.rdf.solving.solutions import Solutions
+from cernis.rdf.solving.solve import PatternSolver, find_patterns
+from cernis.rdf.solving.values import TermValues
+
+__all__ = [
+    "GPM",
+    "NUMBER",
+    "STREAM",
+    "TS",
+    "EventSolutions",
+    "SolutionFormat",
+    "SolutionSession",
+    "SolutionWriter",
+]
+
+TS, STREAM, NUMBER, GPM = "ts", "stream", "number", "gpm"
+_MANY_TERMS = 1 << 20
+_NO_GPM = -1
+
+
+class EventSolutions(NamedTuple):
+    """A batch of events in order, without their triples, and the solutions of each pattern."""
+
+    events: GraphEvents
+    found: Mapping[str, Solutions]
+
+
+class SolutionFormat:
+    """Write the solutions of a query's patterns as a table, and read them.
+
+    A row without a pattern is a timestamp without a solution.
+    """
+
+    def __init__(self, query: SpaseqQuery, linked: Linked) -> None:
+        self._names = find_patterns(query, linked)
+        self._variables = list(dict.fromkeys(v for names in self._names.values() for v in names))
+        self.schema = pa.schema(
+            [
+                (TS, pa.int64()),
+                (STREAM, pa.int32()),
+                (NUMBER, pa.int64()),
+                (GPM, pa.int32()),
+                *((f"v{i}", pa.string()) for i in range(len(self._variables))),
+            ]
+        )
+
+    def write(
+        self, solved: EventSolutions, terms: Terms, *, ticks: bool
+    ) -> tuple[pa.RecordBatch, dict[str, Codes]]:
+        """Return the table of some solutions, and the codes of each variable in its rows.
+
+        With `ticks`, timestamps without a solution have a row as well.
+        """
+        events = solved.events
+        tables = [solved.found[gpm] for gpm in self._names]
+        sizes = [len(table.event) for table in tables]
+        event = np.concatenate([np.empty(0, np.int32), *(table.event for table in tables)])
+        codes = {name: np.full(sum(sizes), UNBOUND, np.int32) for name in self._variables}
+        upto = np.cumsum([0, *sizes])
+        for i, table in enumerate(tables):
+            for column, name in enumerate(table.names):
+                codes[name][upto[i] : upto[i + 1]] = table.codes[:, column]
+        times, streams = events.times[event], events.streams[event]
+        numbers = events.numbers[event]
+        kinds = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        if ticks:
+            bare = np.setdiff1d(events.times, times)
+            times = np.concatenate([times, bare])
+            streams = np.concatenate([streams, np.zeros(len(bare), np.int32)])
+            numbers = np.concatenate([numbers, np.full(len(bare), -1)])
+            kinds = np.concatenate([kinds, np.full(len(bare), _NO_GPM, np.int32)])
+            none = np.full(len(bare), UNBOUND, np.int32)
+            codes = {name: np.concatenate([column, none]) for name, column in codes.items()}
+        columns = [times, streams, numbers, kinds, *map(terms.repeated_texts, codes.values())]
+        batch = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=self.schema)
+        return batch, codes
+
+    def read(self, table: pa.Table, terms: Terms) -> EventSolutions:
+        """Return the solutions of a table, whatever the order of its rows."""
+        times, numbers = (np.asarray(table.column(name), np.int64) for name in (TS, NUMBER))
+        streams, kinds = (np.asarray(table.column(name), np.int32) for name in (STREAM, GPM))
+        order = np.lexsort((kinds, numbers, streams, times))
+        times, streams, numbers = times[order], streams[order], numbers[order]
+        new = np.ones(len(order), np.bool_)
+        new[1:] = np.diff(times).astype(bool) | np.diff(streams).astype(bool)
+        new[1:] |= np.diff(numbers).astype(bool)
+        event = (np.cumsum(new) - 1).astype(np.int32)
+        events = _make_events(times[new], streams[new], numbers[new])
+        codes = {
+            name: _encode(table.column(f"v{i}"), terms)[order]
+            for i, name in enumerate(self._variables)
+        }
+        kinds, found = kinds[order], {}
+        for i, (gpm, names) in enumerate(self._names.items()):
+            mine = np.flatnonzero(kinds == i)
+            columns = [codes[name][mine] for name in names]
+            own = np.stack(columns, axis=1) if columns else np.empty((len(mine), 0), np.int32)
+            found[gpm] = Solutions(names, event[mine], np.ascontiguousarray(own))
+        return EventSolutions(events, found)
+
+
+def _encode(column: pa.ChunkedArray, terms: Terms) -> Codes:
+    """Return the codes of some texts; -1 for null."""
+    encoded = column.combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    known = np.append(terms.add(encoded.dictionary.to_pylist()), np.int32(UNBOUND))
+    places = encoded.indices.fill_null(len(known) - 1)
+    codes: Codes = known[np.asarray(places)]
+    return codes
+
+
+def _make_events(times: Int64s, streams: Codes, numbers: Int64s) -> GraphEvents:
+    """Return events without triples."""
+    none = np.empty(0, np.int32)
+    first = np.zeros(len(times) + 1, np.int64)
+    return GraphEvents(times, streams, numbers, first, none, none, none)
+
+
+class SolutionWriter:
+    """One end: solve the patterns of a query in events of any order, and write the solutions.
+
+    A writer may serve any number of tasks, one after the other.
+    """
+
+    def __init__(self, query: GraphQuery, background: Any = None) -> None:
+        self.terms = Terms()
+        self._values = TermValues(self.terms)
+        graphs = load_background(background, self.terms) if background is not None else {}
+        self._solver = PatternSolver(query.query, query.linked, self._values, graphs)
+        self._format = SolutionFormat(query.query, query.linked)
+        self._own_terms = self._terms_left = len(self.terms)
+
+    def write(self, events: GraphEvents, *, ticks: bool) -> tuple[pa.RecordBatch, dict[str, Codes]]:
+        """Return the solutions in some events as a table, and the codes of its variables.
+
+        With `ticks`, timestamps without a solution have a row as well.
+        """
+        solved = EventSolutions(events, self._solver.solve(events))
+        return self._format.write(solved, self.terms, ticks=ticks)
+
+    def forget(self, stream: StreamReader | None = None) -> None:
+        """Drop the terms that the reader of the stream does not need, if there are many."""
+        if len(self.terms) <= max(_MANY_TERMS, 2 * self._terms_left):
+            return
+        live = np.zeros(len(self.terms), np.bool_)
+        live[: self._own_terms] = True
+        for codes in stream.codes() if stream is not None else ():
+            live[codes] = True
+        self._values.keep(live)
+        new_codes = self.terms.keep(live)
+        self._terms_left = len(self.terms)
+        if stream is not None:
+            stream.recode(new_codes)
+
+
+class SolutionSession(GraphRecognizer):
+    """The other end: a run over tables of solutions in order of time, each of whole timestamps."""
+
+    def __init__(self, query: GraphQuery, unit: str, counted: bool) -> None:
+        super().__init__(query.query, query.linked, TermValues(Terms()), unit)
+        self._counted = counted
+        self.format = SolutionFormat(query.query, query.linked)
+
+    @property
+    def counted(self) -> bool:
+        """Whether times are numbers, not dates."""
+        return self._counted
+
+    def push(self, table: pa.Table) -> GraphMatches:
+        """Return the matches that end in a table."""
+        return self.matches(self.recognize(*self.format.read(table, self.terms)))

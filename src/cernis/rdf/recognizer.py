@@ -1,0 +1,196 @@
+"""Solutions of graph patterns to matches: rows, the engine, and the store of rows.
+
+`cernis.rdf.session.GraphSession` solves the patterns itself;
+`cernis.rdf.exchange.SolutionSession` reads solutions from other processes.
+
+Cost: memory of a run that calls `forget` is bounded by the window: rows that no partial match
+reaches and terms that are in no state are dropped whenever their number has doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cernis.automata.linked.automaton import Linked
+from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.graphs.expressions import new_stack
+from cernis.engine.linked.runtime import LinkedEngine
+from cernis.engine.linked.tables import tables_of
+from cernis.errors import DataError
+from cernis.pattern import graph as g
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.rdf.matches import AnswerColumn, AnswerShape, GraphMatches, TimeFormat
+from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.terms import Codes
+from cernis.rdf.reading.times import read_times
+from cernis.rdf.row_store import RowStore
+from cernis.rdf.solving.programs import compile_expression
+from cernis.rdf.solving.rows import RowBuilder, TimeWindow
+from cernis.rdf.solving.solutions import Solutions
+from cernis.rdf.solving.values import TermValues
+from cernis.results.correlated import CorrelatedMatches
+
+__all__ = ["GraphRecognizer", "shape_answers"]
+
+_MANY_ROWS, _MANY_TERMS = 1 << 18, 1 << 20
+_ROWS = ("rows",)
+
+
+class GraphRecognizer:
+    """Find the matches of a query in solutions, batch by batch.
+
+    The terms in `values` so far are the query's own and are never dropped.
+    """
+
+    def __init__(self, query: SpaseqQuery, linked: Linked, values: TermValues, unit: str) -> None:
+        self.query, self.linked, self.unit = query, linked, unit
+        self.values, self.terms = values, values.terms
+        window = TimeWindow(query.within, _find_origin(query, unit))
+        self.builder = RowBuilder(query, linked, values, window)
+        depth = [1]
+
+        def compile_condition(
+            condition: g.Expression, row: dict[str, int], kept: dict[str, int]
+        ) -> NDArray[np.int32]:
+            program = compile_expression(condition, row, kept, values, query.source)
+            depth[0] = max(depth[0], program.depth)
+            return program.steps
+
+        tables = tables_of(linked, compile_condition)
+        self.stack = new_stack(depth[0])
+        self.engine = LinkedEngine(tables, len(linked.columns), partitioned=bool(query.partition))
+        self.store = RowStore()
+        self.many_rows, self.many_terms = _MANY_ROWS, _MANY_TERMS
+        """The numbers of rows and terms up to which `forget` keeps all."""
+        self._rows_left = self._terms_left = 0
+        self._own_terms = len(self.terms)
+
+    @property
+    def events(self) -> int:
+        """The number of events read."""
+        return self.builder.events
+
+    @property
+    def counted(self) -> bool:
+        """Whether times are numbers, not dates."""
+        return False
+
+    def recognize(self, events: GraphEvents, found: Mapping[str, Solutions]) -> list[Snapshot]:
+        """Read a batch of whole timestamps and the solutions in it; the triples are not read."""
+        first = self.builder.events
+        rows, stored = self.builder.build(events, found)
+        self.store.add(stored, events, first)
+        parts = max(len(self.builder.parts), 1)
+        return self.engine.push(rows, self.values.current(), self.stack, parts)
+
+    # ----------------------------------------------------------------- state
+
+    def forget(self) -> None:
+        """Drop the rows and terms that no partial match needs, if there are many."""
+        many_rows = self.store.size > max(self.many_rows, 2 * self._rows_left)
+        many_terms = len(self.terms) > max(self.many_terms, 2 * self._terms_left)
+        if many_rows or many_terms:
+            self.store = self.store.copy(self.engine.earliest())
+            self._rows_left = self.store.size
+        if many_terms:
+            self._forget_terms()
+            self._terms_left = len(self.terms)
+
+    def _forget_terms(self) -> None:
+        """Drop the terms that are in no state; the others get new codes."""
+        live = np.zeros(len(self.terms), np.bool_)
+        live[: self._own_terms] = True
+        parts = self.engine.held_parts()
+        numbers = set(parts.tolist())
+        keys = {key: n for key, n in self.builder.parts.items() if n in numbers}
+        for codes in (*self._codes(), np.array(list(keys), np.int32)):
+            live[codes[codes >= 0]] = True
+        self.values.keep(live)
+        new_codes = self.terms.keep(live)
+        self.engine.renumber(new_codes, parts)
+        place = {n: i for i, n in enumerate(parts.tolist())}
+        self.builder.parts = {
+            tuple(new_codes[list(key)].tolist()): place[n] for key, n in keys.items()
+        }
+        self._recode(new_codes)
+
+    def _codes(self) -> Iterator[Codes]:
+        """Yield the codes of the terms in the state."""
+        yield self.engine.held()
+        yield from self.store.codes()
+
+    def _recode(self, new_codes: Codes) -> None:
+        """Replace the codes of terms outside the engine."""
+        self.store = self.store.recode(new_codes)
+
+    # --------------------------------------------------------------- answers
+
+    def matches(self, snapshots: list[Snapshot]) -> GraphMatches:
+        """Return the matches of some snapshots of the engine."""
+        labels = [frozenset(_ROWS)] * len(self.linked.alternatives)
+        found = CorrelatedMatches(_ROWS, snapshots, labels)
+        format = TimeFormat(self.unit if self.counted else None)
+        store, terms = self.store.copy(), self.terms.view()
+        return GraphMatches(found, store, terms, self.shape, format, self._is_distinct())
+
+    @cached_property
+    def shape(self) -> AnswerShape:
+        """The columns of the answers."""
+        return shape_answers(self.query, self.linked)
+
+    def _is_distinct(self) -> bool:
+        """Whether no two runs can be one match: events match a step in one way, or in ways that
+        the answer tells apart."""
+        if self.linked.ambiguous or not self.builder.repeats:
+            return not self.linked.ambiguous
+        told = {
+            column.place for column in self.shape.columns if column.step is None or column.listed
+        }
+        return self.builder.certain and len(told) == len(self.linked.columns)
+
+
+def shape_answers(query: SpaseqQuery, linked: Linked) -> AnswerShape:
+    """Return the columns of a query's answers."""
+    steps = np.array([one.step for one in linked.alternatives], np.int32)
+    streams = tuple(name for name, _ in query.streams)
+    local = {name: step for step, names in enumerate(linked.local) for name in names}
+    bound = {
+        name
+        for one in linked.alternatives
+        if not query.steps[one.step].negated
+        for name in one.names
+    }
+
+    def column(name: str, variable: str, listed: bool) -> AnswerColumn:
+        return AnswerColumn(name, linked.columns.index(variable), listed, local.get(variable))
+
+    if query.construct is not None:
+        named = {
+            node.name
+            for triple in query.construct
+            for node in triple.nodes()
+            if isinstance(node, g.GraphVariable) and not node.hidden
+        }
+        chosen = [column(name, name, False) for name in linked.columns if name in named]
+    elif query.select is None:
+        chosen = [column(name, name, False) for name in linked.columns if name in bound]
+    else:
+        chosen = [column(one.name, one.variable, one.listed) for one in query.select]
+    return AnswerShape(tuple(chosen), streams, steps, query.construct)
+
+
+def _find_origin(query: SpaseqQuery, unit: str) -> int | None:
+    """Return where tumbling windows begin, in nanoseconds."""
+    if query.tumbling_from is None:
+        return None
+    kind = "integer" if isinstance(query.tumbling_from, int) else "dateTime"
+    text = f'"{query.tumbling_from}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'
+    times, good = read_times(pa.array([text], pa.string()), unit)
+    if not good[0]:
+        raise DataError(f"TUMBLING FROM {query.tumbling_from}: is no time")
+    return int(times[0])
