@@ -12,7 +12,7 @@ from cernis.languages.ceql.tree import CeqlReader
 from cernis.languages.ceql.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
 from cernis.languages.text.read import Syntax, load_grammar, read_tokens, read_tree
-from cernis.pattern.check import check, too_deep
+from cernis.pattern.check import check, find_too_deep
 from cernis.pattern.query import Pattern
 from cernis.schema import Schema
 
@@ -66,7 +66,7 @@ def parse(text: str) -> Pattern:
     if mistakes:
         others = [one for one in check(pattern) if not _touches(one, mistakes)]
         raise QueryError(sort_mistakes([*mistakes, *others]), text)
-    deep = too_deep(pattern)
+    deep = find_too_deep(pattern)
     if deep is not None:
         raise QueryError([deep], text)
     return pattern

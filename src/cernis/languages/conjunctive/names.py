@@ -12,6 +12,7 @@ from typing import cast
 from cernis.errors import Span
 from cernis.languages.conjunctive.tree import WrittenAtom, WrittenConjunctiveQuery
 from cernis.languages.text.words import list_words
+from cernis.pattern.check.kinds import class_of, class_of_literal
 from cernis.pattern.conjunctive import (
     Argument,
     Atom,
@@ -28,13 +29,6 @@ from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_name, write_value
 from cernis.schema import Attributes, Kind, Schema
 
-_CLASSES = {
-    Kind.INT: "number",
-    Kind.FLOAT: "number",
-    Kind.STRING: "string",
-    Kind.BOOL: "boolean",
-    Kind.TIMESTAMP: "timestamp",
-}
 _EVERY_EVENT_HAS = ("type", "ts")
 _ANONYMOUS = "_"
 _LONGEST_LIST = 8
@@ -60,20 +54,6 @@ def resolve(
         name=written.name.text,
         source=source,
     )
-
-
-def _class_of(kind: Kind | None) -> str | None:
-    return None if kind is None else _CLASSES.get(kind)
-
-
-def _class_of_literal(literal: Literal) -> str:
-    match literal.value:
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case _:
-            return "string"
 
 
 class _ConjunctiveNames:
@@ -232,7 +212,7 @@ class _ConjunctiveNames:
         for written, atom, known in zip(self.written.atoms, atoms, self.relations, strict=True):
             declared: Mapping[str, Kind] = known or {}
             for attribute, term in atom.arguments:
-                its = _class_of(declared.get(attribute.name))
+                its = class_of(declared.get(attribute.name))
                 if isinstance(term, Literal):
                     self._constant(attribute, its, term)
                 else:
@@ -243,7 +223,7 @@ class _ConjunctiveNames:
                 )
 
     def _constant(self, attribute: Attribute, its: str | None, literal: Literal) -> None:
-        other = _class_of_literal(literal)
+        other = class_of_literal(literal)
         times = its == "timestamp" and other == "string"
         if its is not None and its != other and not times:
             message = (
@@ -346,7 +326,7 @@ class _ConjunctiveNames:
 
     def _bounded(self, node: ConjunctiveComparison) -> None:
         limit = node.right if isinstance(node.left, Difference) else node.left
-        number = isinstance(limit, Literal) and _class_of_literal(limit) == "number"
+        number = isinstance(limit, Literal) and class_of_literal(limit) == "number"
         if not number and not isinstance(limit, Duration):
             self.mistakes.note(
                 "a difference of timestamps is compared with a number or a duration", node.span
@@ -368,7 +348,7 @@ class _ConjunctiveNames:
 
     def _class(self, side: Side) -> str | None:
         if isinstance(side, Literal):
-            return _class_of_literal(side)
+            return class_of_literal(side)
         return self.data[_name(side)][1]
 
     def _sort(self, side: Side) -> str:

@@ -120,7 +120,7 @@ def _below(
             return arguments
 
 
-def too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
+def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
     """The mistake of a graph pattern that is nested more than MAX_DEPTH deep; not recursive."""
     for gpm in gpms:
         stack: list[tuple[GraphPattern | Expression, int]] = [(gpm.pattern, 1)]

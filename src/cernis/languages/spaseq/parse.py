@@ -16,7 +16,7 @@ from lark import Lark, Token
 
 from cernis.errors import QueryError
 from cernis.languages.spaseq.mistakes import explain_lexeme, explain_token
-from cernis.languages.spaseq.names import resolve, too_deep
+from cernis.languages.spaseq.names import find_too_deep, resolve
 from cernis.languages.spaseq.tree import SpaseqReader, WrittenSpaseqQuery
 from cernis.languages.spaseq.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
@@ -152,7 +152,7 @@ def parse(text: str) -> SpaseqQuery:
     reader = SpaseqReader(text, labels)
     written: WrittenSpaseqQuery = reader.transform(read_tree(_SYNTAX, "spaseq", tokens, text))
     mistakes = reader.mistakes
-    deep = too_deep(written.gpms)
+    deep = find_too_deep(written.gpms)
     if deep is not None:
         raise QueryError(sort_mistakes([*mistakes.found, deep]), text)
     query = resolve(written, mistakes, text)

@@ -17,6 +17,7 @@ from cernis.errors import Span
 from cernis.languages.text.mistakes import MOST_MISTAKES
 from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_of, span_of_tree
 from cernis.languages.text.words import NANOSECONDS
+from cernis.pattern.check.kinds import unite_kinds
 from cernis.pattern.mistakes import MistakeList
 from cernis.pattern.predicate import Attribute, Literal, Operator
 from cernis.pattern.query import Unit, Window
@@ -61,21 +62,13 @@ class Declared(NamedTuple):
     span: Span
 
 
-def _kinds_together(kinds: list[Kind]) -> Kind:
-    """The kind of an attribute that several event types have."""
-    distinct = set(kinds)
-    if len(distinct) == 1:
-        return kinds[0]
-    return Kind.FLOAT if all(kind.numeric for kind in distinct) else Kind.OTHER
-
-
 def flat_attributes(events: dict[str, Attributes], loose: dict[str, Kind]) -> dict[str, Kind]:
-    """Every attribute of a stream, whichever event type has it."""
+    """Return every attribute of a stream, whichever event type has it."""
     kinds: dict[str, list[Kind]] = {}
     for attributes in events.values():
         for name, kind in attributes.items():
             kinds.setdefault(name, []).append(kind)
-    return {name: _kinds_together(found) for name, found in kinds.items()} | {
+    return {name: unite_kinds(found) or Kind.OTHER for name, found in kinds.items()} | {
         name: kind for name, kind in loose.items() if name not in kinds
     }
 

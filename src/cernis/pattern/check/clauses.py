@@ -1,0 +1,124 @@
+"""Check the clauses of a query around its formula."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from cernis.errors import Diagnostic, Span
+from cernis.pattern.check.formulas import FormulaCheck
+from cernis.pattern.check.kinds import class_of
+from cernis.pattern.check.scopes import VariableScope
+from cernis.pattern.predicate import Attribute, Reference
+from cernis.pattern.query import Aggregate, Unit, Variable, Window
+
+AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST")
+
+
+class PatternCheck(FormulaCheck):
+    """One pass over a pattern with one schema."""
+
+    def run(self) -> list[Diagnostic]:
+        self.from_clause()
+        scope = self.formula(self.pattern.formula)
+        self.select(scope)
+        self.partition()
+        if self.pattern.within is not None:
+            self.window(self.pattern.within)
+        if self.pattern.limit is not None and self.pattern.limit < 0:
+            self.mistakes.note("LIMIT must not be negative", self.place("limit", 0))
+        return self.mistakes.found
+
+    def place(self, clause: str, index: int) -> Span | None:
+        spans = self.pattern.spans.get(clause, ())
+        return spans[index] if index < len(spans) else None
+
+    def from_clause(self) -> None:
+        seen: set[str] = set()
+        for index, name in enumerate(self.pattern.streams):
+            if name in seen:
+                self.mistakes.note(
+                    f"stream '{name}' stands twice in FROM", self.place("streams", index)
+                )
+            seen.add(name)
+            if self.schema is not None and self.schema.stream(name) is None:
+                names = [stream.name for stream in self.schema.streams]
+                self.unknown(f"stream '{name}'", name, names, self.place("streams", index))
+
+    def select(self, scope: VariableScope) -> None:
+        select = self.pattern.select
+        if select.everything and select.items:
+            self.mistakes.note("'*' stands alone in SELECT", select.span)
+        seen: set[str] = set()
+        for item in select.items:
+            match item:
+                case Variable(name=name, attributes=attributes, span=span):
+                    if name in seen:
+                        self.mistakes.note(f"'{name}' is selected twice", span)
+                    seen.add(name)
+                    known = self.variable(name, scope, "SELECT", span)
+                    for attribute in attributes:
+                        path = tuple(attribute.split("."))
+                        self.kind_of_attribute(Attribute(path, span=span), known)
+                case Aggregate():
+                    self.aggregate(item, scope)
+
+    def aggregate(self, aggregate: Aggregate, scope: VariableScope) -> None:
+        function, span = aggregate.function, aggregate.span
+        if function not in AGGREGATES:
+            self.unknown(f"aggregate '{function}'", function, AGGREGATES, span)
+            return
+        match aggregate.argument:
+            case Reference(variable=variable, attribute=attribute):
+                if function == "COUNT":
+                    self.mistakes.note("COUNT takes '*' or a variable, not an attribute", span)
+                known = self.variable(variable, scope, function, span)
+                kind = self.kind_of_attribute(attribute, known)
+                if function in ("SUM", "AVG") and class_of(kind) not in ("number", None):
+                    message = f"{function} needs numbers, {attribute.name} is a {class_of(kind)}"
+                    self.mistakes.note(message, span)
+            case str(variable):
+                if function != "COUNT":
+                    self.mistakes.note(f"{function} needs an attribute", span)
+                self.variable(variable, scope, function, span)
+            case None if function != "COUNT":
+                self.mistakes.note(f"{function}(*) has no meaning", span)
+
+    def partition(self) -> None:
+        known = self.events.all_kinds()
+        index = 0
+        for group in self.pattern.partition:
+            if not group:
+                self.mistakes.note("a group of PARTITION BY is empty", None)
+            unknown = [] if known is None else [name for name in group if name not in known]
+            for name in group:
+                if name in unknown:
+                    nothing = len(unknown) == len(group)
+                    message = f"attribute '{name}' in PARTITION BY"
+                    if nothing:
+                        message += ": the group covers nothing"
+                    self.unknown(message, name, known or (), self.place("partition", index))
+                index += 1
+
+    def window(self, window: Window) -> None:
+        if window.size < 0:
+            self.mistakes.note("WITHIN must not be negative", window.span)
+        if window.unit is Unit.EVENTS and Fraction(window.size).denominator != 1:
+            self.mistakes.note("a number of events must be whole", window.span)
+        if not _is_decimal(Fraction(window.size)):
+            self.mistakes.note("the size of WITHIN must be a decimal number", window.span)
+        if window.unit is Unit.ATTRIBUTE:
+            if window.attribute is None:
+                self.mistakes.note("WITHIN n [a] needs an attribute", window.span)
+                return
+            kind = self.kind_of_attribute(window.attribute, self.events.all_kinds())
+            if class_of(kind) not in ("number", None):
+                message = f"WITHIN needs numbers, {window.attribute.name} is a {class_of(kind)}"
+                self.mistakes.note(message, window.attribute.span)
+
+
+def _is_decimal(number: Fraction) -> bool:
+    rest = number.denominator
+    for factor in (2, 5):
+        while rest % factor == 0:
+            rest //= factor
+    return rest == 1

@@ -1,0 +1,212 @@
+"""Check formulas: event types, bounds, keys, and the conditions of their filters."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from cernis.errors import Span
+from cernis.pattern.check.kinds import Kinds, KnownEvents, class_of
+from cernis.pattern.check.predicates import PredicateCheck, RegexMistake
+from cernis.pattern.check.scopes import (
+    NO_VARIABLES,
+    VariableScope,
+    bind_variable,
+    find_uncovered,
+    is_single_event,
+    unite_scopes,
+)
+from cernis.pattern.formula import (
+    All,
+    As,
+    Choice,
+    Contiguous,
+    Event,
+    Filter,
+    Formula,
+    Iterate,
+    KeyPart,
+    Not,
+    Optional,
+    PartitionBy,
+    Sequence,
+    Unless,
+)
+from cernis.pattern.predicate import AllOf, AnyOf, Compare, Condition, Holds, Reference
+from cernis.pattern.query import Pattern
+from cernis.pattern.suggest import did_you_mean
+from cernis.pattern.write import write_name, write_previous, write_reference, write_value
+from cernis.schema import Kind, Schema
+
+
+class FormulaCheck(PredicateCheck):
+    """Notes the mistakes of a pattern's formula."""
+
+    def __init__(
+        self, pattern: Pattern, schema: Schema | None, regex_mistake: RegexMistake | None
+    ) -> None:
+        self.pattern = pattern
+        self.schema = schema
+        streams = schema.streams if schema else ()
+        read = [one for one in streams if not pattern.streams or one.name in pattern.streams]
+        super().__init__(KnownEvents(read), regex_mistake)
+
+    def variable(
+        self, name: str, scope: VariableScope, where: str, span: Span | None
+    ) -> Kinds | None:
+        """The attributes of a variable's events; notes a variable that is not bound."""
+        sorts = scope.variables.get(name)
+        if sorts is None:
+            written = write_name(name)
+            if span is not None and self.pattern.source.startswith(written, span.start):
+                span = Span(span.start, span.start + len(written))
+            self.unknown(f"variable '{name}' in {where}", name, scope.variables, span)
+            return None
+        return self.events.kinds_of(sorts)
+
+    def formula(self, node: Formula) -> VariableScope:
+        """Checks a formula and returns what it binds."""
+        match node:
+            case Event():
+                return self.event(node)
+            case Not(body=body):
+                if not is_single_event(body):
+                    self.mistakes.note(
+                        "NOT takes a single event",
+                        node.span,
+                        expected="an event type, with FILTER, OR and AS if need be",
+                        suggestion="to forbid a pattern between two events, use UNLESS",
+                    )
+                self.formula(body)
+                return NO_VARIABLES
+            case As(body=body, variable=variable):
+                return bind_variable(self.formula(body), variable)
+            case Iterate(body=body):
+                self.bounds(node)
+                return self.formula(body)
+            case Optional(body=body):
+                return self.formula(body)
+            case Filter(body=body, condition=condition):
+                scope = self.formula(body)
+                self.condition(condition, scope)
+                return scope
+            case PartitionBy(body=body):
+                scope = self.formula(body)
+                self.keys(node, scope)
+                return scope
+            case Unless(body=body, guard=guard):
+                scope = self.formula(body)
+                self.formula(guard)
+                return scope
+            case Sequence(parts=parts) | Contiguous(parts=parts):
+                pass
+            case Choice(parts=parts) | All(parts=parts):
+                pass
+        if len(parts) < 2:
+            self.mistakes.note(f"{type(node).__name__} needs at least two parts", node.span)
+        scopes = []
+        for part in parts:
+            scopes.append(self.formula(part))
+        return unite_scopes(scopes) if scopes else NO_VARIABLES
+
+    def event(self, event: Event) -> VariableScope:
+        self.event_type(event)
+        sort = (event.stream, event.type)
+        sorts = frozenset((sort,))
+        return VariableScope({event.type: sorts}, sorts)
+
+    def event_type(self, event: Event) -> None:
+        name = event.stream
+        if name is not None and self.pattern.streams and name not in self.pattern.streams:
+            self.mistakes.note(
+                f"stream '{name}' is not in FROM",
+                event.span,
+                expected=", ".join(self.pattern.streams),
+                suggestion=did_you_mean(name, self.pattern.streams),
+            )
+            return
+        if self.schema is None:
+            return
+        if name is not None and self.schema.stream(name) is None:
+            if not self.pattern.streams:
+                names = [stream.name for stream in self.schema.streams]
+                self.unknown(f"stream '{name}'", name, names, event.span)
+            return
+        streams = [s for s in self.events.streams if name is None or s.name == name]
+        if streams and all(s.events and event.type not in s.events for s in streams):
+            types = [kind for stream in streams for kind in stream.events]
+            self.unknown(f"event type '{event.type}'", event.type, types, event.span)
+
+    def bounds(self, node: Iterate) -> None:
+        low, high = node.low, node.high
+        if low < 0 or (high is not None and high < low):
+            self.mistakes.note(
+                f"the bounds {{{low},{'' if high is None else high}}} allow no number",
+                node.span,
+                suggestion=None if high is None or low < 0 else f"write {{{high},{low}}}",
+            )
+        elif high == 0:
+            self.mistakes.note("zero repetitions match nothing", node.span)
+
+    def keys(self, node: PartitionBy, scope: VariableScope) -> None:
+        kinds = []
+        variables: set[str] = set()
+        for key in node.keys:
+            if key.variable is None:
+                known = self.events.kinds_of(scope.sorts)
+            else:
+                variables.add(key.variable)
+                known = self.variable(key.variable, scope, "PARTITION BY", key.span)
+            kinds.append((key, self.kind_of_attribute(key.attribute, known)))
+        bare = [key for key in node.keys if key.variable is None]
+        if bare:
+            if len(node.keys) > 1:
+                self.mistakes.note(
+                    "PARTITION BY inside a formula takes one attribute, or x[a] for each variable",
+                    bare[0].span,
+                    suggestion="name the variable that the attribute belongs to",
+                )
+            return
+        missing = list(dict.fromkeys(e.type for e in find_uncovered(node.body, variables)))
+        if missing:
+            names = ", ".join(f"'{name}'" for name in missing)
+            self.mistakes.note(
+                f"PARTITION BY does not cover {names}",
+                node.keys[0].span if node.keys else node.span,
+                suggestion=f"add {write_name(missing[0])}[…]",
+            )
+        classes = [(key, class_of(kind)) for key, kind in kinds if class_of(kind) is not None]
+        for (first, one), (second, other) in pairwise(classes):
+            if one != other:
+                self.mistakes.note(
+                    f"type clash: {_key_text(first)} is a {one}, {_key_text(second)} is a {other}",
+                    second.span,
+                )
+
+    # ---------------------------------------------------------------- conditions
+
+    def condition(self, node: Condition, scope: VariableScope) -> None:
+        match node:
+            case Holds(variable=variable, predicate=predicate):
+                known = self.variable(variable, scope, "FILTER", node.span)
+                self.predicate(predicate, known)
+            case Compare(left=left, right=right, adjacent=adjacent):
+                earlier = write_previous(left) if adjacent else write_reference(left)
+                self.classes(
+                    (earlier, self.reference(left, scope)),
+                    (write_reference(right), self.reference(right, scope)),
+                    node.span,
+                )
+            case AllOf(parts=parts) | AnyOf(parts=parts):
+                if len(parts) < 2:
+                    self.mistakes.note("AND and OR need at least two conditions", node.span)
+                for part in parts:
+                    self.condition(part, scope)
+
+    def reference(self, node: Reference, scope: VariableScope) -> Kind | None:
+        known = self.variable(node.variable, scope, "FILTER", node.span)
+        return self.kind_of_attribute(node.attribute, known)
+
+
+def _key_text(node: KeyPart) -> str:
+    text = write_value(node.attribute)
+    return text if node.variable is None else f"{write_name(node.variable)}[{text}]"

@@ -1,0 +1,195 @@
+"""Check what one event is asked: attributes, constants, comparisons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from cernis.errors import Span
+from cernis.pattern.check.kinds import Kinds, KnownEvents, class_of, is_time, kind_of_literal
+from cernis.pattern.mistakes import MistakeList
+from cernis.pattern.predicate import (
+    TIME,
+    TIME_NS,
+    And,
+    Arithmetic,
+    Attribute,
+    Comparison,
+    InRange,
+    InSet,
+    IsNull,
+    Like,
+    Literal,
+    Negation,
+    Negative,
+    Or,
+    Predicate,
+    Value,
+)
+from cernis.pattern.suggest import did_you_mean
+from cernis.pattern.write import write_value
+from cernis.schema import Kind
+
+MOST_MISTAKES = 50
+"""How many mistakes are reported for one schema; the rest of a hopeless query is not."""
+
+RegexMistake = Callable[[str], str | None]
+"""Says what is wrong with a regular expression; None if nothing is."""
+
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+_LONGEST_LIST = 8
+
+
+class PredicateCheck:
+    """Notes the mistakes of predicates on events that are known as far as `events` says."""
+
+    def __init__(self, events: KnownEvents, regex_mistake: RegexMistake | None) -> None:
+        self.events = events
+        self.regex_mistake = regex_mistake
+        self.mistakes = MistakeList(MOST_MISTAKES)
+
+    def unknown(self, what: str, name: str, options: Iterable[str], span: Span | None) -> None:
+        """Notes a name that is not known: with the closest one, or else all of them."""
+        if self.mistakes.full:
+            return
+        known = sorted(set(options))
+        suggestion = did_you_mean(name, known)
+        expected = None
+        if suggestion is None and known:
+            more = ", …" if len(known) > _LONGEST_LIST else ""
+            expected = ", ".join(known[:_LONGEST_LIST]) + more
+        self.mistakes.note(f"unknown {what}", span, expected=expected, suggestion=suggestion)
+
+    def kind_of_attribute(self, attribute: Attribute, known: Kinds | None) -> Kind | None:
+        """Notes an unknown attribute."""
+        if attribute in (TIME, TIME_NS):
+            return Kind.INT
+        if not attribute.path or not all(attribute.path):
+            self.mistakes.note("an attribute must have a name", attribute.span)
+            return None
+        if known is None:
+            return None
+        if attribute.name in known:
+            return known[attribute.name]
+        prefixes = (".".join(attribute.path[:n]) for n in range(1, len(attribute.path)))
+        if any(known.get(prefix, Kind.INT) in (Kind.OTHER, None) for prefix in prefixes):
+            return None
+        self.unknown(f"attribute '{attribute.name}'", attribute.name, known, attribute.span)
+        return None
+
+    def classes(
+        self,
+        left: tuple[str, Kind | None],
+        right: tuple[str, Kind | None],
+        span: Span | None,
+    ) -> None:
+        """Notes a comparison between two kinds that cannot be compared."""
+        one, other = class_of(left[1]), class_of(right[1])
+        if one is not None and other is not None and one != other:
+            message = f"type clash: {left[0]} is a {one}, {right[0]} is a {other}"
+            self.mistakes.note(message, span)
+
+    def predicate(self, node: Predicate, known: Kinds | None) -> None:
+        match node:
+            case Comparison(left=left, right=right):
+                self.comparable(left, [right], known, node.span)
+            case InSet(body=body, values=values):
+                if not values:
+                    self.mistakes.note("IN needs at least one value", node.span)
+                self.alike(values, node.span)
+                self.comparable(body, list(values), known, node.span)
+            case InRange(body=body, low=low, high=high):
+                self.alike((low, high), node.span)
+                self.comparable(body, [low, high], known, node.span)
+                if _is_empty_range(low, high):
+                    text = f"{write_value(low)}..{write_value(high)}"
+                    self.mistakes.note(f"the range {text} is empty", node.span)
+            case Like(body=body, pattern=pattern):
+                kind = self.value(body, known)
+                if class_of(kind) not in ("string", None):
+                    message = f"LIKE needs a string, {write_value(body)} is a {class_of(kind)}"
+                    self.mistakes.note(message, body.span)
+                wrong = None if self.regex_mistake is None else self.regex_mistake(pattern)
+                if wrong is not None:
+                    self.mistakes.note(
+                        f"bad regular expression: {wrong}",
+                        node.pattern_span or node.span,
+                        expected="the syntax of RE2, without backreferences and lookaround",
+                    )
+            case IsNull(body=body):
+                self.value(body, known)
+            case Negation(body=inner):
+                self.predicate(inner, known)
+            case And(parts=parts) | Or(parts=parts):
+                if len(parts) < 2:
+                    self.mistakes.note("AND and OR need at least two predicates", node.span)
+                for part in parts:
+                    self.predicate(part, known)
+
+    def alike(self, constants: Iterable[Literal], span: Span | None) -> None:
+        first: dict[str | None, Literal] = {}
+        for constant in constants:
+            first.setdefault(class_of(kind_of_literal(constant)), constant)
+        if len(first) > 1:
+            texts = [f"{write_value(constant)} is a {its}" for its, constant in first.items()]
+            self.mistakes.note(f"type clash: {', '.join(texts)}", span)
+
+    def comparable(
+        self,
+        body: Value,
+        others: list[Value],
+        known: Kinds | None,
+        span: Span | None,
+    ) -> None:
+        kind = self.value(body, known)
+        for other in others:
+            its = self.value(other, known)
+            pair = {class_of(kind): body, class_of(its): other}
+            text = pair.get("string")
+            if len(pair) == 2 and "timestamp" in pair and isinstance(text, Literal):
+                if not is_time(str(text.value)):
+                    moment = pair["timestamp"]
+                    self.mistakes.note(
+                        f"{write_value(moment)} is a timestamp, {write_value(text)} is not a time",
+                        text.span,
+                        suggestion="write it as in '2024-05-31T12:30:00'",
+                    )
+                continue
+            self.classes((write_value(body), kind), (write_value(other), its), span)
+
+    def value(self, node: Value, known: Kinds | None) -> Kind | None:
+        """The kind of a value; notes arithmetic on what is not a number."""
+        match node:
+            case Attribute():
+                return self.kind_of_attribute(node, known)
+            case Literal():
+                self.literal(node)
+                return kind_of_literal(node)
+            case Negative(body=body):
+                return self.operand(body, known)
+            case Arithmetic(op=op, left=left, right=right):
+                one, other = self.operand(left, known), self.operand(right, known)
+                if one is None or other is None:
+                    return None
+                return Kind.FLOAT if op == "/" or Kind.FLOAT in (one, other) else Kind.INT
+
+    def operand(self, node: Value, known: Kinds | None) -> Kind | None:
+        kind = self.value(node, known)
+        if class_of(kind) not in ("number", None):
+            message = f"arithmetic needs numbers, {write_value(node)} is a {class_of(kind)}"
+            self.mistakes.note(message, node.span)
+            return None
+        return kind
+
+    def literal(self, node: Literal) -> None:
+        value = node.value
+        if isinstance(value, float) and not math.isfinite(value):
+            self.mistakes.note("a number must be finite", node.span)
+        elif isinstance(value, int) and not _SMALLEST <= value <= _LARGEST:
+            self.mistakes.note("a whole number must fit in 64 bits", node.span)
+
+
+def _is_empty_range(low: Literal, high: Literal) -> bool:
+    if class_of(kind_of_literal(low)) != class_of(kind_of_literal(high)):
+        return False
+    return low.value > high.value  # type: ignore[operator]
