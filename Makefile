@@ -99,7 +99,7 @@ fuzz: $(VENV)/.dev ## Long random runs against the oracle (N=5000, or MINUTES=30
 
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, and random queries (N=1000)
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
-		tests/spark/test_answers.py tests/spark/test_streams.py
+		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py
 
 crash: $(VENV)/.dev ## Kill drivers of a streaming query at random moments (CRASHES=50)
 	@CERNIS_CRASHES=$(or $(CRASHES),50) CERNIS_SEED=$$$$ $(BIN)/pytest -v tests/spark/test_crash.py

@@ -1,6 +1,8 @@
 """SPAseQ on Spark: the source gives the events of the local reader, and queries their matches.
 
-A job costs Spark a fraction of a second, whatever its size: random queries are run as one union.
+A job costs Spark a fraction of a second, whatever its size: queries are run many at a time, as one
+union. In CI every twelfth case of the corpus runs, on two tasks; `make soak` runs all of them, on
+one task and on three. `test_graph_worker.py` runs all of them each time, without Spark.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ import io
 import json
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -26,7 +29,7 @@ from cernis.spark.graphs.layout import graph_layout
 from cernis.spark.graphs.recognize import recognize_graphs
 from cernis.spark.graphs.source import RdfDataSource
 from cernis.testing.spaseq import oracle
-from cernis.testing.spaseq.corpus import stream_text
+from cernis.testing.spaseq.corpus import Case, cases, found, stream_text
 from cernis.testing.spaseq.grammar import (
     INTEGER,
     random_background,
@@ -190,7 +193,55 @@ def test_the_columns_are_those_of_the_local_engine(spark: Any) -> None:
     assert sorted(shown) == sorted(told)
 
 
-# --------------------------------------------------------------------- oracle
+# ------------------------------------------------------------------ many at a time
+
+AT_ONCE = 25
+
+
+def collect_lines(frames: list[Any]) -> list[list[str]]:
+    """The lines of each frame, by few jobs."""
+    found: list[list[str]] = [[] for _ in frames]
+    for first in range(0, len(frames), AT_ONCE):
+        some = [
+            frame.selectExpr(f"{i} AS i", "line")
+            for i, frame in enumerate(frames[first : first + AT_ONCE], first)
+        ]
+        for row in reduce(lambda a, b: a.union(b), some).collect():
+            found[row.i].append(row.line)
+    return found
+
+
+def check_corpus(spark: Any, folder: Path, chosen: Sequence[Case], tasks: int) -> None:
+    frames = []
+    for number, case in enumerate(chosen):
+        files = {name: folder / f"{number}-{name}.nq" for name in case.streams}
+        for name, text in case.files().items():
+            files[name].write_bytes(text)
+        frames.append(
+            recognize_graphs(
+                spark,
+                GraphQuery(case.query),
+                files,
+                background=case.knowledge() or None,
+                time_unit="s",
+                matches="lines",
+                tasks=tasks,
+            )
+        )
+    for case, lines in zip(chosen, collect_lines(frames), strict=True):
+        case.check(found(SimpleNamespace(**json.loads(line))) for line in lines)
+
+
+def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) -> None:
+    check_corpus(spark, tmp_path, cases()[::12], 2)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_all_of_the_corpus_has_these_answers_on_any_number_of_tasks(
+    spark: Any, tmp_path: Path, tasks: int
+) -> None:
+    check_corpus(spark, tmp_path, cases(), tasks)
 
 
 def found_in(line: str) -> oracle.Found:
@@ -226,14 +277,12 @@ def test_random_queries_agree_with_the_oracle(spark: Any, tmp_path: Path) -> Non
             matches="lines",
             tasks=2,
         )
-        frames.append(lines.selectExpr(f"{seed - 100} AS i", "line"))
+        frames.append(lines)
         expected.append(oracle.find(query, streams, known))
         kinds.add(graph_layout(GraphQuery(query)).distribution)
-    found: list[list[oracle.Found]] = [[] for _ in expected]
-    for row in reduce(lambda a, b: a.union(b), frames).collect():
-        found[row.i].append(found_in(row.line))
-    assert [set(one) for one in found] == expected
-    assert [len(one) for one in found] == [len(one) for one in expected]
+    given = [[found_in(line) for line in lines] for lines in collect_lines(frames)]
+    assert [set(one) for one in given] == expected
+    assert [len(one) for one in given] == [len(one) for one in expected]
     assert kinds == set(Distribution)
 
 
