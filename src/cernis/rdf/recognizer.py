@@ -86,7 +86,7 @@ class GraphRecognizer:
         rows, stored = self.builder.build(events, found)
         self.store.add(stored, events, first)
         parts = max(len(self.builder.parts), 1)
-        return self.engine.push(rows, self.values.current(), self.stack, parts)
+        return self.engine.push(rows, self.values.update(), self.stack, parts)
 
     # ----------------------------------------------------------------- state
 

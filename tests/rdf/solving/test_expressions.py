@@ -13,7 +13,7 @@ from cernis.engine.graphs.expressions import FALSE, TRUE, holds, keep, new_stack
 from cernis.errors import QueryError, Span
 from cernis.pattern import graph as g
 from cernis.rdf.reading.terms import Terms
-from cernis.rdf.solving.functions import Applied
+from cernis.rdf.solving.functions import TermFunction
 from cernis.rdf.solving.programs import compile_expression
 from cernis.rdf.solving.values import TermValues
 from cernis.testing.spaseq.sparql import expression_text
@@ -77,7 +77,7 @@ def ours(
     ]
     encode(half, len(rows))  # terms that come after the program
     true, false = (
-        keep(program.steps, values.current(), codes, new_stack(program.depth))
+        keep(program.steps, values.update(), codes, new_stack(program.depth))
         for program in programs
     )
     return [True if t else False if f else None for t, f in zip(true, false, strict=True)]
@@ -460,11 +460,11 @@ def test_languages_match_ranges() -> None:
 def test_a_function_that_makes_terms_does_not_breed() -> None:
     terms = Terms()
     values = TermValues(terms)
-    number = values.map_of(Applied("CONCAT", (None, '"!"')))
+    number = values.add_map(TermFunction("CONCAT", (None, '"!"')))
     for k in range(20):
         code = terms.code(f'"{k}"')
-        arrays = values.current()
-        assert values.pieces(arrays.maps[number, [code]])[0].text == f"{k}!"
+        arrays = values.update()
+        assert values.take_apart(arrays.maps[number, [code]])[0].text == f"{k}!"
     assert len(terms) == 20
     assert len(values._interned) < 30
 
@@ -480,7 +480,7 @@ def test_what_was_kept_steps_in_for_what_the_row_leaves_unbound() -> None:
     )
     program = compile_expression(more, {"a": 0}, {"a": 0, "b": 1}, values)
     one, two, three = (terms.code(integer(k)) for k in (1, 2, 3))
-    arrays, stack = values.current(), new_stack(program.depth)
+    arrays, stack = values.update(), new_stack(program.depth)
 
     def answer(row: list[int], kept: list[int]) -> int:
         codes = np.array(row, np.int32), np.array(kept, np.int32)
@@ -528,7 +528,7 @@ def test_a_mask_keeps_what_is_true() -> None:
     program = compile_expression(
         g.ComparisonExpression(">", A, term(integer(2))), {"a": 0}, {}, values
     )
-    mask = keep(program.steps, values.current(), codes, new_stack(program.depth))
+    mask = keep(program.steps, values.update(), codes, new_stack(program.depth))
     assert mask.tolist() == [False, False, True]
 
 
@@ -540,8 +540,8 @@ def test_texts_are_read_with_their_escapes() -> None:
     terms = Terms()
     values = TermValues(terms)
     codes = terms.encode(texts)
-    values.current()
-    assert [piece.text for piece in values.pieces(codes)] == [
+    values.update()
+    assert [piece.text for piece in values.take_apart(codes)] == [
         'a "b"\n\t\\',
         "ä\U0001d11e",
         "http://x/ä",
@@ -555,7 +555,7 @@ def test_doubles_are_read_as_python_reads_them(number: float, form: str) -> None
     text = form.format(number).replace("inf", "INF").replace("e+", "E+")
     terms = Terms()
     code = terms.code(double(text))
-    read = TermValues(terms).current().facts[code]
+    read = TermValues(terms).update().facts[code]
     assert read["number"] == float(text)
 
 

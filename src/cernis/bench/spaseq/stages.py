@@ -181,7 +181,7 @@ def replay(
     """
     session = solved.session
     engine = fresh_engine(session)
-    values, sizes = session.values.current(), TimeWindow(window)
+    values, sizes = session.values.update(), TimeWindow(window)
     since = solved.after(skipped)
     ends = np.append(solved.times, solved.times[-1] + 1)
     asked = since if told is None else max(since, int(ends[-1 - told]))

@@ -1,11 +1,12 @@
-"""SPARQL's functions of one term and constants, as plain functions from pieces to text.
+"""SPARQL's functions of one term and constants, as Python functions from parts to text.
 
-Each takes the pieces of its arguments (kind, lexical form, datatype or language) and gives the
-value as a term in N-Triples form, or None for an error. They are called once per distinct term and
-remembered (`cernis.rdf.solving.values`), so they may take their time. Those that go over millions
-of terms (STR, LANG, DATATYPE, the tests of kinds, REGEX) have a version for whole columns there.
+Each takes the parts of its arguments (kind, lexical form, datatype or language) and returns the
+value as a term in N-Triples form, or None for an error. `cernis.rdf.solving.values` calls them once
+per distinct term and caches the result, so they need not be fast. The functions that often run over
+millions of terms (STR, LANG, DATATYPE, the tests of kinds, REGEX) have a version for whole columns
+there.
 
-A cast gives what it was asked for even where the text does not fit; the value is then
+A cast returns a literal of the datatype even where the text does not fit; the value is then
 ill-typed, and `values` turns that into an error.
 """
 
@@ -25,13 +26,22 @@ import numpy as np
 
 from cernis.engine.graphs import expressions as e
 
-__all__ = ["ARGUMENTS", "PLAIN", "XSD", "Applied", "Piece", "boolean", "cast_to", "quoted"]
+__all__ = [
+    "ARGUMENTS",
+    "FUNCTIONS",
+    "XSD",
+    "TermFunction",
+    "TermParts",
+    "find_cast",
+    "write_boolean",
+    "write_literal",
+]
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
-class Piece(NamedTuple):
-    """A term taken apart."""
+class TermParts(NamedTuple):
+    """The parts of a term."""
 
     kind: int
     text: str
@@ -40,16 +50,16 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """A function of one term: None stands for the term, text for a constant in N-Triples form."""
+class TermFunction:
+    """A function of one term: None is the term, a text is a constant in N-Triples form."""
 
     name: str
-    arguments: tuple[Applied | str | None, ...]
+    arguments: tuple[TermFunction | str | None, ...]
 
     @property
     def is_constant(self) -> bool:
         return all(
-            part.is_constant if isinstance(part, Applied) else part is not None
+            part.is_constant if isinstance(part, TermFunction) else part is not None
             for part in self.arguments
         )
 
@@ -57,10 +67,10 @@ class Applied:
 # ------------------------------------------------------------------- writing
 
 
-def quoted(text: str, datatype: str | None = None) -> str:
-    r"""A literal in N-Triples form.
+def write_literal(text: str, datatype: str | None = None) -> str:
+    r"""Return a literal in N-Triples form.
 
-    >>> quoted('a "b"\n'), quoted("5", XSD + "integer")
+    >>> write_literal('a "b"\n'), write_literal("5", XSD + "integer")
     ('"a \\"b\\"\\n"', '"5"^^<http://www.w3.org/2001/XMLSchema#integer>')
     """
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
@@ -68,24 +78,24 @@ def quoted(text: str, datatype: str | None = None) -> str:
     return f'"{text}"' + (f"^^<{datatype}>" if datatype else "")
 
 
-def boolean(answer: bool) -> str:
-    return quoted("true" if answer else "false", XSD + "boolean")
+def write_boolean(answer: bool) -> str:
+    return write_literal("true" if answer else "false", XSD + "boolean")
 
 
-def _integer(value: int) -> str:
-    return quoted(str(value), XSD + "integer")
+def _write_integer(value: int) -> str:
+    return write_literal(str(value), XSD + "integer")
 
 
-def _like(model: Piece, text: str) -> str:
-    """A string with the language of another, if that has one."""
-    return quoted(text) + (f"@{model.tag}" if model.kind == e.TAGGED else "")
+def _write_like(model: TermParts, text: str) -> str:
+    """Return a string with the language of another, if that has one."""
+    return write_literal(text) + (f"@{model.tag}" if model.kind == e.TAGGED else "")
 
 
-def _is_string(piece: Piece) -> bool:
+def _is_string(piece: TermParts) -> bool:
     return piece.kind in (e.STRING, e.TAGGED)
 
 
-def _compatible(one: Piece, other: Piece) -> bool:
+def _are_compatible(one: TermParts, other: TermParts) -> bool:
     if not (_is_string(one) and _is_string(other)):
         return False
     return other.kind == e.STRING or (one.kind, one.tag) == (other.kind, other.tag)
@@ -94,79 +104,85 @@ def _compatible(one: Piece, other: Piece) -> bool:
 # ------------------------------------------------------------------- strings
 
 
-def _upper(x: Piece) -> str | None:
-    return _like(x, x.text.upper()) if _is_string(x) else None
+def _upper(x: TermParts) -> str | None:
+    return _write_like(x, x.text.upper()) if _is_string(x) else None
 
 
-def _lower(x: Piece) -> str | None:
-    return _like(x, x.text.lower()) if _is_string(x) else None
+def _lower(x: TermParts) -> str | None:
+    return _write_like(x, x.text.lower()) if _is_string(x) else None
 
 
-def _encode_for_uri(x: Piece) -> str | None:
-    return quoted(quote(x.text, safe="-_.~")) if _is_string(x) else None
+def _encode_for_uri(x: TermParts) -> str | None:
+    return write_literal(quote(x.text, safe="-_.~")) if _is_string(x) else None
 
 
-def _substring(x: Piece, start: Piece, length: Piece | None = None) -> str | None:
+def _substring(x: TermParts, start: TermParts, length: TermParts | None = None) -> str | None:
     whole = start.kind == e.INTEGER and (length is None or length.kind == e.INTEGER)
     if not (_is_string(x) and whole):
         return None
     first = int(start.text) - 1
     last = len(x.text) if length is None else first + int(length.text)
-    return _like(x, x.text[max(first, 0) : max(last, 0)])
+    return _write_like(x, x.text[max(first, 0) : max(last, 0)])
 
 
-def _before(x: Piece, part: Piece) -> str | None:
-    if not _compatible(x, part):
+def _before(x: TermParts, part: TermParts) -> str | None:
+    if not _are_compatible(x, part):
         return None
     found = x.text.find(part.text)
-    return _like(x, x.text[:found]) if found >= 0 else quoted("")
+    return _write_like(x, x.text[:found]) if found >= 0 else write_literal("")
 
 
-def _after(x: Piece, part: Piece) -> str | None:
-    if not _compatible(x, part):
+def _after(x: TermParts, part: TermParts) -> str | None:
+    if not _are_compatible(x, part):
         return None
     found = x.text.find(part.text)
-    return _like(x, x.text[found + len(part.text) :]) if found >= 0 else quoted("")
+    return _write_like(x, x.text[found + len(part.text) :]) if found >= 0 else write_literal("")
 
 
-def _concatenate(*parts: Piece) -> str | None:
+def _concatenate(*parts: TermParts) -> str | None:
     if not all(map(_is_string, parts)):
         return None
     text = "".join(part.text for part in parts)
     alike = len({(part.kind, part.tag) for part in parts}) == 1
-    return _like(parts[0], text) if alike else quoted(text)
+    return _write_like(parts[0], text) if alike else write_literal(text)
 
 
-def _language_matches(language: Piece, wanted: Piece) -> str | None:
+def _language_matches(language: TermParts, wanted: TermParts) -> str | None:
     if language.kind != e.STRING or wanted.kind != e.STRING:
         return None
     have, want = language.text.lower(), wanted.text.lower()
     if want == "*":
-        return boolean(have != "")
-    return boolean(have == want or have.startswith(want + "-"))
+        return write_boolean(have != "")
+    return write_boolean(have == want or have.startswith(want + "-"))
 
 
-def _digest(name: str) -> Callable[[Piece], str | None]:
-    def digest(x: Piece) -> str | None:
+def _digest(name: str) -> Callable[[TermParts], str | None]:
+    def digest(x: TermParts) -> str | None:
         return (
-            quoted(hashlib.new(name, x.text.encode()).hexdigest()) if x.kind == e.STRING else None
+            write_literal(hashlib.new(name, x.text.encode()).hexdigest())
+            if x.kind == e.STRING
+            else None
         )
 
     return digest
 
 
-def _with_datatype(x: Piece, datatype: Piece) -> str | None:
-    return quoted(x.text, datatype.text) if (x.kind, datatype.kind) == (e.STRING, e.IRI) else None
+def _with_datatype(x: TermParts, datatype: TermParts) -> str | None:
+    return (
+        write_literal(x.text, datatype.text)
+        if (x.kind, datatype.kind) == (e.STRING, e.IRI)
+        else None
+    )
 
 
-def _with_language(x: Piece, language: Piece) -> str | None:
+def _with_language(x: TermParts, language: TermParts) -> str | None:
     simple = x.kind == language.kind == e.STRING
     if not (simple and re.fullmatch("[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*", language.text)):
         return None
-    return f"{quoted(x.text)}@{language.text.lower()}"
+    return f"{write_literal(x.text)}@{language.text.lower()}"
 
 
-def _iri(x: Piece) -> str | None:
+def _iri(x: TermParts) -> str | None:
     if x.kind == e.IRI:
         return f"<{x.text}>"
     absolute = re.fullmatch(r'[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*', x.text)
@@ -190,7 +206,7 @@ class _Moment(NamedTuple):
     zone: str
 
 
-def _moment(x: Piece) -> _Moment | None:
+def _read_moment(x: TermParts) -> _Moment | None:
     found = _MOMENT.fullmatch(x.text)
     if not e.INSTANT <= x.kind <= e.LOCAL_DATE or found is None:
         return None
@@ -210,138 +226,140 @@ def _moment(x: Piece) -> _Moment | None:
     return moment
 
 
-def _part(name: str) -> Callable[[Piece], str | None]:
-    def part(x: Piece) -> str | None:
-        value = getattr(_moment(x), name, None)
-        return None if value is None else _integer(value)
+def _part(name: str) -> Callable[[TermParts], str | None]:
+    def part(x: TermParts) -> str | None:
+        value = getattr(_read_moment(x), name, None)
+        return None if value is None else _write_integer(value)
 
     return part
 
 
-def _seconds(x: Piece) -> str | None:
-    moment = _moment(x)
+def _seconds(x: TermParts) -> str | None:
+    moment = _read_moment(x)
     return (
-        quoted(_plain(moment.seconds), XSD + "decimal")
+        write_literal(_write_decimal(moment.seconds), XSD + "decimal")
         if moment and moment.seconds is not None
         else None
     )
 
 
-def _zone(x: Piece) -> str | None:
-    moment = _moment(x)
-    return quoted(moment.zone) if moment else None
+def _zone(x: TermParts) -> str | None:
+    moment = _read_moment(x)
+    return write_literal(moment.zone) if moment else None
 
 
-def _timezone(x: Piece) -> str | None:
-    moment = _moment(x)
+def _timezone(x: TermParts) -> str | None:
+    moment = _read_moment(x)
     if not moment or not moment.zone:
         return None
     hours, minutes = (0, 0) if moment.zone == "Z" else map(int, moment.zone[1:].split(":"))
     parts = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
     sign = "-" if moment.zone[0] == "-" and parts else ""
-    return quoted(f"{sign}PT{parts or '0S'}", XSD + "dayTimeDuration")
+    return write_literal(f"{sign}PT{parts or '0S'}", XSD + "dayTimeDuration")
 
 
 # --------------------------------------------------------------------- casts
 
 
-def _plain(value: Decimal) -> str:
-    """A decimal without exponent and without zeros at its end."""
+def _write_decimal(value: Decimal) -> str:
+    """Return a decimal without exponent and trailing zeros."""
     text = f"{value:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("-0", "") else text
 
 
-def _number(x: Piece) -> Decimal | float:
-    """The value of a boolean or number; floats that are not finite stay floats."""
+def _read_number(x: TermParts) -> Decimal | float:
+    """Return the value of a boolean or number; a float that is not finite stays a float."""
     if x.kind == e.BOOLEAN:
         return Decimal(x.text in ("true", "1"))
     if x.kind in (e.INTEGER, e.DECIMAL):
         return Decimal(x.text)
-    number = _float(x)
+    number = _read_float(x)
     return Decimal(number) if math.isfinite(number) else number
 
 
-def _float(x: Piece) -> float:
+def _read_float(x: TermParts) -> float:
     number = float(x.text)
     return float(np.float32(number)) if x.kind == e.FLOAT else number
 
 
-def _to_integer(x: Piece) -> str | None:
-    value = _number(x)
-    return None if isinstance(value, float) else quoted(str(int(value)), XSD + "integer")
+def _to_integer(x: TermParts) -> str | None:
+    value = _read_number(x)
+    return None if isinstance(value, float) else write_literal(str(int(value)), XSD + "integer")
 
 
-def _to_decimal(x: Piece) -> str | None:
-    value = _number(x)
+def _to_decimal(x: TermParts) -> str | None:
+    value = _read_number(x)
     if isinstance(value, float):
         return None
     if x.kind in (e.FLOAT, e.DOUBLE):
         with localcontext() as context:
             context.prec = 400
             value = value.quantize(Decimal(1).scaleb(-e.MOST_DIGITS))
-    return quoted(_plain(value), XSD + "decimal")
+    return write_literal(_write_decimal(value), XSD + "decimal")
 
 
-def _to_float(name: str) -> Callable[[Piece], str | None]:
-    def cast(x: Piece) -> str | None:
+def _to_float(name: str) -> Callable[[TermParts], str | None]:
+    def cast(x: TermParts) -> str | None:
         if x.kind == e.BOOLEAN:
-            return quoted(str(_number(x)), XSD + name)
+            return write_literal(str(_read_number(x)), XSD + name)
         exact = x.kind == e.FLOAT and math.isfinite(float(x.text))
-        return quoted(repr(_float(x)) if exact else x.text, XSD + name)
+        return write_literal(repr(_read_float(x)) if exact else x.text, XSD + name)
 
     return cast
 
 
-def _to_boolean(x: Piece) -> str | None:
-    value = _number(x)
-    return boolean(value != 0 and value == value)
+def _to_boolean(x: TermParts) -> str | None:
+    value = _read_number(x)
+    return write_boolean(value != 0 and value == value)
 
 
-def _to_string(x: Piece) -> str | None:
+def _to_string(x: TermParts) -> str | None:
     if x.kind == e.BOOLEAN:
-        return quoted("true" if x.text in ("true", "1") else "false")
+        return write_literal("true" if x.text in ("true", "1") else "false")
     if x.kind in (e.INTEGER, e.DECIMAL):
-        return quoted(_plain(Decimal(x.text)))
+        return write_literal(_write_decimal(Decimal(x.text)))
     if x.kind in (e.FLOAT, e.DOUBLE):
-        return quoted(_float_text(_float(x)))
-    return quoted(x.text)
+        return write_literal(_write_float(_read_float(x)))
+    return write_literal(x.text)
 
 
-def _float_text(number: float) -> str:
-    """A float as XPath writes it: with an exponent where it is very large or very small."""
+def _write_float(number: float) -> str:
+    """Return a float as XPath writes it: very large or small ones with an exponent."""
     if math.isnan(number) or math.isinf(number):
         return "NaN" if math.isnan(number) else "INF" if number > 0 else "-INF"
     if number == 0:
         return "-0" if math.copysign(1, number) < 0 else "0"
     value = Decimal(repr(number))
     if 1e-6 <= abs(number) < 1e6:
-        return _plain(value)
+        return _write_decimal(value)
     exponent = value.adjusted()
-    mantissa = _plain(value.scaleb(-exponent))
+    mantissa = _write_decimal(value.scaleb(-exponent))
     return f"{mantissa}{'' if '.' in mantissa else '.0'}E{exponent}"
 
 
-def _to_instant(x: Piece) -> str | None:
+def _to_instant(x: TermParts) -> str | None:
     if x.kind in (e.DATE, e.LOCAL_DATE):
         found = _MOMENT.fullmatch(x.text)
         zone = (found[7] if found else "") or ""
-        return quoted(f"{x.text[: len(x.text) - len(zone)]}T00:00:00{zone}", XSD + "dateTime")
-    return quoted(x.text, XSD + "dateTime")
+        return write_literal(
+            f"{x.text[: len(x.text) - len(zone)]}T00:00:00{zone}", XSD + "dateTime"
+        )
+    return write_literal(x.text, XSD + "dateTime")
 
 
-def _to_date(x: Piece) -> str | None:
-    moment = _moment(x)
+def _to_date(x: TermParts) -> str | None:
+    moment = _read_moment(x)
     if moment is None:
         return None
     sign = "-" if moment.year < 0 else ""
     day = f"{sign}{abs(moment.year):04}-{moment.month:02}-{moment.day:02}{moment.zone}"
-    return quoted(day, XSD + "date")
+    return write_literal(day, XSD + "date")
 
 
 _NUMBERS = (e.BOOLEAN, e.INTEGER, e.DECIMAL, e.FLOAT, e.DOUBLE)
 _TIMES = (e.INSTANT, e.LOCAL_INSTANT, e.DATE, e.LOCAL_DATE)
-_CASTS: dict[str, tuple[tuple[int, ...], Callable[[Piece], str | None]]] = {
+_CASTS: dict[str, tuple[tuple[int, ...], Callable[[TermParts], str | None]]] = {
     "integer": (_NUMBERS, _to_integer),
     "decimal": (_NUMBERS, _to_decimal),
     "float": (_NUMBERS, _to_float("float")),
@@ -349,38 +367,38 @@ _CASTS: dict[str, tuple[tuple[int, ...], Callable[[Piece], str | None]]] = {
     "boolean": (_NUMBERS, _to_boolean),
     "dateTime": (_TIMES, _to_instant),
     "date": (_TIMES, _to_date),
-    "dayTimeDuration": ((e.DURATION,), lambda x: quoted(x.text, XSD + "dayTimeDuration")),
+    "dayTimeDuration": ((e.DURATION,), lambda x: write_literal(x.text, XSD + "dayTimeDuration")),
 }
 
 
-def cast_to(name: str) -> str | None:
-    """The local name of the datatype that a function casts to, if it is a cast.
+def find_cast(name: str) -> str | None:
+    """Return the local name of the datatype that a function casts to, None if it is no cast.
 
-    >>> cast_to("<http://www.w3.org/2001/XMLSchema#integer>"), cast_to("STR")
+    >>> find_cast("<http://www.w3.org/2001/XMLSchema#integer>"), find_cast("STR")
     ('integer', None)
     """
     local = name.removeprefix(f"<{XSD}").removesuffix(">")
     return local if local != name and (local in _CASTS or local == "string") else None
 
 
-def _cast(local: str) -> Callable[[Piece], str | None]:
+def _cast(local: str) -> Callable[[TermParts], str | None]:
     kinds, convert = _CASTS[local]
 
-    def cast(x: Piece) -> str | None:
+    def cast(x: TermParts) -> str | None:
         if x.kind == e.STRING:
-            return quoted(x.text, XSD + local)
+            return write_literal(x.text, XSD + local)
         return convert(x) if x.kind in kinds else None
 
     return cast
 
 
-def _cast_to_string(x: Piece) -> str | None:
+def _cast_to_string(x: TermParts) -> str | None:
     return None if x.kind == e.BLANK else _to_string(x)
 
 
 # --------------------------------------------------------------------- table
 
-PLAIN: dict[str, Callable[..., str | None]] = {
+FUNCTIONS: dict[str, Callable[..., str | None]] = {
     "UCASE": _upper,
     "LCASE": _lower,
     "ENCODE_FOR_URI": _encode_for_uri,
@@ -407,7 +425,7 @@ PLAIN: dict[str, Callable[..., str | None]] = {
 }
 
 ARGUMENTS: dict[str, tuple[int, int]] = {
-    **dict.fromkeys(PLAIN, (1, 1)),
+    **dict.fromkeys(FUNCTIONS, (1, 1)),
     **dict.fromkeys(("STRBEFORE", "STRAFTER", "LANGMATCHES", "STRDT", "STRLANG"), (2, 2)),
     "SUBSTR": (2, 3),
     "CONCAT": (1, 255),

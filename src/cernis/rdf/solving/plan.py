@@ -406,7 +406,7 @@ class _Planner(NamedTuple):
     def _run(self, plan: PlanNode, graph: k.Graph, graphs: int) -> Solutions:
         rows = RowBudget(self.budget, _complain_of_background)
         allowed = self.budget * _LOOKED_PER_SOLUTION
-        data = PlanInput(graph, self.values.current(), rows, allowed)
+        data = PlanInput(graph, self.values.update(), rows, allowed)
         return run_plan(plan, data, np.arange(graphs, dtype=np.int32))
 
 

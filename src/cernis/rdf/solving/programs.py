@@ -1,10 +1,10 @@
-"""From the expression of a filter to a program of the stack machine.
+"""The expression of a filter to a program of the stack machine.
 
-A variable is a column of the row at hand or of what was kept; one in both takes the row's value
-where it has one; one in neither is unbound. Functions of one term, however deep, become one *term
-map* each (`cernis.rdf.solving.values`); functions of constants are worked out here. What has
-neither a map nor an operation of the machine is refused: a function of a computed number, STR(?a +
-1), and a function of two variables, CONCAT(?a, ?b).
+A variable is a column of the current row or of the values that a run has kept. One in both takes
+the row's value where it has one; one in neither is unbound. A nest of functions of one term becomes
+one *term map* (`cernis.rdf.solving.values`); functions of constants are evaluated here. Functions
+without a map or an operation of the machine are refused: of a computed number, STR(?a + 1), and of
+two variables, CONCAT(?a, ?b).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from cernis.engine.graphs import expressions as e
 from cernis.errors import Diagnostic, QueryError, Span
 from cernis.pattern import graph as g
-from cernis.rdf.solving.functions import ARGUMENTS, Applied, boolean, cast_to
-from cernis.rdf.solving.values import TermValues, regular
+from cernis.rdf.solving.functions import ARGUMENTS, TermFunction, find_cast, write_boolean
+from cernis.rdf.solving.regex import translate_pattern
+from cernis.rdf.solving.values import TermValues
 
 __all__ = ["Program", "compile_expression", "join_programs"]
 
@@ -66,14 +67,14 @@ def compile_expression(
     values: TermValues,
     source: str = "",
 ) -> Program:
-    """The program of an expression; names of variables to columns. Raises QueryError.
+    """Return the program of an expression; `row` and `kept` map variables to columns.
 
     >>> from cernis.rdf.reading.terms import Terms
     >>> more = g.ComparisonExpression(">", g.GraphVariable("a"), g.GraphVariable("b"))
     >>> compile_expression(more, {"a": 0}, {"b": 0}, TermValues(Terms())).steps.tolist()
     [[0, 0, 0], [1, 0, 0], [11, 0, 0]]
     """
-    steps = list(_Compilation(row, kept, values, source).steps(expression))
+    steps = list(_Compiler(row, kept, values, source).steps(expression))
     height, depth = 0, 0
     for operation, _, _ in steps:
         height += e.EFFECT.get(operation, 0)
@@ -82,7 +83,7 @@ def compile_expression(
 
 
 def join_programs(programs: list[Program]) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-    """All steps in one array, where each program begins (and the last one ends), and the depth."""
+    """Return all steps in one array, where each program begins and the last ends, and the depth."""
     steps = [program.steps for program in programs]
     begins = np.zeros(len(steps) + 1, np.int32)
     np.cumsum([len(part) for part in steps], out=begins[1:])
@@ -90,7 +91,9 @@ def join_programs(programs: list[Program]) -> tuple[NDArray[np.int32], NDArray[n
     return together, begins, max([1, *(program.depth for program in programs)])
 
 
-class _Compilation(NamedTuple):
+class _Compiler(NamedTuple):
+    """Yield the steps that push the value of an expression."""
+
     row: Mapping[str, int]
     kept: Mapping[str, int]
     values: TermValues
@@ -99,32 +102,32 @@ class _Compilation(NamedTuple):
     def steps(self, expression: g.Expression) -> Iterator[Step]:
         match expression:
             case g.GraphVariable(name):
-                yield from self._of_variable(name, e.ROW, e.KEPT)
+                yield from self._push_variable(name, e.ROW, e.KEPT)
             case g.Term(text):
                 yield e.CONSTANT, self.values.constant(text), 0
             case g.AndExpression(parts):
-                yield from self._logic(parts, e.AND, e.SKIP_IF_FALSE)
+                yield from self._push_logic(parts, e.AND, e.SKIP_IF_FALSE)
             case g.OrExpression(parts):
-                yield from self._logic(parts, e.OR, e.SKIP_IF_TRUE)
+                yield from self._push_logic(parts, e.OR, e.SKIP_IF_TRUE)
             case g.NotExpression(part):
                 yield from self.steps(part)
                 yield e.NOT, 0, 0
             case g.ComparisonExpression(op, left, right):
-                yield from self._binary(_COMPARISONS[op], left, right)
+                yield from self._push_binary(_COMPARISONS[op], left, right)
             case g.ArithmeticExpression(op, left, right):
-                yield from self._binary(_ARITHMETIC[op], left, right)
+                yield from self._push_binary(_ARITHMETIC[op], left, right)
             case g.NegativeExpression(part):
                 yield from self.steps(part)
                 yield e.NEGATE, 0, 0
             case g.InExpression(value, choices, negated):
-                yield from self._one_of(value, choices)
+                yield from self._push_in(value, choices)
                 if negated:
                     yield e.NOT, 0, 0
             case g.CallExpression():
-                yield from self._call(expression)
+                yield from self._push_call(expression)
 
-    def _of_variable(self, name: str, of_row: int, of_kept: int, *first: int) -> Iterator[Step]:
-        """What an operation pushes for a variable, wherever it is bound."""
+    def _push_variable(self, name: str, of_row: int, of_kept: int, *first: int) -> Iterator[Step]:
+        """Push a variable by one operation for each place that may bind it."""
         found = 0
         for operation, columns in ((of_row, self.row), (of_kept, self.kept)):
             if name in columns:
@@ -137,21 +140,25 @@ class _Compilation(NamedTuple):
             nothing = self.values.false if of_row == e.BOUND_ROW else e.UNBOUND
             yield e.CONSTANT, nothing, 0
 
-    def _binary(self, operation: int, left: g.Expression, right: g.Expression) -> Iterator[Step]:
+    def _push_binary(
+        self, operation: int, left: g.Expression, right: g.Expression
+    ) -> Iterator[Step]:
         yield from self.steps(left)
         yield from self.steps(right)
         yield operation, 0, 0
 
-    def _logic(self, parts: tuple[g.Expression, ...], operation: int, skip: int) -> Iterator[Step]:
+    def _push_logic(
+        self, parts: tuple[g.Expression, ...], operation: int, skip: int
+    ) -> Iterator[Step]:
         yield from self.steps(parts[0])
-        rest = parts[1:] or (g.Term(boolean(operation == e.AND)),)
+        rest = parts[1:] or (g.Term(write_boolean(operation == e.AND)),)
         for part in rest:
             steps = list(self.steps(part))
             yield skip, len(steps) + 1, 0
             yield from steps
             yield operation, 0, 0
 
-    def _one_of(self, value: g.Expression, choices: tuple[g.Expression, ...]) -> Iterator[Step]:
+    def _push_in(self, value: g.Expression, choices: tuple[g.Expression, ...]) -> Iterator[Step]:
         if choices:
             equal = tuple(g.ComparisonExpression("=", value, choice) for choice in choices)
             yield from self.steps(g.OrExpression(equal))
@@ -161,22 +168,22 @@ class _Compilation(NamedTuple):
 
     # ---------------------------------------------------------- functions
 
-    def _call(self, call: g.CallExpression) -> Iterator[Step]:
+    def _push_call(self, call: g.CallExpression) -> Iterator[Step]:
         name, arguments = call.name, call.arguments
         self._check(call)
         if name == "BOUND":
             if not isinstance(arguments[0], g.GraphVariable):
-                raise self._mistake("BOUND takes a variable", call.span)
-            yield from self._of_variable(arguments[0].name, e.BOUND_ROW, e.BOUND_KEPT)
+                raise self._make_error("BOUND takes a variable", call.span)
+            yield from self._push_variable(arguments[0].name, e.BOUND_ROW, e.BOUND_KEPT)
         elif name in _OF_NUMBERS:
             yield from self.steps(arguments[0])
             yield _OF_NUMBERS[name], 0, 0
         elif name in _OF_TWO:
             if name == "SAMETERM" and not all(map(_is_term, arguments)):
-                raise self._mistake(
+                raise self._make_error(
                     "sameTerm of a computed value is not supported: compare it with =", call.span
                 )
-            yield from self._binary(_OF_TWO[name], *arguments)
+            yield from self._push_binary(_OF_TWO[name], *arguments)
         elif name == "IF":
             for argument in arguments:
                 yield from self.steps(argument)
@@ -187,46 +194,46 @@ class _Compilation(NamedTuple):
                 yield from self.steps(argument)
                 yield e.OTHERWISE, 0, 0
         else:
-            yield from self._mapped(call)
+            yield from self._push_mapped(call)
 
     def _check(self, call: g.CallExpression) -> None:
         if call.name in _UNSTEADY:
-            raise self._mistake(
+            raise self._make_error(
                 f"{call.name} gives another value each time it is asked: not supported in a filter",
                 call.span,
             )
         if call.name not in _ARGUMENTS:
-            raise self._mistake(f"unknown function {call.name}", call.span)
+            raise self._make_error(f"unknown function {call.name}", call.span)
         least, most = _ARGUMENTS[call.name]
         if not least <= len(call.arguments) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             plural = "" if wanted == "1" else "s"
-            raise self._mistake(
-                f"{_shown(call.name)} takes {wanted} argument{plural}, "
+            raise self._make_error(
+                f"{_display_name(call.name)} takes {wanted} argument{plural}, "
                 f"here are {len(call.arguments)}",
                 call.span,
             )
 
-    def _mapped(self, call: g.CallExpression) -> Iterator[Step]:
-        """A function of one term, or of constants."""
+    def _push_mapped(self, call: g.CallExpression) -> Iterator[Step]:
+        """Push a function of one term, or of constants."""
         names = list(dict.fromkeys(variable.name for variable in g.find_mentions(call)))
         if len(names) > 1:
-            raise self._mistake(
-                f"{_shown(call.name)} of two variables, ?{names[0]} and ?{names[1]}, is not "
+            raise self._make_error(
+                f"{_display_name(call.name)} of two variables, ?{names[0]} and ?{names[1]}, is not "
                 "supported: functions take one variable and constants",
                 call.span,
             )
-        applied = self._applied(call)
+        function = self._build_function(call)
         if names:
-            number = self.values.map_of(applied)
-            yield from self._of_variable(names[0], e.MAPPED_ROW, e.MAPPED_KEPT, number)
+            number = self.values.add_map(function)
+            yield from self._push_variable(names[0], e.MAPPED_ROW, e.MAPPED_KEPT, number)
         else:
-            found = self.values.apply(applied, np.full(1, e.UNBOUND, np.int32))
+            found = self.values.apply(function, np.full(1, e.UNBOUND, np.int32))
             yield e.CONSTANT, int(found[0]), 0
 
-    def _applied(self, call: g.CallExpression) -> Applied:
+    def _build_function(self, call: g.CallExpression) -> TermFunction:
         self._check(call)
-        arguments: list[Applied | str | None] = []
+        arguments: list[TermFunction | str | None] = []
         for argument in call.arguments:
             match argument:
                 case g.GraphVariable():
@@ -234,37 +241,39 @@ class _Compilation(NamedTuple):
                 case g.Term(text):
                     arguments.append(text)
                 case g.CallExpression(name) if name in ARGUMENTS:
-                    arguments.append(self._applied(argument))
+                    arguments.append(self._build_function(argument))
                 case _:
-                    raise self._mistake(
-                        f"{_shown(call.name)} of a computed value is not supported: it takes a "
-                        "variable, a constant, or another function of one of these",
+                    raise self._make_error(
+                        f"{_display_name(call.name)} of a computed value is not supported: it "
+                        "takes a variable, a constant, or another function of one of these",
                         call.span,
                     )
         if call.name in ("REGEX", "REPLACE"):
             self._check_pattern(call, arguments)
-        return Applied(call.name, tuple(arguments))
+        return TermFunction(call.name, tuple(arguments))
 
-    def _check_pattern(self, call: g.CallExpression, arguments: list[Applied | str | None]) -> None:
+    def _check_pattern(
+        self, call: g.CallExpression, arguments: list[TermFunction | str | None]
+    ) -> None:
         constants = [part for part in arguments[1:] if isinstance(part, str)]
         if len(constants) < len(arguments) - 1:
-            raise self._mistake(f"the pattern of {call.name} must be a constant", call.span)
-        pieces = self.values.pieces(self.values.made(constants))
-        if any(piece.kind != e.STRING for piece in pieces):
-            raise self._mistake(f"the pattern of {call.name} must be a plain string", call.span)
+            raise self._make_error(f"the pattern of {call.name} must be a constant", call.span)
+        parts = self.values.take_apart(self.values.intern(constants))
+        if any(part.kind != e.STRING for part in parts):
+            raise self._make_error(f"the pattern of {call.name} must be a plain string", call.span)
         at_flags = 1 if call.name == "REGEX" else 2
-        flags = pieces[at_flags].text if len(pieces) > at_flags else ""
+        flags = parts[at_flags].text if len(parts) > at_flags else ""
         try:
-            regular(pieces[0].text, flags)
+            translate_pattern(parts[0].text, flags)
         except ValueError as problem:
-            raise self._mistake(f"{call.name}: {problem}", call.span) from None
+            raise self._make_error(f"{call.name}: {problem}", call.span) from None
 
-    def _mistake(self, message: str, span: Span | None) -> QueryError:
+    def _make_error(self, message: str, span: Span | None) -> QueryError:
         return QueryError([Diagnostic(message, span)], self.source)
 
 
 def _is_term(expression: g.Expression) -> bool:
-    """Whether a value has a text of its own, as computed numbers and truths have not."""
+    """Whether a value is a term; computed numbers and truth values are not."""
     match expression:
         case g.GraphVariable() | g.Term():
             return True
@@ -277,6 +286,6 @@ def _is_term(expression: g.Expression) -> bool:
     return False
 
 
-def _shown(name: str) -> str:
-    local = cast_to(name)
+def _display_name(name: str) -> str:
+    local = find_cast(name)
     return f"xsd:{local}" if local else name

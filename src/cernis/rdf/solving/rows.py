@@ -163,7 +163,7 @@ class RowBuilder:
 
     def _build_table(self, way: _Way, found: Mapping[str, Solutions], moments: Int64s) -> _RowTable:
         """Return the rows of one alternative."""
-        values = self.values.current()
+        values = self.values.update()
         whole = _add_event(found[way.gpms[0]], moments, 0)
         certain = self._certain[way.gpms[0]]
         for place, gpm in enumerate(way.gpms[1:], 1):

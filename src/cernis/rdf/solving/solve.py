@@ -60,7 +60,7 @@ class Matcher:
             wanted = np.flatnonzero(here).astype(np.int32)
         p, s, o = map(_require_plain, (events.p, events.s, events.o))
         graph = k.Graph(events.first, p, s, o, len(s))
-        values, era = self._values.current(), self._values.era
+        values, era = self._values.update(), self._values.era
         data = PlanInput(graph, values, BATCH_BUDGET, _UNLIMITED, era)
         return project(run_plan(self._plan, data, wanted), self.names)
 
