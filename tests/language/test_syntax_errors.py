@@ -1,4 +1,4 @@
-"""What a person is told about a query that does not parse, word for word."""
+"""What a person is told about a query that does not parse or makes no sense, word for word."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cernis.errors import Diagnostic, QueryError
 from cernis.languages.ceql import parse
+from cernis.pattern.check import resolve
 
 OPERATOR = (
     "an operator such as ';', OR or +, a clause such as WITHIN, FILTER or the end of the query"
@@ -16,7 +17,7 @@ OPERATOR = (
 
 def complaint(text: str) -> str:
     with pytest.raises(QueryError) as caught:
-        parse(text)
+        resolve(parse(text))
     return str(caught.value)
 
 
@@ -416,7 +417,7 @@ line 1, column 26: unexpected 'LIMIT'
             """\
 line 1, column 25: a number of events must be whole
   SELECT * WHERE A WITHIN 1.5 EVENTS LIMIT -3
-                          ^^^
+                          ^^^^^^^^^^
 line 1, column 36: LIMIT must not be negative
   SELECT * WHERE A WITHIN 1.5 EVENTS LIMIT -3
                                      ^^^^^^^^""",

@@ -11,7 +11,7 @@ from enum import Enum
 from fractions import Fraction
 
 from cernis.errors import Span
-from cernis.pattern.formula import Contiguous, Formula, Iterate, walk
+from cernis.pattern.formula import Contiguous, Event, Formula, Iterate, walk
 from cernis.pattern.predicate import TIME, Attribute, Reference, span_field
 from cernis.pattern.write import (
     write_decimal,
@@ -132,7 +132,7 @@ class Select:
 class Pattern:
     """A whole query. `str(pattern)` is CEQL, and parsing that gives the same pattern.
 
-    >>> from cernis.pattern.formula import Event, Sequence
+    >>> from cernis.pattern.formula import Sequence
     >>> print(Pattern(Sequence((Event("A"), Event("B"))), streams=("S",), limit=3))
     SELECT * FROM S WHERE A ; B LIMIT 3
     """
@@ -151,6 +151,8 @@ class Pattern:
         default_factory=dict, compare=False, repr=False, kw_only=True
     )
     """Where the plain names of `streams` and `partition` (flattened) and `limit` stand."""
+    qualified: tuple[Event, ...] = field(default=(), compare=False, repr=False, kw_only=True)
+    """Each variable of FILTER and SELECT that is written with its stream: `S>E[…]`."""
 
     @property
     def contiguous(self) -> bool:

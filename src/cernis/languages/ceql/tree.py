@@ -29,7 +29,6 @@ from cernis.pattern.formula import (
     PartitionBy,
     Sequence,
     Unless,
-    walk,
 )
 from cernis.pattern.predicate import (
     MIRRORED,
@@ -62,7 +61,6 @@ from cernis.pattern.query import (
     Strategy,
     Variable,
 )
-from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_condition
 from cernis.schema import Schema
 
@@ -98,21 +96,18 @@ class CeqlReader(TreeReader):
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        # `S>E` used as a variable: checked against the formula once that is known
-        self.owners: list[Owner] = []
+        self.qualified: list[Event] = []
         self.spans: dict[str, tuple[Span, ...]] = {}
 
     # ---------------------------------------------------------------------- query
 
     def query(self, meta: Meta, parts: list[Any]) -> Pattern:
         declared, (strategy, select), streams, formula, partition, within, consume, limit = parts
-        read = [name.text for name in streams or ()]
-        self._check_owners(formula, read)
         return Pattern(
             formula=formula,
             select=select,
             strategy=strategy,
-            streams=tuple(read),
+            streams=tuple(name.text for name in streams or ()),
             partition=partition or (),
             within=within,
             consume=consume or Consume.NONE,
@@ -120,39 +115,8 @@ class CeqlReader(TreeReader):
             declared=declared,
             source=self.source,
             spans=self.spans,
+            qualified=tuple(self.qualified),
         )
-
-    def _check_owners(self, formula: Formula, read: list[str]) -> None:
-        """Note each `S>E[…]` whose variable E holds events of other streams than S.
-
-        A bare E in the formula is of every stream in FROM; without FROM, of any stream.
-        """
-        if not self.owners:
-            return
-        everywhere: list[str | None] = [*read] or [None]
-        streams: dict[str, set[str | None]] = {}
-        for node in walk(formula):
-            if isinstance(node, Event):
-                its = everywhere if node.stream is None else [node.stream]
-                streams.setdefault(node.type, set()).update(its)
-        for owner in self.owners:
-            name, stream = owner.name.text, cast(Name, owner.stream).text
-            if read and stream not in read:
-                self.mistakes.note(
-                    f"stream '{stream}' is not in FROM",
-                    owner.span,
-                    expected=", ".join(read),
-                    suggestion=did_you_mean(stream, read),
-                )
-            elif streams.get(name, {stream}) != {stream}:
-                self.mistakes.note(
-                    f"'{stream}>{name}' is not a variable: "
-                    f"'{name}' of other streams occurs in the formula too",
-                    owner.span,
-                    suggestion=f"name it in the formula: {stream}>{name} AS x",
-                )
-
-    # --------------------------------------------------------------- declarations
 
     def schema(self, meta: Meta, parts: list[Any]) -> Schema:
         return cast(Schema, parts[0] or Schema())
@@ -185,33 +149,15 @@ class CeqlReader(TreeReader):
 
     def aggregate(self, meta: Meta, parts: list[Any]) -> Aggregate:
         function: str = parts[0].value.upper()
-        span = span_of_tree(meta)
         argument: str | Reference | None
         match parts[1]:
             case Everything():
                 argument = None
-                if function != "COUNT":
-                    self.mistakes.note(
-                        f"{function}(*) has no meaning",
-                        span,
-                        suggestion=f"name a variable and an attribute: {function}(x[a])",
-                    )
             case Reference() as argument:
-                if function == "COUNT":
-                    self.mistakes.note(
-                        "COUNT takes '*' or a variable, not an attribute",
-                        span,
-                        suggestion=f"write COUNT({argument.variable})",
-                    )
+                pass
             case owner:
                 argument = self._variable(owner)
-                if function != "COUNT":
-                    self.mistakes.note(
-                        f"{function} needs an attribute",
-                        span,
-                        suggestion=f"write {function}({argument}[…])",
-                    )
-        return Aggregate(function, argument, span=span)
+        return Aggregate(function, argument, span=span_of_tree(meta))
 
     star = everything
 
@@ -240,9 +186,7 @@ class CeqlReader(TreeReader):
             self.mistakes.note("LIMIT takes a whole number", span_of(token))
             return 1
         limit = self._whole(token)
-        if sign == "-":
-            self.mistakes.note("LIMIT must not be negative", span_of_tree(meta))
-        return limit
+        return -limit if sign == "-" else limit
 
     # ------------------------------------------------------------------- formulas
 
@@ -462,5 +406,5 @@ class CeqlReader(TreeReader):
 
     def _variable(self, owner: Owner) -> str:
         if owner.stream is not None:
-            self.owners.append(owner)
+            self.qualified.append(Event(owner.name.text, owner.stream.text, span=owner.span))
         return owner.name.text

@@ -148,10 +148,7 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
         return number
 
     def events_span(self, meta: Meta, parts: list[Token]) -> Window:
-        size = self._exact(parts[0])
-        if size.denominator != 1:
-            self.mistakes.note("a number of events must be whole", span_of(parts[0]))
-        return Window(Unit.EVENTS, size, span=span_of_tree(meta))
+        return Window(Unit.EVENTS, self._exact(parts[0]), span=span_of_tree(meta))
 
     def time_span(self, meta: Meta, parts: list[Token]) -> Window:
         size = Fraction(0)

@@ -8,8 +8,10 @@ from cernis.errors import Diagnostic, Span
 from cernis.pattern.check.formulas import FormulaCheck
 from cernis.pattern.check.kinds import class_of
 from cernis.pattern.check.scopes import VariableScope
+from cernis.pattern.formula import Event, walk
 from cernis.pattern.predicate import Attribute, Reference
 from cernis.pattern.query import Aggregate, Unit, Variable, Window
+from cernis.pattern.write import write_formula, write_name
 
 AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST")
 
@@ -20,6 +22,7 @@ class PatternCheck(FormulaCheck):
     def run(self) -> list[Diagnostic]:
         self.from_clause()
         scope = self.formula(self.pattern.formula)
+        self.qualified_variables()
         self.select(scope)
         self.partition()
         if self.pattern.within is not None:
@@ -43,6 +46,29 @@ class PatternCheck(FormulaCheck):
             if self.schema is not None and self.schema.stream(name) is None:
                 names = [stream.name for stream in self.schema.streams]
                 self.unknown(f"stream '{name}'", name, names, self.place("streams", index))
+
+    def qualified_variables(self) -> None:
+        """Note each `S>E[…]` whose variable E holds events of other streams than S.
+
+        A bare E in the formula is of every stream in FROM; without FROM, of any stream.
+        """
+        if not self.pattern.qualified:
+            return
+        everywhere = self.pattern.streams or (None,)
+        streams: dict[str, set[str | None]] = {}
+        for node in walk(self.pattern.formula):
+            if isinstance(node, Event):
+                its = everywhere if node.stream is None else (node.stream,)
+                streams.setdefault(node.type, set()).update(its)
+        for one in self.pattern.qualified:
+            if self.is_read(one) and streams.get(one.type, {one.stream}) != {one.stream}:
+                name = write_formula(one)
+                self.mistakes.note(
+                    f"'{name}' is not a variable: "
+                    f"'{one.type}' of other streams occurs in the formula too",
+                    one.span,
+                    suggestion=f"name it in the formula: {name} AS x",
+                )
 
     def select(self, scope: VariableScope) -> None:
         select = self.pattern.select
@@ -70,7 +96,11 @@ class PatternCheck(FormulaCheck):
         match aggregate.argument:
             case Reference(variable=variable, attribute=attribute):
                 if function == "COUNT":
-                    self.mistakes.note("COUNT takes '*' or a variable, not an attribute", span)
+                    self.mistakes.note(
+                        "COUNT takes '*' or a variable, not an attribute",
+                        span,
+                        suggestion=f"write COUNT({write_name(variable)})",
+                    )
                 known = self.variable(variable, scope, function, span)
                 kind = self.kind_of_attribute(attribute, known)
                 if function in ("SUM", "AVG") and class_of(kind) not in ("number", None):
@@ -78,10 +108,18 @@ class PatternCheck(FormulaCheck):
                     self.mistakes.note(message, span)
             case str(variable):
                 if function != "COUNT":
-                    self.mistakes.note(f"{function} needs an attribute", span)
+                    self.mistakes.note(
+                        f"{function} needs an attribute",
+                        span,
+                        suggestion=f"write {function}({write_name(variable)}[…])",
+                    )
                 self.variable(variable, scope, function, span)
             case None if function != "COUNT":
-                self.mistakes.note(f"{function}(*) has no meaning", span)
+                self.mistakes.note(
+                    f"{function}(*) has no meaning",
+                    span,
+                    suggestion=f"name a variable and an attribute: {function}(x[a])",
+                )
 
     def partition(self) -> None:
         known = self.events.all_kinds()

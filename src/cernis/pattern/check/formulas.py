@@ -33,7 +33,6 @@ from cernis.pattern.formula import (
 )
 from cernis.pattern.predicate import AllOf, AnyOf, Compare, Condition, Holds, Reference
 from cernis.pattern.query import Pattern
-from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_name, write_previous, write_reference, write_value
 from cernis.schema import Kind, Schema
 
@@ -114,17 +113,18 @@ class FormulaCheck(PredicateCheck):
         sorts = frozenset((sort,))
         return VariableScope({event.type: sorts}, sorts)
 
+    def is_read(self, event: Event) -> bool:
+        """Whether FROM reads the event's stream; note the mistake if it does not."""
+        name, read = event.stream, self.pattern.streams
+        if name is None or not read or name in read:
+            return True
+        message = f"stream '{name}' is not in FROM"
+        self.mistakes.note(message, event.span, expected=", ".join(read), word=name, among=read)
+        return False
+
     def event_type(self, event: Event) -> None:
         name = event.stream
-        if name is not None and self.pattern.streams and name not in self.pattern.streams:
-            self.mistakes.note(
-                f"stream '{name}' is not in FROM",
-                event.span,
-                expected=", ".join(self.pattern.streams),
-                suggestion=did_you_mean(name, self.pattern.streams),
-            )
-            return
-        if self.schema is None:
+        if not self.is_read(event) or self.schema is None:
             return
         if name is not None and self.schema.stream(name) is None:
             if not self.pattern.streams:
