@@ -18,7 +18,7 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answer, Answers
-from cernis.run import kept
+from cernis.run import history
 from cernis.testing import heads, oracle
 from cernis.testing.differential import answer
 from cernis.testing.grammar import FAMILIES
@@ -116,8 +116,8 @@ def test_theorem_1s_query_keeps_no_runs() -> None:
         session.push(pa.table(events))
         session.forget()
         records.append(session.engine.records)
-        assert session.projector is not None
-        assert len(session.projector.given) <= 1
+        assert session.pipeline.projector is not None
+        assert len(session.pipeline.projector.given) <= 1
     assert max(records) < 100
 
 
@@ -390,20 +390,20 @@ def test_pulled_are_the_matches_of_a_full_conjunctive_query(
 
 
 def test_matches_that_have_left_the_window_are_let_go_of(monkeypatch: Any) -> None:
-    monkeypatch.setattr(kept, "_TRIM_EVERY", 8)
+    monkeypatch.setattr(history, "_TRIM_EVERY", 8)
     text = "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k] WITHIN 4 EVENTS"
     session = cernis.query(text).session(keep=True)
     for turn in range(40):
         session.push([{"type": name, "k": turn % 3} for name in "AB"])
         session.forget()
-    assert session.kept is not None
-    assert session.kept._number <= 16
+    assert session.pipeline.history is not None
+    assert session.pipeline.history._number <= 16
     assert sum(len(batch) for batch in session.store.kept_batches()) <= 20
     assert session.pull().count() == 9
 
 
 def test_partitions_are_renumbered_with_what_is_kept(monkeypatch: Any) -> None:
-    monkeypatch.setattr("cernis.run.session._FORGET_KEYS", 0)
+    monkeypatch.setattr("cernis.run.pipeline._FORGET_KEYS", 0)
     text = "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k] WITHIN 2 MILLISECONDS"
     session = cernis.query(text).session(keep=True)
     ended = []
@@ -413,8 +413,8 @@ def test_partitions_are_renumbered_with_what_is_kept(monkeypatch: Any) -> None:
         session.forget()
         ended.append({(m.partition["k"], m.end_ts) for m in session.pull()})
     assert ended[-1] == {(27, 27), (28, 28), (29, 29)}
-    assert session.keys is not None
-    assert len(session.keys) < 20
+    assert session.pipeline.keys is not None
+    assert len(session.pipeline.keys) < 20
 
 
 def test_a_session_that_keeps_nothing_cannot_be_pulled() -> None:

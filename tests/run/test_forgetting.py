@@ -10,7 +10,7 @@ import pytest
 
 import cernis
 from cernis.engine.correlated import runtime
-from cernis.run import feed, session
+from cernis.run import feed, pipeline
 
 CHAIN = "SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z) FILTER x[id] = y[id] AND y[id] = z[id]"
 UNLIKE = "SELECT * FROM S WHERE (A AS x ; B AS y) FILTER x[id] = y[id] AND x[user] != y[user]"
@@ -56,7 +56,7 @@ def test_forgetting_values_and_keys_changes_no_answer(
     table = stream(900, 300)
     expected = [(m.start, m.end, m.vars) for m in ready.run(table)]
     monkeypatch.setattr(feed, "_FORGET_CODES", 8)
-    monkeypatch.setattr(session, "_FORGET_KEYS", 8)
+    monkeypatch.setattr(pipeline, "_FORGET_KEYS", 8)
     monkeypatch.setattr(runtime, "FIRST_RECORDS", 32)
     assert sorted(found(ready, table, 50), key=str) == sorted(expected, key=str)
     assert expected
@@ -70,7 +70,7 @@ def test_memory_does_not_grow_with_the_stream(query: str, monkeypatch: Any) -> N
     for part in range(20):
         running.push(stream(2_000, 500, seed=part))
         running.forget()
-        sizes.append((running.engine.records, sum(running.feed.equality.held())))  # type: ignore[attr-defined]
+        sizes.append((running.engine.records, sum(running.pipeline.feed.equality.held())))  # type: ignore[attr-defined]
     records, values = zip(*sizes, strict=True)
     assert max(records[10:]) <= 2 * max(records[:10])
     assert max(values[10:]) <= 2 * max(values[:10])

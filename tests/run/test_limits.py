@@ -114,7 +114,7 @@ def test_the_arena_does_not_grow_with_the_stream() -> None:
 
 
 def test_events_that_no_match_can_reach_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cernis.run.session._FORGET_EVERY", 1000)
+    monkeypatch.setattr("cernis.run.pipeline._FORGET_EVERY", 1000)
     session = cernis.query(QUERY).session()
     for _ in range(20):
         session.push(stock_stream(1000, seed=2).drop_columns(["ts"]))
@@ -150,8 +150,8 @@ def test_keys_that_have_left_the_window_cost_no_rows() -> None:
 
 
 def test_keys_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cernis.run.session._FORGET_EVERY", 1000)
-    monkeypatch.setattr("cernis.run.session._FORGET_KEYS", 100)
+    monkeypatch.setattr("cernis.run.pipeline._FORGET_EVERY", 1000)
+    monkeypatch.setattr("cernis.run.pipeline._FORGET_KEYS", 100)
     query = cernis.query("SELECT * WHERE A ; B PARTITION BY [k, j], [i] WITHIN 9 MILLISECONDS")
     session = query.session()
     found = 0
@@ -162,8 +162,8 @@ def test_keys_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatc
         events = {"type": types, "k": key, "j": key, "i": ts // 4, "ts": ts}
         found += session.push(pa.table(events)).count()
     assert found == 10_000
-    assert session.keys is not None
-    assert len(session.keys) < 3_000
+    assert session.pipeline.keys is not None
+    assert len(session.pipeline.keys) < 3_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("xyz")), max_size=30), st.data())

@@ -70,7 +70,7 @@ class Watched:
     def __init__(self, query: Query, *, keeps: bool = False) -> None:
         plan = query.plan
         self.session = query.session()
-        feed = self.session.feed
+        feed = self.session.pipeline.feed
         if plan.listed or not isinstance(feed, CorrelatedFeed):
             raise ValueError(f"{query} has no index to watch")
         self.variables, self.tables = plan.variables, feed.tables

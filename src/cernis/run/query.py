@@ -20,7 +20,7 @@ from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
 from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
-from cernis.run.session import Reading, Session
+from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema, Stream
 
 
@@ -72,10 +72,10 @@ class Query(Generic[Found]):
     def plan(self) -> Plan:
         return make_plan(self.pattern, conjunctive=self.conjunctive)
 
-    def explain(self, events: Any = None, **reading: Any) -> Explanation:
+    def explain(self, events: Any = None, **options: Any) -> Explanation:
         """How the query will be run and what that costs; with events, checked against them."""
         if events is not None:
-            Session(self.plan, Reading(**reading)).check(events)
+            Session(self.plan, RunOptions(**options)).check(events)
         return Explanation(self.plan, query=str(self.conjunctive or ""))
 
     def run(
@@ -109,13 +109,13 @@ class Query(Generic[Found]):
         )
         return session.collect(events)
 
-    def stream(self, events: Any, **reading: Any) -> Iterator[Found]:
+    def stream(self, events: Any, **options: Any) -> Iterator[Found]:
         """The matches batch by batch, in memory that does not grow with the input."""
-        return self.session(**reading).stream(events)
+        return self.session(**options).stream(events)
 
-    def session(self, *, keep: bool = False, **reading: Any) -> Session[Found]:
+    def session(self, *, keep: bool = False, **options: Any) -> Session[Found]:
         """A stream that goes on: push events as they come; `keep` what is found, to pull it."""
-        return Session(self.plan, Reading(**reading), keep=keep)
+        return Session(self.plan, RunOptions(**options), keep=keep)
 
     def thaw(
         self,
@@ -128,8 +128,8 @@ class Query(Generic[Found]):
     ) -> Session[Found]:
         """The session that `Session.freeze` turned into bytes; what to do with bad rows and
         with too many candidates is not in them."""
-        reading = Reading(format=format, on_error=on_error, budget=budget, on_budget=on_budget)
-        return Session.thaw(self.plan, frozen, reading)
+        options = RunOptions(format=format, on_error=on_error, budget=budget, on_budget=on_budget)
+        return Session.thaw(self.plan, frozen, options)
 
     def __str__(self) -> str:
         return str(self.conjunctive or self.pattern)

@@ -38,7 +38,7 @@ from cernis.events.source import DEFAULT_TIME, open_events
 from cernis.pattern.query import Pattern
 from cernis.results.values import python_values
 from cernis.run.query import Query
-from cernis.run.session import Reading
+from cernis.run.session import RunOptions
 from cernis.spark.frame import quoted
 from cernis.spark.worker import ROW, Part, Work, answer_schema, counts_of
 
@@ -137,7 +137,7 @@ def _analyzed(
     text = _text("query", query)
     schema = to_arrow_schema(events.dataType, timezone="UTC")
     try:
-        answer = _answer(Query(text), schema, Reading(**reading))
+        answer = _answer(Query(text), schema, RunOptions(**reading))
     except QueryError as error:
         raise CernisError(f"cernis: {error}") from None
     return Analyzed(
@@ -148,7 +148,7 @@ def _analyzed(
     )
 
 
-def _answer(query: Query, schema: pa.Schema, reading: Reading) -> pa.Schema:
+def _answer(query: Query, schema: pa.Schema, reading: RunOptions) -> pa.Schema:
     """The columns of the answer, for events with these columns."""
     names = query.pattern.streams
     session = query.session(time=reading.time, type=reading.type, time_unit=reading.time_unit)

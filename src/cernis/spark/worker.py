@@ -32,7 +32,7 @@ from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
 from cernis.results.matches import Matches
 from cernis.run.budget import OnBudget
-from cernis.run.session import Reading, Session
+from cernis.run.session import RunOptions, Session
 from cernis.spark.carriers import convert
 
 Wanted = Literal["events", "count", "lines"]
@@ -87,7 +87,7 @@ class Work:
 
     def session(self, frozen: bytes | None = None) -> Session[Matches | Answers]:
         """A session: a new one, or one that was frozen."""
-        reading = Reading(
+        options = RunOptions(
             time=self.time,
             type=self.type,
             time_unit=self.time_unit,
@@ -96,8 +96,8 @@ class Work:
         )
         encode = partial(MaskEncoder, bits=self.bits, type_column=self.type)
         if frozen is not None:
-            return Session.thaw(self.plan, frozen, reading, encode=encode)
-        return Session(self.plan, reading, encode=encode)
+            return Session.thaw(self.plan, frozen, options, encode=encode)
+        return Session(self.plan, options, encode=encode)
 
 
 def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -163,7 +163,7 @@ class Recognizer:
 
     def pass_over(self, table: pa.Table) -> None:
         """Events that are read for what comes after them."""
-        if self.work.plan.pattern.consume is Consume.NONE and self.session.projector is None:
+        if self.work.plan.pattern.consume is Consume.NONE and self.work.plan.head is None:
             self.session.pass_over(self._batch(table), self.work.scale)
         else:
             self.session.take(self._batch(table), self.work.scale)

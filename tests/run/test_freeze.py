@@ -204,7 +204,7 @@ def test_what_is_not_in_the_bytes_is_said_when_thawing() -> None:
     session = query.session(time="id", budget=2, on_budget="partial")
     session.push([{"type": "A", "id": 1}])
     thawed = query.thaw(session.freeze(), budget=1, on_budget="partial")
-    assert thawed.reading.time == "id"
+    assert thawed.options.time == "id"
     later = [{"type": t, "id": 2} for t in "BBBC"]
     assert thawed.push([*later, {"type": "C", "id": 3}]).partial
 

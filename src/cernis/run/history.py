@@ -74,7 +74,7 @@ class _Listed(NamedTuple):
     starts: Numbers
 
 
-class Kept:
+class MatchHistory:
     """The matches found so far that are inside the window."""
 
     def __init__(self, plan: Plan) -> None:

@@ -1,0 +1,173 @@
+"""A plan at work: batches of events in their final order in, match sets out.
+
+    batch ─ keys, clock ─▶ feed (engine) ─▶ compact sets ─ sieve, history ─▶ MatchSet
+
+The schema is known when a pipeline is made: its plan stays the same. What a user pushes is opened,
+checked and ordered by `run.session`.
+
+Cost contract: per batch, predicates and keys in Arrow, the kernel per relevant event, nothing in
+Python per event. State is bounded by what a match can still reach back to: partial matches, and
+the batches of events that they reach into.
+"""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.encoding.clock import AttributeClock, Clock, plain_clock, rank_clock, time_clock
+from cernis.encoding.encode import Encode
+from cernis.encoding.keys import KeyCoder
+from cernis.engine.correlated.runtime import CorrelatedEngine
+from cernis.engine.unary.runtime import UnaryEngine
+from cernis.events.batch import EventBatch
+from cernis.events.order import Scale
+from cernis.events.store import EventStore
+from cernis.pattern.predicate import RANK, TIME
+from cernis.pattern.query import Unit
+from cernis.plan.plan import Plan
+from cernis.results.matchset import MatchSet
+from cernis.run.budget import Budget
+from cernis.run.feed import feed_of
+from cernis.run.history import MatchHistory
+from cernis.run.project import Projector
+from cernis.run.sieve import Sieve
+
+_FORGET_EVERY = 1 << 20
+"""A pipeline with more events than this forgets whenever their number has doubled."""
+_FORGET_KEYS = 1 << 16
+
+
+class Pipeline:
+    """The state of one plan over one stream."""
+
+    def __init__(
+        self, plan: Plan, store: EventStore, budget: Budget, encode: Encode, *, keep: bool = False
+    ) -> None:
+        """`encode` makes the encoders of atoms; `keep` the matches found, for `pull`."""
+        self.plan = plan
+        self.store = store
+        self.budget = budget
+        self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
+        self.clock = _attribute_clock(plan)
+        self.feed = feed_of(plan, encode)
+        self.sieve = Sieve(plan, store, budget, encode) if plan.listed else None
+        self.projector = self.new_projector(budget)
+        self.history = MatchHistory(plan) if keep else None
+        self.kept_from = 0
+        """The position of the first event that is still stored."""
+        self._forget_at = _FORGET_EVERY
+
+    def new_projector(self, budget: Budget) -> Projector | None:
+        """Return what turns matches into answers; None where answers are the matches."""
+        plan = self.plan
+        return None if plan.head is None else Projector(plan.head, plan.variables, budget)
+
+    @property
+    def engine(self) -> UnaryEngine | CorrelatedEngine:
+        return self.feed.engine
+
+    # -------------------------------------------------------------- events
+
+    def take(self, batch: EventBatch, scale: Scale) -> list[Any]:
+        """Read a batch; return the compact sets of the matches that end in it, for `find`."""
+        keys = self.keys.encode(batch) if self.keys is not None else None
+        clock = self._read_clock(batch, keys, scale)
+        self.store.append(batch)
+        if self.sieve:
+            self.sieve.note(batch, keys)
+        if self.history:
+            self.history.note(batch, keys, self._pull_clock(batch, clock, scale))
+        return self.feed.take(batch, keys, clock)
+
+    def _read_clock(
+        self, batch: EventBatch, keys: NDArray[np.int64] | None, scale: Scale
+    ) -> Clock | None:
+        """Return the times and window bounds of the events; None for a window of events."""
+        within = self.plan.pattern.within
+        if self.clock is not None:
+            return self.clock.read(batch, keys)
+        if within is not None and within.plain:
+            return plain_clock(batch, scale.plain_ticks(within.size, within.strict))
+        if within is not None and within.unit is Unit.TIME:
+            return time_clock(batch, scale.ticks(within.size))
+        if within is not None and within.attribute == RANK:
+            return rank_clock(batch, floor(within.size))
+        return None
+
+    def _pull_clock(self, batch: EventBatch, clock: Clock | None, scale: Scale) -> Clock | None:
+        """Return the clock of WITHIN, where a condition has made the engine's window smaller."""
+        within = self.plan.within
+        if within is None or within == self.plan.pattern.within:
+            return clock
+        return time_clock(batch, scale.ticks(within.size))
+
+    # ------------------------------------------------------------- matches
+
+    def find(self, segments: list[Any]) -> MatchSet:
+        """Return the matches in what `take` gave."""
+        plan = self.plan
+        if self.sieve:
+            candidates = self.feed.found(plan.candidate_variables, segments, None, self.budget)
+            found: MatchSet = self.sieve.matches(candidates)
+        else:
+            found = self.feed.found(plan.variables, segments, plan.pattern.limit, self.budget)
+        if self.history:
+            self.history.add(segments, found)
+        return found
+
+    def pull(self, budget: Budget) -> MatchSet:
+        """Return all matches inside the window that ends now."""
+        assert self.history is not None
+        plan = self.plan
+        if self.history.lists:
+            return self.history.listed(plan.variables)
+        return self.feed.found(plan.variables, self.history.roots(), plan.pattern.limit, budget)
+
+    # ---------------------------------------------------------- forgetting
+
+    def forget_if_due(self) -> None:
+        """Forget when the number of stored events has doubled."""
+        if self.engine.position - self.kept_from >= self._forget_at:
+            self.forget()
+            self._forget_at = max(_FORGET_EVERY, 2 * (self.engine.position - self.kept_from))
+
+    def forget(self) -> None:
+        """Drop the events, values and keys that no partial match reaches back to."""
+        self.kept_from = self.engine.earliest()
+        if self.history:
+            self.kept_from = self.history.earliest(self.kept_from)
+            self.history.forget_before(self.kept_from)
+        self.store.forget_before(self.kept_from)
+        if self.sieve:
+            self.sieve.forget_before(self.kept_from)
+        self._forget_keys()
+        self.feed.forget()
+
+    def _forget_keys(self) -> None:
+        """Renumber the live keys, once most keys are dead."""
+        if self.keys is None:
+            return
+        live = self.engine.live_keys()
+        if self.history:
+            live = np.union1d(live, self.history.keys())
+        if len(self.keys) <= 4 * len(live) + _FORGET_KEYS:
+            return
+        self.keys.keep_only(live)
+        self.feed.keep_keys(live)
+        if self.clock is not None:
+            self.clock.keep_only(live)
+        if self.sieve:
+            self.sieve.keep_keys(live)
+        if self.history:
+            self.history.keep_keys(live)
+
+
+def _attribute_clock(plan: Plan) -> AttributeClock | None:
+    within = plan.pattern.within
+    if within is None or within.attribute is None or within.attribute in (TIME, RANK):
+        return None
+    return AttributeClock(within.attribute.name, within.size)
