@@ -69,7 +69,7 @@ def run(
         )
         return
     session = query.session(**reading)
-    runs = deliver.watched(session, query.named_streams(files), output)
+    runs = deliver.watched(session, query.name_streams(files), output)
     if count:
         deliver.write_count(runs, limit, output)
     elif output is None:

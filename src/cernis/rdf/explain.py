@@ -1,4 +1,4 @@
-"""What a SPAseQ query will do and cost, in words."""
+"""Explain in words how a SPAseQ query runs and what it costs."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from cernis.pattern.spaseq import SpaseqQuery
 
 
 class GraphExplanation:
-    """`str` of it is a page of text."""
+    """An explanation of a query; `str` gives it as text."""
 
     def __init__(self, query: SpaseqQuery, linked: Linked) -> None:
         self.query, self.linked = query, linked
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The variables that all events of a match share: what to spread a stream by."""
-        return common_key(self.query, self.linked)
+        """The variables that all events of a match share, by which a stream can be partitioned."""
+        return find_common_key(self.query, self.linked)
 
     def __str__(self) -> str:
-        lines = [f"query        {_one_line(str(self.query))}"]
-        lines.append(f"class        {self._class()}")
-        lines += [f"{'reason' if i == 0 else '':12} {why}" for i, why in enumerate(self._reasons())]
-        lines.append(f"spread by    {self._spread()}")
+        lines = [f"query        {_join_lines(str(self.query))}"]
+        lines.append(f"class        {self._describe_class()}")
+        lines += [
+            f"{'reason' if i == 0 else '':12} {why}" for i, why in enumerate(self._list_reasons())
+        ]
+        lines.append(f"spread by    {self._describe_key()}")
         lines.append("automaton    " + describe(self.linked).replace("\n", "\n             "))
         return "\n".join(lines)
 
-    def _spread(self) -> str:
+    def _describe_key(self) -> str:
         if self.key:
             return ", ".join(f"?{name}" for name in self.key)
         strict = any("," in (step.link, step.rounds) for step in self.query.steps)
@@ -34,7 +36,7 @@ class GraphExplanation:
             return "nothing: ',' counts the timestamps of all streams; PARTITION BY gives a key"
         return "nothing: no variable is in every pattern"
 
-    def _class(self) -> str:
+    def _describe_class(self) -> str:
         linked = self.linked
         stored = [(t.store, t.reading) for t in linked.transitions if t.store is not None]
         stored += [(guard.store, guard.reading) for guard in linked.guards]
@@ -43,7 +45,7 @@ class GraphExplanation:
             for store, reading in stored
             if linked.conditions(reading)
         ]
-        if asked and all(link != "," and _by_order(one) for one, link in asked):
+        if asked and all(link != "," and _compares_in_order(one) for one, link in asked):
             return "ordered: runs wait in the order of a value, and only those that fit are met"
         if asked:
             return "residual: conditions on earlier variables are checked group by group"
@@ -52,7 +54,7 @@ class GraphExplanation:
             return "linked: runs that agree on their live variables move at once, each such group"
         return "linked: all runs of a join key move at once, in constant time"
 
-    def _reasons(self) -> list[str]:
+    def _list_reasons(self) -> list[str]:
         reasons = []
         for store in self.linked.stores:
             step = self.query.steps[store.step]
@@ -67,7 +69,7 @@ class GraphExplanation:
         return list(dict.fromkeys(reasons)) or ["one step: nothing waits"]
 
     def mermaid(self) -> str:
-        """The automaton as a diagram."""
+        """Return the automaton as a Mermaid diagram."""
         lines = ["stateDiagram-v2"]
         for t in self.linked.transitions:
             source, link = "[*]", ""
@@ -81,11 +83,12 @@ class GraphExplanation:
         return "\n".join(dict.fromkeys(lines))
 
 
-def common_key(query: SpaseqQuery, linked: Linked) -> tuple[str, ...]:
-    """The variables that every graph pattern binds for certain, and all events of a match share.
+def find_common_key(query: SpaseqQuery, linked: Linked) -> tuple[str, ...]:
+    """Return the variables that every graph pattern always binds and all events of a match share.
 
-    Solutions with different values of them never meet. Where the next timestamp counts, it is one
-    of the whole streamset, or of a partition: then only PARTITION BY tells solutions apart.
+    Solutions with different values of these never meet in a match. Where the next timestamp counts
+    (`,`), it is the next of the whole streamset or of a partition: then only the variables of
+    PARTITION BY are left.
     """
     strict = any("," in (step.link, step.rounds) for step in query.steps)
     used = {name for one in linked.alternatives for name in one.gpms}
@@ -97,8 +100,8 @@ def common_key(query: SpaseqQuery, linked: Linked) -> tuple[str, ...]:
     return tuple(name for name in linked.columns if name in common)
 
 
-def _by_order(one: Alternative) -> bool:
-    """Whether its only condition compares its own variables with one of earlier steps."""
+def _compares_in_order(one: Alternative) -> bool:
+    """Whether its only condition orders its own variables and one of earlier steps."""
     if len(one.late) != 1 or not isinstance(one.late[0], g.ComparisonExpression):
         return False
     condition, own = one.late[0], set(one.names)
@@ -111,5 +114,5 @@ def _by_order(one: Alternative) -> bool:
     return False
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())

@@ -19,7 +19,7 @@ from cernis.rdf.session import GraphRunOptions, GraphSession
 
 
 class GraphQuery:
-    """What to look for in RDF streams. Cheap to make; nothing is read before it runs.
+    """A SPAseQ query. It is cheap to make and reads nothing before it runs.
 
     >>> q = GraphQuery('''PREFIX : <http://example.org/>
     ... SELECT ?a ?b WITHIN 10 SECONDS FROM STREAM S <http://example.org/s>
@@ -44,38 +44,38 @@ class GraphQuery:
         format: str | None = None,
         on_error: OnError = "fail",
     ) -> GraphSession:
-        """A run that has not begun."""
-        rule = time_rule(time, time_unit)
+        """Return a run that has read nothing."""
+        rule = parse_time_rule(time, time_unit)
         options = GraphRunOptions(rule, format, on_error)
         return GraphSession(
-            self.query, self.linked, options, self.named_graphs(background), time_unit
+            self.query, self.linked, options, self.name_graphs(background), time_unit
         )
 
     def run(self, events: Any, **reading: Any) -> GraphMatches:
-        """All matches in the streams: a file (or bytes) for each, by name or in their order.
+        """Return all matches in the streams: a file (or bytes) for each, by name or in order.
 
-        `background` names the files of background graphs, as {IRI: file}; one file will do for
-        one GRAPH. `time` is the property that has the times of events, or `graph:` and a regular
-        expression for the names of their graphs; numbers count `time_unit`s. `on_error` is
-        "fail", "skip", or a path or function that bad lines and events are given to.
+        `background` has the files of background graphs, as {IRI: file}; for a query with one
+        GRAPH a file is enough. `time` is the property that has the times of events, or `graph:`
+        and a regular expression for the names of their graphs; numbers count `time_unit`s.
+        `on_error` is "fail", "skip", or a path or function that receives bad lines and events.
         """
-        return self.session(**reading).collect(self.named_streams(events))
+        return self.session(**reading).collect(self.name_streams(events))
 
     def stream(self, events: Any, **reading: Any) -> Iterator[GraphMatches]:
-        """The matches batch by batch."""
-        return self.session(**reading).stream(self.named_streams(events))
+        """Yield the matches batch by batch."""
+        return self.session(**reading).stream(self.name_streams(events))
 
     def explain(self, **reading: Any) -> GraphExplanation:
-        """How the query is run and what that costs."""
+        """Explain how the query runs and what it costs."""
         return GraphExplanation(self.query, self.linked)
 
     # ----------------------------------------------------------------- naming
 
-    def named_streams(self, events: Any) -> dict[str, Any]:
-        """Which input is which stream.
+    def name_streams(self, events: Any) -> dict[str, Any]:
+        """Return the input of each stream.
 
-        By name; by the stem of a file, whatever its case, or the end of the stream's IRI; or in
-        the order of FROM STREAM, where no stem says otherwise.
+        Inputs are assigned by name; by the stem of a file, which is the stream's name in any case
+        or the end of its IRI; or in the order of FROM STREAM, if some stem is neither.
         """
         names = [name for name, _ in self.query.streams]
         if isinstance(events, Mapping):
@@ -95,17 +95,17 @@ class GraphQuery:
         given = list(events)
         if len(given) != len(names):
             raise DataError(
-                f"the query reads {_number(len(names), 'stream')} ({', '.join(names)}), and there "
-                f"{'is' if len(given) == 1 else 'are'} {_number(len(given), 'file')}; "
-                "name them as NAME=FILE"
+                f"the query reads {_count_noun(len(names), 'stream')} ({', '.join(names)}), "
+                f"and there {'is' if len(given) == 1 else 'are'} "
+                f"{_count_noun(len(given), 'file')}; name them as NAME=FILE"
             )
-        told = [self._told(one) for one in given]
-        if None not in told and len(set(told)) == len(names):
-            return {str(name): one for name, one in zip(told, given, strict=True)}
+        guesses = [self._guess_stream(one) for one in given]
+        if None not in guesses and len(set(guesses)) == len(names):
+            return {str(name): one for name, one in zip(guesses, given, strict=True)}
         return dict(zip(names, given, strict=True))
 
-    def _told(self, data: Any) -> str | None:
-        """The stream that a file's name speaks of."""
+    def _guess_stream(self, data: Any) -> str | None:
+        """Return the stream that a file is named after."""
         if not isinstance(data, str | Path):
             return None
         stem = Path(data).name.split(".")[0].lower()
@@ -114,17 +114,17 @@ class GraphQuery:
                 return name
         return None
 
-    def named_graphs(self, background: Any) -> Any:
-        """Background with names; a file that has none takes that of the query's only GRAPH."""
+    def name_graphs(self, background: Any) -> Any:
+        """Return background by name; a file without one has the name of the query's only GRAPH."""
         if background is None or isinstance(background, Mapping):
             return background
-        names = self.graph_names()
+        names = self.find_graph_names()
         if len(names) != 1:
             return background
         return {names[0]: background}
 
-    def graph_names(self) -> list[str]:
-        """The background graphs that the query names, as IRIs."""
+    def find_graph_names(self) -> list[str]:
+        """Return the IRIs of the background graphs that the query names."""
         from cernis.pattern import graph as g
 
         def within(pattern: g.GraphPattern) -> Iterator[str]:
@@ -151,12 +151,12 @@ class GraphQuery:
         return f"cernis.query({str(self)!r}, lang='spaseq')"
 
 
-def time_rule(
+def parse_time_rule(
     time: str | TimeRule | Mapping[str, TimeRule] | None, unit: str
 ) -> TimeRule | Mapping[str, TimeRule] | None:
-    """Where times are, as it is said in one word: an IRI, or `graph:` and a pattern.
+    """Return the rule that a text stands for: an IRI, or `graph:` and a pattern.
 
-    >>> print(time_rule("graph:-([0-9]+)$", "s"))
+    >>> print(parse_time_rule("graph:-([0-9]+)$", "s"))
     the name of the graph, by '-([0-9]+)$'
     """
     if time is None:
@@ -169,9 +169,9 @@ def time_rule(
     return TimeRule(property=time, unit=unit)
 
 
-def _number(count: int, noun: str) -> str:
+def _count_noun(count: int, noun: str) -> str:
     """
-    >>> _number(1, "file"), _number(2, "file")
+    >>> _count_noun(1, "file"), _count_noun(2, "file")
     ('1 file', '2 files')
     """
     return f"{count} {noun}{'s' * (count != 1)}"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes
-from cernis.rdf.reading.quads import Input, encode_quads, format_of, read_quads
+from cernis.rdf.reading.quads import Input, encode_quads, find_format, read_quads
 from cernis.rdf.reading.terms import Terms
 
 Row = tuple[str | None, ...]
@@ -136,9 +136,9 @@ def test_formats_are_known_by_the_name_of_the_file(tmp_path: Path) -> None:
 
 def test_an_unknown_format_is_named_with_those_that_are_known() -> None:
     with pytest.raises(DataError, match=r"file name 'a\.json'; expected one of \.nq, \.nt, \.trig"):
-        format_of("a.json")
+        find_format("a.json")
     with pytest.raises(DataError, match="format 'xml'"):
-        format_of(b"", "xml")
+        find_format(b"", "xml")
 
 
 def test_a_file_that_is_not_there_is_an_error_before_anything_is_read(tmp_path: Path) -> None:

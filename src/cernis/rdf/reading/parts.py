@@ -26,7 +26,7 @@ import numpy as np
 from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes
 from cernis.rdf.reading.events import GraphEvents
-from cernis.rdf.reading.quads import format_of, oxigraph, read_quads
+from cernis.rdf.reading.quads import find_format, import_oxigraph, read_quads
 from cernis.rdf.reading.scan import GraphIndex, scan_graphs
 from cernis.rdf.reading.streams import StreamReader, Streamset
 from cernis.rdf.reading.terms import Codes, Terms
@@ -109,7 +109,7 @@ class PartReader(StreamReader):
             quads = read_quads(
                 data,
                 self._terms,
-                format=format_of(part.path, part.format),
+                format=find_format(part.path, part.format),
                 label=part.path,
                 scope=part.scope,
                 mistakes=self._mistakes,
@@ -206,7 +206,7 @@ def split_stream(
 def _split_file(whole: FilePart, size: int, *, counted: bool) -> Iterator[FilePart]:
     """Yield the pieces of a file; with `counted`, the last one knows its number of events."""
     path = Path(whole.path)
-    plain = format_of(path, whole.format) in ("nq", "nt") and whole.on_error == "fail"
+    plain = find_format(path, whole.format) in ("nq", "nt") and whole.on_error == "fail"
     plain = plain and path.suffix.lower() != ".gz" and path.is_file()
     if not plain or (path.stat().st_size <= size and not counted):
         yield whole
@@ -286,7 +286,7 @@ class Prospect(NamedTuple):
 
 def look_ahead(part: FilePart) -> Prospect:
     """Read the first events of a file, until one has a time other than zero."""
-    oxigraph()
+    import_oxigraph()
     streams = Streamset(
         {"": part.path}, Terms(), time=part.time, format=part.format, bad=part.on_error
     )

@@ -1,20 +1,20 @@
-"""N-Quads, TriG, N-Triples and Turtle in; batches of encoded quads out.
+"""N-Quads, TriG, N-Triples and Turtle to batches of encoded quads.
 
-Parsing is pyoxigraph's. Asking each of its quads for four terms and each term for its text
-makes 190,000 quads a second. Here it writes what it has parsed as canonical N-Quads (one quad a
-line, one space between terms: its own loop, 450,000 a second), a kernel cuts the lines into
-terms, Arrow finds the distinct ones, and only those become Python strings: 340,000 a second
-with codes and all. Leaving out the parser's check of IRIs would be faster by a third, but then
-a mistake in the data is found by nobody.
+Cost: 340,000 quads a second; memory is bounded by one batch. pyoxigraph parses, and writes the
+quads as canonical N-Quads, one quad a line and one space between terms, in a loop of its own
+(450,000 quads a second). A kernel cuts the lines into terms, Arrow finds the distinct ones, and
+only those become Python strings. The rejected design asks pyoxigraph's objects for their terms
+and texts: 190,000 quads a second. Without the parser's check of IRIs reading would be faster by a
+third, but mistakes in the data would go unnoticed.
 
-Memory is that of one batch. Line formats are read in chunks of whole lines, which also
-isolates mistakes: a bad line is reported with its number and, where the policy is to skip,
-leaves its neighbours alone (the parser's own recovery lets an open quote swallow the rest of
-the file, so a line counts as bad exactly when it does not parse on its own). TriG and
-Turtle are read by one parser from start to end; a syntax error there is always fatal.
+Line formats are read in chunks of whole lines, which also isolates mistakes: a bad line is
+reported with its number and, where mistakes are skipped, does not affect its neighbours. A line
+is bad exactly when it does not parse on its own; the parser's own recovery lets an open quote
+swallow the rest of the file. TriG and Turtle are read by one parser from start to end; a syntax
+error there is always fatal.
 
-Blank nodes are renamed by file: `_:b` of the first file is `_:f0.b`. Nodes without a label get
-random names from pyoxigraph; here they are numbered as they come, `_:f0-0`, `_:f0-1`.
+Blank nodes are renamed by file: `_:b` of the first file is `_:f0.b`. Nodes without a label, to
+which pyoxigraph gives random names, are numbered in order, `_:f0-0`, `_:f0-1`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from cernis.errors import CernisError, DataError
 from cernis.events.mistakes import Mistakes
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 
-__all__ = ["BATCH", "FORMATS", "Input", "Quads", "encode_quads", "format_of", "read_quads"]
+__all__ = ["BATCH", "FORMATS", "Input", "Quads", "encode_quads", "find_format", "read_quads"]
 
 Input = str | Path | bytes | IO[bytes]
 
 BATCH = 1 << 15
-"""About how many quads are read at a time."""
+"""The number of quads in a batch, about."""
 
 FORMATS = {"nq": "N_QUADS", "nt": "N_TRIPLES", "trig": "TRIG", "ttl": "TURTLE", "n3": "TURTLE"}
 _LINES = ("nq", "nt")
@@ -60,8 +60,8 @@ class Quads(NamedTuple):
     g: Codes
 
 
-def oxigraph() -> Any:
-    """The package pyoxigraph, or an error that says how to get it."""
+def import_oxigraph() -> Any:
+    """Import pyoxigraph, or raise an error that says how to install it."""
     try:
         import pyoxigraph
     except ImportError as error:
@@ -71,10 +71,10 @@ def oxigraph() -> Any:
     return pyoxigraph
 
 
-def format_of(data: Input, format: str | None = None) -> str:
-    """`nq`, `nt`, `trig` or `ttl`: as said, or by the file's name; without one it is N-Quads.
+def find_format(data: Input, format: str | None = None) -> str:
+    """Return `nq`, `nt`, `trig` or `ttl`: as given, or by the file's name, or else N-Quads.
 
-    >>> format_of("plant.trig.gz"), format_of(b"", "ttl")
+    >>> find_format("plant.trig.gz"), find_format(b"", "ttl")
     ('trig', 'ttl')
     """
     if format is not None:
@@ -86,9 +86,9 @@ def format_of(data: Input, format: str | None = None) -> str:
         found = "nq"
     if found not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
-        what = f"format {format!r}" if format is not None else f"file name {str(data)!r}"
+        named = f"format {format!r}" if format is not None else f"file name {str(data)!r}"
         raise DataError(
-            f"no RDF format is known by the {what}; expected one of {known} (or with .gz), "
+            f"no RDF format is known by the {named}; expected one of {known} (or with .gz), "
             "or a format that is given"
         )
     return "ttl" if found == "n3" else found
@@ -104,46 +104,48 @@ def read_quads(
     mistakes: Mistakes | None = None,
     batch: int = BATCH,
 ) -> Iterator[Quads]:
-    """The quads of a file (or of bytes, or of an open binary file), some `batch` at a time.
+    """Yield the quads of a file (or bytes, or an open binary file), about `batch` at a time.
 
-    `label` is its name in messages, `scope` the prefix of its blank nodes, `mistakes` says what
-    is done about bad lines. A file that is not there is an error at once.
+    `label` is its name in messages, `scope` the prefix of its blank nodes, `mistakes` takes bad
+    lines. A file that cannot be opened is an error at once.
 
     >>> terms = Terms()
     >>> [quads] = read_quads(b'<http://x/a> <http://x/p> _:b <http://x/g> .', terms)
     >>> terms.text(quads.o[0]), terms.text(quads.g[0])
     ('_:f0.b', '<http://x/g>')
     """
-    known = format_of(data, format)
-    ox = oxigraph()
+    known = find_format(data, format)
+    ox = import_oxigraph()
     label = label or (str(data) if isinstance(data, (str, Path)) else "input")
     mistakes = mistakes or Mistakes()
     mistakes.begin(label, quiet=False)
     blanks = _Blanks(scope or terms.new_scope(), numbered=known not in _LINES)
-    _check(data, label)
+    _check_readable(data, label)
     parser = getattr(ox.RdfFormat, FORMATS[known])
     if known in _LINES:
-        texts = _from_lines(ox, data, parser, label, mistakes, batch * _LINE_BYTES)
+        texts = _parse_lines(ox, data, parser, label, mistakes, batch * _LINE_BYTES)
     else:
-        texts = _from_parser(ox, data, parser, label, batch)
-    return _encoded(texts, terms, blanks, label)
+        texts = _parse_whole(ox, data, parser, label, batch)
+    return _encode_batches(texts, terms, blanks, label)
 
 
 def encode_quads(
     quads: Iterable[Any], terms: Terms, *, scope: str | None = None, batch: int = BATCH
 ) -> Iterator[Quads]:
-    """pyoxigraph's quads, from wherever they come, such as a store."""
-    ox = oxigraph()
+    """Yield the quads of pyoxigraph, such as those of a store, about `batch` at a time."""
+    ox = import_oxigraph()
     blanks = _Blanks(scope or terms.new_scope(), numbered=False)
-    texts = _slices(ox, iter(quads), batch)
-    return _encoded(texts, terms, blanks, "quads")
+    texts = _serialize_batches(ox, iter(quads), batch)
+    return _encode_batches(texts, terms, blanks, "quads")
 
 
-def _encoded(texts: Iterator[bytes], terms: Terms, blanks: _Blanks, label: str) -> Iterator[Quads]:
+def _encode_batches(
+    texts: Iterator[bytes], terms: Terms, blanks: _Blanks, label: str
+) -> Iterator[Quads]:
     try:
         for text in texts:
             if text:
-                yield _codes(text, terms, blanks)
+                yield _encode_lines(text, terms, blanks)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{label}: cannot be read: {reason}") from error
@@ -152,7 +154,7 @@ def _encoded(texts: Iterator[bytes], terms: Terms, blanks: _Blanks, label: str) 
 # -------------------------------------------------------------------- files
 
 
-def _check(data: Input, label: str) -> None:
+def _check_readable(data: Input, label: str) -> None:
     if isinstance(data, (str, Path)):
         try:
             with Path(data).open("rb"):
@@ -162,22 +164,22 @@ def _check(data: Input, label: str) -> None:
 
 
 @contextmanager
-def _opened(data: Input) -> Iterator[_WithoutMark]:
-    """Something with `read`, past a byte order mark; what is opened here is closed."""
+def _open(data: Input) -> Iterator[_MarklessFile]:
+    """Open an input for reading, without its byte order mark."""
     if isinstance(data, bytes):
-        yield _WithoutMark(io.BytesIO(data))
+        yield _MarklessFile(io.BytesIO(data))
     elif not isinstance(data, (str, Path)):
-        yield _WithoutMark(data)
+        yield _MarklessFile(data)
     elif str(data).lower().endswith(".gz"):
         with gzip.open(data) as file:
-            yield _WithoutMark(file)
+            yield _MarklessFile(file)
     else:
         with Path(data).open("rb") as plain:
-            yield _WithoutMark(plain)
+            yield _MarklessFile(plain)
 
 
-class _WithoutMark:
-    """A binary file whose first three bytes are left out if they are a byte order mark."""
+class _MarklessFile:
+    """A binary file without its byte order mark."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -195,40 +197,40 @@ class _WithoutMark:
         return head + read(max(size - len(head), 0) if size >= 0 else -1)
 
 
-def _from_parser(ox: Any, data: Input, parser: Any, label: str, batch: int) -> Iterator[bytes]:
-    with _opened(data) as file:
+def _parse_whole(ox: Any, data: Input, parser: Any, label: str, batch: int) -> Iterator[bytes]:
+    with _open(data) as file:
         try:
-            yield from _slices(ox, ox.parse(file, format=parser), batch)
+            yield from _serialize_batches(ox, ox.parse(file, format=parser), batch)
         except SyntaxError as error:
-            where, words = _explained(error)
+            where, words = _explain(error)
             raise DataError(f"{label}, line {error.lineno}{where}: {words}") from error
 
 
-def _slices(ox: Any, quads: Iterator[Any], batch: int) -> Iterator[bytes]:
+def _serialize_batches(ox: Any, quads: Iterator[Any], batch: int) -> Iterator[bytes]:
     while text := ox.serialize(islice(quads, batch), format=ox.RdfFormat.N_QUADS):
         yield text
 
 
-def _from_lines(
+def _parse_lines(
     ox: Any, data: Input, parser: Any, label: str, mistakes: Mistakes, size: int
 ) -> Iterator[bytes]:
-    def parsed(lines: bytes | io.BytesIO) -> bytes:
+    def parse(lines: bytes | io.BytesIO) -> bytes:
         text: bytes = ox.serialize(ox.parse(lines, format=parser), format=ox.RdfFormat.N_QUADS)
         return text
 
     number = 1
-    with _opened(data) as file:
-        for chunk in _whole_lines(file, size):
+    with _open(data) as file:
+        for chunk in _split_lines(file, size):
             try:
-                text = parsed(chunk)
+                text = parse(chunk)
             except SyntaxError as error:
-                text = _around_bad_lines(chunk, error, parsed, number, label, mistakes)
+                text = _skip_bad_lines(chunk, error, parse, number, label, mistakes)
             yield text
-            number += _ends(chunk)
+            number += _count_lines(chunk)
 
 
-def _whole_lines(file: _WithoutMark, size: int) -> Iterator[bytes]:
-    """The file in chunks that end where a line does: about `size` bytes, or one longer line."""
+def _split_lines(file: _MarklessFile, size: int) -> Iterator[bytes]:
+    """Yield the file in chunks of whole lines, of about `size` bytes or one longer line."""
     parts: list[bytes] = []
     while block := file.read(size):
         # the last byte may be half of a \r\n
@@ -242,64 +244,67 @@ def _whole_lines(file: _WithoutMark, size: int) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-def _ends(chunk: bytes) -> int:
-    """The number of lines that end in it; bytes.count would take a tenth of all time."""
+def _count_lines(chunk: bytes) -> int:
+    """Count the lines that end in a chunk; bytes.count would take a tenth of the run."""
     newlines = int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == 10))
     if b"\r" not in chunk:
         return newlines
     return newlines + chunk.count(b"\r") - chunk.count(b"\r\n")
 
 
-def _around_bad_lines(
+def _skip_bad_lines(
     chunk: bytes,
     error: SyntaxError,
-    parsed: Callable[[bytes | io.BytesIO], bytes],
+    parse: Callable[[bytes | io.BytesIO], bytes],
     number: int,
     label: str,
     mistakes: Mistakes,
 ) -> bytes:
-    """What parses of a chunk, canonical; each bad line is reported. No line is read thrice."""
+    """Return the good lines of a chunk as canonical N-Quads, and report the bad ones.
+
+    No line is parsed more than twice.
+    """
     lines = chunk.splitlines(keepends=True)
     starts = np.cumsum([0, *map(len, lines)])
     good, begin = [], 0
     found: SyntaxError | None = error
     while found is not None:
-        bad, found = _first_bad(lines, begin, found, parsed)
-        where, words = _explained(found)
+        bad, found = _find_bad_line(lines, begin, found, parse)
+        where, words = _explain(found)
         text = lines[bad].decode("utf-8", "replace").rstrip("\r\n")
         if text.lstrip().lower().startswith(("@prefix", "prefix", "@base", "base")):
             words += "; this looks like Turtle or TriG: name the file so, or give its format"
         at = f"{label}, line {number + bad}{where}"
         mistakes.bad(label, number + bad, None, words, text=text, where=at)
-        good.append(parsed(chunk[starts[begin] : starts[bad]]))
+        good.append(parse(chunk[starts[begin] : starts[bad]]))
         begin, found = bad + 1, None
         rest = io.BytesIO(chunk)  # shares the bytes
         rest.seek(int(starts[begin]))
         try:
-            good.append(parsed(rest))
+            good.append(parse(rest))
         except SyntaxError as another:
             found = another
     return b"".join(good)
 
 
-def _first_bad(
+def _find_bad_line(
     lines: list[bytes],
     begin: int,
     error: SyntaxError,
-    parsed: Callable[[bytes | io.BytesIO], bytes],
+    parse: Callable[[bytes | io.BytesIO], bytes],
 ) -> tuple[int, SyntaxError]:
-    """The first line from `begin` on that does not parse, near where the parser stumbled."""
+    """Return the first bad line from `begin` on, searching first where the parser failed."""
     near = begin + (error.lineno or 1) - 1
     for i in (*range(max(begin, near - 1), min(near + 1, len(lines))), *range(begin, len(lines))):
         try:
-            parsed(lines[i].rstrip(b"\r\n"))
+            parse(lines[i].rstrip(b"\r\n"))
         except SyntaxError as own:
             return i, own
     return min(near, len(lines) - 1), error
 
 
-def _explained(error: SyntaxError) -> tuple[str, str]:
-    """`, column 7` and the parser's words without the place, which is said before."""
+def _explain(error: SyntaxError) -> tuple[str, str]:
+    """Return `, column 7`, and the parser's message without the place."""
     words = re.sub(r"^Parser error.*?column.*?\d+: ", "", error.msg or str(error))
     column = f", column {error.offset}" if error.offset else ""
     return column, words
@@ -309,7 +314,7 @@ def _explained(error: SyntaxError) -> tuple[str, str]:
 
 
 @kernel
-def _past_quotes(text: NDArray[np.uint8], i: int) -> int:
+def _skip_quotes(text: NDArray[np.uint8], i: int) -> int:
     i += 1
     while text[i] != 34:
         i += 2 if text[i] == 92 else 1  # \
@@ -317,12 +322,12 @@ def _past_quotes(text: NDArray[np.uint8], i: int) -> int:
 
 
 @kernel
-def _past_triple(text: NDArray[np.uint8], i: int) -> int:
-    """Past a triple term, which may have others in it."""
+def _skip_triple(text: NDArray[np.uint8], i: int) -> int:
+    """Return the end of a triple term, which may be nested."""
     depth = 0
     while True:
         if text[i] == 34:
-            i = _past_quotes(text, i)
+            i = _skip_quotes(text, i)
         elif text[i] == 60 and text[i + 1] == 60:
             depth += 1
             i += 2
@@ -336,10 +341,10 @@ def _past_triple(text: NDArray[np.uint8], i: int) -> int:
 
 
 @kernel
-def _cut(text: NDArray[np.uint8], cuts: NDArray[np.int32]) -> int:
-    """The begin and end of each term of canonical N-Quads, four terms a line.
+def _cut_terms(text: NDArray[np.uint8], cuts: NDArray[np.int32]) -> int:
+    """Write the begin and end of each term of canonical N-Quads, four terms a line.
 
-    The last is empty in the default graph. Returns the number of lines.
+    The fourth is empty in the default graph. Return the number of lines.
     """
     i, row = 0, 0
     while i < len(text):
@@ -348,9 +353,9 @@ def _cut(text: NDArray[np.uint8], cuts: NDArray[np.int32]) -> int:
         while text[i] != 46:  # .
             cuts[at + 2 * column] = i
             if text[i] == 34:  # "
-                i = _past_quotes(text, i)
+                i = _skip_quotes(text, i)
             elif text[i] == 60 and text[i + 1] == 60:  # <<( … )>>
-                i = _past_triple(text, i)
+                i = _skip_triple(text, i)
             while text[i] != 32:  # a blank
                 i += 1
             cuts[at + 2 * column + 1] = i
@@ -366,28 +371,28 @@ def _cut(text: NDArray[np.uint8], cuts: NDArray[np.int32]) -> int:
     return row
 
 
-def _codes(text: bytes, terms: Terms, blanks: _Blanks) -> Quads:
+def _encode_lines(text: bytes, terms: Terms, blanks: _Blanks) -> Quads:
     data = np.frombuffer(text, np.uint8)
     lines = int(np.count_nonzero(data == 10))
     cuts = np.empty(8 * lines + 1, np.int32)
-    _cut(data, cuts)
-    # terms and what is between them: one array over the bytes as they are
+    _cut_terms(data, cuts)
+    # one array over the bytes, in which terms alternate with the blanks between them
     pieces = pa.StringArray.from_buffers(8 * lines, pa.py_buffer(cuts), pa.py_buffer(text))
     every_other = pa.array(np.arange(0, 8 * lines, 2, dtype=np.int32))
     encoded = pieces.take(every_other).dictionary_encode()
-    codes = _known(encoded.dictionary, terms, blanks)[np.asarray(encoded.indices)]
+    codes = _encode_terms(encoded.dictionary, terms, blanks)[np.asarray(encoded.indices)]
     table = np.ascontiguousarray(codes.reshape(lines, 4).T)
     return Quads(*table)
 
 
-def _known(distinct: pa.StringArray, terms: Terms, blanks: _Blanks) -> Codes:
+def _encode_terms(distinct: pa.StringArray, terms: Terms, blanks: _Blanks) -> Codes:
     texts = distinct.to_pylist()
     for mark in ("_:", "<<("):
         for i in np.flatnonzero(np.asarray(pc.starts_with(distinct, mark))):
-            texts[i] = blanks.renamed(texts[i])
+            texts[i] = blanks.rename(texts[i])
     if "" not in texts:
         return terms.add(texts)
-    nothing = texts.index("")  # where a graph's name would stand
+    nothing = texts.index("")  # the name of the default graph
     del texts[nothing]
     return np.insert(terms.add(texts), nothing, UNBOUND)
 
@@ -403,8 +408,8 @@ class _Blanks:
         self._numbered = numbered
         self._numbers: dict[str, int] = {}
 
-    def renamed(self, text: str) -> str:
-        """A blank node, or a triple term with blank nodes in it, under its new name."""
+    def rename(self, text: str) -> str:
+        """Return a blank node, or a triple term with blank nodes, under its new name."""
         if text.startswith("<<("):
             return self._inside.sub(lambda m: self._name(m[0]), text)
         return self._name(text)

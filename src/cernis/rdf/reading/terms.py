@@ -1,15 +1,15 @@
-"""`Terms`: every RDF term of a run has one code, dense from 0.
+"""`Terms`: the dictionary that gives every RDF term of a run one code, dense from 0.
 
 Kernels and joins see codes only. A term's text is its N-Triples form as pyoxigraph writes
 it, so that two terms are the same exactly when their texts are. `UNBOUND` (-1) is no term.
 
 Cost: `encode` hashes each text once in Arrow and looks up each *distinct* text once in a
-Python dictionary (about 0.2 µs, and some 250 bytes for a new term). A table of our own in a
-kernel was not worth its code: three quarters of the time of reading is parsing.
+Python dictionary (about 0.2 µs, and some 250 bytes for a new term). The rejected design, a hash
+table in a kernel, would save little: three quarters of the time of reading is parsing.
 
-Nearly every event brings terms of its own (its name, its time). A run that goes on lets go of
-those that nobody holds (`keep`): then codes change, and all who hold some have to follow. A
-`view` taken before keeps the old codes.
+Nearly every event brings terms of its own (its name, its time). A long run drops the terms that are
+in no state (`keep`). That changes codes, which all owners of codes must replace; a `view` taken
+before has the old ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNBOUND = -1
 
 
 class Terms:
-    """The dictionary of all terms of a run."""
+    """A dictionary from the texts of terms to codes, and back."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
@@ -43,7 +43,7 @@ class Terms:
         return text in self._codes
 
     def encode(self, texts: pa.StringArray | Sequence[str]) -> Codes:
-        """The codes of some texts; those not seen before are added, in order.
+        """Return the codes of some texts; new texts are added, in order.
 
         >>> terms = Terms()
         >>> terms.encode(["<http://x/b>", '"5"', "<http://x/b>"]).tolist(), len(terms)
@@ -55,7 +55,7 @@ class Terms:
         return codes[np.asarray(encoded.indices, np.int32)]
 
     def add(self, distinct: Sequence[str]) -> Codes:
-        """The codes of texts of which no two are the same."""
+        """Return the codes of distinct texts; new texts are added, in order."""
         known, before = self._codes, len(self._texts)
         codes = np.array([known.setdefault(text, len(known)) for text in distinct], np.int32)
         new = np.flatnonzero(codes >= before).tolist()
@@ -63,14 +63,14 @@ class Terms:
         return codes
 
     def code(self, text: str) -> int:
-        """The code of one text, added if it is new."""
+        """Return the code of one text, added if it is new."""
         code = self._codes.setdefault(text, len(self._codes))
         if code == len(self._texts):
             self._texts.append(text)
         return code
 
     def find(self, text: str) -> int:
-        """The code of one text, or `UNBOUND`; nothing is added."""
+        """Return the code of one text, or `UNBOUND` if it is not in the dictionary."""
         return self._codes.get(text, UNBOUND)
 
     def text(self, code: int) -> str:
@@ -79,7 +79,7 @@ class Terms:
         return self._texts[code]
 
     def texts(self, codes: NDArray[Any] | Sequence[int]) -> pa.StringArray:
-        """The texts of some codes; null where unbound.
+        """Return the texts of some codes; null where unbound.
 
         >>> terms = Terms()
         >>> terms.texts([terms.code("_:b"), -1]).to_pylist()
@@ -95,7 +95,7 @@ class Terms:
         return self.texts(distinct).take(pa.array(place))
 
     def keep(self, live: NDArray[np.bool_]) -> Codes:
-        """Lets go of all terms but some; gives the new code of each old one, -1 for none.
+        """Drop all terms but the live ones; return the new code of each old one, -1 for none.
 
         >>> terms = Terms()
         >>> old = terms.encode(["<a>", "<b>"])
@@ -109,12 +109,12 @@ class Terms:
         return moved
 
     def view(self) -> Terms:
-        """The same terms, for whoever reads their texts later."""
+        """Return the dictionary as it is now; `keep` does not change it."""
         same = Terms()
         same._codes, same._texts, same._scopes = self._codes, self._texts, self._scopes
         return same
 
     def new_scope(self) -> str:
-        """A prefix for the blank nodes of one more file: `f0`, `f1`, …"""
+        """Return a prefix for the blank nodes of one more file: `f0`, `f1`, …"""
         self._scopes += 1
         return f"f{self._scopes - 1}"

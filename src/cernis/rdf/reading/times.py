@@ -1,13 +1,14 @@
-"""When an RDF event happened: which triple or name says so, and what it says.
+"""The times of RDF events: the rule that says where they are, and the parser.
 
 Times are int64 nanoseconds. `xsd:dateTime` and `xsd:dateTimeStamp` count from 1970, without a
-zone as UTC; `xsd:date` is its midnight; numbers count units from zero. What is finer than a
-nanosecond is cut off. Plain strings that read like a dateTime count as one: there is much data
-of that kind, and some where the type has slipped inside the quotes.
+zone as UTC; `xsd:date` is its midnight; numbers count units from zero. Fractions of a nanosecond
+are cut off. A plain string in the form of a dateTime counts as one: much data is of that kind, and
+some has the type inside the quotes.
 
-Times of a stream are nearly all distinct, so a kernel reads the usual forms from the bytes of
-an Arrow array (some 30 ns each); what it does not know, Python looks at one by one. Arrow's own
-cast takes forms that are no `xsd:dateTime`, and fails as a whole where one value is wrong.
+Cost: nearly all times of a stream are distinct, so a kernel parses the usual forms from the bytes
+of an Arrow array, some 30 ns each; Python parses the others one by one. The rejected design is
+Arrow's own cast: it takes forms that are no `xsd:dateTime`, and fails as a whole where one value is
+wrong.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ KNOWN_PROPERTIES: Final = (
     "http://www.w3.org/ns/sosa/resultTime",
     "http://purl.oclc.org/NET/ssnx/ssn#observationResultTime",
 )
-"""Where a stream's times are looked for, in this order, when nobody says."""
+"""The properties in which a stream's times are looked for, in this order, without a rule."""
 
 DATETIME_IN_NAME: Final = (
     r"(?:^|[^0-9])([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}(?::|%3A)[0-9]{2}(?::|%3A)[0-9]{2}"
@@ -60,11 +61,11 @@ DIGITS_IN_NAME: Final = r"(?:^|[A-Za-z])[^A-Za-z0-9]*([0-9]+)$"
 
 @dataclass(frozen=True, slots=True)
 class TimeRule:
-    """Where the time of an event is: the object of a property, or a part of the graph's name.
+    """Where an event has its time: in the object of a property, or in the graph's name.
 
     `property` is an IRI; `pattern` a regular expression (in the syntax of RE2) whose only group
-    is the time in the name. Neither: the first event of the stream decides. `unit` is what a
-    number counts: s, ms, us or ns.
+    is the time in the name. Without both, the first event of the stream decides. `unit` is the
+    unit of numbers: s, ms, us or ns.
 
     >>> print(TimeRule(property="http://x/at"))
     the property <http://x/at>
@@ -94,6 +95,7 @@ class TimeRule:
         return "whatever the first event has"
 
     def is_decided(self) -> bool:
+        """Whether the rule names a property or a pattern."""
         return self.property is not None or self.pattern is not None
 
     def by_property(self, iri: str) -> TimeRule:
@@ -160,20 +162,20 @@ _LARGEST: Final = 2**63 - 1
 
 
 def read_times(texts: pa.StringArray, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The times of some terms, and which of them are times at all.
+    """Return the times of some terms, and which of them are times.
 
     >>> five, day = f'"5"^^<{XSD}integer>', f'"1970-01-02"^^<{XSD}date>'
     >>> times, good = read_times(pa.array([five, day, '"5"']), "ms")
     >>> times.tolist(), good.tolist()
     ([5000000, 86400000000000, 0], [True, True, False])
     """
-    return _read(texts, unit, typed=True)
+    return _read_column(texts, unit, typed=True)
 
 
 def read_name_times(
     names: pa.StringArray, pattern: str, unit: str
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The times in some graphs' names (terms; a blank node's name says nothing).
+    """Return the times in the names of graphs, and which have one; blank nodes have none.
 
     >>> names = pa.array(["<urn:e:7>", "<urn:e>", "_:b7"])
     >>> times, good = read_name_times(names, DIGITS_IN_NAME, "ns")
@@ -184,13 +186,13 @@ def read_name_times(
     fits = pc.and_(pc.starts_with(names, "<"), pc.match_substring_regex(iris, pattern))
     found = pc.replace_substring_regex(iris, f"(?s)^.*?(?:{pattern}).*$", r"\1")
     found = pc.replace_substring(pc.if_else(fits, found, ""), "%3A", ":")
-    times, good = _read(found, unit, typed=False)
+    times, good = _read_column(found, unit, typed=False)
     good &= np.asarray(fits)
     return np.where(good, times, 0), good
 
 
 def format_time(time: int) -> str:
-    """A time as a person reads it: a date if it is after 1980, else a number of nanoseconds.
+    """Return a time for messages: a date after 1980, else a number of nanoseconds.
 
     >>> format_time(1_704_186_000_250_000_000), format_time(15)
     ('2024-01-02T09:00:00.25Z', '15 ns')
@@ -203,7 +205,7 @@ def format_time(time: int) -> str:
     return f"{moment}{fraction}Z"
 
 
-def _read(
+def _read_column(
     texts: pa.StringArray, unit: str, typed: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     times = np.zeros(len(texts), np.int64)
@@ -215,14 +217,14 @@ def _read(
     text = np.frombuffer(data, np.uint8) if data is not None and data.size else _TAIL[:0]
     _parse_times(text, at, typed, UNITS[unit], times, status)
     for i in np.flatnonzero(status == ODD):
-        found = _odd(texts[int(i)].as_py(), unit, typed)
+        found = _parse_odd(texts[int(i)].as_py(), unit, typed)
         if found is not None:
             times[i], status[i] = found, GOOD
     return times, status == GOOD
 
 
-def _odd(text: str, unit: str, typed: bool) -> int | None:
-    """What the kernel does not read: other forms of times, and what is none."""
+def _parse_odd(text: str, unit: str, typed: bool) -> int | None:
+    """Parse a term that the kernel does not: a rare form of time, or no time at all."""
     kind: int | None
     if typed and (bare := _UNTYPED.fullmatch(text)):
         kind, lexical = _DATETIME, bare[1]
@@ -242,11 +244,11 @@ def _odd(text: str, unit: str, typed: bool) -> int | None:
     elif kind != _NUMBER and (parts := _DATETIMES.fullmatch(lexical)):
         has_time = parts[4] is not None
         if kind == _PLAIN or has_time == (kind == _DATETIME):
-            time = _moment(parts)
+            time = _convert_moment(parts)
     return time if time is not None and abs(time) <= _LARGEST else None
 
 
-def _moment(parts: re.Match[str]) -> int | None:
+def _convert_moment(parts: re.Match[str]) -> int | None:
     year, month, day = int(parts[1]), int(parts[2]), int(parts[3])
     hour, minute, second = int(parts[4] or 0), int(parts[5] or 0), int(parts[6] or 0)
     if not (1 <= month <= 12 and 1677 <= year <= 2262 and 1 <= day <= monthrange(year, month)[1]):
@@ -254,7 +256,7 @@ def _moment(parts: re.Match[str]) -> int | None:
     midnight = hour == 24 and minute == second == 0 and not (parts[7] or "").strip("0")
     if not (midnight or hour < 24) or minute > 59 or second > 59:
         return None
-    seconds = _days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
+    seconds = _count_days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
     if parts[8] and parts[8] != "Z":
         away = int(parts[8][1:3]) * 60 + int(parts[8][4:6])
         if away > 14 * 60 or int(parts[8][4:6]) > 59:
@@ -267,8 +269,8 @@ def _moment(parts: re.Match[str]) -> int | None:
 
 
 @kernel
-def _days(year: Any, month: Any, day: Any) -> Any:
-    """Days since 1970-01-01 of the Gregorian calendar; years are positive."""
+def _count_days(year: Any, month: Any, day: Any) -> Any:
+    """Count the days since 1970-01-01 of the Gregorian calendar; years are positive."""
     if month <= 2:
         year -= 1
         month += 12
@@ -277,8 +279,8 @@ def _days(year: Any, month: Any, day: Any) -> Any:
 
 
 @kernel
-def _number(text: NDArray[np.uint8], begin: Any, end: Any) -> Any:
-    """The number that digits write, -1 where there is something else, or nothing."""
+def _parse_digits(text: NDArray[np.uint8], begin: Any, end: Any) -> Any:
+    """Return the number that digits write; -1 without digits or with anything else."""
     if begin >= end:
         return -1
     value: Any = 0
@@ -291,8 +293,8 @@ def _number(text: NDArray[np.uint8], begin: Any, end: Any) -> Any:
 
 
 @kernel
-def _kind(text: NDArray[np.uint8], quote: Any, end: Any) -> Any:
-    """What kind of time a literal's type, from the closing quote on, stands for; 0: none."""
+def _find_kind(text: NDArray[np.uint8], quote: Any, end: Any) -> Any:
+    """Return the kind of time of a literal's type, from the closing quote on; 0: none."""
     begin = quote + len(_TAIL)
     if end - begin < 2 or text[end - 1] != 62:  # >
         return 0
@@ -314,8 +316,8 @@ def _kind(text: NDArray[np.uint8], quote: Any, end: Any) -> Any:
 
 
 @kernel
-def _plain_number(text: NDArray[np.uint8], begin: Any, end: Any, unit: Any) -> tuple[Any, Any]:
-    """(status, time) of `-?digits(.digits)?`"""
+def _parse_number(text: NDArray[np.uint8], begin: Any, end: Any, unit: Any) -> tuple[Any, Any]:
+    """Return the status and time of `-?digits(.digits)?`."""
     negative = begin < end and text[begin] == 45
     if negative:
         begin += 1
@@ -324,12 +326,12 @@ def _plain_number(text: NDArray[np.uint8], begin: Any, end: Any, unit: Any) -> t
         dot += 1
     if dot - begin > 18 or end - dot > 10:
         return ODD, 0
-    whole = _number(text, begin, dot)
+    whole = _parse_digits(text, begin, dot)
     if whole < 0 or whole > _LARGEST // unit - 1:
         return ODD, 0
     time = whole * unit
     if dot < end:
-        part = _number(text, dot + 1, end)
+        part = _parse_digits(text, dot + 1, end)
         if part < 0 or negative:
             return ODD, 0
         scale = 1
@@ -340,27 +342,27 @@ def _plain_number(text: NDArray[np.uint8], begin: Any, end: Any, unit: Any) -> t
 
 
 @kernel
-def _moment_of(text: NDArray[np.uint8], begin: Any, end: Any, day_only: bool) -> tuple[Any, Any]:
-    """(status, time) of `YYYY-MM-DD`, with `Thh:mm:ss(.digits)?` unless day_only, and a zone."""
+def _parse_moment(text: NDArray[np.uint8], begin: Any, end: Any, day_only: bool) -> tuple[Any, Any]:
+    """Return the status and time of `YYYY-MM-DD`, `Thh:mm:ss(.digits)?` unless `day_only`, zone."""
     if end - begin < 10 or text[begin + 4] != 45 or text[begin + 7] != 45:
         return ODD, 0
-    year = _number(text, begin, begin + 4)
-    month = _number(text, begin + 5, begin + 7)
-    day = _number(text, begin + 8, begin + 10)
+    year = _parse_digits(text, begin, begin + 4)
+    month = _parse_digits(text, begin + 5, begin + 7)
+    day = _parse_digits(text, begin + 8, begin + 10)
     if year < 1678 or year > 2261 or month < 1 or month > 12 or day < 1:
         return ODD, 0
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if day > _LENGTHS[month] + (1 if leap and month == 2 else 0):
         return ODD, 0
-    seconds = _days(year, month, day) * 86_400
+    seconds = _count_days(year, month, day) * 86_400
     part = 0
     i = begin + 10
     if not day_only:
         if end - i < 9 or text[i] != 84 or text[i + 3] != 58 or text[i + 6] != 58:
             return ODD, 0
-        hour = _number(text, i + 1, i + 3)
-        minute = _number(text, i + 4, i + 6)
-        second = _number(text, i + 7, i + 9)
+        hour = _parse_digits(text, i + 1, i + 3)
+        minute = _parse_digits(text, i + 4, i + 6)
+        second = _parse_digits(text, i + 7, i + 9)
         if hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
             return ODD, 0
         seconds += hour * 3600 + minute * 60 + second
@@ -370,7 +372,7 @@ def _moment_of(text: NDArray[np.uint8], begin: Any, end: Any, day_only: bool) ->
             i = first
             while i < end and text[i] >= 48 and text[i] <= 57:
                 i += 1
-            part = _number(text, first, i)
+            part = _parse_digits(text, first, i)
             if part < 0 or i - first > 9:
                 return ODD, 0
             for _ in range(9 - (i - first)):
@@ -379,8 +381,8 @@ def _moment_of(text: NDArray[np.uint8], begin: Any, end: Any, day_only: bool) ->
         return GOOD, seconds * _SECOND + part
     if end - i != 6 or text[i + 3] != 58 or (text[i] != 43 and text[i] != 45):
         return ODD, 0
-    hours = _number(text, i + 1, i + 3)
-    minutes = _number(text, i + 4, i + 6)
+    hours = _parse_digits(text, i + 1, i + 3)
+    minutes = _parse_digits(text, i + 4, i + 6)
     if hours < 0 or minutes < 0 or minutes > 59 or hours * 60 + minutes > 14 * 60:
         return ODD, 0
     away = hours * 3600 + minutes * 60
@@ -408,7 +410,7 @@ def _parse_times(
             quote = begin
             while quote < end and text[quote] != 34:
                 quote += 1
-            kind = _kind(text, quote, end)
+            kind = _find_kind(text, quote, end)
             if kind == 0:
                 dated = end - begin > 19 and text[begin + 4] == 45 and text[begin + 10] == 84
                 status[row] = ODD if dated else NO_TIME
@@ -417,6 +419,6 @@ def _parse_times(
         elif end - begin > 10 and text[begin + 4] == 45:
             kind = _DATETIME
         if kind in (_NUMBER, _PLAIN):
-            status[row], times[row] = _plain_number(text, begin, end, unit)
+            status[row], times[row] = _parse_number(text, begin, end, unit)
         else:
-            status[row], times[row] = _moment_of(text, begin, end, kind == _DATE)
+            status[row], times[row] = _parse_moment(text, begin, end, kind == _DATE)

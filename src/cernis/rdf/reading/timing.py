@@ -88,7 +88,7 @@ class EventTimer:
     # ----------------------------------------------------------------- times
 
     def _find_by_name(self, group: EventGroup, pattern: str) -> tuple[Int64s, dict[int, str]]:
-        """Return the times in the names of graphs, and what is wrong with those that have none."""
+        """Return the times in the names of graphs, and the mistakes by event."""
         names = self._terms.texts(group.names)
         times, good = read_name_times(names, pattern, self.rule.unit)
         if self.counted is None and times.any():
@@ -97,7 +97,7 @@ class EventTimer:
         return times, _explain(~good, f"its name has no time, by {self.rule}")
 
     def _find_by_property(self, group: EventGroup, iri: str) -> tuple[Int64s, dict[int, str]]:
-        """Return the values of a property, and what is wrong with those that are no times."""
+        """Return the times that a property has, and the mistakes by event."""
         n = len(group.names)
         said = group.quads.take(np.flatnonzero(group.quads.p == self._terms.find(f"<{iri}>")))
         own = said.s == group.names[said.event]

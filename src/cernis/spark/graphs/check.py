@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cernis.errors import CernisError, DataError
-from cernis.rdf.query import GraphQuery, time_rule
+from cernis.rdf.query import GraphQuery, parse_time_rule
 from cernis.rdf.reading.parts import (
     PIECE,
     FilePart,
@@ -56,14 +56,14 @@ def open_streams(
     """
     if on_error not in ("fail", "skip"):
         raise CernisError(f"on_error={on_error!r}: on Spark it is 'fail' or 'skip'")
-    streams = query.named_streams(events)
+    streams = query.name_streams(events)
     names = [name for name, _ in query.query.streams]
     for name in names:
         if name not in streams:
             raise DataError(
                 f"no events for the stream {name}: give a file for each of {', '.join(names)}"
             )
-    rules = time_rule(time, time_unit)
+    rules = parse_time_rule(time, time_unit)
     parts: list[FilePart] = []
     prospects: list[Prospect] = []
     for i, name in enumerate(names):
@@ -97,7 +97,7 @@ def open_streams(
 
 def knowledge_of(query: GraphQuery, background: Any) -> Knowledge:
     """Background knowledge as it is sent to workers: paths, or bytes."""
-    given = query.named_graphs(background)
+    given = query.name_graphs(background)
     if given is None:
         return ()
     pairs: Sequence[tuple[str | None, Any]]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from cernis.plan.explain import entry
 from cernis.plan.plan import Distribution
-from cernis.rdf.explain import common_key
+from cernis.rdf.explain import find_common_key
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import FilePart
 from cernis.rdf.recognizer import shape_answers
@@ -55,7 +55,7 @@ def graph_layout(query: GraphQuery) -> GraphLayout:
     steps, asked = query.query.steps, query.query
     strict = any("," in (step.link, step.rounds) for step in steps)
     ticks = strict and not asked.partition
-    key = common_key(asked, query.linked)
+    key = find_common_key(asked, query.linked)
     shape = shape_answers(asked, query.linked)
     told = {query.linked.columns[column.place] for column in shape.columns}
     if key:

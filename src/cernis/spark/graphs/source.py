@@ -77,7 +77,7 @@ class RdfReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[RdfPartition]:
-        from cernis.rdf.query import time_rule
+        from cernis.rdf.query import parse_time_rule
         from cernis.rdf.reading.parts import PIECE, split_stream
         from cernis.rdf.reading.times import TimeRule
 
@@ -85,7 +85,7 @@ class RdfReader(DataSourceReader):
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:
             raise CernisError(f"rdf has no option {unknown[0]!r}; it has {', '.join(_OPTIONS[2:])}")
-        rule = time_rule(options.get("time"), options.get("time_unit", "ms"))
+        rule = parse_time_rule(options.get("time"), options.get("time_unit", "ms"))
         assert rule is None or isinstance(rule, TimeRule)
         on_error = options.get("on_error", "fail")
         if on_error not in ("fail", "skip"):
