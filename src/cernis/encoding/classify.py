@@ -7,7 +7,7 @@ They are loops of a few nanoseconds a row; `encode` decides which one a column g
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +23,24 @@ Lookup = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 _NO_BITS = np.frombuffer(b"", np.uint8)  # read-only, as all buffers of Arrow are
 
 
-def validity(array: pa.Array) -> tuple[Bytes, int, bool]:
-    """(bitmap, offset of the first row in it, whether there are nulls)."""
+class Nulls(NamedTuple):
+    """Which rows of a column are NULL: Arrow's bitmap, and the place of the first row in it."""
+
+    bits: Bytes
+    offset: int
+    present: bool
+
+
+def nulls_of(array: pa.Array) -> Nulls:
+    """Return which rows of an array are NULL."""
     buffer = array.buffers()[0]
     if buffer is None or not array.null_count:
-        return _NO_BITS, 0, False
-    return np.frombuffer(buffer, np.uint8), array.offset, True
+        return Nulls(_NO_BITS, 0, False)
+    return Nulls(np.frombuffer(buffer, np.uint8), array.offset, True)
 
 
 def values_of(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The fixed-width values of an array, nulls being whatever the buffer holds."""
+    """Return the fixed-width values of an array; where it is null, whatever the buffer holds."""
     buffer = array.buffers()[1]
     size = np.dtype(dtype).itemsize
     if buffer is None:
@@ -41,7 +49,7 @@ def values_of(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def text_of(array: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
-    """(offsets, data) of a string array."""
+    """Return the offsets and the data of a string array."""
     dtype = np.int64 if pa.types.is_large_string(array.type) else np.int32
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):
@@ -56,15 +64,10 @@ def text_of(array: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
 
 @kernel
 def add_by_index(
-    codes: Codes,
-    index: npt.NDArray[Any],
-    lookup: Lookup,
-    null: Any,
-    bits: Bytes,
-    offset: int,
-    has_nulls: bool,
+    codes: Codes, index: npt.NDArray[Any], lookup: Lookup, null: Any, nulls: Nulls
 ) -> None:
     """Add `lookup[index[row]]`, or `null` where the row has no value."""
+    bits, offset, has_nulls = nulls
     for i in range(len(index)):
         if has_nulls:
             at = offset + i
@@ -83,14 +86,13 @@ def add_by_thresholds(
     values: npt.NDArray[Any],
     thresholds: npt.NDArray[Any],
     lookup: Lookup,
-    bits: Bytes,
-    offset: int,
-    has_nulls: bool,
+    nulls: Nulls,
 ) -> None:
     """Add the entry for how many (ascending) thresholds are at most the value.
 
-    After the entries for 0 … k thresholds come that of NULL and that of NaN.
+    The entries for 0 … k thresholds come first, then one for NULL and one for NaN.
     """
+    bits, offset, has_nulls = nulls
     k = len(thresholds)
     for i in range(len(values)):
         v = values[i]
@@ -120,6 +122,30 @@ def add_by_thresholds(
 # ------------------------------------------------------------------ by text
 
 
+class _Texts(NamedTuple):
+    """Texts as Arrow's offsets and data, with a key for each."""
+
+    offsets: npt.NDArray[Any]
+    data: Bytes
+    keys: Words
+
+
+class _LiteralSlots(NamedTuple):
+    """The arrays of `Literals`: slots with codes; keys, sizes and texts by code.
+
+    `steps` is the number of slots that a search looks at.
+    """
+
+    slots: npt.NDArray[np.int32]
+    steps: int
+    keys: Words
+    sizes: Int64s
+    pool: Bytes
+    starts: Int64s
+    multiplier: Any
+    shift: Any
+
+
 @kernel
 def _slot_of(key: Any, size: Any, multiplier: Any, shift: Any) -> Any:
     return np.int64(((key ^ (np.uint64(size) << np.uint64(56))) * multiplier) >> shift)
@@ -129,7 +155,7 @@ def _slot_of(key: Any, size: Any, multiplier: Any, shift: Any) -> Any:
 def _fill_slots(
     keys: Words, sizes: Int64s, slots: npt.NDArray[np.int32], multiplier: Any, shift: Any
 ) -> int:
-    """Place every literal; how many slots a search has to look at."""
+    """Place every literal; return how many slots a search has to look at."""
     k = len(sizes) - 1
     mask = len(slots) - 1
     longest = 0
@@ -147,30 +173,18 @@ def _fill_slots(
 
 @kernel
 def add_by_text(
-    codes: Codes,
-    offsets: npt.NDArray[Any],
-    data: Bytes,
-    keys: Words,
-    slots: npt.NDArray[np.int32],
-    steps: int,
-    literal_keys: Words,
-    sizes: Int64s,
-    pool: Bytes,
-    starts: Int64s,
-    multiplier: Any,
-    shift: Any,
-    lookup: Lookup,
-    bits: Bytes,
-    offset: int,
-    has_nulls: bool,
+    codes: Codes, texts: _Texts, literals: _LiteralSlots, lookup: Lookup, nulls: Nulls
 ) -> None:
     """Add the entry of the literal that the row's text equals.
 
-    After the entries of the k literals come that of any other text and that of NULL.
+    The entries of the k literals come first, then one for any other text and one for NULL.
     No two literals agree in key and size, so there is at most one to compare with. The
     search has no branch that depends on the text: whether a row is found is as good as
     random, and a wrong guess of the processor costs more than the search.
     """
+    offsets, data, keys = texts
+    slots, steps, literal_keys, sizes, pool, starts, multiplier, shift = literals
+    bits, offset, has_nulls = nulls
     k = len(sizes) - 1
     mask = len(slots) - 1
     begin = np.int64(offsets[0])
@@ -237,21 +251,22 @@ class Literals:
         encoded = [text.encode() for text in texts]
         sizes = np.array([len(text) for text in encoded], np.int64)
         ends = np.concatenate([[0], np.cumsum(sizes)])
-        self._pool = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
-        self._starts = ends[:-1]
-        # a last literal, which no text can equal, stands in the empty slots
-        self._sizes = np.append(sizes, -1)
+        pool = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
         self._hash: np.uint64 | None = None
-        keys = self._key_of(ends, self._pool)
+        keys = self._keys_of(ends, pool)
         rng = np.random.default_rng(len(texts))
         while len(set(zip(keys.tolist(), sizes.tolist(), strict=True))) < len(texts):
             self._hash = _odd(rng)
-            keys = self._key_of(ends, self._pool)
-        self._keys = np.append(keys, np.uint64(0))
-        self._place(rng)
+            keys = self._keys_of(ends, pool)
+        # a last literal, which no text can equal, stands in the empty slots
+        keys, sizes = np.append(keys, np.uint64(0)), np.append(sizes, -1)
+        bits = max(6, (4 * len(sizes)).bit_length())
+        slots, shift = np.empty(1 << bits, np.int32), np.uint64(64 - bits)
+        steps, multiplier = _choose_multiplier(keys, sizes, slots, shift, rng)
+        self._slots = _LiteralSlots(slots, steps, keys, sizes, pool, ends[:-1], multiplier, shift)
 
-    def _key_of(self, offsets: npt.NDArray[Any], data: Bytes) -> Words:
-        """A word per text: its first bytes, or a hash of all where those do not tell."""
+    def _keys_of(self, offsets: npt.NDArray[Any], data: Bytes) -> Words:
+        """Return a word per text: its first bytes, or a hash of all where those do not tell."""
         keys = np.empty(len(offsets) - 1, np.uint64)
         if self._hash is None:
             head_words(offsets, data, keys)
@@ -259,47 +274,35 @@ class Literals:
             hash_strings(offsets, data, self._hash, keys)
         return keys
 
-    def _place(self, rng: np.random.Generator) -> None:
-        """Try multipliers until a search looks at one slot, or at as few as may be."""
-        bits = max(6, (4 * len(self._sizes)).bit_length())
-        self._shift = np.uint64(64 - bits)
-        self._slots = np.empty(1 << bits, np.int32)
-        tries = [_odd(rng) for _ in range(64 if len(self._sizes) < 1000 else 4)]
-        best: tuple[int, np.uint64] | None = None
-        for multiplier in tries:
-            steps = self._fill(multiplier)
-            if best is None or steps < best[0]:
-                best = steps, multiplier
-            if steps <= 1:
-                break
-        assert best is not None
-        self._steps, self._multiplier = best
-        self._fill(self._multiplier)
-
-    def _fill(self, multiplier: np.uint64) -> int:
-        return _fill_slots(self._keys, self._sizes, self._slots, multiplier, self._shift)
-
     def add(self, codes: Codes, column: pa.Array, lookup: Lookup) -> None:
+        """Add the entry of each row's text, as `add_by_text` does."""
         offsets, data = text_of(column)
-        bits, offset, has_nulls = validity(column)
-        add_by_text(
-            codes,
-            offsets,
-            data,
-            self._key_of(offsets, data),
-            self._slots,
-            self._steps,
-            self._keys,
-            self._sizes,
-            self._pool,
-            self._starts,
-            self._multiplier,
-            self._shift,
-            lookup,
-            bits,
-            offset,
-            has_nulls,
-        )
+        texts = _Texts(offsets, data, self._keys_of(offsets, data))
+        add_by_text(codes, texts, self._slots, lookup, nulls_of(column))
+
+
+def _choose_multiplier(
+    keys: Words,
+    sizes: Int64s,
+    slots: npt.NDArray[np.int32],
+    shift: np.uint64,
+    rng: np.random.Generator,
+) -> tuple[int, np.uint64]:
+    """Fill the slots so that a search looks at one slot, or at as few as may be.
+
+    Return that number, and the multiplier that gives it.
+    """
+    best: tuple[int, np.uint64] | None = None
+    for _ in range(64 if len(sizes) < 1000 else 4):
+        multiplier = _odd(rng)
+        steps = _fill_slots(keys, sizes, slots, multiplier, shift)
+        if best is None or steps < best[0]:
+            best = steps, multiplier
+        if steps <= 1:
+            break
+    assert best is not None
+    _fill_slots(keys, sizes, slots, best[1], shift)
+    return best
 
 
 def _odd(rng: np.random.Generator) -> np.uint64:
@@ -311,7 +314,7 @@ def _odd(rng: np.random.Generator) -> np.uint64:
 
 @kernel
 def finish(sums: Codes, table: npt.NDArray[np.int32], out: npt.NDArray[np.int32]) -> int:
-    """`out[row] = table[sums[row]]`; the number of rows whose entry is still unknown."""
+    """Set `out[row] = table[sums[row]]`; return the number of rows whose entry is unknown."""
     unknown: Any = 0
     for i in range(len(sums)):
         code = table[sums[i]]

@@ -35,8 +35,8 @@ from cernis.encoding.classify import (
     add_by_index,
     add_by_thresholds,
     finish,
+    nulls_of,
     text_of,
-    validity,
     values_of,
 )
 from cernis.encoding.evaluate import encodable, float_at_most, instant, truth
@@ -269,7 +269,7 @@ class _Group:
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             index = values_of(indices, np.int32)
-            add_by_index(codes, index, scaled, scaled[-1], *validity(indices))
+            add_by_index(codes, index, scaled, scaled[-1], nulls_of(indices))
 
         return _Step(lookup, add)
 
@@ -307,7 +307,7 @@ class _Group:
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             index = values_of(column.cast(pa.int32()).fill_null(2), np.int32)
-            add_by_index(codes, index, scaled, scaled[2], *validity(pa.array([0])))
+            add_by_index(codes, index, scaled, scaled[2], nulls_of(pa.array([0])))
 
         return _Step(self._kept[key], add)
 
@@ -339,7 +339,7 @@ class _Group:
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             wide = _widened(column)
             values = values_of(wide, thresholds.dtype)
-            add_by_thresholds(codes, values, thresholds, scaled, *validity(wide))
+            add_by_thresholds(codes, values, thresholds, scaled, nulls_of(wide))
 
         return _Step(lookup, add)
 

@@ -15,7 +15,7 @@ for few distinct values and thirty times slower when most values of a batch are 
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,10 @@ from cernis.events.batch import Int64s
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 Word = Any  # a uint64 inside the kernels
+Marks = npt.NDArray[np.bool_]
 
 _FIRST_SLOTS = 1 << 10
+_ALL_VALID = np.empty(0, np.bool_)
 
 
 def _multiplier() -> np.uint64:
@@ -43,20 +45,25 @@ def _spread(key: Any, multiplier: Word, shift: Word) -> Any:
     return np.int64(mixed >> shift)
 
 
+class _IntSlots(NamedTuple):
+    """The arrays of an `IntTable`: pairs of key and code, and the keys by code."""
+
+    slots: Int64s
+    known: Int64s
+    multiplier: Word
+    shift: Word
+
+
 @kernel
 def _number_ints(
-    keys: Int64s,
-    valid: npt.NDArray[np.bool_],
-    has_nulls: bool,
-    slots: Int64s,
-    known: Int64s,
-    count: int,
-    multiplier: Word,
-    shift: Word,
-    codes: Int64s,
-    start: int,
+    keys: Int64s, valid: Marks, table: _IntSlots, count: int, codes: Int64s, start: int
 ) -> tuple[int, int]:
-    """Codes for keys from `start` on; (where it stopped, number of known keys)."""
+    """Write the codes of keys from `start` on; return where it stopped, and the known keys.
+
+    An empty `valid` says that all keys are valid.
+    """
+    slots, known, multiplier, shift = table
+    has_nulls = len(valid) > 0
     mask = len(slots) // 2 - 1
     limit = min(len(known), (mask + 1) // 2)
     for i in range(start, len(keys)):
@@ -84,7 +91,9 @@ def _number_ints(
 
 
 @kernel
-def _place_ints(known: Int64s, count: int, slots: Int64s, multiplier: Word, shift: Word) -> None:
+def _place_ints(table: _IntSlots, count: int) -> None:
+    """Put the first `count` known keys into empty slots."""
+    slots, known, multiplier, shift = table
     mask = len(slots) // 2 - 1
     for code in range(count):
         at = _spread(known[code], multiplier, shift)
@@ -92,10 +101,6 @@ def _place_ints(known: Int64s, count: int, slots: Int64s, multiplier: Word, shif
             at = (at + 1) & mask
         slots[2 * at] = known[code]
         slots[2 * at + 1] = code
-
-
-def _no_nulls() -> npt.NDArray[np.bool_]:
-    return np.empty(0, np.bool_)
 
 
 class IntTable:
@@ -110,9 +115,8 @@ class IntTable:
 
     def __init__(self, values: Int64s | None = None) -> None:
         self._count = 0 if values is None else len(values)
-        self._known = np.empty(_FIRST_SLOTS // 2, np.int64) if values is None else values.copy()
         self._multiplier = _multiplier()
-        self._rebuild()
+        self._table = self._rebuild(np.empty(0, np.int64) if values is None else values)
 
     def __len__(self) -> int:
         return self._count
@@ -120,45 +124,43 @@ class IntTable:
     @property
     def values(self) -> Int64s:
         """The distinct values, by code."""
-        return self._known[: self._count]
+        return self._table.known[: self._count]
 
     def only(self, codes: Int64s) -> IntTable:
         """A table of the values with these codes; codes[i] becomes i."""
         return IntTable(self.values[codes])
 
-    def codes(self, keys: Int64s, valid: npt.NDArray[np.bool_] | None = None) -> Int64s:
-        """A code per key; -1 where it is not valid."""
+    def codes(self, keys: Int64s, valid: Marks | None = None) -> Int64s:
+        """Return a code per key; -1 where it is not valid."""
+        valid = _ALL_VALID if valid is None else valid
         keys = np.ascontiguousarray(keys, np.int64)
         codes = np.empty(len(keys), np.int64)
-        marks, has_nulls = (_no_nulls(), False) if valid is None else (valid, True)
         done = 0
         while True:
-            done, self._count = _number_ints(
-                keys,
-                marks,
-                has_nulls,
-                self._slots,
-                self._known,
-                self._count,
-                self._multiplier,
-                self._shift,
-                codes,
-                done,
-            )
+            done, self._count = _number_ints(keys, valid, self._table, self._count, codes, done)
             if done == len(keys):
                 return codes
-            self._rebuild()
+            self._table = self._rebuild(self.values)
 
-    def _rebuild(self) -> None:
-        size = _FIRST_SLOTS
-        while size < 4 * (self._count + 1):
-            size *= 2
+    def _rebuild(self, values: Int64s) -> _IntSlots:
+        """Return a table of the values with room for as many again."""
+        size = _slots_for(len(values))
         known = np.empty(size // 2, np.int64)
-        known[: self._count] = self._known[: self._count]
-        self._known = known
-        self._shift = np.uint64(64 - (size.bit_length() - 1))
-        self._slots = np.full(2 * size, -1, np.int64)
-        _place_ints(self._known, self._count, self._slots, self._multiplier, self._shift)
+        known[: len(values)] = values
+        slots = np.full(2 * size, -1, np.int64)
+        table = _IntSlots(slots, known, self._multiplier, _shift_for(size))
+        _place_ints(table, len(values))
+        return table
+
+
+def _slots_for(count: int) -> int:
+    """Return a power of two of slots of which `count` values take less than a quarter."""
+    return max(_FIRST_SLOTS, 1 << (4 * count + 3).bit_length())
+
+
+def _shift_for(size: int) -> np.uint64:
+    """Return the shift that takes a word to one of `size` slots."""
+    return np.uint64(64 - (size.bit_length() - 1))
 
 
 # ------------------------------------------------------------ byte strings
@@ -234,27 +236,38 @@ def hash_strings(offsets: npt.NDArray[Any], data: Bytes, multiplier: Word, hashe
         hashes[i] = mixed * multiplier
 
 
+class _Strings(NamedTuple):
+    """Strings as Arrow's offsets and data, with their hashes."""
+
+    offsets: npt.NDArray[Any]
+    data: Bytes
+    hashes: Words
+
+
+class _BytesSlots(NamedTuple):
+    """The arrays of a `BytesTable`: slots, and the known strings by code."""
+
+    slots: Int64s
+    pool: Bytes
+    ends: Int64s
+    shift: Word
+
+
 @kernel
 def _number_bytes(
-    offsets: npt.NDArray[Any],
-    data: Bytes,
-    hashes: Words,
-    valid: npt.NDArray[np.bool_],
-    has_nulls: bool,
-    slots: Int64s,
-    pool: Bytes,
-    ends: Int64s,
-    count: int,
-    shift: Word,
-    codes: Int64s,
-    start: int,
+    strings: _Strings, valid: Marks, table: _BytesSlots, count: int, codes: Int64s, start: int
 ) -> tuple[int, int]:
-    """Codes for strings from `start` on; (where it stopped, number of known strings).
+    """Write the codes of strings from `start` on; return where it stopped, and the known strings.
+
+    An empty `valid` says that all strings are valid.
 
     A slot holds the hash, and the code with the size (up to 9) in its last four bits.
     Among strings of one size up to 8 the hash is one-to-one: only longer ones need to be
     compared byte by byte.
     """
+    offsets, data, hashes = strings
+    slots, pool, ends, shift = table
+    has_nulls = len(valid) > 0
     mask = len(slots) // 2 - 1
     limit = min(len(ends) - 1, (mask + 1) // 2)
     for i in range(start, len(offsets) - 1):
@@ -321,7 +334,9 @@ def _number_bytes(
 
 
 @kernel
-def _place_bytes(hashes: Words, ends: Int64s, slots: Int64s, shift: Word) -> None:
+def _place_bytes(hashes: Words, table: _BytesSlots) -> None:
+    """Put the known strings, which have these hashes, into empty slots."""
+    slots, _, ends, shift = table
     mask = len(slots) // 2 - 1
     for code in range(len(hashes)):
         at = np.int64(hashes[code] >> shift)
@@ -344,73 +359,57 @@ class BytesTable:
         if pool is None or ends is None:
             pool, ends = np.empty(0, np.uint8), np.zeros(1, np.int64)
         self._count = len(ends) - 1
-        self._pool, self._ends = pool, ends
         self._multiplier = _multiplier()
-        self._rebuild(0)
+        self._table = self._rebuild(pool, ends)
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def pool(self) -> Bytes:
-        return self._pool[: self._ends[self._count]]
+        """The bytes of all strings, one after the other."""
+        return self._table.pool[: self._table.ends[self._count]]
 
     @property
     def ends(self) -> Int64s:
         """Where each string ends in the pool, by code; it starts with 0."""
-        return self._ends[: self._count + 1]
+        return self._table.ends[: self._count + 1]
 
     def only(self, codes: Int64s) -> BytesTable:
-        """A table of the strings with these codes; codes[i] becomes i."""
+        """Return a table of the strings with these codes; codes[i] becomes i."""
         lengths = np.diff(self.ends)[codes]
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         within = np.arange(ends[-1]) - np.repeat(ends[:-1], lengths)
-        return BytesTable(self._pool[np.repeat(self.ends[codes], lengths) + within], ends)
+        return BytesTable(self.pool[np.repeat(self.ends[codes], lengths) + within], ends)
 
-    def codes(
-        self,
-        offsets: npt.NDArray[Any],
-        data: Bytes,
-        valid: npt.NDArray[np.bool_] | None = None,
-    ) -> Int64s:
-        """A code per string; -1 where it is not valid."""
-        codes = np.empty(len(offsets) - 1, np.int64)
-        hashes = np.empty(len(codes), np.uint64)
-        hash_strings(offsets, data, self._multiplier, hashes)
-        marks, has_nulls = (_no_nulls(), False) if valid is None else (valid, True)
+    def codes(self, offsets: npt.NDArray[Any], data: Bytes, valid: Marks | None = None) -> Int64s:
+        """Return a code per string; -1 where it is not valid."""
+        valid = _ALL_VALID if valid is None else valid
+        strings = _Strings(offsets, data, self._hash(offsets, data))
+        codes = np.empty(len(strings.hashes), np.int64)
         done = 0
         while True:
-            done, self._count = _number_bytes(
-                offsets,
-                data,
-                hashes,
-                marks,
-                has_nulls,
-                self._slots,
-                self._pool,
-                self._ends,
-                self._count,
-                self._shift,
-                codes,
-                done,
-            )
+            done, self._count = _number_bytes(strings, valid, self._table, self._count, codes, done)
             if done == len(codes):
                 return codes
-            self._rebuild(int(offsets[done + 1] - offsets[done]))
+            wanted = int(offsets[done + 1] - offsets[done])
+            self._table = self._rebuild(self.pool, self.ends, wanted)
 
-    def _rebuild(self, wanted: int) -> None:
-        """Room for as many strings again, and for one of `wanted` bytes."""
-        size = _FIRST_SLOTS
-        while size < 4 * (self._count + 1):
-            size *= 2
-        used = int(self._ends[self._count])
-        pool = np.empty(max(2 * used, used + wanted, 8 * size), np.uint8)
-        pool[:used] = self._pool[:used]
-        ends = np.zeros(size // 2 + 1, np.int64)
-        ends[: self._count + 1] = self._ends[: self._count + 1]
-        self._pool, self._ends = pool, ends
-        self._shift = np.uint64(64 - (size.bit_length() - 1))
-        self._slots = np.full(2 * size, -1, np.int64)
-        hashes = np.empty(self._count, np.uint64)
-        hash_strings(self.ends, self._pool, self._multiplier, hashes)
-        _place_bytes(hashes, self._ends, self._slots, self._shift)
+    def _hash(self, offsets: npt.NDArray[Any], data: Bytes) -> Words:
+        hashes = np.empty(len(offsets) - 1, np.uint64)
+        hash_strings(offsets, data, self._multiplier, hashes)
+        return hashes
+
+    def _rebuild(self, pool: Bytes, ends: Int64s, wanted: int = 0) -> _BytesSlots:
+        """Return a table of the strings with room for as many again and one of `wanted` bytes."""
+        used, size = len(pool), _slots_for(len(ends) - 1)
+        table = _BytesSlots(
+            np.full(2 * size, -1, np.int64),
+            np.empty(max(2 * used, used + wanted, 8 * size), np.uint8),
+            np.zeros(size // 2 + 1, np.int64),
+            _shift_for(size),
+        )
+        table.pool[:used] = pool
+        table.ends[: len(ends)] = ends
+        _place_bytes(self._hash(ends, table.pool), table)
+        return table
