@@ -57,7 +57,7 @@ def test_a_zigzag_of_three_is_a_v() -> None:
 def listed(ready: Solved, window: int, *, index: bool) -> list[tuple[int, ...]]:
     """The matches of a list of runs."""
     query = ready.query
-    runs = RunList(query.query, query.linked, values_of(ready), window, index=index)
+    runs = RunList(query.query, query.plan.linked, values_of(ready), window, index=index)
     return list(runs.run(offered(ready)))
 
 

@@ -53,9 +53,9 @@ def spread(
     """The lines that some tasks find, in their order."""
     known = knowledge_of(query, background)
     opened = open_streams(query, files, scopes=len(known), time_unit=unit, piece=piece)
-    layout = graph_layout(query)
+    layout = graph_layout(query.plan)
     work = GraphWork(
-        query=query.query,
+        plan=query.plan,
         background=known,
         unit=unit,
         counted=opened.counted,
@@ -97,7 +97,7 @@ def test_random_queries_are_answered_alike_however_they_are_spread(
         if asked.within is not None and seed % 4 == 0:
             asked = replace(asked, tumbling_from=3)
         query = GraphQuery(asked)
-        kind = graph_layout(query).distribution
+        kind = graph_layout(query.plan).distribution
         long = kind is Distribution.SLICED and query.query.within is not None
         streams = random_streams(draw, draw.randrange(30, 50) if long else draw.randrange(1, 14))
         files = {name: tmp_path / f"{name}.nq" for name in streams}
@@ -136,7 +136,7 @@ def test_a_match_found_by_two_keys_that_are_not_shown_is_one(tmp_path: Path) -> 
     event.append((iri("e"), iri("v"), f'"1"^^<{INTEGER}>'))
     files = {"S": tmp_path / "S.nq"}
     files["S"].write_bytes(stream_text("S", [(1, event), (5, event)]))
-    assert graph_layout(query).again
+    assert graph_layout(query.plan).again
     assert len(local(query, files, None)) == 1
     assert spread(query, files, None, 3, 1 << 20) == local(query, files, None)
 
@@ -146,7 +146,7 @@ def test_a_match_found_by_two_keys_that_are_not_shown_is_one(tmp_path: Path) -> 
 
 def layout_of(steps: str, gpms: str, *, more: str = "", select: str = "*") -> Any:
     text = f"{HEAD} SELECT {select} {more} {STREAM} WHERE {{ SEQ ({steps}) {gpms} }}"
-    return graph_layout(GraphQuery(text))
+    return graph_layout(GraphQuery(text).plan)
 
 
 @pytest.mark.parametrize(

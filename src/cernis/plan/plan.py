@@ -44,6 +44,7 @@ class Guarantee(Enum):
     HIERARCHICAL = "hierarchical"
     ORDERED = "ordered"
     RESIDUAL = "residual"
+    LINKED = "linked"
 
 
 class Distribution(Enum):

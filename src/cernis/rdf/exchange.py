@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from cernis.automata.linked.automaton import Linked
 from cernis.pattern.spaseq import SpaseqQuery
+from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import GraphMatches
-from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.background import load_background
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.streams import StreamReader
@@ -155,12 +155,12 @@ class SolutionWriter:
     A writer may serve any number of tasks, one after the other.
     """
 
-    def __init__(self, query: GraphQuery, background: Any = None) -> None:
+    def __init__(self, plan: GraphPlan, background: Any = None) -> None:
         self.terms = Terms()
         self._values = TermValues(self.terms)
         graphs = load_background(background, self.terms) if background is not None else {}
-        self._solver = PatternSolver(query.query, query.linked, self._values, graphs)
-        self._format = SolutionFormat(query.query, query.linked)
+        self._solver = PatternSolver(plan.query, plan.linked, self._values, graphs)
+        self._format = SolutionFormat(plan.query, plan.linked)
         self._own_terms = self._terms_left = len(self.terms)
 
     def write(self, events: GraphEvents, *, ticks: bool) -> tuple[pa.RecordBatch, dict[str, Codes]]:
@@ -189,10 +189,10 @@ class SolutionWriter:
 class SolutionSession(GraphRecognizer):
     """The other end: a run over tables of solutions in order of time, each of whole timestamps."""
 
-    def __init__(self, query: GraphQuery, unit: str, counted: bool) -> None:
-        super().__init__(query.query, query.linked, TermValues(Terms()), unit)
+    def __init__(self, plan: GraphPlan, unit: str, counted: bool) -> None:
+        super().__init__(plan, TermValues(Terms()), unit)
         self._counted = counted
-        self.format = SolutionFormat(query.query, query.linked)
+        self.format = SolutionFormat(plan.query, plan.linked)
 
     @property
     def counted(self) -> bool:

@@ -7,12 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cernis.automata.linked.automaton import Linked, link_up
 from cernis.errors import DataError
 from cernis.events.mistakes import OnError, did_you_mean
 from cernis.languages.spaseq import parse
 from cernis.pattern.spaseq import SpaseqQuery
-from cernis.rdf.explain import GraphExplanation
+from cernis.plan.explain_graphs import GraphExplanation
+from cernis.plan.graphs import GraphPlan, make_graph_plan
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.session import GraphRunOptions, GraphSession
@@ -32,8 +32,8 @@ class GraphQuery:
         self.query = parse(query) if isinstance(query, str) else query
 
     @cached_property
-    def linked(self) -> Linked:
-        return link_up(self.query)
+    def plan(self) -> GraphPlan:
+        return make_graph_plan(self.query)
 
     def session(
         self,
@@ -47,9 +47,7 @@ class GraphQuery:
         """Return a run that has read nothing."""
         rule = parse_time_rule(time, time_unit)
         options = GraphRunOptions(rule, format, on_error)
-        return GraphSession(
-            self.query, self.linked, options, self.name_graphs(background), time_unit
-        )
+        return GraphSession(self.plan, options, self.name_graphs(background), time_unit)
 
     def run(self, events: Any, **reading: Any) -> GraphMatches:
         """Return all matches in the streams: a file (or bytes) for each, by name or in order.
@@ -67,7 +65,7 @@ class GraphQuery:
 
     def explain(self, **reading: Any) -> GraphExplanation:
         """Explain how the query runs and what it costs."""
-        return GraphExplanation(self.query, self.linked)
+        return GraphExplanation(self.plan)
 
     # ----------------------------------------------------------------- naming
 
@@ -118,31 +116,10 @@ class GraphQuery:
         """Return background by name; a file without one has the name of the query's only GRAPH."""
         if background is None or isinstance(background, Mapping):
             return background
-        names = self.find_graph_names()
+        names = self.plan.background
         if len(names) != 1:
             return background
         return {names[0]: background}
-
-    def find_graph_names(self) -> list[str]:
-        """Return the IRIs of the background graphs that the query names."""
-        from cernis.pattern import graph as g
-
-        def within(pattern: g.GraphPattern) -> Iterator[str]:
-            match pattern:
-                case g.BackgroundPattern(name, inner):
-                    if isinstance(name, g.Term):
-                        yield name.text[1:-1]
-                    yield from within(inner)
-                case g.JoinPattern(parts) | g.UnionPattern(parts):
-                    for part in parts:
-                        yield from within(part)
-                case g.OptionalPattern(inner, extra, _):
-                    yield from within(inner)
-                    yield from within(extra)
-                case g.FilterPattern(inner, _):
-                    yield from within(inner)
-
-        return list(dict.fromkeys(n for gpm in self.query.gpms for n in within(gpm.pattern)))
 
     def __str__(self) -> str:
         return str(self.query)

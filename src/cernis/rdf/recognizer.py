@@ -24,6 +24,7 @@ from cernis.engine.linked.tables import tables_of
 from cernis.errors import DataError
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
+from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import AnswerColumn, AnswerShape, GraphMatches, TimeFormat
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.terms import Codes
@@ -47,7 +48,8 @@ class GraphRecognizer:
     The terms in `values` so far are the query's own and are never dropped.
     """
 
-    def __init__(self, query: SpaseqQuery, linked: Linked, values: TermValues, unit: str) -> None:
+    def __init__(self, plan: GraphPlan, values: TermValues, unit: str) -> None:
+        query, linked = plan.query, plan.linked
         self.query, self.linked, self.unit = query, linked, unit
         self.values, self.terms = values, values.terms
         window = TimeWindow(query.within, _find_origin(query, unit))

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cernis.automata.linked.automaton import Linked
 from cernis.engine.correlated.enumerate import Snapshot
 from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes, OnError
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.background import load_background
 from cernis.rdf.reading.events import GraphEvents
@@ -43,8 +42,7 @@ class GraphSession(GraphRecognizer):
 
     def __init__(
         self,
-        query: SpaseqQuery,
-        linked: Linked,
+        plan: GraphPlan,
         options: GraphRunOptions,
         background: Any = None,
         unit: str = "ms",
@@ -52,8 +50,8 @@ class GraphSession(GraphRecognizer):
         terms = Terms()
         values = TermValues(terms)
         graphs = load_background(background, terms) if background is not None else {}
-        self.solver = PatternSolver(query, linked, values, graphs)
-        super().__init__(query, linked, values, unit)
+        self.solver = PatternSolver(plan.query, plan.linked, values, graphs)
+        super().__init__(plan, values, unit)
         self.options, self.mistakes = options, Mistakes(options.on_error)
         self.streams: Streamset | None = None
 

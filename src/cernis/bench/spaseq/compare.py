@@ -134,7 +134,7 @@ class _List:
         self._fresh = partial(
             RunList,
             query.query,
-            query.linked,
+            query.plan.linked,
             values_of(ready),
             window,
             index=way == LIST_BY_STREAM,

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cernis.plan.explain import entry
+from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Distribution
-from cernis.rdf.explain import find_common_key
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import FilePart
 from cernis.rdf.recognizer import shape_answers
@@ -50,21 +50,15 @@ class GraphLayout:
         return "a WITHIN, or a variable that every graph pattern binds (PARTITION BY, where ',' is)"
 
 
-def graph_layout(query: GraphQuery) -> GraphLayout:
-    """The layout of a query."""
-    steps, asked = query.query.steps, query.query
-    strict = any("," in (step.link, step.rounds) for step in steps)
-    ticks = strict and not asked.partition
-    key = find_common_key(asked, query.linked)
-    shape = shape_answers(asked, query.linked)
-    told = {query.linked.columns[column.place] for column in shape.columns}
-    if key:
-        shown = tuple(name for name in key if name in told)
-        return GraphLayout(Distribution.KEYED, shown or key, not shown)
-    window = 0 if len(steps) == 1 and not steps[0].rounds else asked.within
-    if window is not None:
-        return GraphLayout(Distribution.SLICED, window=window, ticks=ticks)
-    return GraphLayout(Distribution.SINGLE, ticks=ticks)
+def graph_layout(plan: GraphPlan) -> GraphLayout:
+    """Return the layout of a plan."""
+    if plan.distribution is Distribution.KEYED:
+        shape = shape_answers(plan.query, plan.linked)
+        told = {plan.linked.columns[column.place] for column in shape.columns}
+        shown = tuple(name for name in plan.key if name in told)
+        return GraphLayout(Distribution.KEYED, shown or plan.key, not shown)
+    ticks = plan.counts_all_timestamps
+    return GraphLayout(plan.distribution, window=plan.window, ticks=ticks)
 
 
 def cell_length(window: int, span: int, tasks: int) -> int:
@@ -85,7 +79,7 @@ class GraphSparkExplanation:
     def __init__(
         self, query: GraphQuery, parts: Sequence[FilePart] | None = None, tasks: int | None = None
     ) -> None:
-        self.query, self.layout = query, graph_layout(query)
+        self.query, self.layout = query, graph_layout(query.plan)
         self.parts, self.tasks = parts, tasks
 
     def __str__(self) -> str:
@@ -126,7 +120,7 @@ class GraphSparkExplanation:
             )
 
     def _travelling(self) -> Iterator[str]:
-        names = ", ".join(f"?{name}" for name in self.query.linked.columns) or "no variable"
+        names = ", ".join(f"?{name}" for name in self.query.plan.linked.columns) or "no variable"
         yield f"solutions, not events: {names}"
         if self.layout.ticks:
             yield "and timestamps without one, for ',' is the next timestamp of all streams"

@@ -107,7 +107,7 @@ class GraphJob:
     ) -> GraphWork:
         """What the workers are told."""
         work = GraphWork(
-            query=self.query.query,
+            plan=self.query.plan,
             background=self.background,
             unit=self.unit,
             counted=self.counted,
@@ -195,8 +195,8 @@ def graph_job(
     """What `recognize_graphs` decides before anything runs."""
     known = knowledge_of(query, background)
     if not known:
-        SolutionWriter(query)  # says which background is missing
-    layout = graph_layout(query)
+        SolutionWriter(query.plan)  # says which background is missing
+    layout = graph_layout(query.plan)
     if _is_frame(events):
         _check(events)
         counted = _is_counted(events)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -29,10 +28,10 @@ from numpy.typing import NDArray
 from cernis.errors import DataError
 from cernis.events.mistakes import did_you_mean
 from cernis.pattern.spaseq import SpaseqQuery
+from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Distribution
 from cernis.rdf.exchange import TS, SolutionSession, SolutionWriter
 from cernis.rdf.matches import GraphMatches
-from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.events import GraphEvents, encode_events
 from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
@@ -50,7 +49,7 @@ LOW, HIGH = "@low", "@high"
 class GraphWork:
     """All that a worker must know."""
 
-    query: SpaseqQuery
+    plan: GraphPlan
     background: Knowledge
     unit: str
     counted: bool
@@ -66,7 +65,7 @@ class GraphWork:
     """The columns of the answer."""
 
     def session(self) -> SolutionSession:
-        return SolutionSession(_linked(self.query), self.unit, self.counted)
+        return SolutionSession(self.plan, self.unit, self.counted)
 
     def solution_schema(self) -> pa.Schema:
         """The columns of the rows between the two kinds of tasks."""
@@ -77,18 +76,12 @@ class GraphWork:
         return pa.schema(fields)
 
 
-@lru_cache(maxsize=16)
-def _linked(query: SpaseqQuery) -> GraphQuery:
-    """A worker runs many tasks of one query: they share its automaton."""
-    return GraphQuery(query)
-
-
 _solvers: dict[tuple[SpaseqQuery, Knowledge], SolutionWriter] = {}
 
 
 def _solver(work: GraphWork) -> SolutionWriter:
     """The patterns and the background of a query, from the task before if there was one."""
-    asked = work.query, work.background
+    asked = work.plan.query, work.background
     known = _solvers.get(asked)
     if known is None:
         _solvers.clear()
@@ -96,7 +89,7 @@ def _solver(work: GraphWork) -> SolutionWriter:
         for name, source in work.background:
             named.setdefault(name, []).append(source)
         sources: Any = named.get(None, []) if None in named else named
-        known = SolutionWriter(_linked(work.query), sources or None)
+        known = SolutionWriter(work.plan, sources or None)
         _solvers[asked] = known
     return known
 
@@ -119,7 +112,7 @@ def solve_parts(
 
 def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The solutions in events that come as rows: stream, number, ts, triples."""
-    names = [name for name, _ in work.query.streams]
+    names = [name for name, _ in work.plan.query.streams]
     for batch in batches:
         if not batch.num_rows:
             continue

@@ -1,0 +1,82 @@
+"""The plan of a SPAseQ query in words: its class, why, what it groups runs by, its automaton."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cernis.automata.linked.automaton import describe
+from cernis.plan.explain import entry
+from cernis.plan.graphs import GraphPlan
+from cernis.plan.plan import Guarantee
+
+
+@dataclass(frozen=True, slots=True)
+class GraphExplanation:
+    """`str()` is the report; `mermaid()` the automaton as a diagram."""
+
+    plan: GraphPlan
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The variables that all events of a match share: what to spread a stream by."""
+        return self.plan.key
+
+    def __str__(self) -> str:
+        plan = self.plan
+        lines = entry("query", [" ".join(str(plan.query).split())])
+        lines += entry("class", [_class(plan)])
+        lines += entry("reason", [*dict.fromkeys(_stores(plan))] or ["one step: nothing waits"])
+        lines += entry("spread by", [_spread(plan)])
+        lines += entry("automaton", describe(plan.linked).splitlines())
+        return "\n".join(lines)
+
+    def mermaid(self) -> str:
+        linked = self.plan.linked
+        lines = ["stateDiagram-v2"]
+        for t in linked.transitions:
+            source, link = "[*]", ""
+            if t.store is not None:
+                store = linked.stores[t.store]
+                source, link = f"q{store.state}", f"{store.link} "
+            one = linked.alternatives[linked.readings[t.reading].alternative]
+            lines.append(f"    {source} --> q{t.target} : {link}{' & '.join(one.gpms)}")
+            if t.final:
+                lines.append(f"    q{t.target} --> [*]")
+        return "\n".join(dict.fromkeys(lines))
+
+
+def _class(plan: GraphPlan) -> str:
+    match plan.guarantee:
+        case Guarantee.ORDERED:
+            return "ordered: runs wait in the order of a value, and only those that fit are met"
+        case Guarantee.RESIDUAL:
+            return "residual: conditions on earlier variables are checked group by group"
+    stores = plan.linked.stores
+    if any(stores[t.store].kept != t.joins for t in plan.linked.transitions if t.store is not None):
+        return "linked: runs that agree on their live variables move at once, each such group"
+    return "linked: all runs of a join key move at once, in constant time"
+
+
+_LINKS = {",": "the next timestamp", ";": "the first that fits", ":": "any later one"}
+
+
+def _stores(plan: GraphPlan) -> Iterator[str]:
+    """Yield what the runs of each store wait for, and by which variables they are grouped."""
+    linked = plan.linked
+    for store in linked.stores:
+        kept = ", ".join(f"?{name}" for name in store.kept) or "nothing"
+        names = " | ".join(
+            " & ".join(one.gpms) for one in linked.alternatives if one.step == store.step
+        )
+        rounds = plan.query.steps[store.step].rounds
+        again = ", again" if rounds and linked.states[store.state].step == store.step else ""
+        yield f"waiting for {names}{again} ({_LINKS[store.link]}): grouped by {kept}"
+
+
+def _spread(plan: GraphPlan) -> str:
+    if plan.key:
+        return ", ".join(f"?{name}" for name in plan.key)
+    if plan.counts_all_timestamps:
+        return "nothing: ',' counts the timestamps of all streams; PARTITION BY gives a key"
+    return "nothing: no variable is in every pattern"

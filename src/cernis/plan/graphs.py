@@ -1,0 +1,135 @@
+"""From a SPAseQ query to its plan: the automaton of links, and what it promises.
+
+The guarantee depends on what a step compares with earlier ones. Equal variables alone are found
+by an index (*linked*). A single condition that orders one value of an earlier step has an index in
+that order (*ordered*). Any other condition is checked group by group (*residual*).
+
+A plan pickles by its query, and a process rebuilds it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from cernis.automata.linked.automaton import Alternative, Linked, link_up
+from cernis.pattern import graph as g
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.plan.plan import Distribution, Guarantee
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """A SPAseQ query, its automaton, and how it will be run."""
+
+    query: SpaseqQuery
+    linked: Linked
+    guarantee: Guarantee
+    distribution: Distribution
+    key: tuple[str, ...]
+    """The variables that every graph pattern binds for certain, and all events of a match share.
+
+    Solutions with different values of them never meet."""
+    window: int | None
+    """How far back a match reaches, in nanoseconds; None: to the beginning."""
+    strict: bool
+    """Whether `,` counts timestamps."""
+    background: tuple[str, ...]
+    """The IRIs of the background graphs that the query names."""
+
+    @property
+    def counts_all_timestamps(self) -> bool:
+        """Whether `,` counts the timestamps of the whole streamset, and not of a partition."""
+        return self.strict and not self.query.partition
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_graph_plan, (self.query,)
+
+
+def make_graph_plan(query: SpaseqQuery) -> GraphPlan:
+    """Return the plan of a checked query."""
+    linked = link_up(query)
+    strict = any("," in (step.link, step.rounds) for step in query.steps)
+    key = _shared_variables(query, linked, strict)
+    single = len(query.steps) == 1 and not query.steps[0].rounds
+    window = 0 if single else query.within  # the events of one step have one timestamp
+    distribution = Distribution.SINGLE
+    if key:
+        distribution = Distribution.KEYED
+    elif window is not None:
+        distribution = Distribution.SLICED
+    background = dict.fromkeys(name for gpm in query.gpms for name in _graph_names(gpm.pattern))
+    return GraphPlan(
+        query=query,
+        linked=linked,
+        guarantee=_guarantee(linked),
+        distribution=distribution,
+        key=key,
+        window=window,
+        strict=strict,
+        background=tuple(background),
+    )
+
+
+@lru_cache(maxsize=16)
+def _rebuild_graph_plan(query: SpaseqQuery) -> GraphPlan:
+    """Return the plan that was pickled; the tasks of a process share its automaton."""
+    return make_graph_plan(query)
+
+
+def _shared_variables(query: SpaseqQuery, linked: Linked, strict: bool) -> tuple[str, ...]:
+    """Return the key; where `,` counts timestamps, only PARTITION BY tells solutions apart."""
+    common = set(linked.columns).difference(*linked.local)
+    for name in {name for one in linked.alternatives for name in one.gpms}:
+        common &= set(g.find_certain_variables(query.gpm(name).pattern))
+    if strict:
+        common &= set(query.partition)
+    return tuple(name for name in linked.columns if name in common)
+
+
+def _guarantee(linked: Linked) -> Guarantee:
+    links = [(t.store, t.reading) for t in linked.transitions if t.store is not None]
+    links += [(guard.store, guard.reading) for guard in linked.guards]
+    compared = [
+        (linked.alternatives[linked.readings[reading].alternative], linked.stores[store].link)
+        for store, reading in links
+        if linked.conditions(reading)
+    ]
+    if not compared:
+        return Guarantee.LINKED
+    if all(link != "," and _orders_one_value(one) for one, link in compared):
+        return Guarantee.ORDERED
+    return Guarantee.RESIDUAL
+
+
+def _orders_one_value(one: Alternative) -> bool:
+    """Whether its only condition compares its own variables with one of earlier steps."""
+    if len(one.late) != 1 or not isinstance(one.late[0], g.ComparisonExpression):
+        return False
+    condition, own = one.late[0], set(one.names)
+    if condition.op in ("=", "!="):
+        return False
+    for here, there in ((condition.left, condition.right), (condition.right, condition.left)):
+        known = {variable.name for variable in g.find_mentions(here)}
+        if isinstance(there, g.GraphVariable) and there.name not in own and known and known <= own:
+            return True
+    return False
+
+
+def _graph_names(pattern: g.GraphPattern) -> Iterator[str]:
+    """Yield the background graphs that a pattern names, as IRIs."""
+    match pattern:
+        case g.BackgroundPattern(name, inner):
+            if isinstance(name, g.Term):
+                yield name.text[1:-1]
+            yield from _graph_names(inner)
+        case g.JoinPattern(parts) | g.UnionPattern(parts):
+            for part in parts:
+                yield from _graph_names(part)
+        case g.OptionalPattern(inner, extra, _):
+            yield from _graph_names(inner)
+            yield from _graph_names(extra)
+        case g.FilterPattern(inner, _):
+            yield from _graph_names(inner)
