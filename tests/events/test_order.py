@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
-from cernis.events.order import Ordering, Progress, ordered
+from cernis.events.order import Ordering, StreamPosition
 from cernis.events.source import open_events
 
 
@@ -55,7 +55,7 @@ cuts = st.lists(st.integers(0, 12), max_size=4)
 
 @given(times=times, cuts=cuts)
 def test_events_come_by_time_and_then_as_they_stood(times: list[int], cuts: list[int]) -> None:
-    events = ordered(open_events(stream_of(times, cuts)))
+    events = Ordering(open_events(stream_of(times, cuts)))
     expected = sorted((time, row) for row, time in enumerate(times))
     assert seen(events) == [(i, row, time, "S", row) for i, (time, row) in enumerate(expected)]
 
@@ -64,7 +64,7 @@ def test_events_come_by_time_and_then_as_they_stood(times: list[int], cuts: list
 def test_a_table_in_order_gives_no_note_and_any_other_gives_one(
     times: list[int], cuts: list[int]
 ) -> None:
-    events = ordered(open_events(stream_of(times, cuts)))
+    events = Ordering(open_events(stream_of(times, cuts)))
     seen(events)
     late = sum(time < max(times[: i + 1]) for i, time in enumerate(times))
     rows = "row" if late == 1 else "rows"
@@ -73,7 +73,7 @@ def test_a_table_in_order_gives_no_note_and_any_other_gives_one(
 
 
 def test_without_a_time_column_the_order_is_that_of_the_rows() -> None:
-    events = ordered(open_events([{"type": "A", "x": 7}, {"type": "A", "x": 8}]))
+    events = Ordering(open_events([{"type": "A", "x": 7}, {"type": "A", "x": 8}]))
     assert seen(events) == [(0, 0, None, "S", 7), (1, 1, None, "S", 8)]
     assert events.unit_ns is None
     with pytest.raises(DataError) as error:
@@ -111,9 +111,9 @@ def test_a_file_in_order_is_read_again_rather_than_kept(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_is_read_once_must_be_in_order() -> None:
-    assert len(seen(ordered(open_events(reader_of(stream_of([1, 2, 2], [1])))))) == 3
+    assert len(seen(Ordering(open_events(reader_of(stream_of([1, 2, 2], [1])))))) == 3
     with pytest.raises(DataError) as error:
-        seen(ordered(open_events(reader_of(stream_of([1, 5, 4], [2])))))
+        seen(Ordering(open_events(reader_of(stream_of([1, 5, 4], [2])))))
     assert str(error.value) == (
         "stream 'S', row 2, column 'ts': the event is earlier than the one before it, and the "
         "input can be read only once; sort it first, or pass all of it as one table"
@@ -135,7 +135,7 @@ def test_streams_are_merged_by_time_then_in_the_order_given(
         start += len(some)
     expected.sort(key=lambda event: event[:2])
     # rows are numbered through the streams, so x, the row and the merge agree
-    assert seen(ordered(open_events(tables))) == [
+    assert seen(Ordering(open_events(tables))) == [
         (i, row, time, name, row) for i, (time, row, name) in enumerate(expected)
     ]
 
@@ -148,13 +148,13 @@ def test_streams_that_are_read_once_are_merged_alike(
     readers: dict[str, Any] = {name: reader_of(table) for name, table in tables.items()}
     if from_tables:
         readers["S0"] = tables["S0"]
-    assert seen(ordered(open_events(readers))) == seen(ordered(open_events(tables)))
+    assert seen(Ordering(open_events(readers))) == seen(Ordering(open_events(tables)))
 
 
 def test_streams_with_many_small_batches_are_merged_in_bounded_pieces() -> None:
     left = stream_of(list(range(0, 1000, 2)), range(0, 500, 7))
     right = stream_of(list(range(1, 1000, 2)), range(0, 500, 50), start=500)
-    events = ordered(open_events({"L": reader_of(left), "R": reader_of(right)}))
+    events = Ordering(open_events({"L": reader_of(left), "R": reader_of(right)}))
     batches = list(events)
     assert max(len(batch) for batch in batches) <= 550
     assert [time for batch in batches for time in batch.time.tolist()] == list(range(1000))  # type: ignore[union-attr]
@@ -163,7 +163,7 @@ def test_streams_with_many_small_batches_are_merged_in_bounded_pieces() -> None:
 def test_the_finest_unit_among_streams_is_the_common_one() -> None:
     seconds = pa.table({"type": ["A"], "ts": pa.array([2], pa.timestamp("s")), "x": [0]})
     millis = pa.table({"type": ["A"], "ts": pa.array([1500], pa.timestamp("ms")), "x": [1]})
-    events = ordered(open_events({"s": seconds, "ms": millis}))
+    events = Ordering(open_events({"s": seconds, "ms": millis}))
     assert events.unit_ns == 1_000_000
     assert seen(events) == [(0, 1, 1500, "ms", 1), (1, 0, 2000, "s", 0)]
     assert events.scale.ticks(Fraction(2_500_000)) == 2
@@ -173,14 +173,14 @@ def test_a_time_beyond_the_common_unit_is_named() -> None:
     far = pa.table({"type": ["A"], "ts": pa.array([2**40], pa.timestamp("s"))})
     fine = pa.table({"type": ["A"], "ts": pa.array([1], pa.timestamp("ns"))})
     with pytest.raises(DataError) as error:
-        list(ordered(open_events({"far": far, "fine": fine})))
+        list(Ordering(open_events({"far": far, "fine": fine})))
     assert str(error.value) == (
         "stream 'far', row 0, column 'ts': '1099511627776 timestamp[s]' is not a usable time"
     )
 
 
 def test_streams_without_times_follow_one_another() -> None:
-    events = ordered(
+    events = Ordering(
         open_events({"L": [{"type": "A", "x": 1}], "R": [{"type": "A", "x": 2}, {"type": "A"}]})
     )
     assert seen(events) == [(0, 0, None, "L", 1), (1, 1, None, "R", 2), (2, 2, None, "R", None)]
@@ -188,7 +188,7 @@ def test_streams_without_times_follow_one_another() -> None:
 
 def test_a_stream_without_times_cannot_be_merged_with_one_that_has_them() -> None:
     with pytest.raises(DataError) as error:
-        ordered(open_events({"L": [{"type": "A", "ts": 1}], "R": [{"type": "A"}]}))
+        Ordering(open_events({"L": [{"type": "A", "ts": 1}], "R": [{"type": "A"}]}))
     assert str(error.value) == (
         "stream 'R': no column 'ts' for the time, by which it is merged with stream 'L'"
     )
@@ -202,32 +202,32 @@ def test_what_comes_in_two_parts_is_numbered_as_if_it_came_in_one(
     times: list[int], cut: int
 ) -> None:
     table = stream_of(times)
-    first = ordered(open_events(table.slice(0, cut)))
+    first = Ordering(open_events(table.slice(0, cut)))
     events = seen(first)
-    second = ordered(open_events(table.slice(cut)), after=first.progress)
+    second = Ordering(open_events(table.slice(cut)), after=first.progress)
     events += seen(second)
-    assert events == seen(ordered(open_events(table)))
+    assert events == seen(Ordering(open_events(table)))
 
 
 def test_progress_is_that_of_the_batch_at_hand() -> None:
-    events = ordered(open_events(stream_of([1, 2, 3])))
+    events = Ordering(open_events(stream_of([1, 2, 3])))
     for batch in events:
-        assert events.progress == Progress(len(batch), 3, 3, 1_000_000)
+        assert events.progress == StreamPosition(len(batch), 3, 3, 1_000_000)
 
 
 def test_progress_counts_rows_that_were_skipped(tmp_path: Path) -> None:
     path = tmp_path / "S.csv"
     path.write_text("type,x\nA,1\nbroken\n")
-    events = ordered(open_events(path, on_error="skip"))
+    events = Ordering(open_events(path, on_error="skip"))
     assert len(seen(events)) == 1
     assert events.progress.row == 2
 
 
 def test_a_part_must_not_begin_before_the_last_one_ended() -> None:
-    first = ordered(open_events(stream_of([1, 5])))
+    first = Ordering(open_events(stream_of([1, 5])))
     seen(first)
     with pytest.raises(DataError) as error:
-        seen(ordered(open_events(stream_of([4])), after=first.progress))
+        seen(Ordering(open_events(stream_of([4])), after=first.progress))
     assert str(error.value) == (
         "row 2, column 'ts': the event is earlier than one that was handled before; "
         "sort the events, or hold them back until they are in order"
@@ -238,14 +238,14 @@ def test_a_part_may_be_coarser_but_not_finer_than_the_first() -> None:
     millis = pa.table({"type": ["A"], "ts": pa.array([5], pa.timestamp("ms")), "x": [0]})
     seconds = pa.table({"type": ["A"], "ts": pa.array([1], pa.timestamp("s")), "x": [1]})
     micros = pa.table({"type": ["A"], "ts": pa.array([1_000_001], pa.timestamp("us")), "x": [2]})
-    first = ordered(open_events(millis))
+    first = Ordering(open_events(millis))
     seen(first)
-    second = ordered(open_events(seconds), after=first.progress)
+    second = Ordering(open_events(seconds), after=first.progress)
     assert seen(second) == [(1, 1, 1000, "S", 1)]
     with pytest.raises(DataError, match="usable time"):
-        seen(ordered(open_events(micros), after=second.progress))
+        seen(Ordering(open_events(micros), after=second.progress))
 
 
 def test_rows_are_plain_int64() -> None:
-    [batch] = ordered(open_events(stream_of([1, 2])))
+    [batch] = Ordering(open_events(stream_of([1, 2])))
     assert batch.rows.dtype == np.int64

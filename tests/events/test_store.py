@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cernis.events.batch import EventBatch
-from cernis.events.order import ordered
+from cernis.events.order import Ordering
 from cernis.events.source import open_events
 from cernis.events.store import EventStore, common_type
 
 
 def store_of(events: Any) -> EventStore:
     store = EventStore()
-    for batch in ordered(open_events(events)):
+    for batch in Ordering(open_events(events)):
         store.append(batch)
     return store
 
@@ -48,7 +48,7 @@ def streams(draw: st.DrawFn) -> dict[str, pa.Table]:
 def test_events_are_gathered_in_the_order_asked_for(
     streams: dict[str, pa.Table], data: st.DataObject
 ) -> None:
-    batches = list(ordered(open_events(streams)))
+    batches = list(Ordering(open_events(streams)))
     store = EventStore()
     events: list[tuple[int, dict[str, Any]]] = []
     for batch in batches:
@@ -93,7 +93,7 @@ def test_named_attributes_come_in_the_order_named() -> None:
 def test_type_and_time_come_first() -> None:
     table = pa.table({"x": [1], "at": [5], "kind": ["A"]})
     store = EventStore()
-    for batch in ordered(open_events(table, time="at", type="kind")):
+    for batch in Ordering(open_events(table, time="at", type="kind")):
         store.append(batch)
     assert [field.name for field in store.structs(at(0)).type] == ["kind", "at", "x"]
     assert store.times(at(0)).to_pylist() == [5]

@@ -28,7 +28,7 @@ from cernis.compiled import kernel
 from cernis.encoding.evaluate import float_at_most
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
-from cernis.events.times import UNITS, as_floats, plain, to_ticks
+from cernis.events.times import UNITS, as_floats, to_ticks, value_type
 from cernis.pattern.predicate import RANK
 
 _SMALLEST = -(2**63)
@@ -126,7 +126,7 @@ class AttributeClock:
         self._kind = kinds.pop() if kinds else None
 
     def _kind_of(self, type_: pa.DataType) -> str | None:
-        type_ = plain(type_)
+        type_ = value_type(type_)
         if pa.types.is_null(type_):
             return None
         if pa.types.is_integer(type_):

@@ -44,7 +44,7 @@ from cernis.encoding.clock import sortable
 from cernis.encoding.keys import NONE, Arrays, Tuples, ticks_of, under, valid_rows
 from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch, Int64s, attribute
-from cernis.events.times import is_text, parse_timestamps, plain
+from cernis.events.times import is_text, parse_timestamps, value_type
 
 TIME = "@time"
 
@@ -90,7 +90,7 @@ def kind_of(type_: pa.DataType) -> int:
     >>> kind_of(pa.int8()) == kind_of(pa.float64()), kind_of(pa.string()) == kind_of(pa.int8())
     (True, False)
     """
-    values = plain(type_)
+    values = value_type(type_)
     return next((kind for kind, test in _KIND_TESTS if test(values)), OTHER)
 
 

@@ -42,7 +42,7 @@ from cernis.encoding.classify import (
 from cernis.encoding.evaluate import encodable, float_at_most, instant, truth
 from cernis.encoding.hashing import BytesTable, IntTable
 from cernis.events.batch import EventBatch, Int32s, attribute
-from cernis.events.reader import joined
+from cernis.events.reader import join_chunks
 from cernis.events.times import is_text
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
@@ -113,7 +113,7 @@ class AtomEncoder:
         columns = [group.columns(table) for group in self._groups]
         cuts = _cuts(columns, table.num_rows)
         if len(cuts) > 4 + table.num_rows / _SHORT:
-            columns = [[c if c is None else joined(c) for c in some] for some in columns]
+            columns = [[c if c is None else join_chunks(c) for c in some] for some in columns]
             cuts = _cuts(columns, table.num_rows)
         out = np.empty(table.num_rows, np.int32)
         for start, stop in pairwise(cuts):

@@ -68,10 +68,10 @@ MASK = "@mask"
 """Columns of bits that say which predicates hold; see `masks`."""
 
 
-def computed(name: str) -> bool:
+def is_computed(name: str) -> bool:
     """Whether a column is no attribute of the events, but something that was found out of them.
 
-    >>> computed("@mask0"), computed("price")
+    >>> is_computed("@mask0"), is_computed("price")
     (True, False)
     """
     return name == RANK.name or name.startswith(MASK)

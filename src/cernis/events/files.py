@@ -14,9 +14,9 @@ from cernis.events.reader import (
     BATCH_ROWS,
     Piece,
     Reader,
-    numbered,
-    simple_schema,
-    simplified,
+    number_rows,
+    simplify_schema,
+    simplify_table,
 )
 from cernis.events.text import CsvReader, JsonReader
 from cernis.events.times import is_text
@@ -50,7 +50,7 @@ class ParquetReader:
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         self.nbytes: int | None = sum(group.total_byte_size for group in groups)
         self._dictionaries = _dictionary_columns(file)
-        self.schema = simple_schema(self._open().schema_arrow)
+        self.schema = simplify_schema(self._open().schema_arrow)
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         first = 0
@@ -58,8 +58,8 @@ class ParquetReader:
             for batch in self._open().iter_batches(
                 BATCH_ROWS, columns=None if columns is None else list(columns)
             ):
-                table = simplified(pa.Table.from_batches([batch]))
-                yield numbered(self.label, table, first)
+                table = simplify_table(pa.Table.from_batches([batch]))
+                yield number_rows(self.label, table, first)
                 first += table.num_rows
         except (OSError, pa.ArrowException) as error:
             raise DataError(
@@ -102,7 +102,7 @@ class ArrowFileReader:
         self._path = path
         self.count: int | None = None
         self.nbytes: int | None = 0
-        self.schema = simple_schema(self._open().schema)
+        self.schema = simplify_schema(self._open().schema)
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         first = 0
@@ -113,11 +113,11 @@ class ArrowFileReader:
             else:
                 batches = iter(reader)
             for batch in batches:
-                table = simplified(pa.Table.from_batches([batch]))
+                table = simplify_table(pa.Table.from_batches([batch]))
                 if columns is not None:
                     table = table.select(list(columns))
                 for start in range(0, table.num_rows, BATCH_ROWS):
-                    yield numbered(self.label, table.slice(start, BATCH_ROWS), first + start)
+                    yield number_rows(self.label, table.slice(start, BATCH_ROWS), first + start)
                 first += table.num_rows
         except (OSError, pa.ArrowException) as error:
             raise DataError(

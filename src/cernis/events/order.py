@@ -32,14 +32,14 @@ import pyarrow as pa
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s
-from cernis.events.reader import BATCH_ROWS, joined
+from cernis.events.reader import BATCH_ROWS, join_chunks
 from cernis.events.source import Chunk, Source
 
 LOAD_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StreamPosition:
     """How far a stream has come: what the next batch of it continues from."""
 
     position: int = 0
@@ -79,19 +79,24 @@ class Scale:
 class Ordering:
     """The events of the sources in final order, as an iterable of batches.
 
-    `notes` fills as things worth telling are found; `progress` is that of the batch
-    given last, and counts trailing bad rows once all are given.
+    `notes` fills during the iteration. `progress` is where the last batch ended; once all batches
+    are given, it counts trailing bad rows as well.
+
+    >>> from cernis.events.source import open_events
+    >>> events = Ordering(open_events({"S": [{"type": "A", "ts": 9}, {"type": "B", "ts": 4}]}))
+    >>> [(batch.rows.tolist(), batch.time.tolist()) for batch in events], events.notes
+    ([([1, 0], [4, 9])], ["events were out of order: 1 row sorted by 'ts'"])
     """
 
     def __init__(
         self,
         sources: Sequence[Source],
         *,
-        after: Progress | None = None,
+        after: StreamPosition | None = None,
         load_bytes: int = LOAD_BYTES,
     ) -> None:
         self.sources = tuple(sources)
-        self.after = after or Progress()
+        self.after = after or StreamPosition()
         self.progress = self.after
         self.notes: list[str] = []
         self._load_bytes = load_bytes
@@ -115,11 +120,11 @@ class Ordering:
                 self._check_follows(batch)
             last = None if batch.time is None else int(batch.time[-1])
             row = max(self.progress.row, int(batch.rows.max()) + 1)
-            self.progress = Progress(batch.base + len(batch), row, last, self.unit_ns)
+            self.progress = StreamPosition(batch.base + len(batch), row, last, self.unit_ns)
             yield batch
         counted = self.after.row + sum(s.reader.count or 0 for s in self.sources)
         row, time = max(self.progress.row, counted), self.progress.time
-        self.progress = Progress(self.progress.position, row, time, self.unit_ns)
+        self.progress = StreamPosition(self.progress.position, row, time, self.unit_ns)
 
     def _check_follows(self, batch: EventBatch) -> None:
         earliest, handled = batch.time, self.after.time
@@ -197,19 +202,6 @@ class Ordering:
         return lambda: _sorted_chunks(chunks)
 
 
-def ordered(
-    sources: Sequence[Source], *, after: Progress | None = None, load_bytes: int = LOAD_BYTES
-) -> Ordering:
-    """The events of all sources in final order.
-
-    >>> from cernis.events.source import open_events
-    >>> events = ordered(open_events({"S": [{"type": "A", "ts": 9}, {"type": "B", "ts": 4}]}))
-    >>> [(batch.rows.tolist(), batch.time.tolist()) for batch in events], events.notes
-    ([([1, 0], [4, 9])], ["events were out of order: 1 row sorted by 'ts'"])
-    """
-    return Ordering(sources, after=after, load_bytes=load_bytes)
-
-
 def _check_alike(sources: Sequence[Source]) -> None:
     timed = [s for s in sources if s.time_column is not None]
     if timed and len(timed) < len(sources):
@@ -270,7 +262,7 @@ def _sorted_chunks(chunks: list[Chunk]) -> Iterator[Chunk]:
 def _whole(table: pa.Table) -> pa.Table:
     """Columns of one chunk, from which taking rows is direct, unless that is too large."""
     try:
-        return pa.table([joined(column) for column in table.columns], names=table.column_names)
+        return pa.table([join_chunks(column) for column in table.columns], names=table.column_names)
     except pa.ArrowInvalid:
         return table
 

@@ -48,7 +48,7 @@ class Reader(Protocol):
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]: ...
 
 
-def numbered(label: str, table: pa.Table, first: int) -> Piece:
+def number_rows(label: str, table: pa.Table, first: int) -> Piece:
     """Consecutive rows from `first` on."""
     rows = np.arange(first, first + table.num_rows, dtype=np.int64)
     return Piece(table, rows, lambda i: Place(f"{label}, row {first + i}"))
@@ -65,7 +65,7 @@ class TableReader:
 
     def __init__(self, label: str, table: pa.Table, rows: Int64s | None = None) -> None:
         self.label = label
-        self.table = simplified(table)
+        self.table = simplify_table(table)
         self.schema = self.table.schema
         self.count: int | None = table.num_rows if rows is None else int(rows[-1]) + 1
         self.nbytes: int | None = 0
@@ -74,7 +74,7 @@ class TableReader:
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         table = self.table if columns is None else self.table.select(list(columns))
         for first in range(0, table.num_rows, BATCH_ROWS):
-            piece = numbered(self.label, table.slice(first, BATCH_ROWS), first)
+            piece = number_rows(self.label, table.slice(first, BATCH_ROWS), first)
             if self._rows is not None:
                 rows = self._rows[first : first + BATCH_ROWS]
                 piece = Piece(piece.table, rows, partial(_row_of, self.label, rows))
@@ -89,7 +89,7 @@ class BatchReader:
 
     def __init__(self, label: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         self.label = label
-        self.schema = simple_schema(schema)
+        self.schema = simplify_schema(schema)
         self.count: int | None = None
         self._batches: Iterable[pa.RecordBatch] | None = batches
 
@@ -108,20 +108,20 @@ class BatchReader:
                 ) from error
             if batch is None:
                 break
-            table = simplified(as_table(batch))
+            table = simplify_table(to_table(batch))
             if columns is not None:
                 table = table.select(list(columns))
             for start in range(0, table.num_rows, BATCH_ROWS):
-                yield numbered(self.label, table.slice(start, BATCH_ROWS), first + start)
+                yield number_rows(self.label, table.slice(start, BATCH_ROWS), first + start)
             first += table.num_rows
         self.count = first
 
 
-def as_table(batch: pa.Table | pa.RecordBatch) -> pa.Table:
+def to_table(batch: pa.Table | pa.RecordBatch) -> pa.Table:
     return batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
 
 
-def joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def join_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Many chunks as one; dictionaries are united, or looked through where Arrow cannot."""
     if column.num_chunks <= 1:
         return column
@@ -132,9 +132,9 @@ def joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.concat_arrays(chunks)])
 
 
-def simplified(table: pa.Table) -> pa.Table:
+def simplify_table(table: pa.Table) -> pa.Table:
     """The table without the layouts that few compute functions know."""
-    schema = simple_schema(table.schema)
+    schema = simplify_schema(table.schema)
     if schema == table.schema:
         return table
     columns = []
@@ -149,19 +149,19 @@ def simplified(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def simple_schema(schema: pa.Schema) -> pa.Schema:
-    fields = [field.with_type(simple_type(field.type)) for field in schema]
+def simplify_schema(schema: pa.Schema) -> pa.Schema:
+    fields = [field.with_type(simplify_type(field.type)) for field in schema]
     return pa.schema(fields)
 
 
-def simple_type(type_: pa.DataType) -> pa.DataType:
+def simplify_type(type_: pa.DataType) -> pa.DataType:
     """Views, run-end encodings, half floats and extensions become their plain kin.
 
-    >>> simple_type(pa.string_view()), simple_type(pa.float16())
+    >>> simplify_type(pa.string_view()), simplify_type(pa.float16())
     (DataType(large_string), DataType(float))
     """
     if isinstance(type_, pa.BaseExtensionType):
-        return simple_type(type_.storage_type)
+        return simplify_type(type_.storage_type)
     if pa.types.is_string_view(type_):
         return pa.large_string()
     if pa.types.is_binary_view(type_):
@@ -169,13 +169,13 @@ def simple_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_float16(type_):
         return pa.float32()
     if pa.types.is_run_end_encoded(type_):
-        return simple_type(type_.value_type)
+        return simplify_type(type_.value_type)
     if pa.types.is_dictionary(type_):
-        value = simple_type(type_.value_type)
+        value = simplify_type(type_.value_type)
         if pa.types.is_null(value):
             return value
         return pa.dictionary(type_.index_type, value, type_.ordered)
     if pa.types.is_struct(type_):
         fields = (type_.field(i) for i in range(type_.num_fields))
-        return pa.struct([f.with_type(simple_type(f.type)) for f in fields])
+        return pa.struct([f.with_type(simplify_type(f.type)) for f in fields])
     return type_

@@ -19,9 +19,17 @@ from cernis.errors import DataError
 from cernis.events.batch import Int64s
 from cernis.events.files import open_file, stem_of
 from cernis.events.mistakes import Mistakes, OnError, did_you_mean, no_column
-from cernis.events.reader import BatchReader, Piece, Reader, TableReader, as_table
-from cernis.events.text import TextReader, table_of
-from cernis.events.times import check_unit, is_text, own_unit, plain, tick_of, to_ticks, why_bad
+from cernis.events.reader import BatchReader, Piece, Reader, TableReader, to_table
+from cernis.events.text import TextReader, make_table
+from cernis.events.times import (
+    check_unit,
+    describe_bad_time,
+    is_text,
+    own_unit,
+    tick_of,
+    to_ticks,
+    value_type,
+)
 from cernis.schema import Kind, Schema, Stream
 
 __all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of", "stream_of"]
@@ -115,7 +123,7 @@ class Source:
             return Chunk(piece.table, piece.rows, ticks)
         for i in np.flatnonzero(bad):
             place = piece.place(int(i))
-            reason = why_bad(_python(times[int(i)]))
+            reason = describe_bad_time(_python(times[int(i)]))
             row = int(piece.rows[i])
             self.mistakes.bad(self.label, row, column, reason, text=place.text, where=place.where)
         return Chunk(piece.table.filter(pa.array(~bad)), piece.rows[~bad], ticks[~bad])
@@ -132,7 +140,7 @@ class Source:
                 raise DataError(f"{self.label}: the column name {name!r} occurs twice")
         if self.type_column in names:
             self._default_type = None
-            type_ = plain(schema.field(self.type_column).type)
+            type_ = value_type(schema.field(self.type_column).type)
             if not is_text(type_) and not pa.types.is_null(type_):
                 raise DataError(
                     f"{self.label}: the type column {self.type_column!r} holds {type_}, not text"
@@ -200,7 +208,7 @@ def open_events(
     check_unit(time_unit)
     mistakes = on_error if isinstance(on_error, Mistakes) else Mistakes(on_error)
     inputs = _inputs(events)
-    wanted = named_inputs(inputs, list(names or ()))
+    wanted = choose_inputs(inputs, list(names or ()))
     sources = []
     for name, value in wanted:
         stream = declared.stream(name) if declared is not None else None
@@ -240,7 +248,7 @@ def _inputs(events: Any) -> list[tuple[str | None, Any]]:
     return [(None, events)]
 
 
-def named_inputs(
+def choose_inputs(
     inputs: list[tuple[str | None, Any]], names: Sequence[str]
 ) -> list[tuple[str, Any]]:
     """Those that a query reads, by the names it has for them; one input may have any name."""
@@ -272,7 +280,7 @@ def _reader(
     if isinstance(value, pa.RecordBatchReader):
         return BatchReader(label, value.schema, value)
     if isinstance(value, (pa.Table, pa.RecordBatch)):
-        return TableReader(label, as_table(value))
+        return TableReader(label, to_table(value))
     kind = f"{value.__class__.__module__}.{value.__class__.__name__}"
     if kind.startswith("pandas."):
         return TableReader(label, _from_pandas(label, value))
@@ -302,7 +310,7 @@ def _from_pandas(label: str, frame: Any) -> pa.Table:
     except (pa.ArrowException, OverflowError) as error:
         for column in frame.columns:
             values = frame[column].tolist()
-            _, failed = table_of([{str(column): _no_nan(v)} for v in values], {})
+            _, failed = make_table([{str(column): _no_nan(v)} for v in values], {})
             for row, (name, reason) in failed.items():
                 raise DataError(f"{label}, row {row}, column {name!r}: {reason}") from error
         raise DataError(f"{label}: cannot be read: {error}") from error
@@ -326,7 +334,7 @@ def _from_list(
         return TableReader(label, pa.table({}))
     if isinstance(values[0], (pa.Table, pa.RecordBatch)):
         try:
-            tables = [as_table(value) for value in values]
+            tables = [to_table(value) for value in values]
             return TableReader(label, pa.concat_tables(tables, promote_options="permissive"))
         except (pa.ArrowException, TypeError) as error:
             raise DataError(f"{label}: the batches do not fit together: {error}") from error
@@ -334,7 +342,7 @@ def _from_list(
         if not isinstance(record, Mapping):
             found = record.__class__.__name__
             raise DataError(f"{label}, row {row}: expected a dict, found {found}")
-    table, failed = table_of(values, types, frozenset(types))
+    table, failed = make_table(values, types, frozenset(types))
     if not failed:
         return TableReader(label, table)
     mistakes.begin(label, quiet=False)
@@ -383,7 +391,7 @@ def kind_of(type_: pa.DataType) -> Kind:
     >>> kind_of(pa.dictionary(pa.int8(), pa.string())), kind_of(pa.decimal128(9, 2))
     (<Kind.STRING: 'string'>, <Kind.FLOAT: 'double'>)
     """
-    type_ = plain(type_)
+    type_ = value_type(type_)
     return next((kind for test, kind in _KINDS if test(type_)), Kind.OTHER)
 
 

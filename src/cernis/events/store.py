@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cernis.events.batch import EventBatch, Int64s, Parts, attribute, computed
-from cernis.events.times import UNITS, is_text, plain, tick_of, to_ticks
+from cernis.events.batch import EventBatch, Int64s, Parts, attribute, is_computed
+from cernis.events.times import UNITS, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
 
 
@@ -165,9 +165,9 @@ class EventStore:
             return
         self._schemas.add(schema)
         for field in schema:
-            if computed(field.name):
+            if is_computed(field.name):
                 continue
-            type_ = plain(field.type)
+            type_ = value_type(field.type)
             self._types[field.name] = common_type(self._types.get(field.name, type_), type_)
 
     def _type_of(self, name: str, path: tuple[str, ...]) -> pa.DataType:
@@ -178,7 +178,7 @@ class EventStore:
             if not pa.types.is_struct(type_) or type_.get_field_index(step) < 0:
                 return pa.null()
             type_ = type_.field(step).type
-        return plain(type_)
+        return value_type(type_)
 
     def _gather(self, distinct: Int64s, path: tuple[str, ...], type_: pa.DataType) -> pa.Array:
         """One attribute of the events at ascending positions."""

@@ -50,10 +50,10 @@ _NAMES = (
 )
 
 
-def describe(type_: pa.DataType) -> str:
+def describe_type(type_: pa.DataType) -> str:
     """A type as a person would call it.
 
-    >>> describe(pa.int32()), describe(pa.timestamp("ns"))
+    >>> describe_type(pa.int32()), describe_type(pa.timestamp("ns"))
     ('a whole number', 'a time')
     """
     return next((name for test, name in _NAMES if test(type_)), f"a {type_}")
@@ -86,7 +86,7 @@ def after_last_record(block: bytes) -> int:
     Should stray quotes leave no such line end for long, any line end will do: then no
     value spans lines.
     """
-    before = count_of(block, b'"')  # quotes in front of the line end looked at
+    before = count_byte(block, b'"')  # quotes in front of the line end looked at
     stop = len(block)
     while (end := block.rfind(b"\n", 0, stop)) >= 0:
         before -= block.count(b'"', end, stop)
@@ -96,7 +96,7 @@ def after_last_record(block: bytes) -> int:
     return 0 if len(block) < _LONGEST_RECORD * BLOCK_BYTES else after_last_line(block)
 
 
-def count_of(block: bytes, byte: bytes) -> int:
+def count_byte(block: bytes, byte: bytes) -> int:
     """How often a byte occurs; several times faster than `bytes.count` where it is common."""
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord(byte)))
 
@@ -145,7 +145,7 @@ class TextReader:
             if len(rows):
                 yield Piece(table, rows, self._place(block, rows, row, line + header_lines))
             row += total
-            line += count_of(block, b"\n") + header_lines
+            line += count_byte(block, b"\n") + header_lines
         self.count = row
 
     def _place(self, block: bytes, rows: Int64s, row: int, line: int) -> Callable[[int], Place]:
@@ -327,7 +327,9 @@ class CsvReader(TextReader):
         type_, array, failed = min(tries, key=lambda t: int(t[2].sum()))
         self._types[name] = type_
         for i in np.flatnonzero(failed):
-            reasons.setdefault(int(i), f"{_short(text[int(i)].as_py())!r} is not {describe(type_)}")
+            reasons.setdefault(
+                int(i), f"{_short(text[int(i)].as_py())!r} is not {describe_type(type_)}"
+            )
         return array, reasons
 
     def _inferred(self, text: pa.Array) -> pa.DataType:
@@ -511,7 +513,7 @@ class JsonReader(TextReader):
                 continue
             records.append(record)
             numbers.append(total - 1)
-        table, failed = table_of(records, self._types, frozenset(self._declared))
+        table, failed = make_table(records, self._types, frozenset(self._declared))
         for i, (column, reason) in failed.items():
             bad[numbers[i]] = (column, reason)
         self._report(block, row, line, bad)
@@ -602,7 +604,7 @@ def _depth(value: Any) -> int:
 # ----------------------------------------------------------------- records
 
 
-def table_of(
+def make_table(
     records: Sequence[Mapping[str, Any]],
     known: Mapping[str, pa.DataType],
     fixed: frozenset[str] = frozenset(),
@@ -612,7 +614,7 @@ def table_of(
     A column's type is the known one, or that of its first value; integers give way to
     doubles unless the column is `fixed`.
 
-    >>> table, failed = table_of([{"a": 1}, {"a": 2.5}, {"a": "x", "b": True}], {})
+    >>> table, failed = make_table([{"a": 1}, {"a": 2.5}, {"a": "x", "b": True}], {})
     >>> table.column("a").to_pylist(), failed
     ([1.0, 2.5, None], {2: ('a', "'x' is not a number")})
     """
@@ -625,7 +627,7 @@ def table_of(
         arrays.append(array)
         for i in bad:
             shown = _short(values[i])
-            failed.setdefault(i, (name, f"{shown!r} is not {describe(array.type)}"))
+            failed.setdefault(i, (name, f"{shown!r} is not {describe_type(array.type)}"))
     if not names:
         return pa.table({}), {}
     return pa.table(arrays, names=names), failed

@@ -25,7 +25,7 @@ _ZONED = r"[T ]\d\d(:?\d\d)?(:?\d\d)?([.,]\d+)?(Z|z|[+-]\d\d(:?\d\d)?)$"
 _LARGEST = 2**63 - 1
 
 
-def plain(type_: pa.DataType) -> pa.DataType:
+def value_type(type_: pa.DataType) -> pa.DataType:
     """The type of the values, with dictionaries looked through."""
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
@@ -40,7 +40,7 @@ def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
     >>> tick_of(pa.timestamp("us"), "ms"), tick_of(pa.int32(), "ms"), tick_of(pa.bool_(), "ms")
     (1000, 1000000, None)
     """
-    type_ = plain(type_)
+    type_ = value_type(type_)
     if pa.types.is_integer(type_):
         return UNITS[time_unit]
     if pa.types.is_date32(type_):
@@ -73,7 +73,7 @@ def own_unit(type_: pa.DataType, time_unit: str) -> int:
     >>> own_unit(pa.float64(), "s"), own_unit(pa.timestamp("us"), "s")
     (1000000000, 1000)
     """
-    type_ = plain(type_)
+    type_ = value_type(type_)
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return UNITS[time_unit]
     return tick_of(type_, time_unit) or 1
@@ -92,7 +92,7 @@ def to_ticks(column: pa.ChunkedArray, time_unit: str, tick: int) -> tuple[Int64s
     return np.concatenate([t for t, _ in chunks]), bad
 
 
-def why_bad(value: object) -> str:
+def describe_bad_time(value: object) -> str:
     """What is wrong with a time that `to_ticks` marked."""
     return "the time is missing" if value is None else f"{str(value)!r} is not a usable time"
 

@@ -20,7 +20,7 @@ from cernis.encoding.keys import under
 from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
-from cernis.events.order import Progress
+from cernis.events.order import StreamPosition
 from cernis.plan.plan import Plan
 from cernis.run.pipeline import Pipeline
 
@@ -46,8 +46,8 @@ class FrozenState(NamedTuple):
         return frozenset(self.meta.get("unordered", ()))
 
     @property
-    def progress(self) -> Progress:
-        return Progress(*self.meta["progress"])
+    def progress(self) -> StreamPosition:
+        return StreamPosition(*self.meta["progress"])
 
 
 def fingerprint(plan: Plan) -> str:
@@ -56,7 +56,7 @@ def fingerprint(plan: Plan) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def freeze_pipeline(pipeline: Pipeline, progress: Progress, columns: Columns) -> bytes:
+def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Columns) -> bytes:
     """Return the state of a pipeline, and how its stream is read."""
     pipeline.forget()  # compacts the engine
     engine, arrays = pipeline.feed.freeze()

@@ -23,7 +23,7 @@ from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 from cernis.events.mistakes import Mistakes
-from cernis.events.order import Ordering, Progress, Scale
+from cernis.events.order import Ordering, Scale, StreamPosition
 from cernis.events.source import OnError, Source, open_events, schema_of
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.atom import TypeIs
@@ -75,7 +75,7 @@ class Session(Generic[Found]):
         self.budget = self.options.new_budget()
         self.mistakes = Mistakes(self.options.on_error)
         self.store = EventStore(self.options.time_unit)
-        self.progress = Progress()
+        self.progress = StreamPosition()
         self.notes: list[str] = []
         self._encode = encode or partial(AtomEncoder, type_column=self.options.type)
         self._keeps_answers = keep and plan.head is not None and plan.within is None

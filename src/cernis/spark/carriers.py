@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cernis.events.times import plain
+from cernis.events.times import value_type
 
 READ_AS = "cernis.arrow"
 """The key in a column's metadata under which its original type stands."""
@@ -41,7 +41,7 @@ def carrier_of(type_: pa.DataType) -> pa.DataType | None:
     >>> carrier_of(pa.timestamp("ms")), carrier_of(pa.uint8()), carrier_of(pa.decimal256(50, 0))
     (TimestampType(timestamp[us]), DataType(int16), None)
     """
-    type_ = plain(type_)
+    type_ = value_type(type_)
     if type_ in _UNSIGNED:
         return _UNSIGNED[type_]
     if pa.types.is_timestamp(type_):
@@ -89,7 +89,7 @@ def convert(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """
     if column.type == type_:
         return column
-    own = plain(column.type)
+    own = value_type(column.type)
     column = column if own == column.type else column.cast(own)
     return pa.chunked_array([_convert(chunk, type_) for chunk in column.chunks], type_)
 
@@ -133,7 +133,7 @@ def _lacks_cast(own: pa.DataType, type_: pa.DataType) -> bool:
 
 def note_type(type_: pa.DataType) -> dict[str, str]:
     """Return metadata that notes the original type of a column."""
-    held = pa.schema([("", plain(type_))]).serialize().to_pybytes()
+    held = pa.schema([("", value_type(type_))]).serialize().to_pybytes()
     return {READ_AS: b64encode(held).decode()}
 
 

@@ -25,10 +25,10 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from cernis.errors import DataError
-from cernis.events.batch import computed
+from cernis.events.batch import is_computed
 from cernis.events.mistakes import no_column
 from cernis.events.order import Scale
-from cernis.events.source import DEFAULT_TIME, named_inputs
+from cernis.events.source import DEFAULT_TIME, choose_inputs
 from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.spark.carriers import noted_type
@@ -169,7 +169,7 @@ def frame_of(
                 f"{label}: the column name {name!r} occurs twice; rename or drop one of them"
             )
         hidden = name in HIDDEN and row != ROW
-        if name in (TIME.name, TIME_NS.name) or computed(name) or hidden:
+        if name in (TIME.name, TIME_NS.name) or is_computed(name) or hidden:
             raise DataError(f"{label}: the column name {name!r} is taken; rename it")
     if corrupt is not None and corrupt not in names:
         raise DataError(f"{label}: no column {corrupt!r} for what could not be decoded")
@@ -226,7 +226,7 @@ def frames_of(
     given: list[tuple[str | None, Any]] = [(None, events)]
     if isinstance(events, Mapping):
         given = [(str(name), df) for name, df in events.items()]
-    wanted = named_inputs(given, names)
+    wanted = choose_inputs(given, names)
     frames = [
         frame_of(name, df, time=time, type=type, time_unit=time_unit, row=row, corrupt=corrupt)
         for name, df in wanted

@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from cernis.encoding.masks import MaskEncoder
 from cernis.errors import DataError
-from cernis.events.batch import EventBatch, Int64s, computed
+from cernis.events.batch import EventBatch, Int64s, is_computed
 from cernis.events.order import Scale
-from cernis.events.times import to_ticks, why_bad
+from cernis.events.times import describe_bad_time, to_ticks
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Consume
 from cernis.plan.plan import Plan
@@ -218,7 +218,7 @@ def _named(table: pa.Table, part: Part) -> pa.Table:
     columns = {name: table.column(column) for name, column in part.columns.items()}
     for name, type_ in part.types.items():
         columns[name] = convert(columns[name], type_)
-    found_out = {name: table.column(name) for name in table.column_names if computed(name)}
+    found_out = {name: table.column(name) for name in table.column_names if is_computed(name)}
     if not columns and not found_out:
         return table.select([ROW])  # a table must know how many rows it has
     return pa.table({**columns, **found_out})
@@ -235,7 +235,7 @@ def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
     if bad is not None:
         first = int(bad.argmax())
         row = f"row {table.column(ROW)[first]}, " if ROW in table.column_names else ""
-        raise DataError(f"{row}column {work.time!r}: {why_bad(column[first].as_py())}")
+        raise DataError(f"{row}column {work.time!r}: {describe_bad_time(column[first].as_py())}")
     return ticks
 
 

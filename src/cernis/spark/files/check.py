@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 from cernis.errors import DataError
 from cernis.events.files import first_line, stem_of
 from cernis.events.order import Ordering
-from cernis.events.reader import BATCH_ROWS, Piece, numbered, simple_schema, simplified
+from cernis.events.reader import BATCH_ROWS, Piece, number_rows, simplify_schema, simplify_table
 from cernis.events.source import Source, open_events, schema_of
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Unit
@@ -48,7 +48,7 @@ class FolderReader:
             raise DataError(f"{folder}: not a folder of Parquet files: {said}") from error
         if not self.files:
             raise DataError(f"{folder}: the folder has no Parquet files in it")
-        self.schema = simple_schema(self._dataset.schema)
+        self.schema = simplify_schema(self._dataset.schema)
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         first = 0
@@ -56,8 +56,8 @@ class FolderReader:
         try:
             for batch in self._dataset.to_batches(columns=names, batch_size=BATCH_ROWS):
                 if batch.num_rows:
-                    table = simplified(pa.Table.from_batches([batch]))
-                    yield numbered(self.label, table, first)
+                    table = simplify_table(pa.Table.from_batches([batch]))
+                    yield number_rows(self.label, table, first)
                     first += table.num_rows
         except (OSError, pa.ArrowException) as error:
             said = first_line(error)

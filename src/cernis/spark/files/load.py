@@ -37,7 +37,7 @@ from cernis.events.files import ParquetReader
 from cernis.events.order import Ordering
 from cernis.events.source import Chunk, Source
 from cernis.events.store import cast_to, common_type
-from cernis.events.times import plain
+from cernis.events.times import value_type
 from cernis.run.session import skipped_notes
 from cernis.spark.carriers import carrier_of, convert, note_type
 from cernis.spark.files.check import FolderReader
@@ -195,7 +195,7 @@ class _Staging:
 def _columns(source: Source, staged: _Staged | None) -> pa.Schema:
     if staged is not None:
         return pa.schema(staged.types)
-    return pa.schema([(f.name, plain(f.type)) for f in source.schema])
+    return pa.schema([(f.name, value_type(f.type)) for f in source.schema])
 
 
 # ----------------------------------------------------- what Spark can read
@@ -250,7 +250,7 @@ def _is_time_of_spark(type_: pa.DataType) -> bool:
 def _have_times(files: Sequence[str], source: Source) -> bool:
     """Whether the footers say that every row has a usable time."""
     assert source.time_column is not None
-    type_ = plain(source.schema.field(source.time_column).type)
+    type_ = value_type(source.schema.field(source.time_column).type)
     if not (pa.types.is_integer(type_) or pa.types.is_temporal(type_)) or type_ == pa.uint64():
         return False
     for file in files:
@@ -293,7 +293,7 @@ class _Writer:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self) -> _Staged:
-        types: Types = {f.name: plain(f.type) for f in self.source.schema}
+        types: Types = {f.name: value_type(f.type) for f in self.source.schema}
         try:
             for chunk in self.source.chunks(tick=self.unit):
                 if len(chunk.rows):
@@ -310,7 +310,7 @@ class _Writer:
         return _Staged(self.folder, types, frozenset(self.seen))
 
     def _add(self, chunk: Chunk) -> None:
-        own = {f.name: plain(f.type) for f in chunk.table.schema}
+        own = {f.name: value_type(f.type) for f in chunk.table.schema}
         if self._writer is None or [*self.files[-1][1].items()] != [*own.items()]:
             self._close()
             path = self._path()

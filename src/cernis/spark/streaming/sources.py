@@ -31,12 +31,12 @@ from cernis.events.reader import TableReader
 from cernis.events.source import (
     DEFAULT_TIME,
     Source,
-    named_inputs,
+    choose_inputs,
     open_events,
     schema_of,
     stream_of,
 )
-from cernis.events.times import is_text, plain
+from cernis.events.times import is_text, value_type
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern
 from cernis.schema import Kind, Schema, Stream
@@ -148,7 +148,7 @@ def decided(
     reading: Reading,
 ) -> list[Feed]:
     """The streams that a query reads (no names: all there are)."""
-    wanted: list[tuple[str, endpoints.Source]] = named_inputs([*places], names)
+    wanted: list[tuple[str, endpoints.Source]] = choose_inputs([*places], names)
     have = [name for name, _ in wanted]
     for name in columns:
         if name is not None and name not in have:
@@ -322,7 +322,7 @@ def _of_file(feed: Feed, file: Path, declared: Schema | None, reading: Reading) 
     )
     known = source.schema
     time = source.time_column
-    if time is not None and is_text(plain(known.field(time).type)):
+    if time is not None and is_text(value_type(known.field(time).type)):
         if feed.format == "parquet":
             raise DataError(
                 f"{file}: the time column {time!r} holds text, which Spark does not take for times"
@@ -353,7 +353,7 @@ def _with(feed: Feed, known: pa.Schema, file: Path | None) -> Feed:
 
 
 def _as_read(where: object, field: pa.Field, *, text: bool) -> str:
-    type_ = plain(field.type)
+    type_ = value_type(field.type)
     if text and pa.types.is_timestamp(type_):
         type_ = pa.timestamp("us", type_.tz)
     told = ddl_type(type_)
@@ -415,7 +415,7 @@ def ddl_type(type_: pa.DataType) -> str | None:
     >>> ddl_type(pa.list_(pa.struct({"at": pa.timestamp("ms"), "n": pa.uint8()})))
     'array<struct<at: timestamp_ntz, n: smallint>>'
     """
-    type_ = plain(type_)
+    type_ = value_type(type_)
     t = pa.types
     if type_ in _SCALARS:
         return _SCALARS[type_]
