@@ -1,6 +1,5 @@
-"""From formulas to automata.
+"""From formulas to automata, a folder for each runtime.
 
-`cea` is the automaton, `construct` builds one (a function per operator), `tidy`
-cleans it up, `alphabet` turns the truth of atoms into symbols, `determinize` reads
-symbols on the fly, `render` prints.
+`unary` automata look at one event at a time, `correlated` ones compare events, `linked` ones
+match sequences of graph patterns. `str()` of an automaton is its text; `mermaid` draws it.
 """

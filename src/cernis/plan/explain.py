@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cernis.automata.correlated.between import How, Verdict
+from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import Apart
-from cernis.automata.render import as_mermaid, as_text, parallel_as_mermaid, parallel_as_text
 from cernis.automata.unary.construct import compares
+from cernis.automata.unary.mermaid import draw_cea
 from cernis.engine.correlated.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -30,8 +31,8 @@ class Explanation:
     def mermaid(self) -> str:
         unary, tables = self.plan.unary, self.plan.tables
         if tables is not None:
-            return parallel_as_mermaid(tables.pcea)
-        return as_mermaid(unary.cea) if unary is not None else ""
+            return draw_pcea(tables.pcea)
+        return draw_cea(unary.cea) if unary is not None else ""
 
     def __str__(self) -> str:
         lines = entry("query", (self.query or str(self.plan.pattern)).splitlines())
@@ -276,12 +277,12 @@ def _automaton(plan: Plan) -> list[str]:
     if plan.unary is not None:
         cea = plan.unary.cea
         reads = sum(len(reads) for reads in cea.reads)
-        return [_sizes(cea.size, reads, len(cea.atoms())), *as_text(cea).splitlines()]
+        return [_sizes(cea.size, reads, len(cea.atoms())), *str(cea).splitlines()]
     if plan.tables is None:
         return []
     pcea = plan.tables.pcea
     size = _sizes(len(pcea.names), len(pcea.transitions), len(pcea.atoms()))
-    return [size, *parallel_as_text(pcea).splitlines()]
+    return [size, *str(pcea).splitlines()]
 
 
 def _sizes(states: int, transitions: int, predicates: int) -> str:

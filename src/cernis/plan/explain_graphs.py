@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cernis.automata.linked.automaton import describe
+from cernis.automata.linked.mermaid import draw_linked
 from cernis.plan.explain import entry
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Guarantee
@@ -28,22 +28,11 @@ class GraphExplanation:
         lines += entry("class", [_class(plan)])
         lines += entry("reason", [*dict.fromkeys(_stores(plan))] or ["one step: nothing waits"])
         lines += entry("spread by", [_spread(plan)])
-        lines += entry("automaton", describe(plan.linked).splitlines())
+        lines += entry("automaton", str(plan.linked).splitlines())
         return "\n".join(lines)
 
     def mermaid(self) -> str:
-        linked = self.plan.linked
-        lines = ["stateDiagram-v2"]
-        for t in linked.transitions:
-            source, link = "[*]", ""
-            if t.store is not None:
-                store = linked.stores[t.store]
-                source, link = f"q{store.state}", f"{store.link} "
-            one = linked.alternatives[linked.readings[t.reading].alternative]
-            lines.append(f"    {source} --> q{t.target} : {link}{' & '.join(one.gpms)}")
-            if t.final:
-                lines.append(f"    q{t.target} --> [*]")
-        return "\n".join(dict.fromkeys(lines))
+        return draw_linked(self.plan.linked)
 
 
 def _class(plan: GraphPlan) -> str:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from cernis.automata.linked.automaton import Alternative, Linked, link_up
+from cernis.automata.linked.automaton import Alternative, LinkedAutomaton
+from cernis.automata.linked.construct import construct_linked
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.plan import Distribution, Guarantee
@@ -25,7 +26,7 @@ class GraphPlan:
     """A SPAseQ query, its automaton, and how it will be run."""
 
     query: SpaseqQuery
-    linked: Linked
+    linked: LinkedAutomaton
     guarantee: Guarantee
     distribution: Distribution
     key: tuple[str, ...]
@@ -50,7 +51,7 @@ class GraphPlan:
 
 def make_graph_plan(query: SpaseqQuery) -> GraphPlan:
     """Return the plan of a checked query."""
-    linked = link_up(query)
+    linked = construct_linked(query)
     strict = any("," in (step.link, step.rounds) for step in query.steps)
     key = _shared_variables(query, linked, strict)
     single = len(query.steps) == 1 and not query.steps[0].rounds
@@ -79,7 +80,7 @@ def _rebuild_graph_plan(query: SpaseqQuery) -> GraphPlan:
     return make_graph_plan(query)
 
 
-def _shared_variables(query: SpaseqQuery, linked: Linked, strict: bool) -> tuple[str, ...]:
+def _shared_variables(query: SpaseqQuery, linked: LinkedAutomaton, strict: bool) -> tuple[str, ...]:
     """Return the key; where `,` counts timestamps, only PARTITION BY tells solutions apart."""
     common = set(linked.columns).difference(*linked.local)
     for name in {name for one in linked.alternatives for name in one.gpms}:
@@ -89,7 +90,7 @@ def _shared_variables(query: SpaseqQuery, linked: Linked, strict: bool) -> tuple
     return tuple(name for name in linked.columns if name in common)
 
 
-def _guarantee(linked: Linked) -> Guarantee:
+def _guarantee(linked: LinkedAutomaton) -> Guarantee:
     links = [(t.store, t.reading) for t in linked.transitions if t.store is not None]
     links += [(guard.store, guard.reading) for guard in linked.guards]
     compared = [

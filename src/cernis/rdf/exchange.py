@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cernis.automata.linked.automaton import Linked
+from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import GraphMatches
@@ -63,7 +63,7 @@ class SolutionFormat:
     A row without a pattern is a timestamp without a solution.
     """
 
-    def __init__(self, query: SpaseqQuery, linked: Linked) -> None:
+    def __init__(self, query: SpaseqQuery, linked: LinkedAutomaton) -> None:
         self._names = find_patterns(query, linked)
         self._variables = list(dict.fromkeys(v for names in self._names.values() for v in names))
         self.schema = pa.schema(

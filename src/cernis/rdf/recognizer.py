@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.automata.linked.automaton import Linked
+from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.engine.correlated.enumerate import Snapshot
 from cernis.engine.graphs.expressions import new_stack
 from cernis.engine.linked.runtime import LinkedEngine
@@ -156,7 +156,7 @@ class GraphRecognizer:
         return self.builder.certain and len(told) == len(self.linked.columns)
 
 
-def shape_answers(query: SpaseqQuery, linked: Linked) -> AnswerShape:
+def shape_answers(query: SpaseqQuery, linked: LinkedAutomaton) -> AnswerShape:
     """Return the columns of a query's answers."""
     steps = np.array([one.step for one in linked.alternatives], np.int32)
     streams = tuple(name for name, _ in query.streams)

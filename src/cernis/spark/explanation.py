@@ -11,8 +11,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from cernis.automata.render import test_text
-from cernis.automata.unary.cea import Is
+from cernis.automata.unary.cea import Is, write_test
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern
@@ -129,7 +128,7 @@ def _describe_predicates(job: Job) -> Iterator[str]:
     for frame in job.frames[:1]:
         kept = masks(job.pushdown.left, frame.columns, frame.type, frame.stream).kept
         for atom in job.pushdown.left:
-            yield f"in Python: {test_text(Is(atom))}{_why(kept.get(atom))}"
+            yield f"in Python: {write_test(Is(atom))}{_why(kept.get(atom))}"
 
 
 def _why(reason: str | None) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cernis.automata.correlated.correlate import Correlation, How, Refusal, correlate
+from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import PCEA
-from cernis.automata.render import parallel_as_mermaid
 from cernis.languages.ceql.parse import parse
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -385,7 +385,7 @@ def test_every_atom_can_write_a_label_of_its_own() -> None:
 
 
 def test_a_diagram_shows_joins() -> None:
-    drawn = parallel_as_mermaid(correlation("(A ALL B ALL C PARTITION BY [a])").pcea)
+    drawn = draw_pcea(correlation("(A ALL B ALL C PARTITION BY [a])").pcea)
     assert drawn.splitlines()[:2] == ["stateDiagram-v2", "  direction LR"]
     assert "  state j3 <<join>>" in drawn
     assert "  s1 --> j3 : a = a" in drawn

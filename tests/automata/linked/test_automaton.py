@@ -6,7 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from cernis.automata.linked.automaton import MOST_MISSING, Linked, describe, link_up
+from cernis.automata.linked.automaton import LinkedAutomaton
+from cernis.automata.linked.construct import MOST_MISSING, construct_linked
 from cernis.errors import QueryError
 from cernis.languages.spaseq import parse
 
@@ -22,12 +23,12 @@ WHERE {{ SEQ ({sequence})
 }} {clause}"""
 
 
-def linked(sequence: str, form: str = "SELECT *", clause: str = "") -> Linked:
-    return link_up(parse(QUERY.format(sequence=sequence, form=form, clause=clause)))
+def linked(sequence: str, form: str = "SELECT *", clause: str = "") -> LinkedAutomaton:
+    return construct_linked(parse(QUERY.format(sequence=sequence, form=form, clause=clause)))
 
 
-def same(found: Linked, text: str) -> None:
-    lines = describe(found).splitlines()
+def same(found: LinkedAutomaton, text: str) -> None:
+    lines = str(found).splitlines()
     assert lines[1:] == dedent(text).strip().splitlines()
 
 
@@ -39,7 +40,7 @@ def test_example_12_of_the_paper_has_four_states_with_its_start() -> None:
           DEFINE GPM A ON S1 { ?a a <urn:A> } DEFINE GPM B ON S2 { ?b a <urn:B> }
           DEFINE GPM C ON S3 { ?c a <urn:C> } }
     """)
-    found = link_up(example)
+    found = construct_linked(example)
     assert 1 + len(found.states) == 4
     same(
         found,
@@ -163,4 +164,4 @@ def test_too_many_variables_that_may_be_missing_are_refused() -> None:
         SELECT * FROM STREAM S <http://example.org/s> WHERE {{ SEQ (A ; B)
         DEFINE GPM A ON S {{ ?x a :X {optional} }} DEFINE GPM B ON S {{ ?y {needed} }} }}""")
     with pytest.raises(QueryError, match="7 variables of A may be unbound and are asked for"):
-        link_up(query)
+        construct_linked(query)

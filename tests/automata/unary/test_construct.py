@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from cernis.automata.render import as_mermaid
 from cernis.automata.unary.construct import construct, nullable
+from cernis.automata.unary.mermaid import draw_cea
 from cernis.errors import BudgetError
 from cernis.languages.ceql.parse import parse
 from cernis.pattern.formula import Event, Sequence
@@ -118,7 +118,7 @@ def test_each_operator_has_its_automaton(formula: str) -> None:
 
 def test_an_automaton_prints_itself_as_a_mermaid_diagram() -> None:
     cea = construct(parse("SELECT * WHERE A : B").formula)
-    assert as_mermaid(cea) == dedent(
+    assert draw_cea(cea) == dedent(
         """\
         stateDiagram-v2
           direction LR

@@ -16,6 +16,12 @@ Names of the papers: chain-CEA (its B= and B≠ are `equal` and `unlike`), PCEA 
 are the labels). `different` is SQL's `!=` (both values present and not
 equal); `unlike` is the complement of `=`, which a missing value satisfies; only
 determinization needs it.
+
+`str()` of an automaton has a line for each transition, under the state it leads to:
+
+      0 x  A / A,x          an A begins a run
+    ^ 1 y  after 0 where a = b: B / B,y
+           after 0 and 2: …  gathers a run from either
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from cernis.automata.unary.cea import Test, atoms_of
+from cernis.automata.unary.cea import Test, atoms_of, write_test
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Operator
 
@@ -84,6 +90,9 @@ class Source:
     state: int
     link: Link = ANY_LINK
 
+    def __str__(self) -> str:
+        return f"{self.state}" if self.link == ANY_LINK else f"{self.state} where {self.link}"
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -93,6 +102,16 @@ class Transition:
     test: Test
     labels: frozenset[str]
     target: int
+
+    @property
+    def reads(self) -> str:
+        """The test and the labels, as text."""
+        return f"{write_test(self.test)} / {','.join(sorted(self.labels)) or '-'}"
+
+    def __str__(self) -> str:
+        if not self.sources:
+            return self.reads
+        return f"after {' and '.join(map(str, self.sources))}: {self.reads}"
 
 
 @dataclass(frozen=True)
@@ -127,6 +146,10 @@ class PCEA:
         return self._atoms
 
     def __str__(self) -> str:
-        from cernis.automata.render import parallel_as_text
-
-        return parallel_as_text(self)
+        lines: list[str] = []
+        for state, name in enumerate(self.names):
+            head = f"{'^' if state in self.finals else ' '} {state} {name}"
+            facts = [str(t) for t in self.transitions if t.target == state] or ["never"]
+            lines.append(f"{head}  {facts[0]}")
+            lines += [f"{' ' * len(head)}  {fact}" for fact in facts[1:]]
+        return "\n".join(lines)

@@ -1,3 +1,6 @@
-"""Sequences of graph patterns as automata of links."""
+"""Sequences of graph patterns as automata of links.
+
+`automaton` is the representation, `construct` builds one, `mermaid` draws it.
+"""
 
 from __future__ import annotations

@@ -21,16 +21,10 @@ must be asked run by run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, product
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from cernis.errors import Diagnostic, QueryError
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import Element, GpmConjunction, GpmName, SpaseqQuery
-
-MOST_MISSING = 6
-"""The most variables of a step that may be missing and are asked for elsewhere."""
 
 
 class Alternative(NamedTuple):
@@ -46,21 +40,24 @@ class Alternative(NamedTuple):
     """Conditions that mention what was bound before."""
 
 
-class Reading(NamedTuple):
+class LinkedReading(NamedTuple):
     """An alternative, and which of the variables that are asked for it binds."""
 
     alternative: int
     bound: frozenset[str]
 
 
-class State(NamedTuple):
+class LinkedState(NamedTuple):
     """A step that has been matched last, and the live variables that are bound."""
 
     step: int
     bound: frozenset[str]
 
+    def __str__(self) -> str:
+        return f"{self.step + 1}({', '.join('?' + name for name in sorted(self.bound))})"
 
-class Store(NamedTuple):
+
+class LinkedStore(NamedTuple):
     """Where the runs of a state wait for a step."""
 
     state: int
@@ -70,7 +67,7 @@ class Store(NamedTuple):
     """The variables whose values tell its runs apart."""
 
 
-class Transition(NamedTuple):
+class LinkedTransition(NamedTuple):
     store: int | None
     """None: a match begins."""
     reading: int
@@ -87,16 +84,16 @@ class Guard(NamedTuple):
     joins: tuple[str, ...]
 
 
-class Linked(NamedTuple):
+class LinkedAutomaton(NamedTuple):
     """The automaton of a sequence."""
 
     columns: tuple[str, ...]
     """The variables that are asked for, by steps or by SELECT: the columns of a row."""
     alternatives: tuple[Alternative, ...]
-    readings: tuple[Reading, ...]
-    states: tuple[State, ...]
-    stores: tuple[Store, ...]
-    transitions: tuple[Transition, ...]
+    readings: tuple[LinkedReading, ...]
+    states: tuple[LinkedState, ...]
+    stores: tuple[LinkedStore, ...]
+    transitions: tuple[LinkedTransition, ...]
     guards: tuple[Guard, ...]
     local: tuple[frozenset[str], ...]
     """For each step, the variables that are bound afresh in each round."""
@@ -106,304 +103,44 @@ class Linked(NamedTuple):
     def conditions(self, reading: int) -> tuple[g.Expression, ...]:
         return self.alternatives[self.readings[reading].alternative].late
 
-
-class _Next(NamedTuple):
-    """A step that may follow another: its separator, and what must not come in between."""
-
-    step: int
-    link: str
-    guards: tuple[int, ...]
-
-
-def link_up(query: SpaseqQuery) -> Linked:
-    """The automaton of a checked query."""
-    return _Builder(query).built()
-
-
-class _Builder:
-    def __init__(self, query: SpaseqQuery) -> None:
-        self.query = query
-        self.steps = query.steps
-        self.alternatives = [
-            self._alternative(step, gpms)
-            for step, one in enumerate(self.steps)
-            for gpms in _alternatives(one.element)
-        ]
-        self.of_step = [
-            [a for a, one in enumerate(self.alternatives) if one.step == step]
-            for step in range(len(self.steps))
-        ]
-        self.shared = list(self._shared())
-        self.local = tuple(
-            frozenset(self._names(step) - self.shared[step] if one.rounds else ())
-            for step, one in enumerate(self.steps)
-        )
-        self.wants = [self._wanted(step) for step in range(len(self.steps))]
-        self.needs = self._needs()
-        self.readings: list[Reading] = []
-        self.readings_of: dict[int, list[int]] = {}
-        self.states: list[State] = []
-        self.stores: list[Store] = []
-        self.transitions: list[Transition] = []
-        self.guards: list[Guard] = []
-
-    # ------------------------------------------------------------------ steps
-
-    def _alternative(self, step: int, gpms: tuple[str, ...]) -> Alternative:
-        patterns = [self.query.gpm(name).pattern for name in gpms]
-        named = dict.fromkeys(v for p in patterns for v in g.find_variables(p))
-        names = tuple(name for name in named if not name.startswith("_:"))
-        beyond = [condition for p in patterns for condition in g.split_filters(p)[1]]
-        certain = frozenset().union(*map(g.find_certain_variables, patterns))
-        own = [c for c in beyond if all(v.name in certain for v in g.find_mentions(c))]
-        late = [c for c in beyond if c not in own]
-        return Alternative(step, gpms, names, certain, tuple(own), tuple(late))
-
-    def _names(self, step: int) -> set[str]:
-        return {v for a in self.of_step[step] for v in self.alternatives[a].names}
-
-    def _shared(self) -> Iterator[set[str]]:
-        """For each step, its variables that other steps have as well, or its own other rounds."""
-        names = [self._names(step) for step in range(len(self.steps))]
-        for step, own in enumerate(names):
-            yield own & set(self.query.partition).union(*names[:step], *names[step + 1 :])
-
-    def _wanted(self, step: int) -> set[str]:
-        """The variables that a step compares with what was bound before it."""
-        asked = {
-            name
-            for a in self.of_step[step]
-            for condition in self.alternatives[a].late
-            for name in _named(condition)
-        }
-        return self.shared[step] | (asked - self.local[step])
-
-    def follow(self, step: int) -> Iterator[_Next]:
-        """What may follow a step; -1 is the beginning."""
-        if step >= 0 and (link := self.steps[step].rounds):
-            yield _Next(step, link, ())
-        guards: list[int] = []
-        for k in range(step + 1, len(self.steps)):
-            if self.steps[k].negated:
-                guards.append(k)
-                continue
-            yield _Next(k, self.steps[k].link or "", tuple(guards))
-            if not self.steps[k].optional:
-                return
-
-    def _needs(self) -> list[set[str]]:
-        """For each step, the variables that may be asked for after it."""
-        needs: list[set[str]] = [set() for _ in self.steps]
-        while True:
-            before = [set(need) for need in needs]
-            for step in range(len(self.steps)):
-                for following in self.follow(step):
-                    needs[step] |= self.wants[following.step] | needs[following.step]
-                    needs[step] |= set().union(*(self.wants[k] for k in following.guards))
-            if needs == before:
-                return needs
-
-    # ------------------------------------------------------------ construction
-
-    def built(self) -> Linked:
-        for alternative in range(len(self.alternatives)):
-            self._read(alternative)
-        for following in self.follow(-1):
-            for reading in self._readings(following.step):
-                bound = self.readings[reading].bound
-                self._take(None, reading, frozenset(), frozenset(), bound)
-        done = 0
-        while done < len(self.states):
-            self._leave(done)
-            done += 1
-        return Linked(
-            self._columns(),
-            tuple(self.alternatives),
-            tuple(self.readings),
-            tuple(self.states),
-            tuple(self.stores),
-            tuple(self.transitions),
-            tuple(self.guards),
-            self.local,
-            self._ambiguous(),
-        )
-
-    def _read(self, alternative: int) -> None:
-        one = self.alternatives[alternative]
-        asked = self.shared[one.step] | self.needs[one.step]
-        relevant = [name for name in one.names if name in asked]
-        missing = [name for name in relevant if name not in one.certain]
-        if len(missing) > MOST_MISSING:
-            raise QueryError(
-                [
-                    Diagnostic(
-                        f"{len(missing)} variables of {' & '.join(one.gpms)} may be unbound and "
-                        f"are asked for elsewhere; at most {MOST_MISSING} may be",
-                        self.steps[one.step].span,
-                    )
-                ],
-                self.query.source,
+    def __str__(self) -> str:
+        """A line for each transition: what is read, from where, and what must agree."""
+        lines = [f"{_count_noun(self.states, 'state')}, {_count_noun(self.stores, 'store')}"]
+        for transition in self.transitions:
+            source = "start"
+            if transition.store is not None:
+                store = self.stores[transition.store]
+                source = f"{self.states[store.state]} {store.link}"
+            lines.append(
+                f"{source} {self._write_reading(transition.reading)}"
+                f"{_write_joins(transition.joins)}{self._write_conditions(transition.reading)}"
+                f" → {self.states[transition.target]}{' ■' if transition.final else ''}"
             )
-        certain = frozenset(relevant) - frozenset(missing)
-        for some in _subsets(missing):
-            self.readings_of.setdefault(alternative, []).append(len(self.readings))
-            self.readings.append(Reading(alternative, certain | some))
-
-    def _readings(self, step: int) -> Iterator[int]:
-        for alternative in self.of_step[step]:
-            yield from self.readings_of[alternative]
-
-    def _take(
-        self,
-        store: int | None,
-        reading: int,
-        joins: frozenset[str],
-        fresh: frozenset[str],
-        bound: frozenset[str],
-    ) -> None:
-        step = self.alternatives[self.readings[reading].alternative].step
-        target = State(step, bound & frozenset(self.needs[step]))
-        if target not in self.states:
-            self.states.append(target)
-        rest = self.steps[step + 1 :]
-        final = all(one.optional or one.negated for one in rest)
-        self.transitions.append(
-            Transition(
-                store, reading, tuple(sorted(joins)), fresh, self.states.index(target), final
+        for guard in self.guards:
+            store = self.stores[guard.store]
+            lines.append(
+                f"{self.states[store.state]} {store.link} waits for step {store.step + 1}: not "
+                f"{self._write_reading(guard.reading)}{_write_joins(guard.joins)}"
             )
-        )
+        return "\n".join(lines)
 
-    def _leave(self, state: int) -> None:
-        step, bound = self.states[state]
-        for following in self.follow(step):
-            asked = set().union(*(self.wants[k] for k in (following.step, *following.guards)))
-            fresh = self.local[step] if following.step == step else frozenset()
-            kept = bound & frozenset(asked | self.needs[following.step]) - fresh
-            store = len(self.stores)
-            self.stores.append(Store(state, following.step, following.link, tuple(sorted(kept))))
-            for reading in self._readings(following.step):
-                own = self.readings[reading].bound
-                self._take(store, reading, kept & own, fresh, kept | own)
-            for guard in following.guards:
-                for reading in self._readings(guard):
-                    joins = kept & self.readings[reading].bound
-                    self.guards.append(Guard(store, reading, tuple(sorted(joins))))
+    def _write_reading(self, reading: int) -> str:
+        alternative, bound = self.readings[reading]
+        ways = [other.bound for other in self.readings if other.alternative == alternative]
+        missing = sorted(frozenset().union(*ways) - bound)
+        name = " & ".join(self.alternatives[alternative].gpms)
+        return name + (f" without {', '.join('?' + v for v in missing)}" if missing else "")
 
-    # -------------------------------------------------------------- properties
-
-    def _columns(self) -> tuple[str, ...]:
-        """Every variable that somebody asks for, in order of appearance."""
-        names = dict.fromkeys(v for one in self.alternatives for v in one.names)
-        asked = set().union(*self.wants, *self.needs) if len(self.steps) > 1 else set()
-        asked |= {v for one in self.alternatives for c in one.late for v in _named(c)}
-        asked |= set(self.query.partition)
-        return tuple(name for name in names if name in asked or self._selected(name))
-
-    def _selected(self, name: str) -> bool:
-        query = self.query
-        if query.construct is not None:
-            return name in {
-                node.name
-                for triple in query.construct
-                for node in triple.nodes()
-                if isinstance(node, g.GraphVariable)
-            }
-        if query.select is None:
-            return True
-        return name in {one.variable for one in query.select}
-
-    def _ambiguous(self) -> bool:
-        """Whether two runs may take the same events: where two steps may take more or fewer of
-        them, or two alternatives take them from the same streams. That one event matches a
-        pattern in two ways is known only of the data."""
-        flexible = 0
-        for step, alternatives in enumerate(self.of_step):
-            ways = [self.alternatives[a].gpms for a in alternatives]
-            one = self.steps[step]
-            flexible += bool(one.rounds or one.optional or len(set(map(len, ways))) > 1)
-            if any(self._alike(*pair) for pair in combinations(ways, 2)):
-                return True
-        return flexible > 1
-
-    def _alike(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-        return len(one) == len(other) and all(
-            set(self.query.gpm(a).streams) & set(self.query.gpm(b).streams)
-            for a, b in zip(one, other, strict=True)
+    def _write_conditions(self, reading: int) -> str:
+        number = len(self.conditions(reading))
+        return f" if {number} condition{'s' * (number > 1)} hold{'s' * (number == 1)}" * bool(
+            number
         )
 
 
-def _named(condition: g.Expression) -> Iterator[str]:
-    return (variable.name for variable in g.find_mentions(condition))
-
-
-def _alternatives(element: Element) -> list[tuple[str, ...]]:
-    """The patterns of an element as alternatives of conjunctions."""
-    if isinstance(element, GpmName):
-        return [(element.gpm,)]
-    parts = [_alternatives(part) for part in element.parts]
-    if isinstance(element, GpmConjunction):
-        return [tuple(name for one in ways for name in one) for ways in product(*parts)]
-    return list(dict.fromkeys(way for part in parts for way in part))
-
-
-def _subsets(names: Iterable[str]) -> Iterator[frozenset[str]]:
-    names = list(names)
-    for size in range(len(names) + 1):
-        yield from map(frozenset, combinations(names, size))
-
-
-# ---------------------------------------------------------------------- text
-
-
-def describe(linked: Linked) -> str:
-    """The automaton as text: what is read, from where, and what must agree."""
-    lines = [f"{_number(linked.states, 'state')}, {_number(linked.stores, 'store')}"]
-    for transition in linked.transitions:
-        source = "start"
-        link = ""
-        if transition.store is not None:
-            store = linked.stores[transition.store]
-            source, link = _state(linked, store.state), f" {store.link}"
-        lines.append(
-            f"{source}{link} {_reading(linked, transition.reading)}"
-            f"{_joins(transition.joins)}{_asked(linked, transition.reading)}"
-            f" → {_state(linked, transition.target)}{' ■' if transition.final else ''}"
-        )
-    for guard in linked.guards:
-        store = linked.stores[guard.store]
-        lines.append(
-            f"{_state(linked, store.state)} {store.link} waits for step {store.step + 1}: not "
-            f"{_reading(linked, guard.reading)}{_joins(guard.joins)}"
-        )
-    return "\n".join(lines)
-
-
-def _number(things: Sequence[object], noun: str) -> str:
-    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
-
-
-def _state(linked: Linked, state: int) -> str:
-    step, bound = linked.states[state]
-    return f"{step + 1}({', '.join('?' + name for name in sorted(bound))})"
-
-
-def _reading(linked: Linked, reading: int) -> str:
-    alternative, bound = linked.readings[reading]
-    one = linked.alternatives[alternative]
-    name = " & ".join(one.gpms)
-    missing = sorted(_asked_names(linked, alternative) - bound)
-    return name + (f" without {', '.join('?' + v for v in missing)}" if missing else "")
-
-
-def _asked_names(linked: Linked, alternative: int) -> set[str]:
-    ways = [reading.bound for reading in linked.readings if reading.alternative == alternative]
-    return set().union(*ways)
-
-
-def _joins(joins: tuple[str, ...]) -> str:
+def _write_joins(joins: tuple[str, ...]) -> str:
     return f" on {', '.join('?' + name for name in joins)}" if joins else ""
 
 
-def _asked(linked: Linked, reading: int) -> str:
-    number = len(linked.conditions(reading))
-    return f" if {number} condition{'s' * (number > 1)} hold{'s' * (number == 1)}" * bool(number)
+def _count_noun(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"

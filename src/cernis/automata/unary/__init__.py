@@ -2,7 +2,7 @@
 
 `cea` is the automaton, `construct` builds one (a function per operator), `tidy` cleans it up,
 `alphabet` turns the truth of atoms into symbols, `runs` are sets of states that carry guards along,
-`determinize` reads symbols on the fly.
+`determinize` reads symbols on the fly, `mermaid` draws.
 """
 
 from __future__ import annotations

@@ -14,6 +14,14 @@ because a run carries them along (see `determinize`):
 
 The rejected design was to multiply both out into plain transitions: exponential in
 the size of the guard, and unreadable when printed.
+
+`str()` of an automaton has a line for each transition, `>` at the start, `^` at the end:
+
+    > 0  A / A → 1          reads an A, the event joins variable A
+      1  * / - → 1          any event may pass, unmarked
+         ε → 2              moves on without reading
+         all of 3…4, 5…6 → 7
+      4  within scope 0
 """
 
 from __future__ import annotations
@@ -21,7 +29,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cernis.pattern.atom import Atom
+from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.write import write_predicate
 
 # ------------------------------------------------------------------- tests
 
@@ -86,6 +95,30 @@ def atoms_of(test: Test) -> Iterator[Atom]:
                 stack.append(body)
             case Both(parts=parts) | Either(parts=parts):
                 stack.extend(reversed(parts))
+
+
+def write_test(test: Test) -> str:
+    """Return a test as a reader would write it.
+
+    >>> write_test(Isnt(Is(TypeIs("A"))))
+    'not A'
+    """
+    match test:
+        case Is(atom=atom):
+            if isinstance(atom, TypeIs):
+                return f"{atom.stream}>{atom.type}" if atom.stream else atom.type
+            return f"[{write_predicate(atom)}]"
+        case Isnt(body=body):
+            text = write_test(body)
+            return f"not {text}" if isinstance(body, Is) else f"not ({text})"
+        case Both(parts=parts):
+            if test == ANYTHING:
+                return "*"
+            return " ".join(
+                f"({write_test(p)})" if isinstance(p, Either) else write_test(p) for p in parts
+            )
+        case Either(parts=parts):
+            return " or ".join(write_test(p) for p in parts)
 
 
 # -------------------------------------------------------------- automaton
@@ -156,6 +189,27 @@ class CEA:
         return tuple(dict.fromkeys(atom for test in self.tests() for atom in atoms_of(test)))
 
     def __str__(self) -> str:
-        from cernis.automata.render import as_text
-
-        return as_text(self)
+        lines: list[str] = []
+        ends = {scope.exit for scope in self.scopes}
+        for state in range(self.size):
+            mark = ">" if state == self.initial else "^" if state == self.final else " "
+            head = f"{mark} {state}"
+            facts = [
+                f"{write_test(read.test)} / {','.join(sorted(read.labels)) or '-'} → {read.target}"
+                for read in self.reads[state]
+            ]
+            facts += [f"ε → {move}" for move in self.silent[state]]
+            if state in self.joins:
+                join = self.joins[state]
+                parts = ", ".join(f"{a}…{b}" for a, b in join.parts)
+                facts.append(f"all of {parts} → {join.target}")
+            if self.scopes_of[state]:
+                facts.append("within scope " + ", ".join(map(str, self.scopes_of[state])))
+            if state in ends:
+                facts.append("(end of a guard)")
+            lines.append(f"{head}  {facts[0]}" if facts else head)
+            lines += [f"{' ' * len(head)}  {fact}" for fact in facts[1:]]
+        lines += [
+            f"scope {i}: unless {scope.entry} … {scope.exit}" for i, scope in enumerate(self.scopes)
+        ]
+        return "\n".join(lines)

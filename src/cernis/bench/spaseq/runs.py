@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cernis.automata.linked.automaton import Linked, Transition
+from cernis.automata.linked.automaton import LinkedAutomaton, LinkedTransition
 from cernis.bench.spaseq.stages import Solved
 from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g
@@ -70,15 +70,21 @@ class RunList:
     """All runs of an automaton of links, in one list or in one for each stream."""
 
     def __init__(
-        self, query: SpaseqQuery, linked: Linked, values: Sequence[Any], window: int, *, index: bool
+        self,
+        query: SpaseqQuery,
+        linked: LinkedAutomaton,
+        values: Sequence[Any],
+        window: int,
+        *,
+        index: bool,
     ) -> None:
         unbound = any(set(one.names) - one.certain for one in linked.alternatives)
         if linked.guards or query.partition or unbound:
             raise ValueError("a list of runs knows no `!`, no PARTITION BY and no OPTIONAL")
         self.window, self.index = window, index
         self.links = [store.link for store in linked.stores]
-        self.first: dict[int, list[Transition]] = {}
-        self.moves: list[dict[int, list[Transition]]] = [{} for _ in linked.stores]
+        self.first: dict[int, list[LinkedTransition]] = {}
+        self.moves: list[dict[int, list[LinkedTransition]]] = [{} for _ in linked.stores]
         for one in linked.transitions:
             leaving = self.first if one.store is None else self.moves[one.store]
             leaving.setdefault(one.reading, []).append(one)
@@ -146,7 +152,7 @@ class RunList:
             if moved and link == ";":
                 gone.append(run)
 
-    def _together(self, bound: Bound, own: Bound, transition: Transition) -> Bound | None:
+    def _together(self, bound: Bound, own: Bound, transition: LinkedTransition) -> Bound | None:
         """What is bound when a run takes a row; None where they do not fit."""
         for name in transition.joins:
             if bound[name] != own[name]:
@@ -163,7 +169,7 @@ class RunList:
         start: int,
         rows: tuple[int, ...],
         bound: Bound,
-        transition: Transition,
+        transition: LinkedTransition,
         made: list[Run],
     ) -> Iterator[tuple[int, ...]]:
         for store in self.stores[transition.target]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.linked.automaton import Linked
+from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.engine.correlated.records import UNION
 from cernis.engine.correlated.tables import CorrelatedArrays
 from cernis.errors import BudgetError
@@ -72,7 +72,7 @@ class LinkedTables(NamedTuple):
     index_columns: Ints
 
 
-def tables_of(linked: Linked, compile_: Compile) -> LinkedTables:
+def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
     """The arrays of an automaton."""
     column = {name: i for i, name in enumerate(linked.columns)}
     order = sorted(range(len(linked.stores)), key=lambda s: linked.stores[s].state)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cernis.automata.linked.automaton import Linked
+from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.engine.correlated.records import NOTHING
 from cernis.engine.graphs.expressions import keep, new_stack
 from cernis.engine.linked.step import LinkedRows
@@ -84,7 +84,7 @@ class RowBuilder:
     """Build the rows of a query, batch by batch."""
 
     def __init__(
-        self, query: SpaseqQuery, linked: Linked, values: TermValues, window: TimeWindow
+        self, query: SpaseqQuery, linked: LinkedAutomaton, values: TermValues, window: TimeWindow
     ) -> None:
         self.linked, self.window, self.values = linked, window, values
         self.partition = [linked.columns.index(name) for name in query.partition]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from cernis.automata.linked.automaton import Linked
+from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
 from cernis.pattern import graph as g
@@ -70,7 +70,7 @@ def _require_plain(codes: Codes) -> Codes:
     return np.require(codes, np.int32, ["C", "W"])
 
 
-def find_patterns(query: SpaseqQuery, linked: Linked) -> dict[str, Names]:
+def find_patterns(query: SpaseqQuery, linked: LinkedAutomaton) -> dict[str, Names]:
     """Return the graph patterns that steps use, with the variables to solve each for.
 
     These are the variables that other steps or the answer need, or patterns joined by `&`.
@@ -90,7 +90,7 @@ class PatternSolver:
     def __init__(
         self,
         query: SpaseqQuery,
-        linked: Linked,
+        linked: LinkedAutomaton,
         values: TermValues,
         background: Mapping[int, Triples],
     ) -> None:

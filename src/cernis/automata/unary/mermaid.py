@@ -1,0 +1,31 @@
+"""Complex event automata as Mermaid diagrams."""
+
+from __future__ import annotations
+
+from cernis.automata.unary.cea import CEA, write_test
+
+
+def draw_cea(cea: CEA) -> str:
+    """Return the automaton as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "  direction LR", f"  [*] --> s{cea.initial}"]
+    for state in range(cea.size):
+        for read in cea.reads[state]:
+            label = f"{write_test(read.test)} / {','.join(sorted(read.labels)) or '-'}"
+            lines.append(f"  s{state} --> s{read.target} : {escape(label)}")
+        lines += [f"  s{state} --> s{move} : ε" for move in cea.silent[state]]
+        if state in cea.joins:
+            join = cea.joins[state]
+            for entry, exit_ in join.parts:
+                lines.append(f"  s{state} --> s{entry} : all")
+                lines.append(f"  s{exit_} --> s{join.target} : all done")
+    for i, scope in enumerate(cea.scopes):
+        inside = [s for s in range(cea.size) if i in cea.scopes_of[s]]
+        if inside:
+            lines.append(f"  note right of s{inside[0]} : unless s{scope.entry} … s{scope.exit}")
+    lines.append(f"  s{cea.final} --> [*]")
+    return "\n".join(lines)
+
+
+def escape(text: str) -> str:
+    """Return a label that Mermaid shows as the text."""
+    return text.replace(":", "#58;").replace(";", "#59;").replace("\n", " ")
