@@ -16,14 +16,15 @@ import pytest
 from cernis.errors import DataError
 from cernis.plan.plan import Distribution
 from cernis.rdf.query import GraphQuery
-from cernis.spark.graphs.check import knowledge_of, open_streams
-from cernis.spark.graphs.layout import explain_graphs, graph_layout
+from cernis.spark.graphs.check import check_graph_files, check_knowledge
+from cernis.spark.graphs.explanation import explain_graphs
+from cernis.spark.graphs.layout import choose_graph_layout
 from cernis.spark.graphs.worker import (
     BUCKET,
     TS,
     GraphWork,
     answer_schema,
-    recognize_solved,
+    recognize_solutions,
     solve_parts,
 )
 from cernis.testing.spaseq.corpus import background_text, cases, stream_text
@@ -51,9 +52,9 @@ def spread(
     unit: str = "ns",
 ) -> list[str]:
     """The lines that some tasks find, in their order."""
-    known = knowledge_of(query, background)
-    opened = open_streams(query, files, scopes=len(known), time_unit=unit, piece=piece)
-    layout = graph_layout(query.plan)
+    known = check_knowledge(query, background)
+    opened = check_graph_files(query, files, scopes=len(known), time_unit=unit, piece=piece)
+    layout = choose_graph_layout(query.plan)
     work = GraphWork(
         plan=query.plan,
         background=known,
@@ -63,7 +64,7 @@ def spread(
         tasks=1 if layout.distribution is Distribution.SINGLE else tasks,
         low=opened.low,
         length=4 * (layout.window or 0) + 1,
-        wanted="lines",
+        form="lines",
     )
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(opened.parts)))})
     solved = list(solve_parts(work, opened.parts, [numbers]))
@@ -72,10 +73,10 @@ def spread(
     found = []
     for task in range(work.tasks):
         rows = table.filter(pa.array(bucket == task)).drop_columns([BUCKET]).sort_by(TS)
-        for batch in recognize_solved(work, rows.to_batches(max_chunksize=5)):
+        for batch in recognize_solutions(work, rows.to_batches(max_chunksize=5)):
             assert batch.schema == answer_schema(work)
             found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    if layout.again:
+    if layout.repeats:
         found = list(set(found))
     return [line for _, _, line in sorted(found)]
 
@@ -97,7 +98,7 @@ def test_random_queries_are_answered_alike_however_they_are_spread(
         if asked.within is not None and seed % 4 == 0:
             asked = replace(asked, tumbling_from=3)
         query = GraphQuery(asked)
-        kind = graph_layout(query.plan).distribution
+        kind = choose_graph_layout(query.plan).distribution
         long = kind is Distribution.SLICED and query.query.within is not None
         streams = random_streams(draw, draw.randrange(30, 50) if long else draw.randrange(1, 14))
         files = {name: tmp_path / f"{name}.nq" for name in streams}
@@ -136,7 +137,7 @@ def test_a_match_found_by_two_keys_that_are_not_shown_is_one(tmp_path: Path) -> 
     event.append((iri("e"), iri("v"), f'"1"^^<{INTEGER}>'))
     files = {"S": tmp_path / "S.nq"}
     files["S"].write_bytes(stream_text("S", [(1, event), (5, event)]))
-    assert graph_layout(query.plan).again
+    assert choose_graph_layout(query.plan).repeats
     assert len(local(query, files, None)) == 1
     assert spread(query, files, None, 3, 1 << 20) == local(query, files, None)
 
@@ -146,7 +147,7 @@ def test_a_match_found_by_two_keys_that_are_not_shown_is_one(tmp_path: Path) -> 
 
 def layout_of(steps: str, gpms: str, *, more: str = "", select: str = "*") -> Any:
     text = f"{HEAD} SELECT {select} {more} {STREAM} WHERE {{ SEQ ({steps}) {gpms} }}"
-    return graph_layout(GraphQuery(text).plan)
+    return choose_graph_layout(GraphQuery(text).plan)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +189,8 @@ def test_what_spark_will_do_is_told_in_words() -> None:
 def test_mistakes_are_told_before_spark_starts(tmp_path: Path) -> None:
     query = GraphQuery(f"{HEAD} SELECT * {STREAM} WHERE {{ SEQ (A ; B) {A} {B} }}")
     with pytest.raises(DataError, match="cannot be read"):
-        open_streams(query, {"S": tmp_path / "none.nq"})
+        check_graph_files(query, {"S": tmp_path / "none.nq"})
     with pytest.raises(DataError, match="no stream 'T'"):
-        open_streams(query, {"T": tmp_path / "none.nq"})
+        check_graph_files(query, {"T": tmp_path / "none.nq"})
     with pytest.raises(DataError, match="cannot be read"):
-        knowledge_of(query, {"http://x/db": tmp_path / "none.nq"})
+        check_knowledge(query, {"http://x/db": tmp_path / "none.nq"})

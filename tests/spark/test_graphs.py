@@ -25,8 +25,8 @@ from cernis.plan.plan import Distribution
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
-from cernis.spark.graphs.layout import graph_layout
-from cernis.spark.graphs.recognize import recognize_graphs
+from cernis.spark.graphs.layout import choose_graph_layout
+from cernis.spark.graphs.recognition import recognize_graphs
 from cernis.spark.graphs.source import RdfDataSource
 from cernis.testing.spaseq import oracle
 from cernis.testing.spaseq.corpus import Case, cases, found, stream_text
@@ -165,7 +165,7 @@ def test_queries_have_the_matches_of_the_local_engine(
         spark, query, events, background=background, matches="lines", tasks=3, piece=9000
     )
     expected = written(query, files, background)
-    assert graph_layout(query.plan).distribution.value == kind
+    assert choose_graph_layout(query.plan).distribution.value == kind
     assert len(expected) > 20
     assert [row.line for row in lines.orderBy("end", "place").collect()] == expected
 
@@ -279,7 +279,7 @@ def test_random_queries_agree_with_the_oracle(spark: Any, tmp_path: Path) -> Non
         )
         frames.append(lines)
         expected.append(oracle.find(query, streams, known))
-        kinds.add(graph_layout(GraphQuery(query).plan).distribution)
+        kinds.add(choose_graph_layout(GraphQuery(query).plan).distribution)
     given = [[found_in(line) for line in lines] for lines in collect_lines(frames)]
     assert [set(one) for one in given] == expected
     assert [len(one) for one in given] == [len(one) for one in expected]

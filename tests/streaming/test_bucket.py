@@ -24,7 +24,7 @@ from cernis.spark.layout import choose_stream_layout, window_in_ticks
 from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, Course, recall
 from cernis.spark.streaming.packing import write_blob
-from cernis.spark.worker import ROW, STREAM, Part, Work, answer_schema
+from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases
 from cernis.testing.tables import STREAM as OF_STREAM
@@ -80,18 +80,20 @@ class Held:
 
 def course_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> Course:
     """How a query is run on these streams, in one bucket."""
-    parts = tuple(
-        Part(stream=name, columns={c: c for c in events.column_names if c not in (ROW, STREAM)})
+    streams = tuple(
+        StreamColumns(
+            name=name, columns={c: c for c in events.column_names if c not in (ROW, STREAM)}
+        )
         for name, events in columns.items()
     )
     work = Work(
         plan=query.plan,
-        parts=parts,
+        streams=streams,
         time="ts",
         type="type",
         time_unit="ms",
         scale=Scale(10**6, 10**6),
-        wanted="lines",
+        form="lines",
         budget=CANDIDATE_BUDGET,
         on_budget="fail",
     )

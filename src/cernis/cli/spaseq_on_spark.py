@@ -13,6 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,13 +30,13 @@ from cernis.rdf.matches import GraphMatch
 from cernis.rdf.query import GraphQuery
 from cernis.results.jsonlines import text_of
 from cernis.results.values import python_values
-from cernis.spark.graphs.check import open_streams
-from cernis.spark.graphs.layout import explain_graphs
+from cernis.spark.graphs.check import check_graph_files
+from cernis.spark.graphs.explanation import explain_graphs
 from cernis.spark.local.session import session, spark_class
 
 if TYPE_CHECKING:
     from cernis.spark.files.merge import Parts
-    from cernis.spark.graphs.recognize import GraphJob
+    from cernis.spark.graphs.prepare import GraphJob
 
 Files = Sequence[Path] | Mapping[str, Path]
 
@@ -54,10 +55,10 @@ def run(
     if reading["on_error"] not in ("fail", "skip"):
         raise CernisError(f"--on-error {reading['on_error']}: on Spark it is fail or skip")
     spark_class()  # says so where Spark is missing
-    from cernis.spark.graphs.recognize import graph_job
+    from cernis.spark.graphs.prepare import prepare_graph_job
 
     with waiting("looking at files"):
-        job = graph_job(query, files, **reading)
+        job = prepare_graph_job(query, files, **reading)
     with waiting("starting Spark"):
         spark = session()
     running = _Running(job, spark)
@@ -76,7 +77,7 @@ def explain(query: GraphQuery, files: Files, reading: dict[str, Any]) -> str:
     if not files:
         return str(explain_graphs(query))
     reading = {name: reading[name] for name in ("time", "time_unit", "format", "on_error")}
-    return str(explain_graphs(query, open_streams(query, files, **reading).parts))
+    return str(explain_graphs(query, check_graph_files(query, files, **reading).parts))
 
 
 class _Running:
@@ -85,6 +86,12 @@ class _Running:
     def __init__(self, job: GraphJob, spark: Any) -> None:
         self.job, self.spark = job, spark
         self._said: list[str] = []
+
+    @cached_property
+    def _columns(self) -> pa.Schema:
+        from cernis.spark.graphs.prepare import make_graph_work
+
+        return make_graph_work(self.job, 1).open_session().matches([]).schema
 
     def total(self) -> int:
         counts = self._matches("count")
@@ -109,22 +116,23 @@ class _Running:
 
     def _time(self, value: Any) -> Any:
         """A time of a line of JSON as the value that it was."""
-        kind = self.job.columns.field("start_ts").type
+        kind = self._columns.field("start_ts").type
         return python_values(pa.array([value], pa.string()).cast(kind))[0] if value else value
 
     def write(self, output: str, limit: int | None) -> None:
         """JSON lines, Parquet or N-Quads, to a file or to standard output."""
         from cernis.spark.files.merge import parts_of
-        from cernis.spark.graphs.worker import answer_schema
+        from cernis.spark.graphs.prepare import make_graph_work
 
         form = {".parquet": "placed", ".nq": "quads"}.get(Path(output).suffix, "lines")
         matches = self._matches(form, limit)
-        schema = answer_schema(self.job.work(1, form))  # type: ignore[arg-type]
+        schema = make_graph_work(self.job, 1, form).schema  # type: ignore[arg-type]
+        assert schema is not None
         place = Path(tempfile.gettempdir()) if output == "-" else Path(output).absolute().parent
         with ExitStack() as stack:
             with waiting("running on Spark"):
                 found = parts_of(
-                    matches, schema, schema.names[:2], place, sort=self.job.layout.again
+                    matches, schema, schema.names[:2], place, sort=self.job.layout.repeats
                 )
                 parts = stack.enter_context(found)
             if output == "-":
@@ -139,7 +147,7 @@ class _Running:
         say_written(written, output, MATCH)
 
     def _write_parquet(self, parts: Parts, limit: int | None, output: str) -> int:
-        schema, written = self.job.columns, 0
+        schema, written = self._columns, 0
         with pq.ParquetWriter(output, schema) as writer:
             for table in _first(parts.merged(), limit):
                 told = pa.Table.from_arrays(table.columns[2:], schema.names)
@@ -148,9 +156,11 @@ class _Running:
         return written
 
     def _matches(self, wanted: Any, limit: int | None = None) -> Any:
+        from cernis.spark.graphs.batch import recognize_graph_batch
+
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            matches = self.job.matches(self.spark, wanted, limit=limit)
+            matches = recognize_graph_batch(self.spark, self.job, wanted, limit=limit)
         self._said += [str(one.message) for one in caught if str(one.message) not in self._said]
         return matches
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cernis.spark.explanation import explain
-    from cernis.spark.graphs.layout import explain_graphs
-    from cernis.spark.graphs.recognize import recognize_graphs
+    from cernis.spark.graphs.explanation import explain_graphs
+    from cernis.spark.graphs.recognition import recognize_graphs
     from cernis.spark.graphs.source import RdfDataSource
     from cernis.spark.local.session import session
     from cernis.spark.recognition import recognize, recognizer
@@ -45,12 +45,12 @@ _MODULES = {
     "Progress": "streaming.progress",
     "RdfDataSource": "graphs.source",
     "explain": "explanation",
-    "explain_graphs": "graphs.layout",
+    "explain_graphs": "graphs.explanation",
     "kafka_package": "streaming.kafka",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "recognition",
-    "recognize_graphs": "graphs.recognize",
+    "recognize_graphs": "graphs.recognition",
     "recognizer": "recognition",
     "register": "table_function",
     "session": "local.session",

@@ -34,7 +34,7 @@ from cernis.spark.numbering import has_fixed_numbers
 from cernis.spark.pushdown import Pushdown, push_down
 from cernis.spark.requirements import required_attributes
 from cernis.spark.tasks import check_tasks, count_tasks
-from cernis.spark.worker import ROW, STREAM, Part, Wanted, Work, answer_schema
+from cernis.spark.worker import ROW, STREAM, AnswerForm, StreamColumns, Work, answer_schema
 
 OnRows = Literal["fail", "skip"]
 
@@ -49,7 +49,7 @@ class JobOptions:
     type: str = "type"
     time_unit: str = "ms"
     row: str | None = None
-    matches: Wanted = "events"
+    matches: AnswerForm = "events"
     tasks: int | None = None
     sample: float = SAMPLE
     pushdown: bool = True
@@ -133,12 +133,12 @@ def make_work(job: Job) -> Work:
     work = Work(
         plan=job.plan,
         bits={atom: i for i, atom in enumerate(job.pushdown.translated)},
-        parts=tuple(_part(frame, job.columns[frame.stream]) for frame in job.frames),
+        streams=tuple(_stream_columns(frame, job.columns[frame.stream]) for frame in job.frames),
         time=first.time,
         type=first.type,
         time_unit=first.time_unit,
         scale=job.scale,
-        wanted=job.options.matches,
+        form=job.options.matches,
         budget=job.options.budget,
         on_budget=job.options.on_budget,
         placed=job.options.placed,
@@ -199,7 +199,8 @@ def _arrangement(plan: Plan, layout: Layout, frames: Sequence[Frame]) -> Arrange
 def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
     if pattern.within is not None and layout.ranked:
         return floor(pattern.within.size)
-    return window_in_ticks(pattern, scale) if layout.cut else None
+    timed = scale.unit_ns is not None
+    return window_in_ticks(pattern, scale) if layout.cut and timed else None
 
 
 def _choose_columns(
@@ -231,9 +232,9 @@ def _choose_columns(
     return columns
 
 
-def _part(frame: Frame, columns: Mapping[str, str]) -> Part:
+def _stream_columns(frame: Frame, columns: Mapping[str, str]) -> StreamColumns:
     types = {name: type_ for name in columns if (type_ := frame.own_type(name)) is not None}
-    return Part(stream=frame.stream, columns=columns, types=types)
+    return StreamColumns(name=frame.stream, columns=columns, types=types)
 
 
 def _empty_rows(job: Job) -> pa.Table:

@@ -17,7 +17,7 @@ from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
 from cernis.spark.batch import recognize_batch
 from cernis.spark.prepare import SAMPLE, JobOptions, OnRows, make_work, prepare_job
-from cernis.spark.worker import Wanted
+from cernis.spark.worker import AnswerForm
 
 
 def recognize(
@@ -29,7 +29,7 @@ def recognize(
     type: str = "type",
     time_unit: str = "ms",
     row: str | None = None,
-    matches: Wanted = "events",
+    matches: AnswerForm = "events",
     tasks: int | None = None,
     sample: float = SAMPLE,
     pushdown: bool = True,

@@ -40,7 +40,7 @@ from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import RunOptions
 from cernis.spark.frame import quoted
-from cernis.spark.worker import ROW, Part, Work, answer_schema, counts_of
+from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema, cast_counts
 
 _ROWS = 1 << 16
 
@@ -94,7 +94,7 @@ class Recognized:
             pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self.schema)
         ]
         found = self.session.push(pa.table(columns, schema=self.schema))
-        batches = counts_of(found.counts()).to_batches() if found.counting else found.batches()
+        batches = cast_counts(found.counts()).to_batches() if found.counting else found.batches()
         for batch in batches:
             yield from zip(*(python_values(column) for column in batch.columns), strict=True)
 
@@ -156,7 +156,7 @@ def _answer(query: Query, schema: pa.Schema, reading: RunOptions) -> pa.Schema:
     [source] = open_events(schema.empty_table(), names=names, time=reading.time, type=reading.type)
     work = Work(
         plan=session.plan,
-        parts=(Part(stream=source.name, columns={name: name for name in schema.names}),),
+        streams=(StreamColumns(name=source.name, columns={name: name for name in schema.names}),),
         time=source.time_column,
         type=reading.type,
         time_unit=reading.time_unit,

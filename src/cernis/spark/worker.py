@@ -1,13 +1,13 @@
-"""What runs in Spark's Python workers: rows in, matches out, as Arrow batches.
+"""The work of Spark's Python workers, over Arrow batches: rows in, matches out.
 
 A task gets the rows of one or several *parts* (keys of one bucket, slices of time), sorted
-by time. Each part is a session of its own. Rows of the window before a slice come first,
-marked as not its own; they are read for what comes after them.
+by time. Each part has a session. The rows of the window before a slice come first, marked as
+not its own; the session reads them and does not report their matches.
 
-Cost contract: per row what a session costs; memory is what the window needs and one batch
-of rows. Matches leave as they are found, block by block: Spark takes the next block when it
-has written the one before, so an explosive query waits for its reader. This module knows
-nothing of Spark: its input and output are iterators of Arrow batches.
+Cost contract: per row the cost of a session; memory for the window and one batch of rows.
+Matches leave as they are found, block by block: Spark takes the next block when it has
+written the one before, so an explosive query waits for its reader. This module does not
+import Spark: its input and output are iterators of Arrow batches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cernis.run.budget import OnBudget
 from cernis.run.session import RunOptions, Session
 from cernis.spark.carriers import convert
 
-Wanted = Literal["events", "count", "lines"]
+AnswerForm = Literal["events", "count", "lines"]
 """Matches with their events, numbers of matches, or matches as lines of JSON."""
 
 ROW, STREAM, BUCKET, PART, OWN = "@row", "@stream", "@bucket", "@part", "@own"
@@ -46,28 +46,28 @@ _BYTES = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """One stream of the rows: its name, and which column holds which attribute."""
+class StreamColumns:
+    """The columns of one stream: which column holds which attribute."""
 
-    stream: str
+    name: str
     columns: Mapping[str, str]
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Of attributes that travel in another type than their own: that."""
+    """The original types of attributes that travel in a carrier."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """All that a worker must know."""
+    """The work of a task: a plan, the columns of its rows, and how its answer looks."""
 
     plan: Plan
     bits: Mapping[Atom, int] = field(default_factory=dict)
-    """Atoms that are evaluated already, and where their bits are."""
-    parts: tuple[Part, ...]
+    """The atoms that Spark evaluates, and the places of their bits."""
+    streams: tuple[StreamColumns, ...]
     time: str | None
     type: str
     time_unit: str
     scale: Scale
-    wanted: Wanted = "events"
+    form: AnswerForm = "events"
     budget: int
     on_budget: OnBudget
     answer: pa.Schema | None = None
@@ -75,18 +75,18 @@ class Work:
     schema: pa.Schema | None = None
     """The same columns, in the types that carry them in Spark."""
     placed: bool = False
-    """Whether the answer says in which order a part found its matches."""
+    """A last column says in which order a part found its matches."""
     limit: int | None = None
-    """The most matches that a part gives; they are its first."""
+    """Each part gives at most so many matches, its first."""
     ids: bool = False
-    """Whether each match has a name of its own."""
+    """A column names each match."""
 
-    def counts(self, found: Matches) -> bool:
-        """Whether the answer is how many matches there are, not which."""
-        return self.wanted == "count" or (self.wanted == "events" and found.counting)
+    def is_count(self, found: Matches) -> bool:
+        """Return whether the answer is the number of matches."""
+        return self.form == "count" or (self.form == "events" and found.counting)
 
-    def session(self, frozen: bytes | None = None) -> Session[Matches | Answers]:
-        """A session: a new one, or one that was frozen."""
+    def open_session(self, frozen: bytes | None = None) -> Session[Matches | Answers]:
+        """Begin a session, or thaw a frozen one."""
         options = RunOptions(
             time=self.time,
             type=self.type,
@@ -101,46 +101,46 @@ class Work:
 
 
 def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The matches in a task's rows."""
+    """Yield the matches in a task's rows."""
     sessions: dict[int, Recognizer] = {}
-    for table in gathered(batches):
-        for number, rows in _by_part(table):
+    for table in gather(batches):
+        for number, rows in _split_parts(table):
             if number not in sessions:
                 sessions[number] = Recognizer(work)
             yield from sessions[number].take(rows)
         if PART not in table.column_names and sessions[0].left == 0:
-            return  # what is left to read is of no interest
+            return  # no more matches are wanted
 
 
 def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
-    """The columns of the answer, for rows of these columns (and none of them)."""
-    session = work.session()
+    """Return the columns of the answer, for rows with the columns of a table."""
+    session = work.open_session()
     found = session.take(_event_batch(work, table.slice(0, 0), 0), work.scale)
     if isinstance(found, Answers):
         schema = found.schema
-    elif work.wanted == "lines":
+    elif work.form == "lines":
         times = found.counts().schema.field("end_ts").type
         return pa.schema(
             {"end": pa.int64(), "end_ts": times, "line": pa.string(), "place": pa.int64()}
         )
     else:
-        schema = counts_of(found.counts()).schema if work.counts(found) else found.schema
-        if work.ids and not work.counts(found):
+        schema = cast_counts(found.counts()).schema if work.is_count(found) else found.schema
+        if work.ids and not work.is_count(found):
             schema = schema.append(pa.field(distinct_names([*schema.names, "id"])[-1], pa.string()))
     return schema.append(pa.field(PLACE, pa.int64())) if work.placed else schema
 
 
 class Recognizer:
-    """The session of one part: tables of its events in, in order of time, and matches out."""
+    """The session of one part; it takes tables of events in order of time, and gives matches."""
 
     def __init__(self, work: Work, frozen: bytes | None = None) -> None:
         self.work = work
-        self.session = work.session(frozen)
+        self.session = work.open_session(frozen)
         self.given = 0
 
     @property
     def left(self) -> int | None:
-        """How many more matches are wanted; None: all."""
+        """How many more matches the answer may have; None: any number."""
         return None if self.work.limit is None else self.work.limit - self.given
 
     def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -154,15 +154,15 @@ class Recognizer:
                 table = table.slice(first)
         if table.num_rows:
             found = self.session.take(self._batch(table), self.work.scale)
-            for batch in self._answer(found):
-                batch = self._placed(batch.slice(0, self.left))
+            for batch in self._format(found):
+                batch = self._add_places(batch.slice(0, self.left))
                 if batch.num_rows:
                     yield self._cast(batch)
                 if self.left == 0:
                     return
 
     def pass_over(self, table: pa.Table) -> None:
-        """Events that are read for what comes after them."""
+        """Read events without reporting the matches that end at them."""
         if self.work.plan.pattern.consume is Consume.NONE and self.work.plan.head is None:
             self.session.pass_over(self._batch(table), self.work.scale)
         else:
@@ -179,18 +179,18 @@ class Recognizer:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _answer(self, found: Matches | Answers) -> Iterable[pa.RecordBatch]:
+    def _format(self, found: Matches | Answers) -> Iterable[pa.RecordBatch]:
         if isinstance(found, Answers):
             return found.batches()
-        if self.work.wanted == "lines":
+        if self.work.form == "lines":
             return found.lines()
-        if self.work.counts(found):
-            counted: list[pa.RecordBatch] = counts_of(found.counts()).to_batches()
+        if self.work.is_count(found):
+            counted: list[pa.RecordBatch] = cast_counts(found.counts()).to_batches()
             return counted
         return found.batches(ids=self.work.ids)
 
-    def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with their place among those of the part, which is the order of matches."""
+    def _add_places(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the place of each row among those of the part, which is the order of matches."""
         places = np.arange(self.given, self.given + batch.num_rows)
         self.given += batch.num_rows
         assert self.work.schema is not None
@@ -204,7 +204,7 @@ class Recognizer:
 
 def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
     rows = np.asarray(table.column(ROW), np.int64)
-    parts = tuple((part.stream, _named(table, part)) for part in work.parts)
+    parts = tuple((stream.name, _name_columns(table, stream)) for stream in work.streams)
     which = index = None
     if len(parts) > 1:
         which = np.asarray(table.column(STREAM), np.int16)
@@ -213,24 +213,24 @@ def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
     return EventBatch(base, rows, time, parts, which, index, work.type, work.time)
 
 
-def _named(table: pa.Table, part: Part) -> pa.Table:
-    """The columns of a stream under the names of their attributes, and what was found out."""
-    columns = {name: table.column(column) for name, column in part.columns.items()}
-    for name, type_ in part.types.items():
+def _name_columns(table: pa.Table, stream: StreamColumns) -> pa.Table:
+    """Return the columns of a stream under the names of their attributes, and computed ones."""
+    columns = {name: table.column(column) for name, column in stream.columns.items()}
+    for name, type_ in stream.types.items():
         columns[name] = convert(columns[name], type_)
-    found_out = {name: table.column(name) for name in table.column_names if is_computed(name)}
-    if not columns and not found_out:
+    known = {name: table.column(name) for name in table.column_names if is_computed(name)}
+    if not columns and not known:
         return table.select([ROW])  # a table must know how many rows it has
-    return pa.table({**columns, **found_out})
+    return pa.table({**columns, **known})
 
 
 def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
-    """The times of events; None where they have none."""
+    """Return the times of events; None where they have none."""
     if work.time is None or work.scale.unit_ns is None:
         return None
     if TICKS in table.column_names:
         return np.asarray(table.column(TICKS), np.int64)
-    column = table.column(work.parts[0].columns[work.time])
+    column = table.column(work.streams[0].columns[work.time])
     ticks, bad = to_ticks(column, work.time_unit, work.scale.unit_ns)
     if bad is not None:
         first = int(bad.argmax())
@@ -239,8 +239,8 @@ def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
     return ticks
 
 
-def counts_of(counts: pa.Table) -> pa.Table:
-    """Counts in the one type that a column of Spark's has for all tasks."""
+def cast_counts(counts: pa.Table) -> pa.Table:
+    """Cast counts to the one type that Spark has for all tasks."""
     column = counts.column("count")
     if not (pa.types.is_int64(column.type) or pa.types.is_decimal128(column.type)):
         raise DataError("a position has 10^38 matches or more, which no column of Spark can count")
@@ -250,24 +250,24 @@ def counts_of(counts: pa.Table) -> pa.Table:
 # ---------------------------------------------------------------- rows in
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Rows in pieces that are worth a kernel's call."""
-    held: list[pa.RecordBatch] = []
+def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gather batches into tables that are large enough for a call of a kernel."""
+    pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        held.append(batch)
+        pending.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= _ROWS or size >= _BYTES:
-            yield pa.Table.from_batches(held).combine_chunks()
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held).combine_chunks()
+            yield pa.Table.from_batches(pending).combine_chunks()
+            pending, rows, size = [], 0, 0
+    if pending:
+        yield pa.Table.from_batches(pending).combine_chunks()
 
 
-def _by_part(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each part, in their order."""
+def _split_parts(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each part, in their order."""
     if PART not in table.column_names:
         yield 0, table
         return

@@ -1,9 +1,9 @@
-"""RDF streams and background knowledge for Spark: opened and checked before it starts.
+"""Check RDF files and background knowledge before Spark starts.
 
-What is wrong with a file's name, its first events or the query is known within a second, in the
-words of the local reader. Paths are made absolute: tasks read the files where they run.
+Mistakes in a file's name, its first events or the query are found within a second, with the
+local reader's messages. Paths become absolute: tasks read the files where they run.
 
-Knows nothing of Spark itself.
+Does not import Spark.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from cernis.rdf.reading.parts import (
 from cernis.rdf.reading.times import TimeRule
 
 Knowledge = tuple[tuple[str | None, str | bytes], ...]
-"""Background: the name of each source's graph, and its file or what is in it."""
+"""Background: for each source the name of its graph, and its path or its bytes."""
 
 
-class Opened(NamedTuple):
-    """The files of all streams."""
+class GraphFiles(NamedTuple):
+    """The files of all streams, in parts, and what their first events tell."""
 
     parts: tuple[FilePart, ...]
     counted: bool
-    """Whether times are numbers, and not dates."""
+    """Whether times are numbers, not dates."""
     low: int
     span: int
-    """When the streams begin, and about how long they go on."""
+    """When the streams begin, and about how long they last."""
 
 
-def open_streams(
+def check_graph_files(
     query: GraphQuery,
     events: Any,
     *,
@@ -49,10 +49,11 @@ def open_streams(
     format: str | None = None,
     on_error: str = "fail",
     piece: int = PIECE,
-) -> Opened:
-    """The parts of all streams, in the order of the query, and what their first events tell.
+) -> GraphFiles:
+    """Split the files of all streams, in the order of the query, and read their first events.
 
-    Blank nodes are called after their file, from number `scopes` on: background comes before.
+    Blank nodes are named after their file. Numbers of files begin at `scopes`: those before are
+    the background's.
     """
     if on_error not in ("fail", "skip"):
         raise CernisError(f"on_error={on_error!r}: on Spark it is 'fail' or 'skip'")
@@ -92,27 +93,27 @@ def open_streams(
     begun = [(p.first, p.first + p.span) for p in prospects if p.first is not None]
     low = min((first for first, _ in begun), default=0)
     high = max((last for _, last in begun), default=0)
-    return Opened(tuple(parts), all(p.counted for p in prospects), low, high - low)
+    return GraphFiles(tuple(parts), all(p.counted for p in prospects), low, high - low)
 
 
-def knowledge_of(query: GraphQuery, background: Any) -> Knowledge:
-    """Background knowledge as it is sent to workers: paths, or bytes."""
+def check_knowledge(query: GraphQuery, background: Any) -> Knowledge:
+    """Return background knowledge as it travels to workers: paths, or bytes."""
     given = query.name_graphs(background)
     if given is None:
         return ()
     pairs: Sequence[tuple[str | None, Any]]
     if isinstance(given, Mapping):
-        pairs = [(name, one) for name, some in given.items() for one in _each(some)]
+        pairs = [(name, one) for name, some in given.items() for one in _as_list(some)]
     else:
-        pairs = [(None, one) for one in _each(given)]
-    return tuple((name, _sent(one)) for name, one in pairs)
+        pairs = [(None, one) for one in _as_list(given)]
+    return tuple((name, _path_or_bytes(one)) for name, one in pairs)
 
 
-def _each(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _sent(source: Any) -> str | bytes:
+def _path_or_bytes(source: Any) -> str | bytes:
     if isinstance(source, bytes):
         return source
     if isinstance(source, str | Path):

@@ -1,16 +1,15 @@
-"""What runs in Spark's Python workers for SPAseQ: files or rows in, solutions out; solutions in,
-matches out. All as Arrow batches.
+"""The work of Spark's Python workers for SPAseQ, over Arrow batches.
 
-The first kind of task reads events and solves the graph patterns in them, each event on its own.
-Its rows say which task is to read them: by their key, or by the cell of time that they lie in,
-once more for the task whose cell comes within a window. The second kind reads the rows of its
-keys or cells in order of time, and runs the engine.
+The first kind of task reads events and solves the graph patterns in each. Its rows say which task
+reads them: that of their key, or that of their cell of time, and once more the task whose cell
+begins within a window. The second kind reads the solutions of its keys or cells in order of time,
+and runs the engine.
 
-Background knowledge is read once in each worker process, from its file or from the bytes that
-came with the task, and kept for the tasks that follow.
+A worker process reads background knowledge once, from its file or from the bytes that came with
+the task, and caches it for later tasks.
 
 Cost contract: parsing, and a few passes over the solutions. Matches leave as they are found. This
-module knows nothing of Spark: its input and output are iterators of Arrow batches.
+module does not import Spark: its input and output are iterators of Arrow batches.
 """
 
 from __future__ import annotations
@@ -37,39 +36,39 @@ from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.spark.graphs.check import Knowledge
 from cernis.spark.graphs.layout import GraphLayout, cell_length
-from cernis.spark.worker import BUCKET, OWN, gathered
+from cernis.spark.worker import BUCKET, OWN, gather
 
-GraphsWanted = Literal["events", "lines", "count", "placed", "quads"]
-"""Matches in columns; as lines of JSON; how many; in columns with their order; as N-Quads."""
+GraphAnswerForm = Literal["events", "lines", "count", "placed", "quads"]
+"""Matches in columns; as lines of JSON; counted; in columns with their order; as N-Quads."""
 
 LOW, HIGH = "@low", "@high"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphWork:
-    """All that a worker must know."""
+    """The work of a task: a plan, and how its answer looks."""
 
     plan: GraphPlan
     background: Knowledge
     unit: str
     counted: bool
-    """Whether times are numbers, and not dates."""
+    """Whether times are numbers, not dates."""
     layout: GraphLayout
     tasks: int
     low: int = 0
     length: int = 1
     """Where the first cell of time begins, and how long each is."""
-    wanted: GraphsWanted = "events"
+    form: GraphAnswerForm = "events"
     limit: int | None = None
     schema: pa.Schema | None = None
     """The columns of the answer."""
 
-    def session(self) -> SolutionSession:
+    def open_session(self) -> SolutionSession:
         return SolutionSession(self.plan, self.unit, self.counted)
 
     def solution_schema(self) -> pa.Schema:
-        """The columns of the rows between the two kinds of tasks."""
-        fields = list(self.session().format.schema)
+        """Return the columns of the rows between the two kinds of tasks."""
+        fields = list(self.open_session().format.schema)
         fields.append(pa.field(BUCKET, pa.int32()))
         if self.layout.distribution is Distribution.SLICED:
             fields.append(pa.field(OWN, pa.bool_()))
@@ -80,18 +79,18 @@ _solvers: dict[tuple[SpaseqQuery, Knowledge], SolutionWriter] = {}
 
 
 def _solver(work: GraphWork) -> SolutionWriter:
-    """The patterns and the background of a query, from the task before if there was one."""
-    asked = work.plan.query, work.background
-    known = _solvers.get(asked)
-    if known is None:
+    """Return the patterns and the background of a query, cached from the task before."""
+    key = work.plan.query, work.background
+    solver = _solvers.get(key)
+    if solver is None:
         _solvers.clear()
         named: dict[Any, list[Any]] = {}
         for name, source in work.background:
             named.setdefault(name, []).append(source)
         sources: Any = named.get(None, []) if None in named else named
-        known = SolutionWriter(work.plan, sources or None)
-        _solvers[asked] = known
-    return known
+        solver = SolutionWriter(work.plan, sources or None)
+        _solvers[key] = solver
+    return solver
 
 
 # ------------------------------------------------------------------ solutions
@@ -100,7 +99,7 @@ def _solver(work: GraphWork) -> SolutionWriter:
 def solve_parts(
     work: GraphWork, parts: Sequence[FilePart], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The solutions in some parts of files, which the rows name by number."""
+    """Yield the solutions in parts of files, which the rows name by number."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             solver = _solver(work)
@@ -111,7 +110,7 @@ def solve_parts(
 
 
 def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The solutions in events that come as rows: stream, number, ts, triples."""
+    """Yield the solutions in events that come as rows: stream, number, ts, triples."""
     names = [name for name, _ in work.plan.query.streams]
     for batch in batches:
         if not batch.num_rows:
@@ -147,13 +146,13 @@ def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 def _spread(
     work: GraphWork, solver: SolutionWriter, events: GraphEvents, low: int, length: int
 ) -> Iterator[pa.RecordBatch]:
-    """The solutions in some events as rows, each with the task that reads it."""
+    """Yield the solutions in events as rows, each with the task that reads it."""
     layout = work.layout
     batch, codes = solver.write(events, ticks=layout.ticks)
     if not batch.num_rows:
         return
     if layout.distribution is Distribution.SLICED:
-        yield from _by_cell(work, batch, low, length)
+        yield from _spread_cells(work, batch, low, length)
         return
     buckets = np.zeros(batch.num_rows, np.uint64)
     for name in layout.key:
@@ -163,7 +162,7 @@ def _spread(
 
 
 def _hashes(codes: Codes, terms: Terms) -> NDArray[np.uint64]:
-    """A hash of each term's text, the same in every process."""
+    """Hash each term's text, equally in every process."""
     distinct, place = np.unique(codes, return_inverse=True)
     texts = terms.texts(distinct).to_pylist()
     hashes = [0 if text is None else zlib.crc32(text.encode()) for text in texts]
@@ -171,10 +170,10 @@ def _hashes(codes: Codes, terms: Terms) -> NDArray[np.uint64]:
     return found
 
 
-def _by_cell(
+def _spread_cells(
     work: GraphWork, batch: pa.RecordBatch, low: int, length: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows for the tasks of their own cells, and for those of cells within a window after."""
+    """Yield rows for the tasks of their cells, and for the tasks of cells within a window after."""
     window = work.layout.window or 0
     times = np.asarray(batch.column(TS), np.int64) - low
     cells, inside = times // length, times % length
@@ -191,29 +190,29 @@ def _by_cell(
 # -------------------------------------------------------------------- matches
 
 
-def recognize_solved(
+def recognize_solutions(
     work: GraphWork, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The matches in a task's solutions, which come in order of time."""
-    session = work.session()
+    """Yield the matches in a task's solutions, which come in order of time."""
+    session = work.open_session()
     left, count = work.limit, 0
-    for table, own in _own_or_not(_of_whole_timestamps(gathered(batches))):
+    for table, own in _split_own(_align_timestamps(gather(batches))):
         found = session.push(table)
-        if own and work.wanted == "count":
+        if own and work.form == "count":
             count += found.count()
         elif own:
-            for batch in _answer(work, found, left):
+            for batch in _format(work, found, left):
                 yield batch
                 left = None if left is None else left - batch.num_rows
         session.forget()
         if left == 0:
-            return  # what is left to read is of no interest
+            return  # no more matches are wanted
     if count:
         yield pa.RecordBatch.from_pydict({"count": [str(count)]})
 
 
-def _of_whole_timestamps(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables that do not end within a timestamp."""
+def _align_timestamps(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows in tables that do not end within a timestamp."""
     held: list[pa.Table] = []
     for table in tables:
         times = np.asarray(table.column(TS))
@@ -226,8 +225,8 @@ def _of_whole_timestamps(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _own_or_not(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
-    """Rows of a task's own cells, and rows that are read for what comes after them."""
+def _split_own(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
+    """Yield rows of a task's own cells, and rows of the window before them."""
     for table in tables:
         if OWN not in table.column_names:
             yield table, True
@@ -239,22 +238,22 @@ def _own_or_not(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
                 yield table.slice(begin, end - begin), bool(own[begin])
 
 
-def _answer(work: GraphWork, found: GraphMatches, limit: int | None) -> Iterator[pa.RecordBatch]:
-    match work.wanted:
+def _format(work: GraphWork, found: GraphMatches, limit: int | None) -> Iterator[pa.RecordBatch]:
+    match work.form:
         case "lines":
             yield from found.placed_lines(limit)
         case "quads":
             yield from found.placed_quads(limit)
         case "placed":
             for batch in found.placed_batches(limit):
-                yield _typed(batch, work.schema)
+                yield _cast(batch, work.schema)
         case _:
             for batch in found.batches(limit):
-                yield _typed(batch, work.schema)
+                yield _cast(batch, work.schema)
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
-    """The columns in types that Spark has."""
+def _cast(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
+    """Cast the columns to types that Spark has."""
     assert schema is not None
     columns = []
     for column, field in zip(batch.columns, schema, strict=True):
@@ -267,14 +266,14 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
 
 
 def answer_schema(work: GraphWork) -> pa.Schema:
-    """The columns of the answer, as Spark is told of them."""
-    if work.wanted == "count":
+    """Return the columns of the answer, in types that Spark has."""
+    if work.form == "count":
         return pa.schema([("count", pa.string())])
-    if work.wanted in ("lines", "quads"):
+    if work.form in ("lines", "quads"):
         return pa.schema([("end", pa.int64()), ("place", pa.binary()), ("line", pa.string())])
-    exact = work.wanted == "placed"
+    exact = work.form == "placed"
     fields = [pa.field("@end", pa.int64()), pa.field("@place", pa.binary())] if exact else []
-    for field in work.session().matches([]).schema:
+    for field in work.open_session().matches([]).schema:
         if pa.types.is_timestamp(field.type):
             field = field.with_type(pa.int64() if exact else pa.timestamp("us", "UTC"))
         fields.append(field)

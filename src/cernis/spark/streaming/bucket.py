@@ -56,7 +56,7 @@ class Course:
     @property
     def ties(self) -> list[str]:
         """What orders events of one time."""
-        if len(self.work.parts) == 1:
+        if len(self.work.streams) == 1:
             return [ROW]
         return [ROW, STREAM] if self.numbered else [STREAM, ROW]
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from cernis.errors import DataError
 from cernis.spark.streaming.aside import AHEAD, ASIDE, WHOLE, Aside, write_aside
-from cernis.spark.worker import BUCKET, STREAM, gathered
+from cernis.spark.worker import BUCKET, STREAM, gather
 
 ARRIVAL, BLOB = "arrival", "blob"
 PACKED = f"bucket int, {ARRIVAL} bigint, {BLOB} binary"
@@ -44,7 +44,7 @@ def packed_rows(packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator
 
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
-    for piece, table in enumerate(gathered(batches)):
+    for piece, table in enumerate(gather(batches)):
         unread = table.column(ASIDE).is_valid()
         if pc.any(unread).as_py():
             left_out, table = table.filter(unread), table.filter(pc.invert(unread))

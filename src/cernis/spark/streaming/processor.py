@@ -87,7 +87,7 @@ class BucketProcessor(StatefulProcessor):
 
     @property
     def _streams(self) -> tuple[str, ...]:
-        return tuple(part.stream for part in self.course.work.parts)
+        return tuple(stream.name for stream in self.course.work.streams)
 
 
 def _row(number: int, matches: bytes | None, report: Report) -> Row:

@@ -1,0 +1,75 @@
+"""`GraphSparkExplanation`: the report of how Spark will run a SPAseQ query.
+
+Does not import Spark, so that the command line can explain without starting it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cernis.plan.explain import entry
+from cernis.plan.plan import Distribution
+from cernis.rdf.query import GraphQuery
+from cernis.rdf.reading.parts import FilePart
+from cernis.spark.graphs.layout import APART, choose_graph_layout
+
+
+class GraphSparkExplanation:
+    """The explanation of a query on Spark; `str()` is the report."""
+
+    def __init__(
+        self, query: GraphQuery, parts: Sequence[FilePart] | None = None, tasks: int | None = None
+    ) -> None:
+        self.query, self.layout = query, choose_graph_layout(query.plan)
+        self.parts, self.tasks = parts, tasks
+
+    def __str__(self) -> str:
+        lines = [str(self.query.explain())]
+        lines += entry("on Spark", [*self._describe_layout()])
+        lines += entry("reading", [*self._describe_reading()])
+        lines += entry("travelling", [*self._describe_columns()])
+        return "\n".join(lines)
+
+    def _describe_layout(self) -> Iterator[str]:
+        layout = self.layout
+        tasks = "" if self.tasks is None else f", {self.tasks} tasks"
+        match layout.distribution:
+            case Distribution.KEYED:
+                yield f"keyed: by a hash of {', '.join(f'?{name}' for name in layout.key)}{tasks}"
+                if layout.repeats:
+                    yield "the answer does not show the key: matches found twice are one, by a sort"
+            case Distribution.SLICED:
+                yield f"sliced: cells of time in turn{tasks}"
+                if layout.window:
+                    yield (
+                        f"a cell reads the {layout.window / 1e9:g} seconds before it as well: "
+                        f"at most 1 event in {APART} twice"
+                    )
+            case _:
+                yield f"single: 1 task; what would make it parallel: {layout.parallel}"
+
+    def _describe_reading(self) -> Iterator[str]:
+        if self.parts is None:
+            yield "files in parallel, large N-Quads files in pieces; patterns are solved there"
+            return
+        for i, (name, _) in enumerate(self.query.query.streams):
+            mine = [part for part in self.parts if part.stream == i]
+            files = len({part.path for part in mine})
+            yield (
+                f"{name}: {files} file{'s' * (files != 1)} in {len(mine)} "
+                f"part{'s' * (len(mine) != 1)}; patterns are solved there"
+            )
+
+    def _describe_columns(self) -> Iterator[str]:
+        names = ", ".join(f"?{name}" for name in self.query.plan.linked.columns) or "no variable"
+        yield f"solutions, not events: {names}"
+        if self.layout.ticks:
+            yield "and timestamps without one, for ',' is the next timestamp of all streams"
+
+
+def explain_graphs(
+    query: GraphQuery | str, parts: Sequence[FilePart] | None = None, *, tasks: int | None = None
+) -> GraphSparkExplanation:
+    """Explain how a query runs on Spark; with `parts`, how its files are read."""
+    query = query if isinstance(query, GraphQuery) else GraphQuery(query)
+    return GraphSparkExplanation(query, parts, tasks)

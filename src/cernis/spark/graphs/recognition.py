@@ -1,0 +1,57 @@
+"""`recognize_graphs`: the matches of a SPAseQ query in RDF streams, as a DataFrame.
+
+Its parts: `prepare` decides, `batch` builds the DataFrame of the matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from cernis.rdf.query import GraphQuery
+from cernis.rdf.reading.parts import PIECE
+from cernis.rdf.reading.times import TimeRule
+from cernis.spark.graphs.batch import recognize_graph_batch
+from cernis.spark.graphs.prepare import prepare_graph_job
+from cernis.spark.graphs.worker import GraphAnswerForm
+
+
+def recognize_graphs(
+    spark: SparkSession,
+    query: GraphQuery | str,
+    events: Any,
+    *,
+    background: Any = None,
+    time: str | TimeRule | Mapping[str, TimeRule] | None = None,
+    time_unit: str = "ms",
+    format: str | None = None,
+    on_error: str = "fail",
+    matches: GraphAnswerForm = "events",
+    tasks: int | None = None,
+    piece: int = PIECE,
+) -> DataFrame:
+    """Return the matches in RDF streams as a lazy DataFrame.
+
+    Its columns are those of `GraphMatches.to_arrow`. `events` has the files of each stream (one,
+    several, or a folder), by name or in the order of FROM STREAM; or it is a DataFrame of the
+    source `rdf` (`cernis.spark.RdfDataSource`), whose streams are named as in the query. Tasks
+    read the files, so all machines must see them under the same path. The same holds for files
+    of `background`, which may be bytes as well. `background`, `time`, `time_unit` and `format` are
+    those of `GraphQuery.run`; `on_error` is "fail" or "skip". `matches="lines"` gives each match as
+    a line of JSON, with the columns that order the lines (`end`, `place`); `matches="count"` gives
+    numbers of matches that add up to the count. `tasks` is the number of tasks that run the
+    engine; `piece` is how many bytes of a large N-Quads file one task reads.
+    """
+    job = prepare_graph_job(
+        query if isinstance(query, GraphQuery) else GraphQuery(query),
+        events,
+        background=background,
+        time=time,
+        time_unit=time_unit,
+        format=format,
+        on_error=on_error,
+        piece=piece,
+    )
+    return recognize_graph_batch(spark, job, matches, tasks=tasks)
