@@ -1,5 +1,8 @@
-"""SPAseQ on Spark: `check` opens the files, `layout` decides how solutions are spread, `recognize`
-builds the DataFrames, `worker` runs in the tasks, `source` is the data source `rdf`.
+"""SPAseQ on Spark, with the same files as CEQL on Spark in the folder above.
+
+`check` checks the files, `layout` says how solutions are spread, `prepare` decides, `batch` builds the
+DataFrames, `worker` runs in the tasks, `recognition` and `explanation` have the public functions.
+`source` is the data source `rdf`.
 """
 
 from __future__ import annotations
