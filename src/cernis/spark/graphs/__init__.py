@@ -1,8 +1,8 @@
-"""SPAseQ on Spark, with the same files as CEQL on Spark in the folder above.
+"""SPAseQ on Spark, in the same files as CEQL on Spark in the folder above.
 
-`check` checks the files, `layout` says how solutions are spread, `prepare` decides, `batch` builds the
-DataFrames, `worker` runs in the tasks, `recognition` and `explanation` have the public functions.
-`source` is the data source `rdf`.
+`check` checks the files, `layout` says how solutions are spread, `prepare` decides, `batch` builds
+the DataFrames, `worker` runs in the tasks, `recognition` and `explanation` have the public
+functions. `source` is the data source `rdf`.
 """
 
 from __future__ import annotations
