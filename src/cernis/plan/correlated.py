@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from cernis.automata.correlated.ambiguity import is_ambiguous
 from cernis.automata.correlated.between import Verdict
 from cernis.automata.correlated.correlate import Correlation, Refusal, correlate
-from cernis.automata.correlated.disambiguate import ambiguous, determinize_chain
+from cernis.automata.correlated.determinize import determinize_chain
 from cernis.automata.correlated.hierarchical import hierarchical
 from cernis.automata.correlated.pcea import PCEA, Apart
 from cernis.automata.correlated.qtree import conflict, draw, q_trees
@@ -116,11 +117,11 @@ def _tree(join: JoinOfEvents, query: ConjunctiveQuery | None) -> tuple[str, ...]
 def _told_apart(found: Correlation, selected: frozenset[str], broken: str) -> Correlated:
     """The automaton with one run for each match, where there is such a one."""
     pcea = found.pcea
-    if not ambiguous(pcea, selected):
+    if not is_ambiguous(pcea, selected):
         return Correlated(pcea, True, True, found.verdicts, broken=broken)
     if pcea.chain:
         determined = determinize_chain(pcea)
-        if determined is not None and not ambiguous(determined, selected):
+        if determined is not None and not is_ambiguous(determined, selected):
             note = "determinized: two ways to read the formula wrote the same match"
             return Correlated(determined, True, True, found.verdicts, broken=broken, notes=(note,))
     note = "the same match may be found in several ways: duplicates are dropped one by one"

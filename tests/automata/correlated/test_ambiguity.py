@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from cernis.automata.correlated.ambiguity import is_ambiguous
 from cernis.automata.correlated.correlate import Correlation, correlate
-from cernis.automata.correlated.disambiguate import ambiguous, determinize_chain
+from cernis.automata.correlated.determinize import determinize_chain
 from cernis.automata.correlated.pcea import PCEA
 from cernis.languages.ceql.parse import parse
 from cernis.testing.grammar import FAMILIES, Features, random_case
@@ -55,23 +56,23 @@ SEVERAL_RUNS = [
 
 @pytest.mark.parametrize("text", ONE_RUN_EACH)
 def test_these_have_one_run_for_each_match(text: str) -> None:
-    assert not ambiguous(automaton(text))
+    assert not is_ambiguous(automaton(text))
 
 
 @pytest.mark.parametrize("text", SEVERAL_RUNS)
 def test_these_have_several(text: str) -> None:
-    assert ambiguous(automaton(text))
+    assert is_ambiguous(automaton(text))
 
 
 def test_labels_that_are_not_kept_do_not_tell_runs_apart() -> None:
     pcea = automaton("(A AS x OR A AS y) ; B")
-    assert not ambiguous(pcea, frozenset({"x", "y", "B"}))
-    assert not ambiguous(pcea, frozenset({"A", "x", "B"}))
-    assert ambiguous(pcea, frozenset({"A", "B"}))
+    assert not is_ambiguous(pcea, frozenset({"x", "y", "B"}))
+    assert not is_ambiguous(pcea, frozenset({"A", "x", "B"}))
+    assert is_ambiguous(pcea, frozenset({"A", "B"}))
 
 
 def test_an_event_that_is_not_kept_makes_runs_alike() -> None:
-    assert ambiguous(automaton("A ; B"), frozenset({"A"}))
+    assert is_ambiguous(automaton("A ; B"), frozenset({"A"}))
 
 
 def runs(pcea: PCEA, events: list[dict[str, Any]], kept: frozenset[str] | None) -> Counter[Any]:
@@ -98,7 +99,7 @@ def test_no_match_comes_twice_from_an_unambiguous_automaton(family: Any) -> None
         names = sorted(frozenset[str]().union(*(t.labels for t in found.pcea.transitions)))
         some = frozenset(random.Random(seed).sample(names, (len(names) + 1) // 2))
         for kept in (None, some):
-            if not ambiguous(found.pcea, kept):
+            if not is_ambiguous(found.pcea, kept):
                 assert max(runs(found.pcea, events, kept).values(), default=1) == 1
 
 
@@ -146,7 +147,7 @@ def test_a_determined_automaton_accepts_the_same_once_each(family: Any) -> None:
         determined = determinize_chain(found.pcea) if isinstance(found, Correlation) else None
         if determined is None or not isinstance(found, Correlation):
             continue
-        assert not ambiguous(determined)
+        assert not is_ambiguous(determined)
         once = runs(determined, events, None)
         if sum(once.values()) < 2_000:
             assert once == Counter(dict.fromkeys(runs(found.pcea, events, None), 1))

@@ -1,0 +1,63 @@
+"""Whether two tests exclude each other, or two links: nothing satisfies both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cernis.automata.correlated.fragments import contradictory
+from cernis.automata.correlated.pcea import Link
+from cernis.automata.unary.cea import Both, Isnt, Test, both
+
+Pair = tuple[str, str]
+
+
+def test_parts(test: Test) -> tuple[Test, ...]:
+    """Return the tests that a test is the conjunction of."""
+    return test.parts if isinstance(test, Both) else (test,)
+
+
+def are_exclusive_tests(one: Test, other: Test) -> bool:
+    """Whether no event passes both: two types, or a test and its opposite.
+
+    >>> from cernis.automata.unary.cea import Is
+    >>> from cernis.pattern.atom import TypeIs
+    >>> are_exclusive_tests(Is(TypeIs("A")), both(Isnt(Is(TypeIs("A"))), Is(TypeIs("B"))))
+    True
+    """
+    joint = both(one, other)
+    parts = set(test_parts(joint))
+    return contradictory(joint) or any(
+        isinstance(part, Isnt) and set(test_parts(part.body)) <= parts for part in parts
+    )
+
+
+_OUTCOMES: Mapping[str, frozenset[str]] = {
+    "<": frozenset("<"),
+    "<=": frozenset("<="),
+    ">": frozenset(">"),
+    ">=": frozenset(">="),
+}
+_EQUAL = frozenset("=")
+_NOT_EQUAL = frozenset("<>?")
+_EVERY = frozenset("<=>?")
+
+
+def _outcomes(link: Link) -> dict[Pair, frozenset[str]]:
+    """pair → what comparing it may give (`?`: neither less nor equal nor more)."""
+    found: dict[Pair, frozenset[str]] = {}
+    facts = [(pair, _EQUAL) for pair in link.equal]
+    facts += [(pair, _NOT_EQUAL) for pair in (*link.different, *link.unlike)]
+    facts += [((o.earlier, o.later), _OUTCOMES[o.op]) for o in link.ordered]
+    for pair, outcomes in facts:
+        found[pair] = found.get(pair, _EVERY) & outcomes
+    return found
+
+
+def are_exclusive_links(one: Link, other: Link) -> bool:
+    """Whether no pair of events satisfies both links.
+
+    >>> are_exclusive_links(Link(equal=(("a", "b"),)), Link(unlike=(("a", "b"),)))
+    True
+    """
+    left, right = _outcomes(one), _outcomes(other)
+    return any(not left[pair] & right[pair] for pair in left.keys() & right.keys())
