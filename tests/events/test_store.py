@@ -126,7 +126,7 @@ def test_batches_before_a_position_are_forgotten_as_wholes() -> None:
     with pytest.raises(LookupError, match="no event at position 6"):
         store.rows(at(6))
     assert before.column(at(0, 5), "x").to_pylist() == [0, 5]
-    assert [batch.base for batch in store.kept_batches()] == [2, 4]
+    assert [batch.base for batch in store.stored_batches()] == [2, 4]
 
 
 def test_a_batch_must_follow_the_one_before() -> None:
@@ -137,7 +137,7 @@ def test_a_batch_must_follow_the_one_before() -> None:
 
 def test_kept_batches_can_be_appended_elsewhere() -> None:
     store, other = store_of({"L": LEFT, "R": RIGHT}), EventStore()
-    for batch in store.kept_batches():
+    for batch in store.stored_batches():
         other.append(batch)
     everything = at(0, 1, 2, 3)
     assert other.structs(everything).equals(store.structs(everything))

@@ -398,7 +398,7 @@ def test_matches_that_have_left_the_window_are_let_go_of(monkeypatch: Any) -> No
         session.forget()
     assert session.pipeline.history is not None
     assert session.pipeline.history._number <= 16
-    assert sum(len(batch) for batch in session.store.kept_batches()) <= 20
+    assert sum(len(batch) for batch in session.store.stored_batches()) <= 20
     assert session.pull().count() == 9
 
 

@@ -45,7 +45,7 @@ class EventBatch:
 
     @staticmethod
     def of(table: pa.Table, *, base: int = 0, stream: str = "S") -> EventBatch:
-        """One table in row order, without a time column."""
+        """Return one table in row order, without a time column."""
         rows = np.arange(base, base + table.num_rows, dtype=np.int64)
         return EventBatch(base, rows, None, ((stream, table),))
 
@@ -53,7 +53,7 @@ class EventBatch:
         return len(self.rows)
 
     def interleave(self, per_part: Callable[[str, pa.Table], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Compute one value per row of every part; give them back per event."""
+        """Compute one value per row of every part; return them per event."""
         results = [per_part(name, table) for name, table in self.parts]
         if self.which is None:
             flat = results[0]
@@ -65,11 +65,11 @@ class EventBatch:
 
 
 MASK = "@mask"
-"""Columns of bits that say which predicates hold; see `masks`."""
+"""Columns of bits that say which predicates hold; see `cernis.encoding.masks`."""
 
 
 def is_computed(name: str) -> bool:
-    """Whether a column is no attribute of the events, but something that was found out of them.
+    """Return whether a column is derived from the events, and no attribute of them.
 
     >>> is_computed("@mask0"), is_computed("price")
     (True, False)
@@ -78,7 +78,7 @@ def is_computed(name: str) -> bool:
 
 
 def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:
-    """The column that a (dotted) attribute names, or None where the table has none.
+    """Return the column that a (dotted) attribute names, or None where the table has none.
 
     >>> attribute(pa.table({"user": [{"id": 7}, None]}), ("user", "id")).to_pylist()
     [7, None]

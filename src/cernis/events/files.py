@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, read batch by batch; and which reader a path gets."""
+"""Parquet and Arrow files, read batch by batch; the reader for a path, by its format."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ParquetReader:
 
 
 def _dictionary_columns(file: pq.ParquetFile) -> list[str]:
-    """Top-level text columns whose every column chunk starts out dictionary-encoded."""
+    """Return the top-level text columns that are dictionary-encoded in the first row group."""
     if not file.metadata.num_row_groups:
         return []
     group = file.metadata.row_group(0)
@@ -138,7 +138,7 @@ class ArrowFileReader:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return the first line of an error."""
     return str(error).strip().split("\n")[0].rstrip(".")
 
 
@@ -149,7 +149,7 @@ def open_file(
     declared: Mapping[str, pa.DataType],
     type_column: str = "type",
 ) -> Reader:
-    """The reader for a path, by its suffix unless a format is named."""
+    """Return the reader for a path, by its suffix unless a format is named."""
     check_path(path)
     match format_ or format_of(path):
         case "csv":
@@ -171,6 +171,7 @@ def open_file(
 
 
 def check_path(path: Path) -> None:
+    """Raise if a path is no file with something in it."""
     if not path.exists():
         folder = path.parent
         beside = [p.name for p in folder.iterdir()] if folder.is_dir() else []
@@ -182,7 +183,8 @@ def check_path(path: Path) -> None:
 
 
 def format_of(path: Path) -> str:
-    """
+    """Return the format that the suffix of a path names.
+
     >>> format_of(Path("trades.csv.gz"))
     'csv'
     """
@@ -200,7 +202,7 @@ def format_of(path: Path) -> str:
 
 
 def stem_of(path: Path) -> str:
-    """The name of the stream in a file.
+    """Return the name of the stream in a file.
 
     >>> stem_of(Path("data/trades.csv.gz"))
     'trades'

@@ -1,4 +1,4 @@
-"""What happens to rows that cannot be read: fail, skip and count, or set them aside.
+"""Rows that cannot be read: fail, skip and count them, or set them aside.
 
 One `Mistakes` serves all sources of one `open_events`. A bad row that is set aside is
 one JSON line: source, row, column (or null), reason, text.
@@ -34,7 +34,7 @@ class Mistakes:
             self._open()
 
     def begin(self, source: str, *, quiet: bool) -> None:
-        """A pass over a source starts; a quiet one neither counts nor writes."""
+        """Start a pass over a source; a quiet one neither counts nor writes."""
         self._quiet = quiet
         if not quiet:
             self.skipped[source] = 0
@@ -49,7 +49,7 @@ class Mistakes:
         text: str | None,
         where: str,
     ) -> None:
-        """One bad row: raises, or counts it and sets it aside."""
+        """Raise for a bad row, or count it and set it aside."""
         if self.fails:
             at = where if column is None else f"{where}, column {column!r}"
             raise DataError(f"{at}: {reason}")
@@ -75,7 +75,7 @@ class Mistakes:
 
 
 def no_column(label: str, name: str, purpose: str, names: Sequence[str]) -> str:
-    """The message for a column that is not there.
+    """Return the message for a column that is not there.
 
     >>> no_column("a.csv", "tpe", "the event type", ["type", "ts"])
     "a.csv: no column 'tpe' for the event type; did you mean 'type'?"
@@ -86,7 +86,7 @@ def no_column(label: str, name: str, purpose: str, names: Sequence[str]) -> str:
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """`; did you mean 'price'?`, or nothing.
+    """Return `; did you mean 'price'?`, or nothing.
 
     >>> did_you_mean("prise", ["price", "name"])
     "; did you mean 'price'?"

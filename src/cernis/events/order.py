@@ -1,18 +1,18 @@
 """Sources into `EventBatch`es in final order: by time, then by the order given.
 
-Events handed out cannot be taken back, so whether a source is in order is decided
+An event that was handed out cannot be taken back. So whether a source is in order is decided
 before its first event leaves:
 
 * a table in memory: one vectorized look at its time column;
-* a file of up to `LOAD_BYTES`: read once, kept, looked at;
+* a file of up to `LOAD_BYTES`: read once and kept;
 * a larger file: a pass over the time column alone (projected in Parquet; in text the
-  other columns are split but not converted), then the real pass; only if that finds
-  events out of order is all of it loaded and sorted;
-* something that can be read only once: checked as it flows, an error where it breaks.
+  other columns are split but not converted), then the real pass. Only if the first pass finds
+  late events is all of it loaded and sorted;
+* an input that can be read only once: checked as it flows; a late event is an error.
 
-A sort is stable and leaves a note. Streams are merged a chunk at a time: whatever lies
-at or before the earliest chunk end among them is final, and one stable argsort of those
-times interleaves it. Memory: one chunk per stream (unless sorted).
+A sort is stable and leaves a note. Streams are merged a chunk at a time: events up to the
+earliest chunk end among them are final, and one stable argsort of their times interleaves
+them. Memory: one chunk per stream (unless sorted).
 
 Rows of several inputs are numbered one after the other. The passes above have counted
 the rows of earlier inputs before a merge starts, so no extra pass is needed; an
@@ -23,7 +23,7 @@ the inputs follow one another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 
@@ -40,7 +40,7 @@ LOAD_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """How far a stream has come: what the next batch of it continues from."""
+    """Where a stream has come to: the next batch continues from here."""
 
     position: int = 0
     row: int = 0
@@ -50,13 +50,13 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Nanoseconds in a tick (None: there is no time), and in what the time column counts."""
+    """Nanoseconds in a tick (None without a time column), and in the column's own unit."""
 
     unit_ns: int | None
     own: int = 1
 
     def ticks(self, window_ns: Fraction) -> int:
-        """The whole ticks in a time window.
+        """Return the whole ticks in a time window.
 
         Times are whole ticks, so a difference is at most the window exactly when it is
         at most the window's floor.
@@ -68,9 +68,9 @@ class Scale:
         return floor(window_ns / self.unit_ns)
 
     def plain_ticks(self, size: Fraction, strict: bool = False) -> int:
-        """The most ticks in a difference of times that is bounded in their column's own unit.
+        """Return the most ticks in a difference that is bounded in the column's own unit.
 
-        Without a time column positions are what is counted.
+        Without a time column, ticks are positions.
         """
         exact = size if self.unit_ns is None else size * Fraction(self.own, self.unit_ns)
         return ceil(exact) - 1 if strict else floor(exact)
@@ -107,14 +107,14 @@ class Ordering:
 
     @property
     def scale(self) -> Scale:
-        """How times are counted."""
+        """The units of time."""
         own = min((s.unit for s in self.sources), default=self.unit_ns or 1)
         return Scale(self.unit_ns, own)
 
     def __iter__(self) -> Iterator[EventBatch]:
         self.progress = self.after
         self.notes.clear()
-        chunks = self._one_after_the_other() if self.unit_ns is None else self._merged()
+        chunks = self._concatenate() if self.unit_ns is None else self._merge()
         for batch in chunks:
             if self.after.time is not None and batch.base == self.after.position:
                 self._check_follows(batch)
@@ -135,7 +135,7 @@ class Ordering:
                 "in order"
             )
 
-    def _one_after_the_other(self) -> Iterator[EventBatch]:
+    def _concatenate(self) -> Iterator[EventBatch]:
         position, first = self.after.position, self.after.row
         for source in self.sources:
             for chunk in source.chunks():
@@ -145,61 +145,62 @@ class Ordering:
                 position += len(chunk.rows)
             first += source.reader.count or 0
 
-    def _merged(self) -> Iterator[EventBatch]:
+    def _merge(self) -> Iterator[EventBatch]:
         assert self.unit_ns is not None
-        runs, position = [], self.after.position
+        inputs, position = [], self.after.position
         offset = self.after.row
         for i, source in enumerate(self.sources):
             must_count = i + 1 < len(self.sources)
-            chunks, count = self._in_order(source, self.unit_ns, must_count)
-            runs.append((source, offset, chunks))
+            chunks, count = self._open_in_order(source, self.unit_ns, must_count)
+            inputs.append((source, offset, chunks))
             offset += count or 0
-        if len(runs) == 1:
-            source, offset, chunks = runs[0]
+        if len(inputs) == 1:
+            source, offset, chunks = inputs[0]
             batches: Iterable[EventBatch] = (
                 _batch(0, source, chunk, offset) for chunk in chunks() if len(chunk.rows)
             )
         else:
-            batches = _merge([(s, o, c()) for s, o, c in runs])
+            batches = _interleave_inputs([(s, o, c()) for s, o, c in inputs])
         for batch in batches:
-            yield _at(batch, position)
+            yield replace(batch, base=position)
             position += len(batch)
 
-    def _in_order(
+    def _open_in_order(
         self, source: Source, tick: int, must_count: bool
     ) -> tuple[Callable[[], Iterable[Chunk]], int | None]:
-        """A way to read the source's chunks in order of time, and its number of rows."""
+        """Return a function that reads the source in order of time, and its number of rows."""
 
         def stream() -> Iterator[Chunk]:
             return source.chunks(tick=tick)
 
         if source.in_memory:
-            late = _late(source.chunks(tick=tick, only_time=True))
+            late = _count_late(source.chunks(tick=tick, only_time=True))
             if not late:
                 return stream, source.reader.count
-            return self._sorted(source, list(stream()), late), source.reader.count
+            return self._sort(source, list(stream()), late), source.reader.count
         small = source.reader.nbytes is not None and source.reader.nbytes <= self._load_bytes
         if small or (must_count and not source.reopens):
             kept = list(stream())
-            late = _late(kept)
-            chunks = self._sorted(source, kept, late) if late else (lambda: kept)
+            late = _count_late(kept)
+            chunks = self._sort(source, kept, late) if late else (lambda: kept)
             return chunks, source.reader.count
         if not source.reopens:
-            return (lambda: _checked(source, stream())), None
-        late = _late(source.chunks(tick=tick, only_time=True))
+            return (lambda: _check_order(source, stream())), None
+        late = _count_late(source.chunks(tick=tick, only_time=True))
         if not late:
             return stream, source.reader.count
-        return self._sorted(source, list(stream()), late), source.reader.count
+        return self._sort(source, list(stream()), late), source.reader.count
 
-    def _sorted(
+    def _sort(
         self, source: Source, chunks: list[Chunk], late: int
     ) -> Callable[[], Iterator[Chunk]]:
+        """Leave a note, and return a function that gives the chunks sorted."""
         about = f"{source.label}: " if len(self.sources) > 1 else ""
         rows = "row" if late == 1 else "rows"
         self.notes.append(
             f"{about}events were out of order: {late} {rows} sorted by {source.time_column!r}"
         )
-        return lambda: _sorted_chunks(chunks)
+        return lambda: _sort_chunks(chunks)
 
 
 def _check_alike(sources: Sequence[Source]) -> None:
@@ -212,8 +213,8 @@ def _check_alike(sources: Sequence[Source]) -> None:
         )
 
 
-def _late(chunks: Iterable[Chunk]) -> int:
-    """How many events are earlier than one before them."""
+def _count_late(chunks: Iterable[Chunk]) -> int:
+    """Return how many events are earlier than one before them."""
     late, latest = 0, None
     for chunk in chunks:
         time = chunk.time
@@ -230,7 +231,8 @@ def _late(chunks: Iterable[Chunk]) -> int:
     return late
 
 
-def _checked(source: Source, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def _check_order(source: Source, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Pass chunks on; raise at the first late event."""
     latest = None
     for chunk in chunks:
         time = chunk.time
@@ -248,19 +250,22 @@ def _checked(source: Source, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         yield chunk
 
 
-def _sorted_chunks(chunks: list[Chunk]) -> Iterator[Chunk]:
+def _sort_chunks(chunks: list[Chunk]) -> Iterator[Chunk]:
     times = [c.time for c in chunks if c.time is not None]
     time, rows = np.concatenate(times), np.concatenate([c.rows for c in chunks])
     table = pa.concat_tables([c.table for c in chunks], promote_options="permissive")
-    table = _whole(table)
+    table = _join_table(table)
     order = np.argsort(time, kind="stable")
     for first in range(0, len(order), BATCH_ROWS):
         part = order[first : first + BATCH_ROWS]
         yield Chunk(table.take(pa.array(part)), rows[part], time[part])
 
 
-def _whole(table: pa.Table) -> pa.Table:
-    """Columns of one chunk, from which taking rows is direct, unless that is too large."""
+def _join_table(table: pa.Table) -> pa.Table:
+    """Return the table with one chunk per column, which makes taking rows direct.
+
+    A column that is too large for one chunk leaves the table as it is.
+    """
     try:
         return pa.table([join_chunks(column) for column in table.columns], names=table.column_names)
     except pa.ArrowInvalid:
@@ -270,8 +275,8 @@ def _whole(table: pa.Table) -> pa.Table:
 # ------------------------------------------------------------------ merging
 
 
-class _Run:
-    """One stream's place in the merge: its current chunk and how much of it is used."""
+class _SourceCursor:
+    """One stream in the merge: the rest of its current chunk, and the chunks to come."""
 
     def __init__(self, source: Source, offset: int, chunks: Iterable[Chunk]) -> None:
         self.source, self.offset = source, offset
@@ -282,10 +287,11 @@ class _Run:
         self._advance()
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         return self.table is None
 
     def take(self, count: int) -> Chunk:
+        """Take the next `count` rows of the current chunk."""
         assert self.table is not None
         chunk = Chunk(
             self.table.slice(0, count), self.rows[:count] + self.offset, self.time[:count]
@@ -306,23 +312,27 @@ class _Run:
         self.table = None
 
 
-def _merge(inputs: Sequence[tuple[Source, int, Iterable[Chunk]]]) -> Iterator[EventBatch]:
-    runs = [run for run in (_Run(*given) for given in inputs) if not run.over]
-    while runs:
-        # The first run whose chunk ends earliest is used up. Runs before it have nothing
-        # more at that time; runs after it must let its own next events go first.
-        first = min(range(len(runs)), key=lambda i: (runs[i].time[-1], i))
-        horizon = runs[first].time[-1]
+def _interleave_inputs(
+    inputs: Sequence[tuple[Source, int, Iterable[Chunk]]],
+) -> Iterator[EventBatch]:
+    """Merge inputs that are in order of time; ties go by the order of inputs."""
+    open_inputs = [each for each in (_SourceCursor(*given) for given in inputs) if not each.is_over]
+    while open_inputs:
+        # The first input whose chunk ends earliest is used up. Inputs before it have nothing
+        # more at that time; inputs after it must let its own next events go first.
+        ends = [each.time[-1] for each in open_inputs]
+        first = int(np.argmin(ends))
         counts = [
-            int(np.searchsorted(run.time, horizon, side="right" if i <= first else "left"))
-            for i, run in enumerate(runs)
+            int(np.searchsorted(each.time, ends[first], side="right" if i <= first else "left"))
+            for i, each in enumerate(open_inputs)
         ]
-        taken = [(run.source, run.take(n)) for run, n in zip(runs, counts, strict=True) if n]
-        runs = [run for run in runs if not run.over]
-        yield _interleaved(taken)
+        taken = [(e.source, e.take(n)) for e, n in zip(open_inputs, counts, strict=True) if n]
+        open_inputs = [each for each in open_inputs if not each.is_over]
+        yield _interleave(taken)
 
 
-def _interleaved(taken: Sequence[tuple[Source, Chunk]]) -> EventBatch:
+def _interleave(taken: Sequence[tuple[Source, Chunk]]) -> EventBatch:
+    """Return one batch of chunks of several sources, in order of time."""
     if len(taken) == 1:
         return _batch(0, *taken[0], 0)
     time = np.concatenate([chunk.time for _, chunk in taken if chunk.time is not None])
@@ -352,17 +362,4 @@ def _batch(position: int, source: Source, chunk: Chunk, offset: int) -> EventBat
         ((source.name, chunk.table),),
         type_column=source.type_column,
         time_column=source.time_column,
-    )
-
-
-def _at(batch: EventBatch, position: int) -> EventBatch:
-    return EventBatch(
-        position,
-        batch.rows,
-        batch.time,
-        batch.parts,
-        batch.which,
-        batch.index,
-        batch.type_column,
-        batch.time_column,
     )

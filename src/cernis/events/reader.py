@@ -1,8 +1,8 @@
 """Readers: one per kind of input, all giving `Piece`s of a table with row numbers.
 
-A piece knows the row number of each of its rows in the input as given (rows that were
-left out for being broken are counted), and where in the input a row stands, for
-messages. A reader holds one piece at a time; what is read stays in bounded memory.
+A piece has the row number of each of its rows in the input as given (broken rows that were
+left out count), and knows where in the input a row stands, for messages. A reader holds one
+piece at a time: memory is bounded.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ class Place(NamedTuple):
 
 
 class Piece(NamedTuple):
+    """Some rows of an input; `place` says where the i-th of them stands."""
+
     table: pa.Table
     rows: Int64s
     place: Callable[[int], Place]
 
 
 class Reader(Protocol):
-    """Something that yields the rows of one input, in order."""
+    """One input, whose rows come piece by piece, in order."""
 
     label: str
     reopens: bool
@@ -43,13 +45,15 @@ class Reader(Protocol):
     nbytes: int | None  # about how much memory all of it takes; None where unknown
 
     @property
-    def schema(self) -> pa.Schema: ...
+    def schema(self) -> pa.Schema:
+        """The columns of the input."""
 
-    def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]: ...
+    def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
+        """Read all columns, or some of them."""
 
 
 def number_rows(label: str, table: pa.Table, first: int) -> Piece:
-    """Consecutive rows from `first` on."""
+    """Return a piece of consecutive rows from `first` on."""
     rows = np.arange(first, first + table.num_rows, dtype=np.int64)
     return Piece(table, rows, lambda i: Place(f"{label}, row {first + i}"))
 
@@ -118,11 +122,12 @@ class BatchReader:
 
 
 def to_table(batch: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Return a batch as a table."""
     return batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
 
 
 def join_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Many chunks as one; dictionaries are united, or looked through where Arrow cannot."""
+    """Return the column as one chunk; dictionaries are unified, or decoded where Arrow cannot."""
     if column.num_chunks <= 1:
         return column
     try:
@@ -133,7 +138,7 @@ def join_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def simplify_table(table: pa.Table) -> pa.Table:
-    """The table without the layouts that few compute functions know."""
+    """Return the table without the layouts that few compute functions know."""
     schema = simplify_schema(table.schema)
     if schema == table.schema:
         return table
@@ -150,12 +155,13 @@ def simplify_table(table: pa.Table) -> pa.Table:
 
 
 def simplify_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema that `simplify_table` gives a table."""
     fields = [field.with_type(simplify_type(field.type)) for field in schema]
     return pa.schema(fields)
 
 
 def simplify_type(type_: pa.DataType) -> pa.DataType:
-    """Views, run-end encodings, half floats and extensions become their plain kin.
+    """Return the plain form of a view, a run-end encoding, a half float or an extension.
 
     >>> simplify_type(pa.string_view()), simplify_type(pa.float16())
     (DataType(large_string), DataType(float))

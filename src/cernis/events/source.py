@@ -1,7 +1,7 @@
-"""`open_events`: whatever a person has their events in, as a list of `Source`s.
+"""`open_events`: files, frames and tables of events as a list of `Source`s.
 
 A source is one stream: its name, its Arrow schema, and `chunks()`, which reads it from
-the start in bounded memory and gives row numbers, times as whole ticks, and tables.
+the start in bounded memory and gives tables, row numbers, and times as whole ticks.
 Frames and tables are not copied; files are read batch by batch.
 """
 
@@ -70,13 +70,13 @@ class Source:
         self.type_column = type
         self.time_unit = time_unit
         self._default_type = default_type
-        self.schema = self._checked(reader.schema)
-        self.time_column = self._time_column(time)
-        self.tick = None if self.time_column is None else self._tick(self.time_column)
+        self.schema = self._check_schema(reader.schema)
+        self.time_column = self._find_time_column(time)
+        self.tick = None if self.time_column is None else self._find_tick(self.time_column)
 
     @property
     def unit(self) -> int:
-        """Nanoseconds in what a plain number counts in the time column."""
+        """Nanoseconds in the unit of plain numbers in the time column."""
         if self.time_column is None:
             return 1
         return own_unit(self.schema.field(self.time_column).type, self.time_unit)
@@ -95,45 +95,48 @@ class Source:
 
     @property
     def skipped(self) -> int:
-        """Bad rows left out in the last pass over the source."""
+        """How many bad rows the last pass over the source left out."""
         return self.mistakes.skipped.get(self.label, 0)
 
     def batches(self) -> Iterator[pa.Table]:
-        """The rows, in the order given."""
+        """Return the rows, in the order given."""
         return (chunk.table for chunk in self.chunks())
 
     def chunks(self, *, tick: int | None = None, only_time: bool = False) -> Iterator[Chunk]:
-        """One pass over the source; with `only_time`, over no other column and quietly."""
+        """Read the source once; with `only_time`, no other column, and without reports."""
         columns = None
         if only_time:
             columns = [] if self.time_column is None else [self.time_column]
         self.mistakes.begin(self.label, quiet=only_time)
         for piece in self.reader.pieces(columns):
             if self._default_type is not None and not only_time:
-                piece = piece._replace(table=self._typed(piece.table))
+                piece = piece._replace(table=self._add_type(piece.table))
             if self.time_column is None:
                 yield Chunk(piece.table, piece.rows, None)
             else:
-                yield self._timed(piece, self.time_column, tick or self.tick or 1)
+                yield self._read_times(piece, self.time_column, tick or self.tick or 1)
 
-    def _timed(self, piece: Piece, column: str, tick: int) -> Chunk:
+    def _read_times(self, piece: Piece, column: str, tick: int) -> Chunk:
+        """Return the rows that have a usable time; report the others."""
         times = piece.table.column(column)
         ticks, bad = to_ticks(times, self.time_unit, tick)
         if bad is None:
             return Chunk(piece.table, piece.rows, ticks)
         for i in np.flatnonzero(bad):
             place = piece.place(int(i))
-            reason = describe_bad_time(_python(times[int(i)]))
+            reason = describe_bad_time(_to_python(times[int(i)]))
             row = int(piece.rows[i])
             self.mistakes.bad(self.label, row, column, reason, text=place.text, where=place.where)
         return Chunk(piece.table.filter(pa.array(~bad)), piece.rows[~bad], ticks[~bad])
 
-    def _typed(self, table: pa.Table) -> pa.Table:
+    def _add_type(self, table: pa.Table) -> pa.Table:
+        """Return the table with a type column that holds the default type."""
         indices = pa.array(np.zeros(table.num_rows, np.int8))
         column = pa.DictionaryArray.from_arrays(indices, pa.array([self._default_type]))
         return table.append_column(self.type_column, column)
 
-    def _checked(self, schema: pa.Schema) -> pa.Schema:
+    def _check_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns of the source; raise where names repeat or the type is no text."""
         names = schema.names
         for i, name in enumerate(names):
             if name in names[:i]:
@@ -153,14 +156,14 @@ class Source:
             raise DataError(no_column(self.label, self.type_column, "the event type", names))
         return schema
 
-    def _time_column(self, time: str | None) -> str | None:
+    def _find_time_column(self, time: str | None) -> str | None:
         if time is None:
             return DEFAULT_TIME if DEFAULT_TIME in self.schema.names else None
         if time not in self.schema.names:
             raise DataError(no_column(self.label, time, "the time", self.schema.names))
         return time
 
-    def _tick(self, column: str) -> int:
+    def _find_tick(self, column: str) -> int:
         type_ = self.schema.field(column).type
         tick = tick_of(type_, self.time_unit)
         if tick is None:
@@ -170,7 +173,7 @@ class Source:
         return tick
 
 
-def _python(value: pa.Scalar) -> object:
+def _to_python(value: pa.Scalar) -> object:
     try:
         return value.as_py()
     except (ValueError, OverflowError):
@@ -192,12 +195,12 @@ def open_events(
     declared: Schema | None = None,
     default_type: str | None = None,
 ) -> list[Source]:
-    """The streams in `events`, in the order given.
+    """Return the streams in `events`, in the order given.
 
     `events` is a pandas or polars frame, anything with the Arrow stream interface, a
     list of dicts, an iterable of Arrow batches, a path or several, or a dict of names
-    to any of these. `names` are the streams that the query reads (none: all there
-    are); one input and one name need not agree. `on_error` says what becomes of bad
+    to any of these. `names` are the streams that the query reads; without names, all
+    inputs are read. One input and one name need not agree. `on_error` is the policy for bad
     rows: "fail", "skip", a path, a function, or `Mistakes` to share among several
     calls. `declared` fixes the types of columns read from text.
 
@@ -228,7 +231,7 @@ def open_events(
 
 
 def _inputs(events: Any) -> list[tuple[str | None, Any]]:
-    """The inputs with their names; None where an input has no name of its own."""
+    """Return the inputs with their names; None where an input has no name of its own."""
     if isinstance(events, (str, Path)):
         return [(stem_of(Path(events)), Path(events))]
     if isinstance(events, Mapping):
@@ -251,7 +254,7 @@ def _inputs(events: Any) -> list[tuple[str | None, Any]]:
 def choose_inputs(
     inputs: list[tuple[str | None, Any]], names: Sequence[str]
 ) -> list[tuple[str, Any]]:
-    """Those that a query reads, by the names it has for them; one input may have any name."""
+    """Return the inputs that a query reads, by its names; a single input may have any name."""
     if len(inputs) == 1 and len(names) <= 1:
         own, value = inputs[0]
         return [(names[0] if names else own or DEFAULT_NAME, value)]
@@ -387,7 +390,8 @@ _DECLARED = {
 
 
 def kind_of(type_: pa.DataType) -> Kind:
-    """
+    """Return the kind of values that predicates see in a column.
+
     >>> kind_of(pa.dictionary(pa.int8(), pa.string())), kind_of(pa.decimal128(9, 2))
     (<Kind.STRING: 'string'>, <Kind.FLOAT: 'double'>)
     """
@@ -396,12 +400,14 @@ def kind_of(type_: pa.DataType) -> Kind:
 
 
 def schema_of(sources: Sequence[Source]) -> Schema:
-    """What the sources' columns say."""
+    """Return the schema that the columns of the sources give."""
     return Schema(tuple(stream_of(source.name, source.schema) for source in sources))
 
 
 def stream_of(name: str, schema: pa.Schema) -> Stream:
-    """What columns say of a stream; nested attributes get dotted names, types are unknown.
+    """Return the stream that some columns give; nested attributes get dotted names.
+
+    Its event types are unknown.
 
     >>> stream_of("S", pa.schema({"user": pa.struct({"id": pa.int64()})})).attributes["user.id"]
     <Kind.INT: 'int'>
@@ -418,6 +424,7 @@ def _attributes(name: str, type_: pa.DataType) -> Iterator[tuple[str, Kind]]:
 
 
 def _declared_types(stream: Stream | None) -> dict[str, pa.DataType]:
+    """Return the column types that a declaration fixes."""
     if stream is None:
         return {}
     kinds: dict[str, Kind] = dict(stream.attributes)

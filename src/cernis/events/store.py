@@ -1,7 +1,7 @@
 """`EventStore`: keeps events for the output and gathers them by position.
 
-It holds the batches as they came (slices of the input, no copies; consecutive row
-numbers are kept as one integer), so what it costs is what the input's own tables cost.
+It holds the batches as they came: slices of the input, no copies, and consecutive row
+numbers as one integer. So it costs what the input's own tables cost.
 Gathering is one `take` per batch and column touched. Dictionaries come out as plain
 values, an attribute that a stream does not have is null there, and types that differ
 between streams are promoted.
@@ -23,7 +23,7 @@ from cernis.pattern.predicate import TIME, TIME_NS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
+class _StoredBatch:
     base: int
     size: int
     rows: int | Int64s  # the first of consecutive row numbers, or all of them
@@ -43,8 +43,8 @@ class EventStore:
 
     def __init__(self, time_unit: str = "ms") -> None:
         self.time_unit = time_unit
-        """What one step of an integer time is."""
-        self._kept: list[_Kept] = []
+        """The unit of integer times."""
+        self._batches: list[_StoredBatch] = []
         self._bases: list[int] = []
         self._types: dict[str, pa.DataType] = {}
         self._schemas: set[pa.Schema] = set()
@@ -52,8 +52,8 @@ class EventStore:
         self._time_column: str | None = None
 
     def append(self, batch: EventBatch) -> None:
-        """Keeps the events; of a batch without any, what columns there are."""
-        if self._kept and batch.base != self._kept[-1].base + self._kept[-1].size:
+        """Keep the events of a batch; an empty batch gives its columns alone."""
+        if self._batches and batch.base != self._batches[-1].base + self._batches[-1].size:
             raise ValueError("a batch must start where the one before it ended")
         for _, table in batch.parts:
             self._learn(table.schema)
@@ -63,74 +63,74 @@ class EventStore:
         rows = batch.rows
         consecutive = rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
         numbers = int(rows[0]) if consecutive else rows
-        kept = _Kept(batch.base, len(rows), numbers, batch.parts, batch.which, batch.index)
-        self._kept.append(kept)
+        stored = _StoredBatch(batch.base, len(rows), numbers, batch.parts, batch.which, batch.index)
+        self._batches.append(stored)
         self._bases.append(batch.base)
 
     def expect(self, schema: pa.Schema, type_column: str, time_column: str | None) -> None:
-        """What columns events would have, where there are none."""
+        """Set the columns, for a stream without events."""
         self._learn(schema)
         self._type_column, self._time_column = type_column, time_column
 
     def forget_before(self, position: int) -> None:
         """Drop the batches that lie wholly before a position."""
         keep = 0
-        while keep < len(self._kept):
-            kept = self._kept[keep]
-            if kept.base + kept.size > position:
+        while keep < len(self._batches):
+            stored = self._batches[keep]
+            if stored.base + stored.size > position:
                 break
             keep += 1
         # new lists: a store that was copied for matches keeps the old ones
-        self._kept, self._bases = self._kept[keep:], self._bases[keep:]
+        self._batches, self._bases = self._batches[keep:], self._bases[keep:]
 
-    def kept_batches(self) -> Iterator[EventBatch]:
-        """The batches still kept, in order; their times are not kept apart from the tables."""
-        for kept in self._kept:
-            rows = kept.rows
+    def stored_batches(self) -> Iterator[EventBatch]:
+        """Return the stored batches in order, without times: these are in the tables."""
+        for stored in self._batches:
+            rows = stored.rows
             if isinstance(rows, int):
-                rows = np.arange(rows, rows + kept.size, dtype=np.int64)
+                rows = np.arange(rows, rows + stored.size, dtype=np.int64)
             yield EventBatch(
-                kept.base,
+                stored.base,
                 rows,
                 None,
-                kept.parts,
-                kept.which,
-                kept.index,
+                stored.parts,
+                stored.which,
+                stored.index,
                 self._type_column,
                 self._time_column,
             )
 
     @property
     def nbytes(self) -> int:
-        """The memory that the kept tables refer to."""
-        return sum(table.nbytes for kept in self._kept for _, table in kept.parts)
+        """The memory of the stored tables."""
+        return sum(table.nbytes for stored in self._batches for _, table in stored.parts)
 
     def rows(self, positions: Int64s) -> Int64s:
-        """The reported row numbers."""
+        """Return row numbers of the input."""
         distinct, back = _distinct(positions)
         found = [
-            local + kept.rows if isinstance(kept.rows, int) else kept.rows[local]
-            for kept, local in self._split(distinct)
+            local + stored.rows if isinstance(stored.rows, int) else stored.rows[local]
+            for stored, local in self._split(distinct)
         ]
         rows = np.concatenate([np.empty(0, np.int64), *found])
         return rows if back is None else rows[back]
 
     def times(self, positions: Int64s) -> pa.Array:
-        """The time column's values, or the row numbers where there is none."""
+        """Return the values of the time column, or row numbers where there is none."""
         if self._time_column is None:
             return pa.array(self.rows(positions))
         return self.column(positions, self._time_column)
 
     def column(self, positions: Int64s, attribute: str) -> pa.Array:
-        """An attribute's values; null where the event lacks it."""
+        """Return the values of an attribute; null where an event lacks it."""
         if attribute in (TIME.name, TIME_NS.name):
-            return self._moments(positions, attribute == TIME_NS.name)
+            return self._numeric_times(positions, attribute == TIME_NS.name)
         distinct, back = _distinct(positions)
         values = self._column(distinct, attribute)
         return values if back is None else values.take(pa.array(back))
 
-    def _moments(self, positions: Int64s, nanoseconds: bool) -> pa.Array:
-        """The times as numbers: as the column counts, or in nanoseconds."""
+    def _numeric_times(self, positions: Int64s, nanoseconds: bool) -> pa.Array:
+        """Return times as numbers, in the unit of the column or in nanoseconds."""
         if self._time_column is None:
             plain_positions = pa.array(np.asarray(positions, np.int64))
             return pa.nulls(len(positions), pa.int64()) if nanoseconds else plain_positions
@@ -142,7 +142,7 @@ class EventStore:
         return pa.array(ticks, mask=bad)
 
     def structs(self, positions: Int64s, attributes: Sequence[str] | None = None) -> pa.StructArray:
-        """The events: type, time and the other attributes, or just those named."""
+        """Return events: type, time and the other attributes, or only the named ones."""
         names = self._names() if attributes is None else list(attributes)
         if not names:
             return pa.array([{}] * len(positions), pa.struct([]))
@@ -181,12 +181,12 @@ class EventStore:
         return value_type(type_)
 
     def _gather(self, distinct: Int64s, path: tuple[str, ...], type_: pa.DataType) -> pa.Array:
-        """One attribute of the events at ascending positions."""
+        """Return one attribute of the events at ascending positions."""
         arrays: list[pa.Array] = []
         places: list[Int64s] = []
         start = 0
-        for kept, local in self._split(distinct):
-            for table, rows, at in _per_part(kept, local):
+        for stored, local in self._split(distinct):
+            for table, rows, at in _per_part(stored, local):
                 found = attribute(table, path)
                 if found is None:
                     arrays.append(pa.nulls(len(rows), type_))
@@ -204,30 +204,30 @@ class EventStore:
         inverse[back] = np.arange(len(back))
         return whole.take(pa.array(inverse))
 
-    def _split(self, distinct: Int64s) -> Iterator[tuple[_Kept, Int64s]]:
-        """Ascending positions by batch, as rows in it."""
+    def _split(self, distinct: Int64s) -> Iterator[tuple[_StoredBatch, Int64s]]:
+        """Yield each batch with its share of ascending positions, as rows in it."""
         if len(distinct):
-            self._check_kept(int(distinct[0]), int(distinct[-1]))
+            self._check_stored(int(distinct[0]), int(distinct[-1]))
         start = 0
         while start < len(distinct):
-            kept = self._kept[bisect_right(self._bases, int(distinct[start])) - 1]
-            stop = int(np.searchsorted(distinct, kept.base + kept.size))
-            yield kept, distinct[start:stop] - kept.base
+            stored = self._batches[bisect_right(self._bases, int(distinct[start])) - 1]
+            stop = int(np.searchsorted(distinct, stored.base + stored.size))
+            yield stored, distinct[start:stop] - stored.base
             start = stop
 
-    def _check_kept(self, first: int, last: int) -> None:
-        if not self._kept or first < self._kept[0].base:
+    def _check_stored(self, first: int, last: int) -> None:
+        if not self._batches or first < self._batches[0].base:
             raise LookupError(f"the event at position {first} is no longer (or not yet) kept")
-        end = self._kept[-1].base + self._kept[-1].size
+        end = self._batches[-1].base + self._batches[-1].size
         if last >= end:
             raise LookupError(f"there is no event at position {last}; {end} is the next one")
 
 
 def _distinct(positions: Int64s) -> tuple[Int64s, Int64s | None]:
-    """The positions ascending, each once, and where each question finds its answer.
+    """Return the positions ascending, each once, and the place of each question among them.
 
-    Matches share events, so a block asks for few events many times: they are looked up
-    once. Positions of a block lie close together, where marking beats sorting.
+    Matches share events, so a block asks for few events many times. Positions of a block lie
+    close together, where marking beats sorting.
 
     >>> _distinct(np.array([7, 3, 7]))
     (array([3, 7]), array([1, 0, 1]))
@@ -240,24 +240,26 @@ def _distinct(positions: Int64s) -> tuple[Int64s, Int64s | None]:
     if reach > 8 * len(positions) + 1024:
         distinct, back = np.unique(positions, return_inverse=True)
         return distinct, back
-    asked = np.zeros(reach, np.bool_)
-    asked[positions - low] = True
-    places = np.cumsum(asked, dtype=np.int64) - 1
-    return np.flatnonzero(asked) + low, places[positions - low]
+    present = np.zeros(reach, np.bool_)
+    present[positions - low] = True
+    places = np.cumsum(present, dtype=np.int64) - 1
+    return np.flatnonzero(present) + low, places[positions - low]
 
 
-def _per_part(kept: _Kept, local: Int64s) -> Iterator[tuple[pa.Table, Int64s, Int64s | slice]]:
-    """(table, rows in it, which of `local` they are) for each part touched."""
-    if kept.which is None:
-        rows = local if kept.index is None else kept.index[local]
-        yield kept.parts[0][1], rows, slice(None)
+def _per_part(
+    stored: _StoredBatch, local: Int64s
+) -> Iterator[tuple[pa.Table, Int64s, Int64s | slice]]:
+    """Yield (table, rows in it, which of `local` they are) for each part touched."""
+    if stored.which is None:
+        rows = local if stored.index is None else stored.index[local]
+        yield stored.parts[0][1], rows, slice(None)
         return
-    assert kept.index is not None
-    which = kept.which[local]
-    for number, (_, table) in enumerate(kept.parts):
+    assert stored.index is not None
+    which = stored.which[local]
+    for number, (_, table) in enumerate(stored.parts):
         at = np.flatnonzero(which == number)
         if len(at):
-            yield table, kept.index[local[at]], at
+            yield table, stored.index[local[at]], at
 
 
 def _contiguous(column: pa.ChunkedArray) -> pa.Array:
@@ -269,7 +271,7 @@ def _contiguous(column: pa.ChunkedArray) -> pa.Array:
 
 
 def cast_to(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The values in a type that `common_type` chose."""
+    """Return the values in a type that `common_type` chose."""
     if values.type == type_:
         return values
     if pa.types.is_struct(type_) and pa.types.is_struct(values.type):
@@ -281,7 +283,7 @@ def cast_to(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same for each column of a table."""
+    """Cast each column of a table to a schema of such types."""
     columns = [
         cast_to(_contiguous(column), field.type)
         for column, field in zip(table.columns, schema, strict=True)
@@ -302,7 +304,7 @@ _Test = Callable[[pa.DataType], bool]
 
 
 def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The type that holds values of both; text where nothing else does.
+    """Return the type that holds values of both; text where nothing else does.
 
     >>> common_type(pa.int32(), pa.float32()), common_type(pa.int8(), pa.string())
     (DataType(double), DataType(string))

@@ -1,12 +1,12 @@
 """CSV and JSON lines, read in blocks of whole records.
 
-Pyarrow's own streaming readers fix every column's type at the first block, number
+The text is cut into blocks of whole records, and each block goes through pyarrow's parser with
+the types known so far. Only a block that fails is read again, value by value, to promote a type
+(integer to double, seconds to nanoseconds) or to say which line is broken. Cost: pyarrow's
+parser, plus one scan for line ends; memory: one block.
+
+Rejected: pyarrow's own streaming readers. They fix every column's type at the first block, number
 broken rows only without threads, and stop at the first value that does not convert.
-Here the text is cut into blocks of whole records and each block goes through
-pyarrow's parser with the types known so far; only a block that fails is looked at
-again, value by value, to promote a type (integer to double, seconds to nanoseconds)
-or to say which line is broken. Cost: pyarrow's parser, plus one scan for line ends;
-memory: one block.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NAMES = (
 
 
 def describe_type(type_: pa.DataType) -> str:
-    """A type as a person would call it.
+    """Return what a person would call a type.
 
     >>> describe_type(pa.int32()), describe_type(pa.timestamp("ns"))
     ('a whole number', 'a time')
@@ -62,8 +62,10 @@ def describe_type(type_: pa.DataType) -> str:
 # ------------------------------------------------------------------ blocks
 
 
-def blocks(stream: Any, cut: Callable[[bytes], int], size: int | None = None) -> Iterator[bytes]:
-    """The stream's bytes in blocks of whole records; `cut` finds where the last one ends."""
+def read_blocks(
+    stream: Any, cut: Callable[[bytes], int], size: int | None = None
+) -> Iterator[bytes]:
+    """Read bytes in blocks of whole records; `cut` finds where the last record ends."""
     size = size or BLOCK_BYTES
     rest = b""
     while data := stream.read(size):
@@ -77,16 +79,17 @@ def blocks(stream: Any, cut: Callable[[bytes], int], size: int | None = None) ->
 
 
 def after_last_line(block: bytes) -> int:
+    """Return the end of the last whole line."""
     return block.rfind(b"\n") + 1
 
 
 def after_last_record(block: bytes) -> int:
-    """The end of the last CSV record: a line end outside quotes, 0 to ask for more text.
+    """Return the end of the last CSV record: a line end outside quotes, or 0 for more text.
 
-    Should stray quotes leave no such line end for long, any line end will do: then no
+    If stray quotes leave no such line end for many blocks, any line end will do: then no
     value spans lines.
     """
-    before = count_byte(block, b'"')  # quotes in front of the line end looked at
+    before = count_byte(block, b'"')  # quotes before the line end at hand
     stop = len(block)
     while (end := block.rfind(b"\n", 0, stop)) >= 0:
         before -= block.count(b'"', end, stop)
@@ -97,7 +100,7 @@ def after_last_record(block: bytes) -> int:
 
 
 def count_byte(block: bytes, byte: bytes) -> int:
-    """How often a byte occurs; several times faster than `bytes.count` where it is common."""
+    """Count a byte; several times faster than `bytes.count` where it is common."""
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord(byte)))
 
 
@@ -105,7 +108,7 @@ def count_byte(block: bytes, byte: bytes) -> int:
 
 
 class TextReader:
-    """What CSV and JSON lines share: blocks, line numbers, row numbers, bad rows."""
+    """The base of CSV and JSON lines: blocks, line numbers, row numbers, bad rows."""
 
     reopens = True
 
@@ -149,16 +152,16 @@ class TextReader:
         self.count = row
 
     def _place(self, block: bytes, rows: Int64s, row: int, line: int) -> Callable[[int], Place]:
-        return lambda i: self._placed(block, row, line, int(rows[i]) - row)
+        return lambda i: self._find_place(block, row, line, int(rows[i]) - row)
 
-    def _placed(self, block: bytes, row: int, line: int, offset: int) -> Place:
+    def _find_place(self, block: bytes, row: int, line: int, offset: int) -> Place:
         for number, (at, text) in enumerate(self._records(block)):
             if number == offset:
                 return Place(f"{self.label}, line {line + at} (row {row + offset})", text)
         return Place(f"{self.label}, row {row + offset}")
 
     def _report(self, block: bytes, row: int, line: int, bad: Bad) -> None:
-        """Say what is wrong, row by row."""
+        """Report bad rows, one by one."""
         rest = dict(bad)
         for number, (at, text) in enumerate(self._records(block) if bad else ()):
             if number in rest:
@@ -181,26 +184,28 @@ class TextReader:
     def _read(self, cut: Callable[[bytes], int]) -> Iterator[bytes]:
         with self._open() as stream:
             try:
-                yield from blocks(stream, cut)
+                yield from read_blocks(stream, cut)
             except (OSError, pa.ArrowException) as error:
                 raise DataError(f"{self.label}: cannot be read: {error}") from error
 
-    # what a format has to say
+    # defined by each format
 
     def _blocks(self) -> Iterator[bytes]:
         raise NotImplementedError
 
     def _records(self, block: bytes) -> Iterable[tuple[int, str]]:
-        """(line inside the block, text) of every record, broken ones too."""
+        """Yield (line inside the block, text) of every record, broken ones too."""
         raise NotImplementedError
 
     def _parse(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
     ) -> tuple[pa.Table, Bools | None, int, int]:
-        """(table, which records it holds (None: all), records, lines above them)."""
+        """Return a table, marks of the records in it (None: all), and the numbers of records and of
+        lines above them."""
         raise NotImplementedError
 
     def _empty(self) -> pa.Schema:
+        """Return the columns of a file without records."""
         raise NotImplementedError
 
 
@@ -208,10 +213,10 @@ class TextReader:
 
 
 class CsvReader(TextReader):
-    """CSV with a header line; `null_values` are the empty cell, NULL and null.
+    """CSV with a header line; an empty cell, `NULL` and `null` are NULL.
 
-    A quoted empty cell is an empty string. Cells of a type's missing attributes are
-    left empty in a flat file, so an empty cell is NULL in text columns too.
+    A quoted empty cell is an empty string. A flat file leaves the cells of attributes empty that an
+    event type does not have, so an empty cell is NULL in text columns too.
     """
 
     def __init__(
@@ -277,18 +282,18 @@ class CsvReader(TextReader):
         try:
             table = self._arrow(block, columns, self._types, broken, threads=True)
         except pa.ArrowInvalid:
-            return *self._slowly(block, row, line + above, columns), above
+            return *self._parse_slowly(block, row, line + above, columns), above
         if broken or any(pa.types.is_binary(t) for t in table.schema.types):
-            return *self._slowly(block, row, line + above, columns), above
+            return *self._parse_slowly(block, row, line + above, columns), above
         for field in table.schema:
             if pa.types.is_null(self._types.get(field.name, pa.null())):
                 self._types[field.name] = field.type
         return table, None, table.num_rows, above
 
-    def _slowly(
+    def _parse_slowly(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
     ) -> tuple[pa.Table, Bools | None, int]:
-        """A block with something wrong in it: all cells as bytes, then column by column."""
+        """Parse a block with mistakes in it: all cells as bytes, then column by column."""
         broken: list[Any] = []
         raw_types = {name: pa.binary() for name in self._names}
         raw = self._arrow(block, columns, raw_types, broken, threads=False)
@@ -316,14 +321,15 @@ class CsvReader(TextReader):
         return table, kept, total
 
     def _convert(self, name: str, raw: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        """Return a column in its type, and why some values do not fit."""
         text, bad = cast_text(raw, pa.string())
         reasons = {int(i): "the text is not UTF-8" for i in np.flatnonzero(bad)}
         known = self._types.get(name, pa.null())
         if pa.types.is_binary(known) or is_text(known):
             return text, reasons
         if pa.types.is_null(known):
-            known = self._inferred(text)
-        tries = [(t, *convert_text(text, t)) for t in self._wider(name, known)]
+            known = self._infer_type(text)
+        tries = [(t, *convert_text(text, t)) for t in self._wider_types(name, known)]
         type_, array, failed = min(tries, key=lambda t: int(t[2].sum()))
         self._types[name] = type_
         for i in np.flatnonzero(failed):
@@ -332,7 +338,7 @@ class CsvReader(TextReader):
             )
         return array, reasons
 
-    def _inferred(self, text: pa.Array) -> pa.DataType:
+    def _infer_type(self, text: pa.Array) -> pa.DataType:
         for type_ in (
             pa.int64(),
             pa.float64(),
@@ -346,7 +352,8 @@ class CsvReader(TextReader):
                 return type_ if text.null_count < len(text) else pa.null()
         return pa.string()
 
-    def _wider(self, name: str, type_: pa.DataType) -> list[pa.DataType]:
+    def _wider_types(self, name: str, type_: pa.DataType) -> list[pa.DataType]:
+        """Return a type and those that it may be promoted to."""
         if name in self._declared:
             return [type_]
         if pa.types.is_int64(type_):
@@ -395,7 +402,7 @@ class CsvReader(TextReader):
 
 
 def convert_text(text: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Bools]:
-    """Text to a type, with marks where a value does not convert."""
+    """Convert text to a type, with marks where a value does not convert."""
     if is_text(type_):
         return text, np.zeros(len(text), np.bool_)
     if pa.types.is_null(type_):
@@ -449,11 +456,11 @@ class JsonReader(TextReader):
         sound = _is_utf8(block) and not _is_deep(block)
         table = self._arrow(block, columns) if sound else None
         if table is None:
-            return *self._slowly(block, row, line, columns), 0
+            return *self._parse_slowly(block, row, line, columns), 0
         return table, None, table.num_rows, 0
 
     def _arrow(self, block: bytes, columns: Sequence[str] | None) -> pa.Table | None:
-        """Pyarrow's reading of the block, or None when it has to be looked at closely."""
+        """Parse the block with pyarrow; None if it has to be parsed slowly."""
         known = [(n, t) for n, t in self._types.items() if not pa.types.is_null(t)]
         unexpected = "infer"
         if columns is not None:
@@ -474,7 +481,7 @@ class JsonReader(TextReader):
                 names=list(columns),
             )
         for i, field in enumerate(table.schema):
-            type_ = self._agreed(field.name, field.type)
+            type_ = self._agree_type(field.name, field.type)
             if type_ is None:
                 return None
             self._types[field.name] = type_
@@ -485,7 +492,8 @@ class JsonReader(TextReader):
                     return None
         return table
 
-    def _agreed(self, name: str, found: pa.DataType) -> pa.DataType | None:
+    def _agree_type(self, name: str, found: pa.DataType) -> pa.DataType | None:
+        """Return the type of a column that this block found otherwise, or None if there is none."""
         known = self._types.get(name, pa.null())
         if known == found or pa.types.is_null(found):
             return known
@@ -499,7 +507,7 @@ class JsonReader(TextReader):
             return None if name in self._declared else pa.float64()
         return None
 
-    def _slowly(
+    def _parse_slowly(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
     ) -> tuple[pa.Table, Bools | None, int]:
         bad: Bad = {}
@@ -541,7 +549,7 @@ def _json_table(
 
 
 def _is_utf8(block: bytes) -> bool:
-    """Pyarrow's JSON reader does not look."""
+    """Return whether a block is UTF-8: pyarrow's JSON reader does not check it."""
     if block.isascii():
         return True
     try:
@@ -552,9 +560,9 @@ def _is_utf8(block: bytes) -> bool:
 
 
 def _is_deep(block: bytes) -> bool:
-    """Whether some line may nest deeper than is safe: parsers recurse, and the stack ends.
+    """Return whether some line may nest deeper than is safe for a parser that recurses.
 
-    Brackets inside strings count too; a line that looks deep is looked at again.
+    Brackets inside strings count too; such a block is parsed slowly.
     """
     data = np.frombuffer(block, np.uint8)
     folded = data | 0x20  # { is [ and } is ] but for this bit
@@ -570,12 +578,12 @@ def _is_deep(block: bytes) -> bool:
 
 
 def _json_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers."""
+    """Return the lines that are not blank, with their numbers."""
     return ((i, line) for i, line in enumerate(block.split(b"\n")) if line.strip())
 
 
 def _json_object(line: bytes) -> tuple[dict[str, Any] | None, str]:
-    """The object in a line, or why there is none."""
+    """Return the object in a line, or why there is none."""
     try:
         text = line.decode()
         record = json.loads(text)
@@ -609,10 +617,11 @@ def make_table(
     known: Mapping[str, pa.DataType],
     fixed: frozenset[str] = frozenset(),
 ) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
-    """Records as a table with every known name and every name that occurs, and what does not fit.
+    """Return records as a table, and why some do not fit, by row.
 
-    A column's type is the known one, or that of its first value; integers give way to
-    doubles unless the column is `fixed`.
+    It has a column for every known name and every name that occurs. A column has its known type,
+    or else the type of its first value; integers are promoted to doubles unless the column is
+    `fixed`.
 
     >>> table, failed = make_table([{"a": 1}, {"a": 2.5}, {"a": "x", "b": True}], {})
     >>> table.column("a").to_pylist(), failed
@@ -623,7 +632,7 @@ def make_table(
     failed: dict[int, tuple[str, str]] = {}
     for name in names:
         values = [record.get(name) for record in records]
-        array, bad = _column(values, known.get(name, pa.null()), name in fixed)
+        array, bad = _make_column(values, known.get(name, pa.null()), name in fixed)
         arrays.append(array)
         for i in bad:
             shown = _short(values[i])
@@ -633,7 +642,7 @@ def make_table(
     return pa.table(arrays, names=names), failed
 
 
-def _column(values: list[Any], known: pa.DataType, fixed: bool) -> tuple[pa.Array, list[int]]:
+def _make_column(values: list[Any], known: pa.DataType, fixed: bool) -> tuple[pa.Array, list[int]]:
     if pa.types.is_null(known):
         try:
             return pa.array(values), []
@@ -647,7 +656,7 @@ def _column(values: list[Any], known: pa.DataType, fixed: bool) -> tuple[pa.Arra
         tries.append(pa.timestamp("ns", known.tz))
     best: tuple[pa.Array, list[int]] | None = None
     for type_ in tries:
-        array, bad = _array(values, type_)
+        array, bad = _make_array(values, type_)
         if best is None or len(bad) < len(best[1]):
             best = array, bad
     assert best is not None
@@ -661,7 +670,7 @@ def _scalar_type(value: Any) -> pa.DataType:
         return pa.float64() if isinstance(value, int) else pa.string()
 
 
-def _array(values: list[Any], type_: pa.DataType) -> tuple[pa.Array, list[int]]:
+def _make_array(values: list[Any], type_: pa.DataType) -> tuple[pa.Array, list[int]]:
     try:
         return pa.array(values, type_), []
     except _REFUSED:
@@ -671,13 +680,13 @@ def _array(values: list[Any], type_: pa.DataType) -> tuple[pa.Array, list[int]]:
         array, failed = convert_text(texts, type_)
         odd = (i for i, v in enumerate(values) if v is not None and not isinstance(v, str))
         return array, sorted({*np.flatnonzero(failed).tolist(), *odd})
-    fitting = [_fitting(value, type_) for value in values]
-    bad = [i for i, v in enumerate(values) if v is not None and fitting[i] is None]
-    return pa.array(fitting, type_), bad
+    fitted = [_fit(value, type_) for value in values]
+    bad = [i for i, v in enumerate(values) if v is not None and fitted[i] is None]
+    return pa.array(fitted, type_), bad
 
 
-def _fitting(value: Any, type_: pa.DataType) -> Any:
-    """The value where the type can hold it, else None."""
+def _fit(value: Any, type_: pa.DataType) -> Any:
+    """Return the value if the type can hold it, else None."""
     if isinstance(value, bool) and not pa.types.is_boolean(type_):
         return None
     try:

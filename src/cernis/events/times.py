@@ -1,8 +1,8 @@
 """Times as whole ticks: every form a time column may have, turned into int64.
 
-A source's tick is the unit its column is exact in: that of the Arrow type, `time_unit`
+A source's tick is the unit that its column is exact in: the unit of the Arrow type, `time_unit`
 for integers, one nanosecond for fractions and for text. Streams are merged in the
-finest tick among them, so no time is ever rounded except fractions (to nanoseconds).
+finest tick among them, so only fractions are ever rounded, to nanoseconds.
 Times without a zone count as UTC. Cost: no copy for one int64 or timestamp chunk in
 the common tick, one pass otherwise.
 """
@@ -26,16 +26,17 @@ _LARGEST = 2**63 - 1
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:
-    """The type of the values, with dictionaries looked through."""
+    """Return the type of the values: of a dictionary, the type of its entries."""
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def is_text(type_: pa.DataType) -> bool:
+    """Return whether a column of this type holds strings."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
-    """Nanoseconds in one tick of a time column; None where it cannot hold times.
+    """Return the nanoseconds in one tick of a time column; None where it cannot hold times.
 
     >>> tick_of(pa.timestamp("us"), "ms"), tick_of(pa.int32(), "ms"), tick_of(pa.bool_(), "ms")
     (1000, 1000000, None)
@@ -55,7 +56,7 @@ def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
 
 
 def as_floats(values: pa.Array | pa.ChunkedArray) -> Any:
-    """Numbers as the nearest float64.
+    """Return numbers as the nearest float64.
 
     Arrow's own cast of decimals is off by a bit for one value in ten; their text is not.
 
@@ -68,7 +69,7 @@ def as_floats(values: pa.Array | pa.ChunkedArray) -> Any:
 
 
 def own_unit(type_: pa.DataType, time_unit: str) -> int:
-    """Nanoseconds in what a plain number counts in a time column.
+    """Return the nanoseconds in the unit of plain numbers in a time column.
 
     >>> own_unit(pa.float64(), "s"), own_unit(pa.timestamp("us"), "s")
     (1000000000, 1000)
@@ -80,7 +81,10 @@ def own_unit(type_: pa.DataType, time_unit: str) -> int:
 
 
 def to_ticks(column: pa.ChunkedArray, time_unit: str, tick: int) -> tuple[Int64s, Bools | None]:
-    """Ticks of `tick` nanoseconds, and where there is no (or no such) time; None: nowhere."""
+    """Return ticks of `tick` nanoseconds, and marks where there is no usable time.
+
+    The marks are None where all times are usable.
+    """
     chunks = [_chunk_ticks(chunk, time_unit, tick) for chunk in column.chunks]
     if not chunks:
         return np.empty(0, np.int64), None
@@ -93,7 +97,7 @@ def to_ticks(column: pa.ChunkedArray, time_unit: str, tick: int) -> tuple[Int64s
 
 
 def describe_bad_time(value: object) -> str:
-    """What is wrong with a time that `to_ticks` marked."""
+    """Describe the mistake in a time that `to_ticks` marked."""
     return "the time is missing" if value is None else f"{str(value)!r} is not a usable time"
 
 
@@ -109,14 +113,14 @@ def _chunk_ticks(values: pa.Array, time_unit: str, tick: int) -> tuple[Int64s, B
     if is_text(values.type):
         parsed = parse_timestamps(values)
         bad = parsed.is_null().to_numpy(zero_copy_only=False) if parsed.null_count else None
-        return _scaled(_integers(parsed), 1, tick, bad)
+        return _scale(_integers(parsed), 1, tick, bad)
     if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
-        return _rounded(values, UNITS[time_unit], tick, bad)
+        return _round(values, UNITS[time_unit], tick, bad)
     if pa.types.is_uint64(values.type):
         wide = values.fill_null(0).to_numpy()
-        bad = _or(bad, wide > np.uint64(_LARGEST))
-        return _scaled(wide.astype(np.int64), own, tick, bad)
-    return _scaled(_integers(values), own, tick, bad)
+        bad = _either(bad, wide > np.uint64(_LARGEST))
+        return _scale(wide.astype(np.int64), own, tick, bad)
+    return _scale(_integers(values), own, tick, bad)
 
 
 def _integers(values: pa.Array) -> Int64s:
@@ -129,40 +133,40 @@ def _integers(values: pa.Array) -> Int64s:
     return np.asarray(values.cast(pa.int64()))
 
 
-def _scaled(ticks: Int64s, own: int, tick: int, bad: Bools | None) -> tuple[Int64s, Bools | None]:
+def _scale(ticks: Int64s, own: int, tick: int, bad: Bools | None) -> tuple[Int64s, Bools | None]:
     if own == tick:
         return ticks, bad
     if own % tick == 0:
         factor = own // tick
         limit = _LARGEST // factor
         if len(ticks) and (ticks.max() > limit or ticks.min() < -limit):
-            bad = _or(bad, (ticks > limit) | (ticks < -limit))
+            bad = _either(bad, (ticks > limit) | (ticks < -limit))
         return ticks * factor, bad
     factor = tick // own
     whole = ticks // factor
     uneven = whole * factor != ticks
-    return whole, _or(bad, uneven) if uneven.any() else bad
+    return whole, _either(bad, uneven) if uneven.any() else bad
 
 
-def _rounded(
+def _round(
     values: pa.Array, unit: int, tick: int, bad: Bools | None
 ) -> tuple[Int64s, Bools | None]:
     floats = as_floats(values).fill_null(0.0).to_numpy() * float(unit)
     unusable = ~(np.abs(floats) < float(2**63))
     if unusable.any():
-        bad = _or(bad, unusable)
+        bad = _either(bad, unusable)
         floats = np.where(unusable, 0.0, floats)
-    return _scaled(np.rint(floats).astype(np.int64), 1, tick, bad)
+    return _scale(np.rint(floats).astype(np.int64), 1, tick, bad)
 
 
-def _or(bad: Bools | None, more: Bools) -> Bools | None:
+def _either(bad: Bools | None, more: Bools) -> Bools | None:
     if bad is None:
         return more if more.any() else None
     return bad | more
 
 
 def parse_timestamps(values: pa.Array, unit: str = "ns") -> pa.Array:
-    """ISO 8601 text to timestamps in UTC; null where it is not one.
+    """Parse ISO 8601 text to timestamps in UTC; null where it is not one.
 
     >>> text = pa.array(["1970-01-01T00:00:01+00:00", "1970-01-01", "?"])
     >>> parse_timestamps(text).cast("int64").to_pylist()
@@ -182,9 +186,9 @@ def parse_timestamps(values: pa.Array, unit: str = "ns") -> pa.Array:
 
 
 def cast_text(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Bools]:
-    """Cast text, with null and a mark where a value does not convert.
+    """Cast text; where a value does not convert, null and a mark.
 
-    Arrow's casts fail as a whole; halving finds the failing values in
+    Arrow's casts fail as a whole. Halving finds the failing values in
     O(failures · log n) casts.
     """
     try:
@@ -199,5 +203,6 @@ def cast_text(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Bools]:
 
 
 def check_unit(time_unit: str) -> None:
+    """Raise if there is no such unit of time."""
     if time_unit not in UNITS:
         raise DataError(f"unknown time unit {time_unit!r}; expected one of s, ms, us, ns")

@@ -60,7 +60,7 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
     """Return the state of a pipeline, and how its stream is read."""
     pipeline.forget()  # compacts the engine
     engine, arrays = pipeline.feed.freeze()
-    batches, tables = _freeze_batches(pipeline.store.kept_batches())
+    batches, tables = _freeze_batches(pipeline.store.stored_batches())
     meta: dict[str, Any] = {
         "query": fingerprint(pipeline.plan),
         "engine": engine,
