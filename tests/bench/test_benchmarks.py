@@ -13,23 +13,23 @@ from rich.console import Console
 
 import cernis
 from cernis.bench import BENCHMARKS, run_benchmarks
-from cernis.bench.benchmark import quiet
+from cernis.bench.benchmark import ignore_step
 from cernis.bench.correlation import (
     EXPONENT,
     LISTED,
     WORKLOADS,
-    candidate_stream,
-    candidates_query,
-    enumerated,
-    keyed_stream,
-    triple_stream,
+    count_enumerated,
+    make_candidate_stream,
+    make_keyed_stream,
+    make_triple_stream,
+    write_candidates_query,
 )
-from cernis.bench.endless import feed
+from cernis.bench.endless import push_stream
 from cernis.bench.peer import ABSENT, find_peer, start_peer
 from cernis.bench.record import Record, find
-from cernis.bench.scale import QUICK, VARIABLE, chosen_scale
-from cernis.bench.sequences import TYPES, sequence_query, symbol_codes
-from cernis.bench.strategies import halting_stream, kleene_query
+from cernis.bench.scale import QUICK, VARIABLE, choose_scale
+from cernis.bench.sequences import TYPES, encode_symbols, write_sequence_query
+from cernis.bench.strategies import make_halting_stream, write_kleene_query
 from cernis.bench.watched import Watched
 from cernis.errors import CernisError
 from cernis.generators.stock import stock_stream
@@ -41,7 +41,7 @@ from cernis.testing.oracle import evaluate
 @cache
 def measured(name: str) -> list[Record]:
     """The records of a benchmark, made once."""
-    return BENCHMARKS[name].run(QUICK, quiet)
+    return BENCHMARKS[name].run(QUICK, ignore_step)
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -93,20 +93,20 @@ def test_the_shortest_sequence_has_matches_to_enumerate() -> None:
 def test_the_sequence_query_finds_what_the_oracle_finds(length: int, window: int) -> None:
     events = stock_stream(60, 7, symbols=3)
     names = sorted(set(events["name"].to_pylist()))
-    query = cernis.query(sequence_query(length, window, names))
+    query = cernis.query(write_sequence_query(length, window, names))
     expected = evaluate(query.pattern, events.to_pylist())
     assert expected
     assert query.run(events).count() == len(expected)
-    silent = cernis.query(sequence_query(length, window, names, silent=True))
+    silent = cernis.query(write_sequence_query(length, window, names, silent=True))
     assert silent.run(events).count() == 0
-    first = cernis.query(sequence_query(length, window, names, limit=1))
+    first = cernis.query(write_sequence_query(length, window, names, limit=1))
     assert first.run(events).count() == len({match.end for match in expected})
 
 
 @pytest.mark.parametrize("strategy", ["ALL", "NEXT", "LAST", "MAX", "ANY"])
 def test_the_kleene_query_finds_what_the_oracle_finds(strategy: str) -> None:
-    events = halting_stream(24, 12)
-    query = cernis.query(kleene_query(strategy, 10))
+    events = make_halting_stream(24, 12)
+    query = cernis.query(write_kleene_query(strategy, 10))
     expected = evaluate(query.pattern, events.to_pylist())
     assert expected
     assert query.run(events).count() == len(expected)
@@ -130,7 +130,7 @@ def test_every_correlated_workload_runs_on_indexes_and_finds_what_the_oracle_fin
     assert query.plan.guarantee is GUARANTEES[name]
     assert not query.plan.listed
     # the oracle makes all iterations before it looks at the window
-    events = keyed_stream(12 if name == "rising" else 40, 2, workload.types)
+    events = make_keyed_stream(12 if name == "rising" else 40, 2, workload.types)
     expected = evaluate(query.pattern, events.to_pylist())
     assert expected
     assert query.run(events).count() == len(expected)
@@ -140,7 +140,7 @@ def test_every_correlated_workload_runs_on_indexes_and_finds_what_the_oracle_fin
 def test_the_run_list_finds_as_many_matches_as_the_engine(name: str) -> None:
     query = cernis.query(WORKLOADS[name].query(20))
     assert query.plan.tables is not None
-    events = keyed_stream(100, 3, WORKLOADS[name].types)
+    events = make_keyed_stream(100, 3, WORKLOADS[name].types)
     runs = NaiveRuns(query.plan.tables.pcea, 20)
     assert len(runs.run(events.to_pylist())) == query.run(events).count() > 0
 
@@ -171,20 +171,22 @@ def test_more_runs_wait_in_a_wider_window() -> None:
 @pytest.mark.parametrize("keys", [1, 7, 1000])
 def test_every_event_of_a_triple_finds_its_partner(keys: int) -> None:
     watched = Watched(cernis.query(WORKLOADS["chain"].query(10)))
-    watched.push(triple_stream(300, keys))
+    watched.push(make_triple_stream(300, keys))
     assert watched.engine.relevant == 300
 
 
 def test_what_is_enumerated_is_what_is_left_by_scan_and_filter() -> None:
-    events = candidate_stream(200, 20, 0.9)
+    events = make_candidate_stream(200, 20, 0.9)
     found = {}
     for different in (True, False):
-        watched = Watched(cernis.query(candidates_query(220, different=different)), keeps=True)
+        watched = Watched(
+            cernis.query(write_candidates_query(220, different=different)), keeps=True
+        )
         watched.push(events)
         found[different] = watched.found()
-    different, every = enumerated(found[True]), enumerated(found[False])
+    different, every = count_enumerated(found[True]), count_enumerated(found[False])
     assert 0 < different < every
-    assert enumerated(found[False], events["u"].to_numpy()) == different
+    assert count_enumerated(found[False], events["u"].to_numpy()) == different
 
 
 def test_only_a_query_on_indexes_is_watched() -> None:
@@ -194,7 +196,7 @@ def test_only_a_query_on_indexes_is_watched() -> None:
 
 def test_memory_is_never_more_than_its_peak() -> None:
     text = "SELECT * FROM S WHERE (SELL AS a; BUY AS b; SELL AS c) WITHIN 10 EVENTS"
-    used = feed(text, 1000, 100)
+    used = push_stream(text, 1000, 100)
     assert used.peak_bytes >= used.settled_bytes > 0
 
 
@@ -235,10 +237,10 @@ def test_a_file_that_cannot_be_written_is_an_error_before_anything_is_measured(
 
 def test_the_scale_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "quick")
-    assert chosen_scale() == QUICK
+    assert choose_scale() == QUICK
     monkeypatch.setenv(VARIABLE, "tiny")
     with pytest.raises(CernisError, match="it can be 'full' or 'quick'"):
-        chosen_scale()
+        choose_scale()
 
 
 def test_an_interpreter_without_core_is_not_taken_for_it(
@@ -256,8 +258,8 @@ def test_core_finds_as_many_matches() -> None:
     assert python is not None
     events = stock_stream(2000, 5)
     names = sorted(set(events["name"].to_pylist()))
-    text = sequence_query(3, 100, names)
-    codes = symbol_codes(events, names).astype("uint16")
+    text = write_sequence_query(3, 100, names)
+    codes = encode_symbols(events, names).astype("uint16")
     with start_peer(python, list(TYPES), names, codes) as peer:
         assert peer.events == 2000
         assert peer.run(text).matches == cernis.query(text).run(events).count()

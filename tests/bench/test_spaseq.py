@@ -10,14 +10,20 @@ from pathlib import Path
 import pytest
 
 from cernis.bench import BENCHMARKS
-from cernis.bench.benchmark import quiet
+from cernis.bench.benchmark import ignore_step
 from cernis.bench.record import Record, find
 from cernis.bench.scale import QUICK
-from cernis.bench.spaseq.compare import beside_lists
+from cernis.bench.spaseq.compare import compare_with_lists
 from cernis.bench.spaseq.figures import PRINTED
-from cernis.bench.spaseq.queries import HEAD_AND_SHOULDERS, STRATEGIES, WORKLOADS, Workload, zigzag
-from cernis.bench.spaseq.runs import RunList, compiled, offered, values_of
-from cernis.bench.spaseq.stages import Solved, replay, solve, solved
+from cernis.bench.spaseq.queries import (
+    HEAD_AND_SHOULDERS,
+    STRATEGIES,
+    WORKLOADS,
+    GraphWorkload,
+    make_zigzag,
+)
+from cernis.bench.spaseq.runs import RunList, collect_events, compile_condition, read_values
+from cernis.bench.spaseq.stages import SolvedStreams, replay, solve_query, solve_workload
 from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, OURS
 from cernis.languages.spaseq import parse
 from cernis.pattern import graph as g
@@ -48,23 +54,23 @@ def test_the_queries_are_those_of_the_examples(example: str, printed: str) -> No
 
 
 def test_a_zigzag_of_three_is_a_v() -> None:
-    assert zigzag(3) == WORKLOADS["market"]
-    assert zigzag(5).sequences[","] == "A, B, C, D, E"
-    assert "FILTER (?p4 < ?p3)" in zigzag(5).definitions
+    assert make_zigzag(3) == WORKLOADS["market"]
+    assert make_zigzag(5).sequences[","] == "A, B, C, D, E"
+    assert "FILTER (?p4 < ?p3)" in make_zigzag(5).definitions
     assert len(parse(HEAD_AND_SHOULDERS.query("A; B; C; D; E; F; G", 9)).gpms) == 7
 
 
-def listed(ready: Solved, window: int, *, index: bool) -> list[tuple[int, ...]]:
+def listed(ready: SolvedStreams, window: int, *, index: bool) -> list[tuple[int, ...]]:
     """The matches of a list of runs."""
     query = ready.query
-    runs = RunList(query.query, query.plan.linked, values_of(ready), window, index=index)
-    return list(runs.run(offered(ready)))
+    runs = RunList(query.query, query.plan.linked, read_values(ready), window, index=index)
+    return list(runs.run(collect_events(ready)))
 
 
 @pytest.mark.parametrize(("name", "link"), CASES)
 def test_a_list_of_runs_finds_as_many_matches_as_the_engine(name: str, link: str) -> None:
     workload = WORKLOADS[name]
-    ready = solved(workload, workload.sequences[link], 100, 400, 1000)
+    ready = solve_workload(workload, workload.sequences[link], 100, 400, 1000)
     counts = {}
     for events in (10, 100):
         window = workload.window(events)
@@ -75,7 +81,7 @@ def test_a_list_of_runs_finds_as_many_matches_as_the_engine(name: str, link: str
             assert len(found) == len(set(found)) == counts[events]
     assert counts[100] > 0
     text = workload.query(workload.sequences[link], 100)
-    whole = GraphQuery(text).run(workload.streams(400), background=workload.knowledge(1000))
+    whole = GraphQuery(text).run(workload.streams(400), background=workload.make_background(1000))
     assert whole.count() == counts[100]
 
 
@@ -83,7 +89,7 @@ def test_a_list_of_runs_finds_as_many_matches_as_the_engine(name: str, link: str
 def test_a_list_of_runs_finds_what_the_oracle_finds(name: str, link: str) -> None:
     workload = WORKLOADS[name]
     events = 60 if name == "traffic" else 100
-    ready = solved(workload, workload.sequences[link], 80, events, 1000)
+    ready = solve_workload(workload, workload.sequences[link], 80, events, 1000)
     window = workload.window(80)
     streams = graph_events(workload, events)
     told = {
@@ -96,13 +102,13 @@ def test_a_list_of_runs_finds_what_the_oracle_finds(name: str, link: str) -> Non
     # what is known of others makes no difference, except that it takes the oracle long
     known = {
         f"<{iri}>": [(s, p, o) for s, p, o, _ in quads(text) if s in told]
-        for iri, text in (workload.knowledge(1000) or {}).items()
+        for iri, text in (workload.make_background(1000) or {}).items()
     }
     expected = oracle.find(ready.query.query, streams, known)
     assert len(listed(ready, window, index=True)) == len(expected) > 0
 
 
-def graph_events(workload: Workload, events: int) -> dict[str, list[oracle.Event]]:
+def graph_events(workload: GraphWorkload, events: int) -> dict[str, list[oracle.Event]]:
     """The streams of a workload as the oracle reads them."""
     streams = {}
     for name, text in workload.streams(events).items():
@@ -125,15 +131,15 @@ def quads(text: bytes) -> list[tuple[str, str, str, str]]:
 
 def test_a_window_replayed_is_a_window_asked_for() -> None:
     workload = WORKLOADS["market"]
-    wide = solved(workload, "A; B; C", 500, 1000)
+    wide = solve_workload(workload, "A; B; C", 500, 1000)
     for events in (60, 200):
-        narrow = solved(workload, "A; B; C", events, 1000, written=True)
+        narrow = solve_workload(workload, "A; B; C", events, 1000, written=True)
         assert replay(wide, workload.window(events)).matches == narrow.matches > 0
 
 
 def test_only_the_last_events_are_asked_for_their_matches() -> None:
     workload = WORKLOADS["market"]
-    ready = solved(workload, "A, B, C", 60, 400)
+    ready = solve_workload(workload, "A, B, C", 60, 400)
     every = replay(ready, workload.window(60))
     some = replay(ready, workload.window(60), told=100)
     none = replay(ready, workload.window(60), told=0)
@@ -144,9 +150,9 @@ def test_only_the_last_events_are_asked_for_their_matches() -> None:
 
 def test_all_ways_take_turns_in_every_case() -> None:
     workload = WORKLOADS["smart grid"]
-    ready = solved(workload, "A; B+, C", 60, 200, 1000)
+    ready = solve_workload(workload, "A; B+, C", 60, 200, 1000)
     ways = (OURS, LIST, LIST_BY_STREAM)
-    found = beside_lists(QUICK, {w: (ready, workload.window(w)) for w in (20, 60)}, ways)
+    found = compare_with_lists(QUICK, {w: (ready, workload.window(w)) for w in (20, 60)}, ways)
     assert [*found] == [20, 60]
     assert all([*one.costs] == [*ways] for one in found.values())
     assert found[20].matches <= found[60].matches
@@ -155,16 +161,16 @@ def test_all_ways_take_turns_in_every_case() -> None:
 def test_a_list_of_runs_says_what_it_does_not_know() -> None:
     traffic = WORKLOADS["traffic"]
     workload = traffic._replace(before=traffic.before.replace(" ?v2", ""))
-    negated = solve(workload.query("A; B!; C", 9), workload.streams(9))
+    negated = solve_query(workload.query("A; B!; C", 9), workload.streams(9))
     with pytest.raises(ValueError, match="knows no `!`"):
         listed(negated, 9, index=True)
     with pytest.raises(ValueError, match="cannot evaluate"):
-        compiled(g.CallExpression("ABS", (g.GraphVariable("x"),)), [])
+        compile_condition(g.CallExpression("ABS", (g.GraphVariable("x"),)), [])
 
 
 @cache
 def measured() -> list[Record]:
-    return BENCHMARKS["spaseq"].run(QUICK, quiet)
+    return BENCHMARKS["spaseq"].run(QUICK, ignore_step)
 
 
 def test_the_stages_of_a_query_are_all_of_its_time() -> None:

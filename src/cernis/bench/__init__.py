@@ -21,8 +21,15 @@ from cernis.bench.machine import describe_machine
 from cernis.bench.memory import MEMORY
 from cernis.bench.partitions import PARTITIONS
 from cernis.bench.record import Record
-from cernis.bench.report import NO_PLOT, draw, page, rich_table, specification, write_json
-from cernis.bench.scale import FULL, Scale, chosen_scale
+from cernis.bench.report import (
+    NO_PLOT,
+    build_chart,
+    draw_chart,
+    render_page,
+    render_table,
+    write_json,
+)
+from cernis.bench.scale import FULL, BenchmarkScale, choose_scale
 from cernis.bench.sequences import SEQUENCES
 from cernis.bench.spark.batch import SPARK
 from cernis.bench.spark.streaming import STREAMING
@@ -53,12 +60,12 @@ def run_benchmarks(
     json_path: str | Path | None = None,
     console: Console | None = None,
     *,
-    scale: Scale | None = None,
+    scale: BenchmarkScale | None = None,
     pages: Path | None = None,
 ) -> int:
     """Run the named benchmarks (none named: all), print them, and return the exit code."""
     console = console or Console()
-    scale = scale or chosen_scale()
+    scale = scale or choose_scale()
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         raise CernisError(
@@ -73,7 +80,7 @@ def run_benchmarks(
         records = _run(BENCHMARKS[name], scale, console)
         everything += records
         for table in BENCHMARKS[name].tables(records):
-            console.print(rich_table(table))
+            console.print(render_table(table))
         if pages is not None:
             _write_page(BENCHMARKS[name], records, pages, console)
     if json_path is not None:
@@ -82,7 +89,7 @@ def run_benchmarks(
     return 0
 
 
-def _run(benchmark: Benchmark, scale: Scale, console: Console) -> list[Record]:
+def _run(benchmark: Benchmark, scale: BenchmarkScale, console: Console) -> list[Record]:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -103,12 +110,12 @@ def _write_page(
     benchmark: Benchmark, records: Sequence[Record], folder: Path, console: Console
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    chart = draw(specification(benchmark.name, benchmark.points(records)))
+    chart = draw_chart(build_chart(benchmark.name, benchmark.points(records)))
     if chart is None:
         console.print(NO_PLOT)
     else:
         (folder / f"{benchmark.name}.svg").write_text(chart)
-    text = page(
+    text = render_page(
         benchmark.name,
         benchmark.title,
         benchmark.question,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cernis.bench.record import Record, Table
-from cernis.bench.scale import Scale
+from cernis.bench.scale import BenchmarkScale
 
 Step = Callable[[str, int, int], None]
 """Told before each piece of work: what it is, how many are done, of how many."""
@@ -19,10 +19,10 @@ class Benchmark:
     name: str
     title: str
     question: str
-    run: Callable[[Scale, Step], list[Record]]
+    run: Callable[[BenchmarkScale, Step], list[Record]]
     tables: Callable[[Sequence[Record]], list[Table]]
     points: Callable[[Sequence[Record]], list[Mapping[str, object]]]
 
 
-def quiet(_description: str, _done: int, _total: int) -> None:
+def ignore_step(_description: str, _done: int, _total: int) -> None:
     """A `Step` that tells nobody."""

@@ -39,7 +39,7 @@ def race(
     return best
 
 
-def timed(action: Callable[[], object]) -> Contestant:
+def time_call(action: Callable[[], object]) -> Contestant:
     """A contestant that takes the wall-clock seconds of one call."""
 
     def contestant() -> float:

@@ -33,9 +33,9 @@ import pyarrow as pa
 
 import cernis
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.clock import Contestant, race, timed
-from cernis.bench.record import Record, Table, find, ratio, short
-from cernis.bench.scale import Scale
+from cernis.bench.clock import Contestant, race, time_call
+from cernis.bench.record import Record, Table, divide, find, format_fixed, format_number
+from cernis.bench.scale import BenchmarkScale
 from cernis.bench.watched import Turn, Watched
 from cernis.results.correlated import CorrelatedMatches
 from cernis.testing.naive import NaiveRuns
@@ -49,7 +49,7 @@ EXPONENT = "exponent"
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class CorrelatedWorkload:
     """A pattern and the stream for it."""
 
     where: str
@@ -62,35 +62,37 @@ class Workload:
     def query(self, window: int) -> str:
         """The pattern in a window.
 
-        >>> Workload("A AS x").query(100)
+        >>> CorrelatedWorkload("A AS x").query(100)
         'SELECT * FROM S WHERE A AS x WITHIN 100 EVENTS'
         """
         return f"SELECT * FROM S WHERE {self.where} WITHIN {window} EVENTS"
 
 
 WORKLOADS = {
-    "chain": Workload("(A AS x ; B AS y ; C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]"),
-    "chain with !=": Workload(
+    "chain": CorrelatedWorkload(
+        "(A AS x ; B AS y ; C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]"
+    ),
+    "chain with !=": CorrelatedWorkload(
         "(A AS x ; B AS y ; C AS z) FILTER x[id] = y[ref] AND x[u] != y[u] "
         "AND y[id] = z[ref] AND y[u] != z[u]"
     ),
-    "hierarchical": Workload(
+    "hierarchical": CorrelatedWorkload(
         "(T AS t ALL S AS s ALL R AS r) FILTER t[id] = s[id] AND t[id] = r[id] AND s[ref] = r[ref]",
         types="TSR",
         keys=7,
     ),
-    "ordered": Workload(
+    "ordered": CorrelatedWorkload(
         "(A AS x ; B AS y ; C AS z) FILTER x[price] < y[price] AND y[price] < z[price]",
         aim="logarithmic",
     ),
-    "rising": Workload(
+    "rising": CorrelatedWorkload(
         "A+ AS s FILTER PREV(s)[price] < s[price]", types="A", narrower=10, aim="logarithmic"
     ),
 }
 LISTED = ("chain", "hierarchical")
 
 
-def keyed_stream(events: int, keys: int, types: str = "ABC", seed: int = SEED) -> pa.Table:
+def make_keyed_stream(events: int, keys: int, types: str = "ABC", seed: int = SEED) -> pa.Table:
     """Types, keys and prices at random: `id` and `ref` of so many keys, `u` of ten."""
     random = np.random.default_rng(seed)
     kinds = random.integers(0, len(types), events, dtype=np.int32)
@@ -105,7 +107,7 @@ def keyed_stream(events: int, keys: int, types: str = "ABC", seed: int = SEED) -
     )
 
 
-def run_correlation(scale: Scale, step: Step) -> list[Record]:
+def run_correlation(scale: BenchmarkScale, step: Step) -> list[Record]:
     """All questions, one after the other."""
     parts: list[tuple[str, Callable[[], list[Record]]]] = [
         *((name, partial(measure_windows, scale, name)) for name in WORKLOADS),
@@ -121,10 +123,10 @@ def run_correlation(scale: Scale, step: Step) -> list[Record]:
     return records
 
 
-def exponent(costs: Mapping[int, float]) -> float:
+def fit_exponent(costs: Mapping[int, float]) -> float:
     """The slope of log(cost) over log(window).
 
-    >>> round(exponent({10: 5.0, 100: 50.0, 1000: 500.0}), 3)
+    >>> round(fit_exponent({10: 5.0, 100: 50.0, 1000: 500.0}), 3)
     1.0
     """
     slope, _ = np.polyfit(np.log(list(costs)), np.log(list(costs.values())), 1)
@@ -134,13 +136,13 @@ def exponent(costs: Mapping[int, float]) -> float:
 # ----------------------------------------------------------------- windows
 
 
-def measure_windows(scale: Scale, name: str) -> list[Record]:
+def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
     """The cost of an event in each window, and how it grows."""
     workload = WORKLOADS[name]
     windows = [window // workload.narrower for window in scale.correlated_windows]
     length = windows[-1] // 2
     turns = scale.correlated_turns
-    stream = keyed_stream(length * (turns + 4), workload.keys, workload.types)
+    stream = make_keyed_stream(length * (turns + 4), workload.keys, workload.types)
     sessions = {w: Watched(cernis.query(workload.query(w))) for w in windows}
     for session in sessions.values():
         session.push(stream.slice(0, 4 * length))
@@ -161,8 +163,8 @@ def measure_windows(scale: Scale, name: str) -> list[Record]:
         whole[window] = engine[window] + 1e9 * beside / (turns * length)
     waiting = {window: session.waiting() for window, session in sessions.items()}
     return [
-        *_costs("engine", name, engine),
-        *_costs("session", name, whole),
+        *_record_costs("engine", name, engine),
+        *_record_costs("session", name, whole),
         *(
             Record(NAME, "waiting", number, "vertices", {"query": name, "window": window})
             for window, number in waiting.items()
@@ -170,22 +172,22 @@ def measure_windows(scale: Scale, name: str) -> list[Record]:
     ]
 
 
-def _costs(measure: str, name: str, costs: Mapping[int, float]) -> list[Record]:
+def _record_costs(measure: str, name: str, costs: Mapping[int, float]) -> list[Record]:
     """The cost of each window, the widest by the narrowest, and the exponent."""
     windows = list(costs)
-    widest = ratio(costs[windows[-1]], costs[windows[0]])
+    widest = divide(costs[windows[-1]], costs[windows[0]])
     case: Mapping[str, int | str] = {"query": name}
     return [
         *(Record(NAME, measure, costs[w], "ns/event", {**case, "window": w}) for w in windows),
         Record(NAME, f"{measure}, widest to narrowest window", widest, "×", case),
-        Record(NAME, f"{measure}, growth", exponent(costs), EXPONENT, case),
+        Record(NAME, f"{measure}, growth", fit_exponent(costs), EXPONENT, case),
     ]
 
 
 # ---------------------------------------------------------------- run list
 
 
-def measure_run_list(scale: Scale, name: str) -> list[Record]:
+def measure_run_list(scale: BenchmarkScale, name: str) -> list[Record]:
     """The same automaton with each run in a list, on a small stream; the engine beside it."""
     workload = WORKLOADS[name]
     costs, sizes, sessions = {}, {}, {}
@@ -193,7 +195,7 @@ def measure_run_list(scale: Scale, name: str) -> list[Record]:
         query = cernis.query(workload.query(window))
         assert query.plan.tables is not None
         runs = NaiveRuns(query.plan.tables.pcea, window)
-        few = keyed_stream(window + scale.listed_events, 3, workload.types).to_pylist()
+        few = make_keyed_stream(window + scale.listed_events, 3, workload.types).to_pylist()
         runs.run(few[:window])
         begin, size = time.perf_counter(), 0
         for event in few[window:]:
@@ -202,24 +204,24 @@ def measure_run_list(scale: Scale, name: str) -> list[Record]:
         costs[window] = 1e9 * (time.perf_counter() - begin) / scale.listed_events
         sizes[window] = max(1.0, size / scale.listed_events)
         sessions[window] = Watched(query)
-    many = keyed_stream(100 * scale.listed_events, 3, workload.types)
+    many = make_keyed_stream(100 * scale.listed_events, 3, workload.types)
     turns = [{w: s.reading(many) for w, s in sessions.items()} for _ in range(scale.rounds + 2)]
     engine = {w: 1e9 * median(turn[w] for turn in turns[1:]) / len(many) for w in sessions}
     return [
-        *_costs("run list", name, costs),
-        *_costs("engine beside the run list", name, engine),
+        *_record_costs("run list", name, costs),
+        *_record_costs("engine beside the run list", name, engine),
         *(
             Record(NAME, "runs", sizes[w], "runs", {"query": name, "window": w})
             for w in scale.listed_windows
         ),
-        Record(NAME, "runs, growth", exponent(sizes), EXPONENT, {"query": name}),
+        Record(NAME, "runs, growth", fit_exponent(sizes), EXPONENT, {"query": name}),
     ]
 
 
 # -------------------------------------------------------------------- keys
 
 
-def triple_stream(events: int, keys: int) -> pa.Table:
+def make_triple_stream(events: int, keys: int) -> pa.Table:
     """A, B, C of one key each, the key at random."""
     key = np.random.default_rng(SEED).integers(0, keys, (events + 2) // 3).repeat(3)[:events]
     kinds = np.tile(np.arange(3, dtype=np.int32), (events + 2) // 3)[:events]
@@ -227,11 +229,11 @@ def triple_stream(events: int, keys: int) -> pa.Table:
     return pa.table({"type": types, "id": key, "ref": key})
 
 
-def measure_keys(scale: Scale) -> list[Record]:
+def measure_keys(scale: BenchmarkScale) -> list[Record]:
     """The chain with more and more keys."""
     query = cernis.query(WORKLOADS["chain"].query(scale.correlated_key_window))
     contestants = {
-        keys: timed(partial(query.run, triple_stream(scale.correlated_keyed_events, keys)))
+        keys: time_call(partial(query.run, make_triple_stream(scale.correlated_keyed_events, keys)))
         for keys in scale.correlated_keys
     }
     best = race(contestants, scale.rounds)
@@ -242,7 +244,7 @@ def measure_keys(scale: Scale) -> list[Record]:
         for keys, rate in rates.items()
         for record in (
             Record(NAME, "keyed", rate, "events/s", {"keys": keys}),
-            Record(NAME, "relative to fewest keys", ratio(rate, one), "×", {"keys": keys}),
+            Record(NAME, "relative to fewest keys", divide(rate, one), "×", {"keys": keys}),
         )
     ]
 
@@ -250,7 +252,7 @@ def measure_keys(scale: Scale) -> list[Record]:
 # ------------------------------------------------------------ disqualified
 
 
-def candidate_stream(candidates: int, asking: int, disqualified: float) -> pa.Table:
+def make_candidate_stream(candidates: int, asking: int, disqualified: float) -> pa.Table:
     """A's of ten keys, then B's; of the A's this share has the `u` that every B has."""
     random = np.random.default_rng(SEED)
     total = candidates + asking
@@ -266,10 +268,10 @@ def candidate_stream(candidates: int, asking: int, disqualified: float) -> pa.Ta
     )
 
 
-def candidates_query(window: int, *, different: bool) -> str:
+def write_candidates_query(window: int, *, different: bool) -> str:
     """A and B of one key, with or without the `!=`.
 
-    >>> candidates_query(100, different=False)
+    >>> write_candidates_query(100, different=False)
     'SELECT * FROM S WHERE (A AS x ; B AS y) FILTER x[k] = y[k] WITHIN 100 EVENTS'
     """
     condition = " AND x[u] != y[u]" if different else ""
@@ -277,41 +279,50 @@ def candidates_query(window: int, *, different: bool) -> str:
     return f"SELECT * FROM S WHERE {pattern} WITHIN {window} EVENTS"
 
 
-def measure_disqualified(scale: Scale) -> list[Record]:
+def measure_disqualified(scale: BenchmarkScale) -> list[Record]:
     """Time per match, enumeration alone, with about as many matches to enumerate."""
     few, many = scale.asking // 100 + 1, scale.asking
-    hard = candidate_stream(scale.candidates, many, 0.99)
-    easy = candidate_stream(scale.candidates, few, 0.0)
+    hard = make_candidate_stream(scale.candidates, many, 0.99)
+    easy = make_candidate_stream(scale.candidates, few, 0.0)
     window = scale.candidates + scale.asking
     u = hard["u"].to_numpy()
     matches = {
-        "none disqualified": (_found(candidates_query(window, different=True), easy), None),
-        "99 % disqualified": (_found(candidates_query(window, different=True), hard), None),
-        "99 %, scan and filter": (_found(candidates_query(window, different=False), hard), u),
+        "none disqualified": (
+            _find_matches(write_candidates_query(window, different=True), easy),
+            None,
+        ),
+        "99 % disqualified": (
+            _find_matches(write_candidates_query(window, different=True), hard),
+            None,
+        ),
+        "99 %, scan and filter": (
+            _find_matches(write_candidates_query(window, different=False), hard),
+            u,
+        ),
     }
-    numbers = {way: enumerated(found, u) for way, (found, u) in matches.items()}
+    numbers = {way: count_enumerated(found, u) for way, (found, u) in matches.items()}
     contestants: dict[str, Contestant] = {
-        way: timed(partial(enumerated, found, u)) for way, (found, u) in matches.items()
+        way: time_call(partial(count_enumerated, found, u)) for way, (found, u) in matches.items()
     }
     best = race(contestants, scale.rounds)
-    costs = {way: ratio(1e9 * best[way], numbers[way]) for way in matches}
+    costs = {way: divide(1e9 * best[way], numbers[way]) for way in matches}
     records = []
     for way, cost in costs.items():
         case: Mapping[str, int | str] = {"candidates": way}
         records.append(Record(NAME, "enumerated", numbers[way], "matches", case))
         records.append(Record(NAME, "per match", cost, "ns", case))
-        relative = ratio(cost, costs["none disqualified"])
+        relative = divide(cost, costs["none disqualified"])
         records.append(Record(NAME, "to none disqualified", relative, "×", case))
     return records
 
 
-def _found(text: str, events: pa.Table) -> CorrelatedMatches:
+def _find_matches(text: str, events: pa.Table) -> CorrelatedMatches:
     watched = Watched(cernis.query(text), keeps=True)
     watched.push(events)
     return watched.found()
 
 
-def enumerated(found: CorrelatedMatches, u: np.ndarray | None = None) -> int:
+def count_enumerated(found: CorrelatedMatches, u: np.ndarray | None = None) -> int:
     """The number of matches, block by block; with `u`, of those that differ in it."""
     total = 0
     for block in found.blocks():
@@ -326,7 +337,7 @@ def enumerated(found: CorrelatedMatches, u: np.ndarray | None = None) -> int:
 # ---------------------------------------------------------------- counting
 
 
-def measure_counting(scale: Scale) -> list[Record]:
+def measure_counting(scale: BenchmarkScale) -> list[Record]:
     """One C after many A's and B's of its key: all pairs of them end there."""
     m = scale.counted
     kinds = np.repeat(np.arange(3, dtype=np.int32), [m, m, 1])
@@ -339,9 +350,9 @@ def measure_counting(scale: Scale) -> list[Record]:
     count = watched.found().count()
     best = race(
         {
-            "count()": timed(lambda: watched.found().count()),
-            "enumerate": timed(lambda: enumerated(watched.found())),
-            "write to Arrow": timed(
+            "count()": time_call(lambda: watched.found().count()),
+            "enumerate": time_call(lambda: count_enumerated(watched.found())),
+            "write to Arrow": time_call(
                 lambda: sum(batch.num_rows for batch in query.run(events).batches())
             ),
         },
@@ -351,7 +362,7 @@ def measure_counting(scale: Scale) -> list[Record]:
     for way, seconds in best.items():
         case: Mapping[str, int | str] = {"answer": way}
         records.append(Record(NAME, "answered in", 1e6 * seconds, "µs", case))
-        relative = ratio(seconds, best["count()"])
+        relative = divide(seconds, best["count()"])
         records.append(Record(NAME, "times a count", relative, "×", case))
     return records
 
@@ -359,46 +370,46 @@ def measure_counting(scale: Scale) -> list[Record]:
 # ------------------------------------------------------------------ tables
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def build_tables(records: Sequence[Record]) -> list[Table]:
     """A table for each question, the growth first."""
     return [
-        _growth(records),
-        _windows(records),
-        _run_list(records),
-        _rows(
+        _tabulate_growth(records),
+        _tabulate_windows(records),
+        _tabulate_run_list(records),
+        _tabulate(
             records,
             "Events per second by keys",
             "keys",
             {"keyed": "events/s", "relative to fewest keys": "to fewest keys"},
         ),
-        _rows(
+        _tabulate(
             records,
             "Time per match, enumeration alone",
             "candidates",
             {"enumerated": "matches", "per match": "ns/match", "to none disqualified": "ratio"},
         ),
-        _rows(
+        _tabulate(
             records,
             "Many matches at one position",
             "answer",
             {"answered in": "µs", "times a count": "times a count"},
-            f"{short(find(records, 'matches at one position'))} matches end there.",
+            f"{format_number(find(records, 'matches at one position'))} matches end there.",
         ),
     ]
 
 
-def _growth(records: Sequence[Record]) -> Table:
+def _tabulate_growth(records: Sequence[Record]) -> Table:
     rows = tuple(
         (
             name,
             *(
-                _fixed(find(records, f"{measure}, {what}", query=name))
+                format_fixed(find(records, f"{measure}, {what}", query=name))
                 for measure in ("engine", "session")
                 for what in ("widest to narrowest window", "growth")
             ),
             WORKLOADS[name].aim,
         )
-        for name in map(str, _named(records, "engine", "query"))
+        for name in map(str, _list_cases(records, "engine", "query"))
     )
     columns = (
         "query",
@@ -411,14 +422,14 @@ def _growth(records: Sequence[Record]) -> Table:
     return Table("An event's cost in a window 100 times as wide", columns, rows)
 
 
-def _windows(records: Sequence[Record]) -> Table:
+def _tabulate_windows(records: Sequence[Record]) -> Table:
     rows = tuple(
         (
             str(r.case["query"]),
             f"{r.case['window']:,}",
-            short(find(records, "waiting", **r.case)),
-            short(r.value),
-            short(find(records, "session", **r.case)),
+            format_number(find(records, "waiting", **r.case)),
+            format_number(r.value),
+            format_number(find(records, "session", **r.case)),
         )
         for r in records
         if r.measure == "engine"
@@ -427,7 +438,7 @@ def _windows(records: Sequence[Record]) -> Table:
     return Table("An event's cost by window", columns, rows)
 
 
-def _run_list(records: Sequence[Record]) -> Table:
+def _tabulate_run_list(records: Sequence[Record]) -> Table:
     rows: list[tuple[str, ...]] = []
     for r in records:
         if r.measure == "run list":
@@ -436,15 +447,15 @@ def _run_list(records: Sequence[Record]) -> Table:
                 (
                     str(r.case["query"]),
                     str(r.case["window"]),
-                    short(find(records, "runs", **r.case)),
-                    short(r.value),
-                    short(beside),
-                    short(ratio(r.value, beside)),
+                    format_number(find(records, "runs", **r.case)),
+                    format_number(r.value),
+                    format_number(beside),
+                    format_number(divide(r.value, beside)),
                 )
             )
-    for name in _named(records, "run list", "query"):
+    for name in _list_cases(records, "run list", "query"):
         growth = (
-            _fixed(find(records, f"{measure}, growth", query=name))
+            format_fixed(find(records, f"{measure}, growth", query=name))
             for measure in ("runs", "run list", "engine beside the run list")
         )
         rows.append((f"{name}, growth exponent", "", *growth, ""))
@@ -453,30 +464,26 @@ def _run_list(records: Sequence[Record]) -> Table:
     return Table("Beside a list of all runs, on a small stream", columns, tuple(rows), note)
 
 
-def _rows(
+def _tabulate(
     records: Sequence[Record], title: str, by: str, columns: Mapping[str, str], note: str = ""
 ) -> Table:
     """A row for each case, a column for each measure."""
     rows = tuple(
         (
             f"{case:,}" if isinstance(case, int) else case,
-            *(short(find(records, measure, **{by: case})) for measure in columns),
+            *(format_number(find(records, measure, **{by: case})) for measure in columns),
         )
-        for case in _named(records, next(iter(columns)), by)
+        for case in _list_cases(records, next(iter(columns)), by)
     )
     return Table(title, (by, *columns.values()), rows, note)
 
 
-def _named(records: Iterable[Record], measure: str, by: str) -> list[int | str]:
+def _list_cases(records: Iterable[Record], measure: str, by: str) -> list[int | str]:
     """The cases of a measure, each once."""
     return [*dict.fromkeys(r.case[by] for r in records if r.measure == measure)]
 
 
-def _fixed(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
-def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Cost of an event by window, for the engine and the list of runs."""
     series = {"engine": "{}", "run list": "{}, list of runs"}
     return [
@@ -508,6 +515,6 @@ or more partial matches.
 {chr(10).join(f"- *{name}*: `{workload.where}`" for name, workload in WORKLOADS.items())}
 """,
     run=run_correlation,
-    tables=tables,
-    points=points,
+    tables=build_tables,
+    points=build_points,
 )

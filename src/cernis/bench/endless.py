@@ -34,7 +34,7 @@ class Peak:
     kept_bytes: int
 
 
-def peak_of(query: str, events: int, batch: int) -> Peak:
+def measure_peak(query: str, events: int, batch: int) -> Peak:
     """The memory of a fresh process that pushes so many events through a session."""
     request = json.dumps({"query": query, "events": events, "batch": batch})
     run = subprocess.run(
@@ -50,7 +50,7 @@ def peak_of(query: str, events: int, batch: int) -> Peak:
     return Peak(**answer)
 
 
-def feed(query: str, events: int, batch: int) -> Peak:
+def push_stream(query: str, events: int, batch: int) -> Peak:
     """Push the events, look at a match of each batch; the order of the rows is the time."""
     session = cernis.query(query).session()
     batches = [stock_stream(batch, seed).drop_columns(["ts"]) for seed in range(_DISTINCT_BATCHES)]
@@ -58,21 +58,21 @@ def feed(query: str, events: int, batch: int) -> Peak:
     for number in range(max(1, events // batch)):
         session.push(batches[number % _DISTINCT_BATCHES]).head(1)
         if number == 2:
-            settled = _resident()
+            settled = _read_resident()
     return Peak(
-        settled or _resident(), _most_resident(), session.engine.records, session.store.nbytes
+        settled or _read_resident(), _read_peak(), session.engine.records, session.store.nbytes
     )
 
 
-def _resident() -> int:
-    return _status("VmRSS")
+def _read_resident() -> int:
+    return _read_status("VmRSS")
 
 
-def _most_resident() -> int:
-    return _status("VmHWM")
+def _read_peak() -> int:
+    return _read_status("VmHWM")
 
 
-def _status(field: str) -> int:
+def _read_status(field: str) -> int:
     """A memory field of this process in bytes; its peak, where the system has no such fields.
 
     On Linux `getrusage` would not do: its peak outlives `exec`, so that a process that has
@@ -89,5 +89,5 @@ def _status(field: str) -> int:
 
 if __name__ == "__main__":
     asked = json.loads(sys.stdin.read())
-    result = feed(asked["query"], asked["events"], asked["batch"])
+    result = push_stream(asked["query"], asked["events"], asked["batch"])
     sys.stdout.write(json.dumps(asdict(result)) + "\n")

@@ -14,15 +14,15 @@ def describe_machine() -> dict[str, str]:
     """Processor, memory, system and versions, ready to print."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
     return {
-        "processor": f"{_processor()}, {os.cpu_count()} cores",
-        "memory": _memory(),
-        "load": _load(),
+        "processor": f"{_find_processor()}, {os.cpu_count()} cores",
+        "memory": _describe_memory(),
+        "load": _describe_load(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}, {versions}",
     }
 
 
-def _processor() -> str:
+def _find_processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -31,7 +31,7 @@ def _processor() -> str:
     return next(named, platform.machine())
 
 
-def _load() -> str:
+def _describe_load() -> str:
     """How busy the machine was, with a warning where there was more to do than cores."""
     try:
         load = os.getloadavg()[2]
@@ -46,7 +46,7 @@ def _load() -> str:
     )
 
 
-def _memory() -> str:
+def _describe_memory() -> str:
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

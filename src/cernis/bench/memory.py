@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.endless import peak_of
-from cernis.bench.record import Record, Table, find, ratio, short
-from cernis.bench.scale import Scale
+from cernis.bench.endless import measure_peak
+from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.scale import BenchmarkScale
 
 NAME = "memory"
 QUERIES = {
@@ -26,13 +26,13 @@ QUERIES = {
 }
 
 
-def run_memory(scale: Scale, step: Step) -> list[Record]:
+def run_memory(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Each query with each length of the stream."""
     cases = list(product(scale.endless, scale.stream_lengths))
     records = []
     for done, (kind, events) in enumerate(cases):
-        step(f"{kind}, {short(events)} events", done, len(cases))
-        peak = peak_of(QUERIES[kind], events, scale.batch)
+        step(f"{kind}, {format_number(events)} events", done, len(cases))
+        peak = measure_peak(QUERIES[kind], events, scale.batch)
         case: Mapping[str, int | str] = {"query": kind, "events": events}
         records.append(Record(NAME, "peak", peak.peak_bytes, "B", case))
         records.append(Record(NAME, "after three batches", peak.settled_bytes, "B", case))
@@ -44,21 +44,21 @@ def run_memory(scale: Scale, step: Step) -> list[Record]:
             for n in (scale.stream_lengths[0], scale.stream_lengths[-1])
         )
         records.append(
-            Record(NAME, "longest to shortest stream", ratio(last, first), "×", {"query": kind})
+            Record(NAME, "longest to shortest stream", divide(last, first), "×", {"query": kind})
         )
     return records
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def build_tables(records: Sequence[Record]) -> list[Table]:
     """A row per query and length."""
     rows = tuple(
         (
             str(r.case["query"]),
-            short(int(r.case["events"])),
-            _mebibytes(find(records, "after three batches", **r.case)),
-            _mebibytes(r.value),
-            short(find(records, "arena", **r.case)),
-            _mebibytes(find(records, "kept events", **r.case)),
+            format_number(int(r.case["events"])),
+            _format_mebibytes(find(records, "after three batches", **r.case)),
+            _format_mebibytes(r.value),
+            format_number(find(records, "arena", **r.case)),
+            _format_mebibytes(find(records, "kept events", **r.case)),
         )
         for r in records
         if r.measure == "peak"
@@ -74,11 +74,11 @@ def tables(records: Sequence[Record]) -> list[Table]:
     return [Table("Memory of the process", columns, rows)]
 
 
-def _mebibytes(value: float | None) -> str:
+def _format_mebibytes(value: float | None) -> str:
     return "–" if value is None else f"{value / 2**20:.0f}"
 
 
-def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Peak by query and length of the stream."""
     return [
         {"query": r.case["query"], "events": r.case["events"], "peak": (r.value or 0) / 2**20}
@@ -95,6 +95,6 @@ Does memory grow with the length of the stream? A session gets batches, one afte
 other, in a process of its own; the matches of each batch are looked at and dropped.
 """,
     run=run_memory,
-    tables=tables,
-    points=points,
+    tables=build_tables,
+    points=build_points,
 )

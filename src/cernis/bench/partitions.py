@@ -13,9 +13,9 @@ from functools import partial
 
 import cernis
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.clock import race, timed
-from cernis.bench.record import Record, Table, find, ratio, short
-from cernis.bench.scale import Scale
+from cernis.bench.clock import race, time_call
+from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.scale import BenchmarkScale
 from cernis.generators.stock import stock_stream
 
 NAME = "partitions"
@@ -25,15 +25,15 @@ QUERY = (
 )
 
 
-def run_partitions(scale: Scale, step: Step) -> list[Record]:
+def run_partitions(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Each number of keys, in turns."""
     query = cernis.query(QUERY)
     contestants = {}
     total = len(scale.keys) + 1
     for done, keys in enumerate(scale.keys):
-        step(f"{short(keys)} keys", done, total)
+        step(f"{format_number(keys)} keys", done, total)
         events = stock_stream(scale.keyed_events, SEED, symbols=keys)
-        contestants[str(keys)] = timed(partial(query.run, events))
+        contestants[str(keys)] = time_call(partial(query.run, events))
     step("in turns", total - 1, total)
     best = race(contestants, scale.rounds)
     records = [
@@ -45,7 +45,7 @@ def run_partitions(scale: Scale, step: Step) -> list[Record]:
         Record(
             NAME,
             "relative to one key",
-            ratio(find(records, "recognised", keys=keys), one),
+            divide(find(records, "recognised", keys=keys), one),
             "×",
             {"keys": keys},
         )
@@ -53,21 +53,21 @@ def run_partitions(scale: Scale, step: Step) -> list[Record]:
     ]
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def build_tables(records: Sequence[Record]) -> list[Table]:
     """One row per number of keys."""
     keys = [int(r.case["keys"]) for r in records if r.measure == "recognised"]
     rows = tuple(
         (
             f"{k:,}",
-            short(find(records, "recognised", keys=k)),
-            short(find(records, "relative to one key", keys=k)),
+            format_number(find(records, "recognised", keys=k)),
+            format_number(find(records, "relative to one key", keys=k)),
         )
         for k in keys
     )
     return [Table("Events per second by keys", ("keys", "events/s", "to one key"), rows)]
 
 
-def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Events/s by keys."""
     return [{"keys": r.case["keys"], "rate": r.value} for r in records if r.measure == "recognised"]
 
@@ -82,6 +82,6 @@ What does `PARTITION BY` cost when the same events belong to more and more keys?
 event moves the pattern of its key.
 """,
     run=run_partitions,
-    tables=tables,
-    points=points,
+    tables=build_tables,
+    points=build_points,
 )

@@ -1,7 +1,7 @@
-"""What a benchmark measured: one number with the case it belongs to.
+"""`Record`: one number that a benchmark has measured, with its case.
 
-Records are the only thing a benchmark returns. Tables, charts and the JSON file are made
-from them, so that what is printed and what is stored cannot disagree.
+A benchmark returns records only. Tables, charts and the JSON file are made from them, so that
+they cannot disagree.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`value` (None: could not be measured, `note` says why) of `measure` in one case."""
+    """The `value` of a `measure` in one case; None if it could not be measured, with a `note`."""
 
     benchmark: str
     measure: str
@@ -22,7 +22,7 @@ class Record:
     note: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """The record as plain JSON values; integers beyond 2^53 as text."""
+        """Return the record as plain JSON values; integers beyond 2^53 as text."""
         plain = asdict(self)
         if isinstance(self.value, int) and abs(self.value) >= 2**53:
             plain["value"] = str(self.value)
@@ -40,8 +40,13 @@ class Table:
     note: str = ""
 
 
+def select(records: Iterable[Record], measure: str) -> list[Record]:
+    """Return the records of a measure."""
+    return [record for record in records if record.measure == measure]
+
+
 def find(records: Iterable[Record], measure: str, **case: int | str) -> int | float | None:
-    """The value of a measure in a case; None where it was not measured.
+    """Return the value of a measure in a case; None if it was not measured.
 
     >>> find([Record("b", "rate", 7.0, "events/s", {"n": 3})], "rate", n=3)
     7.0
@@ -52,11 +57,11 @@ def find(records: Iterable[Record], measure: str, **case: int | str) -> int | fl
     return None
 
 
-def short(value: int | float | None, digits: int = 3) -> str:
-    """A number for a table: `1.23 M`, `4.1e12`, `–` for nothing.
+def format_number(value: int | float | None, digits: int = 3) -> str:
+    """Return a number for a table: `1.23 M`, `4.1e12`, `–` for None.
 
-    >>> short(28_100_000), short(0.5), short(None), short(2**60), short(12), short(2**4000)
-    ('28.1 M', '0.5', '–', '1.15e+18', '12', '1.31e+1204')
+    >>> [format_number(value) for value in (28_100_000, 0.5, None, 2**60, 12, 2**4000)]
+    ['28.1 M', '0.5', '–', '1.15e+18', '12', '1.31e+1204']
     """
     if value is None:
         return "–"
@@ -71,8 +76,13 @@ def short(value: int | float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
-def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """A quotient; None where a side is missing or the divisor is zero."""
+def format_fixed(value: float | None) -> str:
+    """Return a number with two decimals for a table; `–` for None."""
+    return "–" if value is None else f"{value:.2f}"
+
+
+def divide(numerator: float | None, denominator: float | None) -> float | None:
+    """Return a quotient; None if a side is missing or the divisor is zero."""
     if numerator is None or not denominator:
         return None
     return numerator / denominator

@@ -21,7 +21,7 @@ from cernis.bench.record import Record, Table
 NO_PLOT = "The chart is left out: install the extra `plot` (pip install 'cernis[plot]') to draw it."
 
 
-def rich_table(table: Table) -> rich.table.Table:
+def render_table(table: Table) -> rich.table.Table:
     """The table for the terminal."""
     drawn = rich.table.Table(
         title=table.title,
@@ -37,10 +37,10 @@ def rich_table(table: Table) -> rich.table.Table:
     return drawn
 
 
-def markdown_table(table: Table) -> str:
+def write_markdown(table: Table) -> str:
     """The table for the page.
 
-    >>> print(markdown_table(Table("Rates", ("n", "rate"), (("3", "1 M"),))))
+    >>> print(write_markdown(Table("Rates", ("n", "rate"), (("3", "1 M"),))))
     ### Rates
     <BLANKLINE>
     | n | rate |
@@ -55,7 +55,7 @@ def markdown_table(table: Table) -> str:
     return "\n".join([*lines, ""])
 
 
-def page(
+def render_page(
     name: str,
     title: str,
     question: str,
@@ -68,7 +68,7 @@ def page(
     parts = [f"# {title}", "", question.strip(), ""]
     if chart:
         parts += [f"![{title}]({name}.svg)", ""]
-    parts += [markdown_table(table) for table in tables]
+    parts += [write_markdown(table) for table in tables]
     parts += ["## How it was measured", ""]
     parts += [f"- {key}: {value}" for key, value in machine.items()]
     parts += [
@@ -83,7 +83,7 @@ def page(
     return "\n".join([*parts, ""])
 
 
-def specification(name: str, points: Sequence[Mapping[str, object]]) -> dict[str, Any]:
+def build_chart(name: str, points: Sequence[Mapping[str, object]]) -> dict[str, Any]:
     """The chart's Vega-Lite specification with the points in it."""
     text = resources.files("cernis.bench").joinpath("charts", f"{name}.vl.json").read_text()
     chart: dict[str, Any] = json.loads(text)
@@ -91,7 +91,7 @@ def specification(name: str, points: Sequence[Mapping[str, object]]) -> dict[str
     return chart
 
 
-def draw(chart: Mapping[str, Any]) -> str | None:
+def draw_chart(chart: Mapping[str, Any]) -> str | None:
     """The chart as SVG; None without the extra `plot`."""
     try:
         import vl_convert

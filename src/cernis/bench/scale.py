@@ -15,7 +15,7 @@ VARIABLE = "CERNIS_BENCH_SCALE"
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class BenchmarkScale:
     """Sizes of all the workloads."""
 
     name: str = "full"
@@ -71,8 +71,8 @@ class Scale:
     spaseq_listed_events: int = 1500
 
 
-FULL = Scale()
-QUICK = Scale(
+FULL = BenchmarkScale()
+QUICK = BenchmarkScale(
     name="quick",
     rounds=1,
     lengths=(3, 24),
@@ -125,7 +125,7 @@ QUICK = Scale(
 )
 
 
-def chosen_scale() -> Scale:
+def choose_scale() -> BenchmarkScale:
     """The scale that the environment asks for."""
     name = os.environ.get(VARIABLE, "full")
     for scale in (FULL, QUICK):

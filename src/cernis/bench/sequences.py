@@ -42,13 +42,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import cernis
-from cernis.bench.answer import answered
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.clock import Contestant, race, timed
-from cernis.bench.endless import peak_of
+from cernis.bench.clock import Contestant, race, time_call
+from cernis.bench.endless import measure_peak
+from cernis.bench.output import write_matches
 from cernis.bench.peer import ABSENT, Peer, PeerError, find_peer, start_peer
-from cernis.bench.record import Record, Table, find, ratio, short
-from cernis.bench.scale import Scale
+from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.scale import BenchmarkScale
 from cernis.generators.stock import stock_stream
 
 NAME = "sequences"
@@ -62,7 +62,7 @@ AIM_WINDOW = 0.8
 AIM_MEMORY = 1.1
 
 
-def sequence_query(
+def write_sequence_query(
     length: int,
     window: int,
     names: Sequence[str],
@@ -72,7 +72,7 @@ def sequence_query(
 ) -> str:
     """The query in CEQL, as Cernis and CORE both read it.
 
-    >>> print(sequence_query(2, 100, ["A", "B"], limit=1))
+    >>> print(write_sequence_query(2, 100, ["A", "B"], limit=1))
     SELECT * FROM S WHERE (SELL AS t1; BUY AS t2) FILTER t1[name='A'] AND t2[name='B'] \
 WITHIN 100 EVENTS LIMIT 1
     """
@@ -85,21 +85,21 @@ WITHIN 100 EVENTS LIMIT 1
     return f"SELECT * FROM S WHERE ({pattern}) FILTER {filters} WITHIN {window} EVENTS{bound}"
 
 
-def symbol_codes(table: pa.Table, names: Sequence[str]) -> npt.NDArray[np.int32]:
+def encode_symbols(table: pa.Table, names: Sequence[str]) -> npt.NDArray[np.int32]:
     """`type number * len(names) + name number` of each event."""
-    kinds = _indices(table["type"], TYPES)
-    symbols = _indices(table["name"], names)
+    kinds = _find_indices(table["type"], TYPES)
+    symbols = _find_indices(table["name"], names)
     return np.asarray(kinds * len(names) + symbols, dtype=np.int32)
 
 
-def _indices(column: pa.ChunkedArray, values: Sequence[str]) -> npt.NDArray[np.int32]:
+def _find_indices(column: pa.ChunkedArray, values: Sequence[str]) -> npt.NDArray[np.int32]:
     plain = column.cast(pa.string())
     found = pc.index_in(plain, value_set=pa.array(values, pa.string()))
     return np.asarray(found.to_numpy(), dtype=np.int32)
 
 
 @numba.njit(cache=True)
-def bare_pass(codes: npt.NDArray[np.int32], weights: npt.NDArray[np.int64]) -> int:
+def run_bare_pass(codes: npt.NDArray[np.int32], weights: npt.NDArray[np.int64]) -> int:
     """The least that can be done per event: read its symbol and look it up."""
     total = 0
     for code in codes:
@@ -107,35 +107,35 @@ def bare_pass(codes: npt.NDArray[np.int32], weights: npt.NDArray[np.int64]) -> i
     return total
 
 
-def run_sequences(scale: Scale, step: Step) -> list[Record]:
+def run_sequences(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Every length with every window, CORE where it is, and the memory of a long stream."""
-    stock = Stock.of(scale)
-    cases = [Case(n, window) for n, window in product(scale.lengths, scale.windows)]
+    stock = Stock.generate(scale)
+    cases = [SequenceCase(n, window) for n, window in product(scale.lengths, scale.windows)]
     with ExitStack() as stack:
-        peer = _core(stack, stock)
-        counts: dict[Case, int] = {}
-        contestants: dict[tuple[Case, str], Contestant] = {}
+        peer = _start_core(stack, stock)
+        counts: dict[SequenceCase, int] = {}
+        contestants: dict[tuple[SequenceCase, str], Contestant] = {}
         for done, case in enumerate(cases):
-            step(f"{_said(case)}: making ready", done, len(cases))
-            counts[case], entered = _entered(scale, stock, peer, case)
+            step(f"{_describe_case(case)}: making ready", done, len(cases))
+            counts[case], entered = _make_contestants(scale, stock, peer, case)
             contestants |= {(case, measure): entrant for measure, entrant in entered.items()}
 
-        def turn(whose: tuple[Case, str], done: int, total: int) -> None:
-            step(f"{_said(whose[0])}: {whose[1]}", done, total)
+        def turn(whose: tuple[SequenceCase, str], done: int, total: int) -> None:
+            step(f"{_describe_case(whose[0])}: {whose[1]}", done, total)
 
         best = race(contestants, scale.rounds, turn)
-        records = _rated(scale, best)
+        records = _record_rates(scale, best)
         for case in cases:
-            records += _counted(scale, stock, peer, case, counts[case], best)
+            records += _record_counts(scale, stock, peer, case, counts[case], best)
     for done, length in enumerate(scale.stream_lengths):
-        step(f"memory, {short(length)} events", done, len(scale.stream_lengths))
-        text = sequence_query(scale.lengths[0], scale.windows[-1], stock.names)
-        peak = peak_of(text, length, scale.batch)
+        step(f"memory, {format_number(length)} events", done, len(scale.stream_lengths))
+        text = write_sequence_query(scale.lengths[0], scale.windows[-1], stock.names)
+        peak = measure_peak(text, length, scale.batch)
         records.append(Record(NAME, "peak memory", peak.peak_bytes, "B", {"events": length}))
-    return records + list(_ratios(records, scale))
+    return records + list(_record_ratios(records, scale))
 
 
-class Case(NamedTuple):
+class SequenceCase(NamedTuple):
     """How long the pattern is and how wide the window."""
 
     n: int
@@ -152,18 +152,18 @@ class Stock:
     codes: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, scale: Scale) -> Stock:
+    def generate(cls, scale: BenchmarkScale) -> Stock:
         events = stock_stream(scale.events, SEED)
         names = sorted(pc.unique(events["name"]).to_pylist())
-        codes = symbol_codes(events, names)
+        codes = encode_symbols(events, names)
         return cls(events, events.slice(0, scale.peer_events), names, codes)
 
 
-def _said(case: Case) -> str:
+def _describe_case(case: SequenceCase) -> str:
     return f"n = {case.n}, window {case.window}"
 
 
-def _core(stack: ExitStack, stock: Stock) -> Peer | None:
+def _start_core(stack: ExitStack, stock: Stock) -> Peer | None:
     python = find_peer()
     if python is None:
         return None
@@ -174,43 +174,45 @@ def _core(stack: ExitStack, stock: Stock) -> Peer | None:
         return None
 
 
-def _entered(
-    scale: Scale, stock: Stock, peer: Peer | None, case: Case
+def _make_contestants(
+    scale: BenchmarkScale, stock: Stock, peer: Peer | None, case: SequenceCase
 ) -> tuple[int, dict[str, Contestant]]:
     """The number of matches in the few events, and who takes turns in this case."""
     texts = {
-        "recognised": sequence_query(*case, stock.names),
-        "silent": sequence_query(*case, stock.names, silent=True),
-        "first": sequence_query(*case, stock.names, limit=1),
+        "recognised": write_sequence_query(*case, stock.names),
+        "silent": write_sequence_query(*case, stock.names, silent=True),
+        "first": write_sequence_query(*case, stock.names, limit=1),
     }
     queries = {measure: cernis.query(text) for measure, text in texts.items()}
     for measure in ("silent", "first"):
-        answered(queries[measure], stock.few)
+        write_matches(queries[measure], stock.few)
     count = queries["recognised"].run(stock.few).count()
     weights = np.arange(2 * len(stock.names), dtype=np.int64)
-    bare_pass(stock.codes[:1], weights)
+    run_bare_pass(stock.codes[:1], weights)
     entered = {
-        "recognised": timed(partial(queries["recognised"].run, stock.events)),
-        "silent": timed(partial(queries["silent"].run, stock.events)),
-        "first": timed(partial(answered, queries["first"], stock.events)),
-        "bare pass": timed(partial(bare_pass, stock.codes, weights)),
+        "recognised": time_call(partial(queries["recognised"].run, stock.events)),
+        "silent": time_call(partial(queries["silent"].run, stock.events)),
+        "first": time_call(partial(write_matches, queries["first"], stock.events)),
+        "bare pass": time_call(partial(run_bare_pass, stock.codes, weights)),
     }
     bounded = count <= scale.most_enumerated
     if bounded:
-        entered["all"] = timed(partial(answered, queries["recognised"], stock.few))
+        entered["all"] = time_call(partial(write_matches, queries["recognised"], stock.few))
     if peer is not None:
-        entered["CORE silent"] = partial(_seconds, peer, texts["silent"])
-        entered["CORE first"] = partial(_seconds, peer, texts["first"])
+        entered["CORE silent"] = partial(_run_peer, peer, texts["silent"])
+        entered["CORE first"] = partial(_run_peer, peer, texts["first"])
     if peer is not None and bounded:
-        entered["CORE all"] = partial(_seconds, peer, texts["recognised"])
+        entered["CORE all"] = partial(_run_peer, peer, texts["recognised"])
     return count, entered
 
 
-def _seconds(peer: Peer, text: str) -> float:
+def _run_peer(peer: Peer, text: str) -> float:
     return peer.run(text).seconds
 
 
-def _rated(scale: Scale, best: Mapping[tuple[Case, str], float]) -> list[Record]:
+def _record_rates(
+    scale: BenchmarkScale, best: Mapping[tuple[SequenceCase, str], float]
+) -> list[Record]:
     """Seconds as events/s."""
     few = {"all", "CORE all", "CORE silent", "CORE first"}
     return [
@@ -225,17 +227,17 @@ def _rated(scale: Scale, best: Mapping[tuple[Case, str], float]) -> list[Record]
     ]
 
 
-def _counted(
-    scale: Scale,
+def _record_counts(
+    scale: BenchmarkScale,
     stock: Stock,
     peer: Peer | None,
-    case: Case,
+    case: SequenceCase,
     count: int,
-    best: Mapping[tuple[Case, str], float],
+    best: Mapping[tuple[SequenceCase, str], float],
 ) -> Iterator[Record]:
     """What moved, what matched, how fast matches were written, whether CORE has as many."""
     where = case._asdict()
-    session = cernis.query(sequence_query(*case, stock.names)).session()
+    session = cernis.query(write_sequence_query(*case, stock.names)).session()
     session.push(stock.few)
     moving = session.engine.relevant / scale.peer_events
     yield Record(NAME, "moving events", moving, "share", where)
@@ -248,33 +250,33 @@ def _counted(
     if peer is None:
         yield Record(NAME, "CORE silent", None, "events/s", where, ABSENT)
     elif (case, "all") in best:
-        there = peer.run(sequence_query(*case, stock.names)).matches
+        there = peer.run(write_sequence_query(*case, stock.names)).matches
         yield Record(NAME, "same count as CORE", int(count == there), "yes/no", where)
 
 
-def _ratios(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
+def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
     """What the aims speak of."""
     for length, window in product(scale.lengths, scale.windows):
-        here, core, bare = _rates(records, length, window)
+        here, core, bare = _find_rates(records, length, window)
         case: Mapping[str, int | str] = {"n": length, "window": window}
-        yield Record(NAME, "times CORE", ratio(here, core), "×", case)
-        yield Record(NAME, "share of bare pass", ratio(here, bare), "×", case)
+        yield Record(NAME, "times CORE", divide(here, core), "×", case)
+        yield Record(NAME, "share of bare pass", divide(here, bare), "×", case)
     for window in scale.windows:
-        longest = _rates(records, scale.lengths[-1], window)[0]
-        shortest = _rates(records, scale.lengths[0], window)[0]
-        value = ratio(longest, shortest)
+        longest = _find_rates(records, scale.lengths[-1], window)[0]
+        shortest = _find_rates(records, scale.lengths[0], window)[0]
+        value = divide(longest, shortest)
         yield Record(NAME, "longest to shortest pattern", value, "×", {"window": window})
     for length in scale.lengths:
-        widest = _rates(records, length, scale.windows[-1])[0]
-        narrowest = _rates(records, length, scale.windows[0])[0]
+        widest = _find_rates(records, length, scale.windows[-1])[0]
+        narrowest = _find_rates(records, length, scale.windows[0])[0]
         yield Record(
-            NAME, "widest to narrowest window", ratio(widest, narrowest), "×", {"n": length}
+            NAME, "widest to narrowest window", divide(widest, narrowest), "×", {"n": length}
         )
     peaks = [find(records, "peak memory", events=n) for n in scale.stream_lengths]
-    yield Record(NAME, "longest to shortest stream, memory", ratio(peaks[-1], peaks[0]), "×")
+    yield Record(NAME, "longest to shortest stream, memory", divide(peaks[-1], peaks[0]), "×")
 
 
-def _rates(
+def _find_rates(
     records: Sequence[Record], length: int, window: int
 ) -> tuple[float | None, float | None, float | None]:
     """Events/s of Cernis at its slower, of CORE at its faster, and of the bare pass."""
@@ -287,7 +289,7 @@ def _rates(
     return min(here, default=None), max(core, default=None), max(values("bare pass"), default=None)
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def build_tables(records: Sequence[Record]) -> list[Table]:
     """Rates by length and window, then the aims."""
     measured = [r.case for r in records if r.measure == "recognised"]
     cases = [(int(case["n"]), int(case["window"])) for case in measured]
@@ -295,9 +297,9 @@ def tables(records: Sequence[Record]) -> list[Table]:
     for n, window in cases:
 
         def cell(measure: str, n: int = n, window: int = window) -> str:
-            return short(find(records, measure, n=n, window=window))
+            return format_number(find(records, measure, n=n, window=window))
 
-        core = _rates(records, n, window)[1]
+        core = _find_rates(records, n, window)[1]
         rows.append(
             (
                 str(n),
@@ -311,7 +313,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
                 cell("matches"),
                 cell("bare pass"),
                 cell("share of bare pass"),
-                short(core),
+                format_number(core),
                 cell("times CORE"),
                 cell("CORE all"),
             )
@@ -338,10 +340,10 @@ def tables(records: Sequence[Record]) -> list[Table]:
         tuple(rows),
         ABSENT if absent else "",
     )
-    return [rates, _aims(records)]
+    return [rates, _tabulate_aims(records)]
 
 
-def _aims(records: Sequence[Record]) -> Table:
+def _tabulate_aims(records: Sequence[Record]) -> Table:
     """Each ratio in its usual case (the shortest pattern, the middle window) and at its worst."""
     cases = [r.case for r in records if r.measure == "recognised"]
     shortest = min(case["n"] for case in cases)
@@ -353,7 +355,7 @@ def _aims(records: Sequence[Record]) -> Table:
     ) -> tuple[str, str, str, str]:
         values = [r.value for r in records if r.measure == measure and r.value is not None]
         named = values[0] if case is None and values else find(records, measure, **(case or {}))
-        return what, short(named), short(min(values, default=None)), aim
+        return what, format_number(named), format_number(min(values, default=None)), aim
 
     rows = (
         row(
@@ -389,11 +391,11 @@ def _aims(records: Sequence[Record]) -> Table:
     )
 
 
-def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Events/s by length, window and engine, each engine worth what the table says."""
     drawn: list[Mapping[str, object]] = []
     for case in (r.case for r in records if r.measure == "recognised"):
-        here, core, _ = _rates(records, int(case["n"]), int(case["window"]))
+        here, core, _ = _find_rates(records, int(case["n"]), int(case["window"]))
         first = find(records, "first", **case)
         rates = {"Cernis": here, "Cernis, first match": first, "CORE": core}
         drawn += [
@@ -422,6 +424,6 @@ remains. CORE gets its events ready-made in memory and is worth the better of *s
 *first match*; Cernis is worth the worse of *recognised* and *silent*.
 """,
     run=run_sequences,
-    tables=tables,
-    points=points,
+    tables=build_tables,
+    points=build_points,
 )

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 import cernis
-from cernis.bench.answer import answered
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.clock import Contestant, race, timed
-from cernis.bench.record import Record, Table, find, ratio, short
-from cernis.bench.scale import Scale
+from cernis.bench.clock import Contestant, race, time_call
+from cernis.bench.output import write_matches
+from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.scale import BenchmarkScale
 
 NAME = "strategies"
 SEED = 11
@@ -33,7 +33,7 @@ CHOSEN = ("NEXT", "LAST", "MAX", "ANY")
 SAMPLED = 10
 
 
-def halting_stream(events: int, every: int) -> pa.Table:
+def make_halting_stream(events: int, every: int) -> pa.Table:
     """SELL and BUY at random, a HALT at each `every`-th place."""
     kinds = np.random.default_rng(SEED).integers(0, 2, events, dtype=np.int32)
     kinds[every - 1 :: every] = 2
@@ -42,18 +42,18 @@ def halting_stream(events: int, every: int) -> pa.Table:
     )
 
 
-def kleene_query(strategy: str, window: int) -> str:
+def write_kleene_query(strategy: str, window: int) -> str:
     """The pattern under one strategy.
 
-    >>> kleene_query("LAST", 20)
+    >>> write_kleene_query("LAST", 20)
     'SELECT LAST * FROM S WHERE ((BUY+) AS b; HALT AS h) WITHIN 20 EVENTS'
     """
     return f"SELECT {strategy} * FROM S WHERE ((BUY+) AS b; HALT AS h) WITHIN {window} EVENTS"
 
 
-def run_strategies(scale: Scale, step: Step) -> list[Record]:
+def run_strategies(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Each window: the plain pass and every question about it take turns."""
-    events = halting_stream(scale.strategy_events, scale.strategy_windows[-1])
+    events = make_halting_stream(scale.strategy_events, scale.strategy_windows[-1])
     records: list[Record] = []
     for done, window in enumerate(scale.strategy_windows):
         step(f"window {window}", done, len(scale.strategy_windows))
@@ -61,39 +61,39 @@ def run_strategies(scale: Scale, step: Step) -> list[Record]:
     return records
 
 
-def _measure(scale: Scale, events: pa.Table, window: int) -> list[Record]:
+def _measure(scale: BenchmarkScale, events: pa.Table, window: int) -> list[Record]:
     case: Mapping[str, int | str] = {"window": window}
-    plain = cernis.query(kleene_query("ALL", window))
+    plain = cernis.query(write_kleene_query("ALL", window))
     contestants: dict[str, Contestant] = {
-        "plain pass": timed(lambda: plain.run(events)),
-        "count()": timed(lambda: plain.run(events).count()),
-        "sample()": timed(lambda: plain.run(events).sample(SAMPLED, seed=1)),
+        "plain pass": time_call(lambda: plain.run(events)),
+        "count()": time_call(lambda: plain.run(events).count()),
+        "sample()": time_call(lambda: plain.run(events).sample(SAMPLED, seed=1)),
     }
     for strategy in CHOSEN:
-        query = cernis.query(kleene_query(strategy, window))
-        answered(query, events.slice(0, 100))
-        contestants[strategy] = timed(partial(answered, query, events))
+        query = cernis.query(write_kleene_query(strategy, window))
+        write_matches(query, events.slice(0, 100))
+        contestants[strategy] = time_call(partial(write_matches, query, events))
     counts = plain.run(events).counts()["count"].to_pylist()
     most = max(map(int, counts), default=0)
     best = race(contestants, scale.rounds)
     records = [Record(NAME, "most matches at a position", most, "matches", case)]
     for measure, seconds in best.items():
         records.append(Record(NAME, measure, scale.strategy_events / seconds, "events/s", case))
-        cost = ratio(seconds, best["plain pass"])
+        cost = divide(seconds, best["plain pass"])
         records.append(Record(NAME, f"{measure}, cost", cost, "× plain pass", case))
     return records
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def build_tables(records: Sequence[Record]) -> list[Table]:
     """Costs in units of a plain pass, a row per window."""
     windows = [int(r.case["window"]) for r in records if r.measure == "plain pass"]
     questions = ("count()", "sample()", *CHOSEN)
     rows = tuple(
         (
             str(window),
-            short(find(records, "most matches at a position", window=window)),
-            short(find(records, "plain pass", window=window)),
-            *(short(find(records, f"{q}, cost", window=window)) for q in questions),
+            format_number(find(records, "most matches at a position", window=window)),
+            format_number(find(records, "plain pass", window=window)),
+            *(format_number(find(records, f"{q}, cost", window=window)) for q in questions),
         )
         for window in windows
     )
@@ -101,7 +101,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
     return [Table("Cost in plain passes", columns, rows)]
 
 
-def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Cost by window and question."""
     return [
         {"window": r.case["window"], "question": r.measure.partition(",")[0], "cost": r.value}
@@ -116,12 +116,12 @@ STRATEGIES = Benchmark(
     question=f"""
 Does an answer cost more when there are more matches to choose from?
 
-`{kleene_query("…", 20)}` and wider windows, on SELL and BUY events with a HALT at regular
+`{write_kleene_query("…", 20)}` and wider windows, on SELL and BUY events with a HALT at regular
 places: at a HALT there are exponentially many matches in the window. All numbers are
 multiples of a plain pass over the same events in the same window, which finds all matches
 and writes none; the strategies write their answers to Arrow.
 """,
     run=run_strategies,
-    tables=tables,
-    points=points,
+    tables=build_tables,
+    points=build_points,
 )

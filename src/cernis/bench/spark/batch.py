@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.record import Record, Table, find, ratio, short
-from cernis.bench.scale import Scale
+from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.scale import BenchmarkScale
 from cernis.generators.stock import stock_stream
 
 NAME = "spark"
@@ -54,33 +54,37 @@ ONE_CORE = ["keyed", "sliced", "keyed, rows"]
 JOINS = {"recognized": "recognized", "joined": "joined with itself"}
 
 
-def run_spark(scale: Scale, step: Step) -> list[Record]:
+def run_spark(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Each number of cores in its own process, on the same files."""
     records: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="cernis-bench-") as folder:
         step("making the rows", 0, len(scale.spark_cores) + 2)
-        _write(Path(folder, "all"), scale.spark_rows, symbols=20)
+        _write_files(Path(folder, "all"), scale.spark_rows, symbols=20)
         for rows in scale.spark_joined:
-            _write(Path(folder, f"few{rows}"), rows, symbols=20)
+            _write_files(Path(folder, f"few{rows}"), rows, symbols=20)
         for done, cores in enumerate(scale.spark_cores):
             step(f"{cores} core{'s' * (cores > 1)}", done + 1, len(scale.spark_cores) + 2)
             names = scale.spark_cases if cores == max(scale.spark_cores) else ONE_CORE
             request = {"task": "cases", "folder": folder, "cores": cores, "names": names}
             request["joined"] = scale.spark_joined
-            records += _records(
-                asked("batch_process", {**request, "rounds": scale.spark_rounds}), cores, scale
+            records += _make_records(
+                ask_process("batch_process", {**request, "rounds": scale.spark_rounds}),
+                cores,
+                scale,
             )
         step("one long key", len(scale.spark_cores) + 1, len(scale.spark_cores) + 2)
         for rows in scale.spark_key:
-            _write(Path(folder, f"key{rows}"), rows, symbols=1)
-        peaks = asked("batch_process", {"task": "key", "folder": folder, "rows": scale.spark_key})
+            _write_files(Path(folder, f"key{rows}"), rows, symbols=1)
+        peaks = ask_process(
+            "batch_process", {"task": "key", "folder": folder, "rows": scale.spark_key}
+        )
         for rows in scale.spark_key:
             peak = peaks[str(rows)]
             records.append(Record(NAME, "peak of a worker", peak, "B", {"rows": rows}))
-    return [*records, *_ratios(records, scale)]
+    return [*records, *_record_ratios(records, scale)]
 
 
-def _write(folder: Path, rows: int, symbols: int) -> None:
+def _write_files(folder: Path, rows: int, symbols: int) -> None:
     folder.mkdir()
     table = stock_stream(rows, SEED, symbols=symbols)
     at = table.schema.get_field_index("ts")
@@ -93,7 +97,7 @@ def _write(folder: Path, rows: int, symbols: int) -> None:
         pq.write_table(table.slice(number * size, size), folder / f"part-{number}.parquet")
 
 
-def asked(process: str, request: Mapping[str, Any]) -> dict[str, Any]:
+def ask_process(process: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """What a process of its own answers."""
     run = subprocess.run(
         [sys.executable, "-m", f"cernis.bench.spark.{process}"],
@@ -108,7 +112,7 @@ def asked(process: str, request: Mapping[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _records(answer: Mapping[str, Any], cores: int, scale: Scale) -> Iterator[Record]:
+def _make_records(answer: Mapping[str, Any], cores: int, scale: BenchmarkScale) -> Iterator[Record]:
     for name, measured in answer.items():
         case, _, fewer = name.partition(" of ")
         rows = int(fewer or scale.spark_rows)
@@ -121,16 +125,16 @@ def _records(answer: Mapping[str, Any], cores: int, scale: Scale) -> Iterator[Re
             yield Record(NAME, "matches", measured["matches"], "", where)
 
 
-def _ratios(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
+def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
     """Those of which both sides were measured."""
-    return (record for record in _quotients(records, scale) if record.value is not None)
+    return (record for record in _divide_cases(records, scale) if record.value is not None)
 
 
-def _quotients(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
+def _divide_cases(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
     cores = max(scale.spark_cores)
 
     def quotient(measure: str, above: str, below: str, name: str, over: int = cores) -> Record:
-        value = ratio(
+        value = divide(
             find(records, measure, case=above, cores=cores),
             find(records, measure, case=below, cores=over),
         )
@@ -143,40 +147,40 @@ def _quotients(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
     yield quotient("processor", "keyed, packed", "keyed, in Python", "packed to unpacked rows")
     for rows in scale.spark_joined:
         pair = (find(records, "processor", case=case, cores=cores, rows=rows) for case in JOINS)
-        yield Record(NAME, f"recognized to joined, {short(rows)} rows", ratio(*pair), "×")
+        yield Record(NAME, f"recognized to joined, {format_number(rows)} rows", divide(*pair), "×")
     if len(scale.spark_cores) > 1:
         one = min(scale.spark_cores)
         for case in ONE_CORE:
             yield quotient("wall", case, case, f"{case}: two cores to one", one)
     peaks = [find(records, "peak of a worker", rows=rows) for rows in scale.spark_key]
-    yield Record(NAME, "longest to shortest key", ratio(peaks[-1], peaks[0]), "×")
+    yield Record(NAME, "longest to shortest key", divide(peaks[-1], peaks[0]), "×")
 
 
 # -------------------------------------------------------------------- show
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def build_tables(records: Sequence[Record]) -> list[Table]:
     """A row per case, the ratios, and the long key."""
     cores = sorted({int(r.case["cores"]) for r in records if r.measure == "wall"})
     most = cores[-1] if cores else 0
 
     def row(case: str, title: str) -> tuple[str, ...]:
-        wall = [short(find(records, "wall", case=case, cores=n)) for n in cores]
-        busy = short(find(records, "processor", case=case, cores=most))
+        wall = [format_number(find(records, "wall", case=case, cores=n)) for n in cores]
+        busy = format_number(find(records, "processor", case=case, cores=most))
         found = find(records, "matches", case=case, cores=most)
-        return title, *wall, busy, "" if found is None else short(found)
+        return title, *wall, busy, "" if found is None else format_number(found)
 
     columns = ("", *(f"rows/s, {n} core{'s' * (n > 1)}" for n in cores), "rows/CPU-s", "matches")
     measured = {r.case["case"] for r in records if r.measure == "wall"}
     every = tuple(row(case, title) for case, title in CASES.items() if case in measured)
     sizes = sorted({int(r.case["rows"]) for r in records if r.case.get("case") in JOINS})
     joined = tuple(
-        (title, *(short(find(records, "processor", case=case, rows=n)) for n in sizes))
+        (title, *(format_number(find(records, "processor", case=case, rows=n)) for n in sizes))
         for case, title in JOINS.items()
     )
-    ratios = tuple((r.measure, short(r.value)) for r in records if r.unit == "×")
+    ratios = tuple((r.measure, format_number(r.value)) for r in records if r.unit == "×")
     peaks = tuple(
-        (short(int(r.case["rows"])), f"{(r.value or 0) / 2**20:.0f}")
+        (format_number(int(r.case["rows"])), f"{(r.value or 0) / 2**20:.0f}")
         for r in records
         if r.measure == "peak of a worker"
     )
@@ -184,7 +188,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
         Table("Rows per second", columns, every),
         Table(
             "A sequence of three in SQL: rows per second of processor time, of so many rows",
-            ("", *map(short, sizes)),
+            ("", *map(format_number, sizes)),
             joined,
         ),
         Table("Ratios", ("", "×"), ratios),
@@ -192,7 +196,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
     ]
 
 
-def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Rows per second of processor time by case."""
     most = max((int(r.case["cores"]) for r in records if r.measure == "processor"), default=0)
     return [
@@ -214,6 +218,6 @@ interest; results are written nowhere. "Pass-through" sends the same rows throug
 shuffle and sort into Python and back, with nothing done to them.
 """,
     run=run_spark,
-    tables=tables,
-    points=points,
+    tables=build_tables,
+    points=build_points,
 )

@@ -36,19 +36,19 @@ WHERE a.type = 'SELL' AND b.type = 'BUY' AND c.type = 'SELL'
 """
 
 
-def sequence(rest: str, *, then: str = ";", shown: str = "*") -> str:
+def write_query(rest: str, *, then: str = ";", shown: str = "*") -> str:
     """The sequence of three with these clauses."""
     return SEQUENCE.format(rest=rest, then=then, shown=shown)
 
 
-KEYED = sequence("PARTITION BY [name] WITHIN 10 SECONDS")
-SLICED = sequence("WITHIN 1 SECONDS")
-POSITIONS = sequence("WITHIN 20 EVENTS")
-CONTIGUOUS = sequence("PARTITION BY [name] WITHIN 10 SECONDS", then=":")
-SINGLE = sequence("WITHIN 1 SECONDS CONSUME BY ANY")
+KEYED = write_query("PARTITION BY [name] WITHIN 10 SECONDS")
+SLICED = write_query("WITHIN 1 SECONDS")
+POSITIONS = write_query("WITHIN 20 EVENTS")
+CONTIGUOUS = write_query("PARTITION BY [name] WITHIN 10 SECONDS", then=":")
+SINGLE = write_query("WITHIN 1 SECONDS CONSUME BY ANY")
 
 
-def cases(
+def measure_cases(
     spark: Any, folder: Path, rounds: int, names: list[str] | None, joined: list[int]
 ) -> dict[str, dict[str, float]]:
     """Seconds and matches of each case, or of those that are named."""
@@ -64,15 +64,15 @@ def cases(
         "keyed, balanced": recognize(df, KEYED),
         "keyed, counted": recognize(df, KEYED, matches="count", sample=0),
         "keyed, in Python": recognize(df, KEYED, pushdown=False, sample=0),
-        "keyed, packed": _packed(df, tasks),
-        "keyed, rows": keyed.mapInArrow(_passed, df.schema),
+        "keyed, packed": _pack_rows(df, tasks),
+        "keyed, rows": keyed.mapInArrow(_pass_through, df.schema),
         "sliced": recognize(df, SLICED),
         "sliced, in Python": recognize(df, SLICED, pushdown=False),
-        "sliced, rows": ranged.mapInArrow(_passed, df.schema),
+        "sliced, rows": ranged.mapInArrow(_pass_through, df.schema),
         "positions": recognize(df, POSITIONS),
         "contiguous": recognize(df, CONTIGUOUS, sample=0),
         "single": recognize(df, SINGLE),
-        "single, rows": single.mapInArrow(_passed, df.schema),
+        "single, rows": single.mapInArrow(_pass_through, df.schema),
     }
     for rows in joined:
         few = spark.read.parquet(str(folder / f"few{rows}"))
@@ -89,7 +89,7 @@ def cases(
         if found.get(one, 0) != found.get(other, found.get(one, 0)):
             raise RuntimeError(f"the contestants disagree: {found}")
     busy: dict[str, float] = {}
-    best = race({name: _timed(name, frame, busy) for name, frame in frames.items()}, rounds)
+    best = race({name: _time_frame(name, frame, busy) for name, frame in frames.items()}, rounds)
     counted = [name for name in frames if not name.endswith(("rows", "packed", "counted"))]
     return {
         name: {"wall": best[name], "cpu": busy[name]}
@@ -98,24 +98,24 @@ def cases(
     }
 
 
-def _timed(name: str, frame: Any, busy: dict[str, float]) -> Callable[[], float]:
+def _time_frame(name: str, frame: Any, busy: dict[str, float]) -> Callable[[], float]:
     """Wall-clock seconds of one run; the least processor time is noted beside."""
 
     def contestant() -> float:
-        processor, began = processor_seconds(), time.perf_counter()
+        processor, began = read_processor_seconds(), time.perf_counter()
         frame.write.format("noop").mode("overwrite").save()
         seconds = time.perf_counter() - began
-        busy[name] = min(busy.get(name, float("inf")), processor_seconds() - processor)
+        busy[name] = min(busy.get(name, float("inf")), read_processor_seconds() - processor)
         return seconds
 
     return contestant
 
 
-def _passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def _packed(df: Any, tasks: int) -> Any:
+def _pack_rows(df: Any, tasks: int) -> Any:
     """The keyed query's rows as one Arrow blob for each task, through the shuffle and back.
 
     Nothing is recognized: what is measured is whether packing would make the way shorter.
@@ -147,7 +147,7 @@ def _packed(df: Any, tasks: int) -> Any:
     return packed.mapInArrow(unpack, df.schema)
 
 
-def one_key(spark: Any, folder: Path, sizes: list[int]) -> dict[str, float]:
+def measure_key(spark: Any, folder: Path, sizes: list[int]) -> dict[str, float]:
     """The most memory that a worker had for one key of so many events, the fewest first."""
     from cernis.spark import recognize
 
@@ -156,14 +156,14 @@ def one_key(spark: Any, folder: Path, sizes: list[int]) -> dict[str, float]:
         df = spark.read.parquet(str(folder / f"key{rows}"))
         found = recognize(df, KEYED, matches="count", sample=0, tasks=1)
         found.write.format("noop").mode("overwrite").save()
-        peaks[str(rows)] = max(_peaks(), default=0)
+        peaks[str(rows)] = max(_read_peaks(), default=0)
     return peaks
 
 
 # --------------------------------------------------------------- processes
 
 
-def _below() -> Iterator[Any]:
+def _list_children() -> Iterator[Any]:
     import psutil
 
     for process in psutil.Process().children(recursive=True):
@@ -173,23 +173,23 @@ def _below() -> Iterator[Any]:
             yield process
 
 
-def processor_seconds() -> float:
+def read_processor_seconds() -> float:
     """Of all processes below this one, and of those that they have waited for."""
     import psutil
 
     seconds = 0.0
-    for process in _below():
+    for process in _list_children():
         with suppress(psutil.Error):
             t = process.cpu_times()
             seconds += t.user + t.system + t.children_user + t.children_system
     return seconds
 
 
-def _peaks() -> Iterator[int]:
+def _read_peaks() -> Iterator[int]:
     """The peak resident set of each worker."""
     import psutil
 
-    for process in _below():
+    for process in _list_children():
         with suppress(psutil.Error, OSError):
             if "pyspark" not in " ".join(process.cmdline()) or "java" in process.name():
                 continue
@@ -197,26 +197,26 @@ def _peaks() -> Iterator[int]:
             yield from (1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-def _stay_on(cores: int) -> None:
+def _pin_to_cores(cores: int) -> None:
     """This process and all below it use so many cores: Java and the workers are several."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
-def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+def _answer_request(request: Mapping[str, Any]) -> dict[str, Any]:
     from cernis.spark.local.session import local_session
 
     folder = Path(request["folder"])
     if request["task"] == "key":
         spark = local_session(1, memory="512m")
-        return one_key(spark, folder, request["rows"])
-    _stay_on(request["cores"])
+        return measure_key(spark, folder, request["rows"])
+    _pin_to_cores(request["cores"])
     spark = local_session(request["cores"], memory="3g")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "this query runs in a single task")
-        return cases(spark, folder, request["rounds"], request["names"], request["joined"])
+        return measure_cases(spark, folder, request["rounds"], request["names"], request["joined"])
 
 
 if __name__ == "__main__":
-    result = _answer(json.loads(sys.stdin.read()))
+    result = _answer_request(json.loads(sys.stdin.read()))
     sys.stdout.write("\n" + json.dumps(result) + "\n")

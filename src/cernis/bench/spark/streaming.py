@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.record import Record, Table, find, ratio, short
-from cernis.bench.scale import Scale
-from cernis.bench.spark.batch import asked
+from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.scale import BenchmarkScale
+from cernis.bench.spark.batch import ask_process
 
 NAME = "streaming"
 WAYS = {
@@ -25,7 +25,7 @@ WAYS = {
 }
 
 
-def run_streaming(scale: Scale, step: Step) -> list[Record]:
+def run_streaming(scale: BenchmarkScale, step: Step) -> list[Record]:
     """All parts, in one process."""
     request = {
         "keys": scale.streaming_keys,
@@ -40,12 +40,12 @@ def run_streaming(scale: Scale, step: Step) -> list[Record]:
         "latency": scale.streaming_latency,
     }
     step("streams", 0, 1)
-    answer = asked("streaming_process", request)
-    records = [record for part, found in answer.items() for record in _records(part, found)]
-    return [*records, *_ratios(records, scale)]
+    answer = ask_process("streaming_process", request)
+    records = [record for part, found in answer.items() for record in _make_records(part, found)]
+    return [*records, *_record_ratios(records, scale)]
 
 
-def _records(part: str, answer: Mapping[str, Any]) -> Iterator[Record]:
+def _make_records(part: str, answer: Mapping[str, Any]) -> Iterator[Record]:
     if part == "latency":
         for name, seconds in answer.items():
             yield Record(NAME, f"latency, {name}", seconds, "s")
@@ -66,60 +66,71 @@ def _records(part: str, answer: Mapping[str, Any]) -> Iterator[Record]:
             yield Record(NAME, "most state", value, "B", where)
 
 
-def _ratios(records: Sequence[Record], scale: Scale) -> Iterator[Record]:
+def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
     for keys in scale.streaming_keys:
         for way in ("passed", "plain"):
             pair = (find(records, "processor", way=w, keys=keys) for w in ("recognized", way))
-            yield Record(NAME, f"recognized to {WAYS[way]}, {short(keys)} keys", ratio(*pair), "×")
+            yield Record(
+                NAME, f"recognized to {WAYS[way]}, {format_number(keys)} keys", divide(*pair), "×"
+            )
     few, many = scale.streaming_kept[0], scale.streaming_kept[-1]
     measure = "processor of a small batch"
     pair = (find(records, measure, kept=kept) for kept in (many, few))
-    yield Record(NAME, f"a small batch, {many // few} times the state", ratio(*pair), "×")
+    yield Record(NAME, f"a small batch, {many // few} times the state", divide(*pair), "×")
     (_, length), (same, longer), (wider, _) = scale.streaming_state
     sizes = [find(records, "most state", window=w, files=n) for w, n in scale.streaming_state]
     yield Record(
-        NAME, f"state, {longer // length} times the stream", ratio(sizes[1], sizes[0]), "×"
+        NAME, f"state, {longer // length} times the stream", divide(sizes[1], sizes[0]), "×"
     )
-    yield Record(NAME, f"state, {wider // same} times the window", ratio(sizes[2], sizes[1]), "×")
+    yield Record(NAME, f"state, {wider // same} times the window", divide(sizes[2], sizes[1]), "×")
 
 
 # -------------------------------------------------------------------- show
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def build_tables(records: Sequence[Record]) -> list[Table]:
     """Rates by keys, small batches, state, latency, ratios."""
     keys = sorted({int(r.case["keys"]) for r in records if r.measure == "wall"})
     rates = tuple(
         (
             title,
-            *(short(find(records, "wall", way=way, keys=n)) for n in keys),
-            *(short(find(records, "processor", way=way, keys=n)) for n in keys),
-            *(short(find(records, "processor of a micro-batch", way=way, keys=n)) for n in keys),
+            *(format_number(find(records, "wall", way=way, keys=n)) for n in keys),
+            *(format_number(find(records, "processor", way=way, keys=n)) for n in keys),
+            *(
+                format_number(find(records, "processor of a micro-batch", way=way, keys=n))
+                for n in keys
+            ),
         )
         for way, title in WAYS.items()
     )
     columns = (
         "",
-        *(f"rows/s, {short(n)} keys" for n in keys),
-        *(f"rows/CPU-s, {short(n)} keys" for n in keys),
-        *(f"CPU-s of a micro-batch, {short(n)} keys" for n in keys),
+        *(f"rows/s, {format_number(n)} keys" for n in keys),
+        *(f"rows/CPU-s, {format_number(n)} keys" for n in keys),
+        *(f"CPU-s of a micro-batch, {format_number(n)} keys" for n in keys),
     )
     small = tuple(
         (
-            short(int(r.case["kept"])),
-            _bytes(find(records, "state beside it", kept=int(r.case["kept"]))),
-            short(r.value),
+            format_number(int(r.case["kept"])),
+            _format_bytes(find(records, "state beside it", kept=int(r.case["kept"]))),
+            format_number(r.value),
         )
         for r in records
         if r.measure == "processor of a small batch"
     )
     state = tuple(
-        (short(int(r.case["window"])), short(int(r.case["files"])), _bytes(r.value))
+        (
+            format_number(int(r.case["window"])),
+            format_number(int(r.case["files"])),
+            _format_bytes(r.value),
+        )
         for r in records
         if r.measure == "most state"
     )
-    waits = tuple((r.measure, short(r.value)) for r in records if r.measure.startswith("latency"))
-    ratios = tuple((r.measure, short(r.value)) for r in records if r.unit == "×")
+    waits = tuple(
+        (r.measure, format_number(r.value)) for r in records if r.measure.startswith("latency")
+    )
+    ratios = tuple((r.measure, format_number(r.value)) for r in records if r.unit == "×")
     return [
         Table("Rows per second", columns, rates),
         Table(
@@ -133,11 +144,11 @@ def tables(records: Sequence[Record]) -> list[Table]:
     ]
 
 
-def _bytes(value: int | float | None) -> str:
+def _format_bytes(value: int | float | None) -> str:
     return "–" if value is None else f"{value / 1024:,.0f} KiB"
 
 
-def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Rows per second of processor time by keys and way."""
     return [
         {"way": WAYS[str(r.case["way"])], "keys": r.case["keys"], "rate": r.value}
@@ -160,6 +171,6 @@ for each key" is a stateful processor that looks for the same pairs in the group
 order of arrival, on fewer rows.
 """,
     run=run_streaming,
-    tables=tables,
-    points=points,
+    tables=build_tables,
+    points=build_points,
 )

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cernis.bench.spark.batch_process import processor_seconds
+from cernis.bench.spark.batch_process import read_processor_seconds
 
 SCHEMA = pa.schema(
     {"type": pa.string(), "ts": pa.timestamp("us", "UTC"), "k": pa.int64(), "v": pa.float64()}
@@ -38,7 +38,7 @@ BEGIN = 1_700_000_000_000_000
 _LONGEST = 600
 
 
-class Files:
+class StreamFolder:
     """A folder that files of random events are put into; times go on, a millisecond apart."""
 
     def __init__(self, folder: Path, keys: int) -> None:
@@ -73,18 +73,18 @@ class Files:
 # -------------------------------------------------------------- contestants
 
 
-def recognized(stream: Any, window: int) -> Any:
+def recognize_pairs(stream: Any, window: int) -> Any:
     from cernis.spark import recognize
 
     return recognize(stream, QUERY.format(window=window), lateness="1 second")
 
 
-def passed(stream: Any, window: int) -> Any:
+def pass_through(stream: Any, window: int) -> Any:
     """The same rows through the same shuffle into Python and out again."""
-    return stream.repartition("k").mapInArrow(_as_they_are, stream.schema)
+    return stream.repartition("k").mapInArrow(_copy_batches, stream.schema)
 
 
-def plain(stream: Any, window: int) -> Any:
+def process_each_key(stream: Any, window: int) -> Any:
     """What a user would write: state and Python for each key; events in order of arrival."""
     from cernis.spark.streaming.each_key import EachKey
 
@@ -94,17 +94,17 @@ def plain(stream: Any, window: int) -> Any:
     )
 
 
-def _as_they_are(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _copy_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-CONTESTANTS = {"recognized": recognized, "passed": passed, "plain": plain}
+CONTESTANTS = {"recognized": recognize_pairs, "passed": pass_through, "plain": process_each_key}
 
 
 # ---------------------------------------------------------------- measuring
 
 
-class Running:
+class MeasuredQuery:
     """A streaming query, and what it had cost at the end of each micro-batch with events."""
 
     def __init__(self, frame: Any, folder: Path) -> None:
@@ -114,32 +114,32 @@ class Running:
         self.rows: dict[int, int] = {}
         self.state: list[int] = []
 
-    def until(self, batches: int) -> None:
+    def wait_for(self, batches: int) -> None:
         """Waits for so many micro-batches with events."""
         end = time.perf_counter() + _LONGEST
         while len(self.marks) < batches:
             if self.query.exception() is not None or time.perf_counter() > end:
                 raise RuntimeError(f"the query did not go on: {self.query.exception()}")
-            self._look()
+            self._read_progress()
             time.sleep(0.005)
 
-    def _look(self) -> None:
+    def _read_progress(self) -> None:
         from cernis.spark import progress_of
 
         for told in self.query.recentProgress[-3:]:
             batch, rows = told["batchId"], told["numInputRows"]
             if rows and batch not in self.marks:
-                self.marks[batch] = (time.perf_counter(), processor_seconds())
+                self.marks[batch] = (time.perf_counter(), read_processor_seconds())
                 self.rows[batch] = rows
             ours = progress_of(told)
             if ours is not None:
                 self.state.append(ours.state_bytes)
 
     def stop(self) -> None:
-        self._look()
+        self._read_progress()
         self.query.stop()
 
-    def rates(self, skip: int) -> dict[str, float]:
+    def compute_rates(self, skip: int) -> dict[str, float]:
         """Rows in a second and in a second of processor time, and such seconds of a batch."""
         batches = sorted(self.marks)[skip:]
         (began, busy), (ended, at_end) = self.marks[batches[0]], self.marks[batches[-1]]
@@ -150,68 +150,75 @@ class Running:
             "batch": busy / (len(batches) - 1),
         }
 
-    def seconds(self, skip: int) -> float:
+    def compute_seconds(self, skip: int) -> float:
         """Processor seconds of a micro-batch, the middle one after the first."""
         busy = [self.marks[batch][1] for batch in sorted(self.marks)[skip:]]
         return statistics.median(b - a for a, b in pairwise(busy))
 
 
-def many_keys(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+def measure_keys(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Rates by contestant and number of keys."""
     answer: dict[str, Any] = {}
     for keys in request["keys"]:
         for name, contestant in CONTESTANTS.items():
             rows = request["plain_rows"] if name == "plain" else request["rows"]
-            files = Files(folder / f"{name}{keys}", keys)
+            files = StreamFolder(folder / f"{name}{keys}", keys)
             count = 3 if name == "plain" else request["files"]
             for _ in range(count):
                 files.put(rows)
-            running = Running(contestant(files.stream(spark), 1000), folder / f"c-{name}{keys}")
-            running.until(count)
+            running = MeasuredQuery(
+                contestant(files.stream(spark), 1000), folder / f"c-{name}{keys}"
+            )
+            running.wait_for(count)
             running.stop()
-            answer[f"{name} {keys}"] = running.rates(1)
+            answer[f"{name} {keys}"] = running.compute_rates(1)
             shutil.rmtree(files.folder)
     return answer
 
 
-def kept_state(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+def measure_small_batches(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Processor seconds of a small batch beside so many events in the state."""
     answer = {}
     for kept in request["kept"]:
-        files = Files(folder / f"kept{kept}", kept)
+        files = StreamFolder(folder / f"kept{kept}", kept)
         files.put(kept, "A", 0.9)  # all of them begin something
         small = request["small_files"]
         for _ in range(small):
             files.put(request["small"])
-        running = Running(recognized(files.stream(spark), 10**9), folder / f"c-kept{kept}")
-        running.until(small + 1)
+        running = MeasuredQuery(
+            recognize_pairs(files.stream(spark), 10**9), folder / f"c-kept{kept}"
+        )
+        running.wait_for(small + 1)
         running.stop()
-        answer[str(kept)] = {"cpu": running.seconds(small // 2), "state": max(running.state)}
+        answer[str(kept)] = {
+            "cpu": running.compute_seconds(small // 2),
+            "state": max(running.state),
+        }
         shutil.rmtree(files.folder)
     return answer
 
 
-def state_bytes(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+def measure_state(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """The most bytes of state, by the window and by the number of files."""
     answer = {}
     for window, length in request["state"]:
-        files = Files(folder / f"state{window}-{length}", 100)
+        files = StreamFolder(folder / f"state{window}-{length}", 100)
         for _ in range(length):
             files.put(request["state_rows"])
-        running = Running(
-            recognized(files.stream(spark), window), folder / f"c-state{window}-{length}"
+        running = MeasuredQuery(
+            recognize_pairs(files.stream(spark), window), folder / f"c-state{window}-{length}"
         )
-        running.until(length)
+        running.wait_for(length)
         running.stop()
         answer[f"{window} {length}"] = max(running.state)
     return answer
 
 
-def latency(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, float]:
+def measure_latency(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, float]:
     """Seconds from the file that makes matches certain to the matches; small files."""
     from cernis.spark import recognize
 
-    files = Files(folder / "latency", 3)
+    files = StreamFolder(folder / "latency", 3)
     came: list[float] = []
 
     def taken(found: Any, _: int) -> None:
@@ -236,10 +243,15 @@ def latency(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, floa
     return {"median": statistics.median(waits), "most": max(waits)}
 
 
-PARTS = {"keys": many_keys, "kept": kept_state, "state": state_bytes, "latency": latency}
+PARTS = {
+    "keys": measure_keys,
+    "kept": measure_small_batches,
+    "state": measure_state,
+    "latency": measure_latency,
+}
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer_request(request: dict[str, Any]) -> dict[str, Any]:
     from cernis.spark.local.session import local_session
 
     cores = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
@@ -255,5 +267,5 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    result = _answer(json.loads(sys.stdin.read()))
+    result = _answer_request(json.loads(sys.stdin.read()))
     sys.stdout.write("\n" + json.dumps(result) + "\n")

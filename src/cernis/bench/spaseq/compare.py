@@ -12,17 +12,17 @@ from functools import partial
 from typing import NamedTuple
 
 from cernis.bench.clock import Name, race
-from cernis.bench.correlation import EXPONENT, exponent
+from cernis.bench.correlation import EXPONENT, fit_exponent
 from cernis.bench.record import Record
-from cernis.bench.scale import Scale
+from cernis.bench.scale import BenchmarkScale
 from cernis.bench.spaseq.queries import WORKLOADS
-from cernis.bench.spaseq.runs import RunList, offered, values_of
+from cernis.bench.spaseq.runs import RunList, collect_events, read_values
 from cernis.bench.spaseq.stages import (
-    Solved,
+    SolvedStreams,
     per_event,
     replay,
     solve_in_turns,
-    solved,
+    solve_workload,
 )
 from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, NAME, OURS, Case
 from cernis.errors import CernisError
@@ -31,34 +31,36 @@ LISTED = (("market", ","), ("market", ";"), ("cards", ";"), ("smart grid", ";"))
 WAYS = (OURS, LIST, LIST_BY_STREAM)
 
 
-def measure_run_list(scale: Scale, name: str, link: str) -> list[Record]:
+def measure_run_list(scale: BenchmarkScale, name: str, link: str) -> list[Record]:
     """Each run in a list, on a small stream, window by window."""
     workload, windows = WORKLOADS[name], scale.spaseq_listed_windows
     events = windows[-1] + scale.spaseq_listed_events
-    ready = solved(workload, workload.sequences[link], windows[-1], events)
+    ready = solve_workload(workload, workload.sequences[link], windows[-1], events)
     ways = WAYS if len(workload.iris) > 1 else WAYS[:2]
-    found = beside_lists(scale, {w: (ready, workload.window(w)) for w in windows}, ways)
+    found = compare_with_lists(scale, {w: (ready, workload.window(w)) for w in windows}, ways)
     case: Case = {"query": name, "strategy": link}
     records = [r for w, one in found.items() for r in one.records({**case, "window": w})]
     growth = {way: {w: found[w].costs[way] for w in windows} for way in ways}
     growth["active runs"] = {w: float(found[w].runs) for w in windows}
     for measure, costs in growth.items():
-        records.append(Record(NAME, f"{measure}, growth", exponent(costs), EXPONENT, case))
+        records.append(Record(NAME, f"{measure}, growth", fit_exponent(costs), EXPONENT, case))
     return records
 
 
-def measure_conjunction(scale: Scale) -> list[Record]:
+def measure_conjunction(scale: BenchmarkScale) -> list[Record]:
     """Two roads that are congested at one time, or one after the other."""
     traffic, window = WORKLOADS["traffic"], scale.spaseq_listed_windows[-1]
     best = solve_in_turns(
         {
-            sequence: partial(solved, traffic, sequence, window, scale.spaseq_clause_events)
+            sequence: partial(solve_workload, traffic, sequence, window, scale.spaseq_clause_events)
             for sequence in ("A; B; C", "A; (B & C)")
         },
         scale.rounds,
     )
     size = traffic.window(window)
-    found = beside_lists(scale, {sequence: (one, size) for sequence, one in best.items()}, WAYS)
+    found = compare_with_lists(
+        scale, {sequence: (one, size) for sequence, one in best.items()}, WAYS
+    )
     records = []
     for sequence, one in best.items():
         case: Case = {"query": "traffic", "sequence": sequence}
@@ -68,7 +70,7 @@ def measure_conjunction(scale: Scale) -> list[Record]:
     return records
 
 
-class Beside(NamedTuple):
+class ListComparison(NamedTuple):
     """The engine and lists of runs in one case."""
 
     costs: Mapping[str, float]
@@ -85,16 +87,18 @@ class Beside(NamedTuple):
         ]
 
 
-def beside_lists(
-    scale: Scale, ready: Mapping[Name, tuple[Solved, int]], ways: Sequence[str]
-) -> dict[Name, Beside]:
+def compare_with_lists(
+    scale: BenchmarkScale, ready: Mapping[Name, tuple[SolvedStreams, int]], ways: Sequence[str]
+) -> dict[Name, ListComparison]:
     """The cost of each way in each case, a solution and a window.
 
     What comes before the widest window is full does not count.
     """
     skipped = max(window for _, window in ready.values())
     contestants = {
-        (case, way): _Engine(*one, skipped) if way == OURS else _List(*one, skipped, way)
+        (case, way): _EngineContestant(*one, skipped)
+        if way == OURS
+        else _ListContestant(*one, skipped, way)
         for case, one in ready.items()
         for way in ways
     }
@@ -106,16 +110,16 @@ def beside_lists(
             raise CernisError(f"engine and lists of runs disagree on the matches of {case}")
         events = solution.count(solution.after(skipped))
         costs = {way: per_event(best[case, way], events) for way in ways}
-        found[case] = Beside(costs, matches.pop(), max(1, contestants[case, LIST].runs))
+        found[case] = ListComparison(costs, matches.pop(), max(1, contestants[case, LIST].runs))
     return found
 
 
-class _Engine:
+class _EngineContestant:
     """A contestant: the engine's seconds after a while, when the window is full."""
 
     matches = runs = 0
 
-    def __init__(self, ready: Solved, window: int, skipped: int) -> None:
+    def __init__(self, ready: SolvedStreams, window: int, skipped: int) -> None:
         self._replayed = partial(replay, ready, window, skipped, listed=True)
 
     def __call__(self) -> float:
@@ -124,22 +128,22 @@ class _Engine:
         return found.automaton + found.telling
 
 
-class _List:
+class _ListContestant:
     """A contestant: the same of a list of runs."""
 
     matches = runs = 0
 
-    def __init__(self, ready: Solved, window: int, skipped: int, way: str) -> None:
+    def __init__(self, ready: SolvedStreams, window: int, skipped: int, way: str) -> None:
         query = ready.query
         self._fresh = partial(
             RunList,
             query.query,
             query.plan.linked,
-            values_of(ready),
+            read_values(ready),
             window,
             index=way == LIST_BY_STREAM,
         )
-        since, events = ready.after(skipped), offered(ready)
+        since, events = ready.after(skipped), collect_events(ready)
         self._before = [event for event in events if since - window <= event.time < since]
         self._after = [event for event in events if event.time >= since]
 

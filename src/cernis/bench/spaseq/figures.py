@@ -21,26 +21,26 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from cernis.bench.benchmark import Benchmark, Step
-from cernis.bench.correlation import EXPONENT, exponent
-from cernis.bench.record import Record, ratio
-from cernis.bench.scale import Scale
+from cernis.bench.correlation import EXPONENT, fit_exponent
+from cernis.bench.record import Record, divide
+from cernis.bench.scale import BenchmarkScale
 from cernis.bench.spaseq.compare import LISTED, measure_conjunction, measure_run_list
 from cernis.bench.spaseq.queries import (
     HEAD_AND_SHOULDERS,
     STRATEGIES,
     WORKLOADS,
-    Workload,
-    zigzag,
+    GraphWorkload,
+    make_zigzag,
 )
 from cernis.bench.spaseq.stages import (
-    Solved,
-    best_replays,
+    SolvedStreams,
     per_event,
+    race_replays,
     replay,
     solve_in_turns,
-    solved,
+    solve_workload,
 )
-from cernis.bench.spaseq.tables import NAME, QUESTION, TITLE, Case, points, tables
+from cernis.bench.spaseq.tables import NAME, QUESTION, TITLE, Case, build_points, build_tables
 
 NARROWER = {("market", ":"): 8, ("smart grid", ":"): 4}
 """Where there are very many runs or matches, windows and streams are shorter by this factor."""
@@ -57,7 +57,7 @@ PRINTED = {
 """The queries as the paper prints them, with their windows in events."""
 
 
-def run_spaseq(scale: Scale, step: Step) -> list[Record]:
+def run_spaseq(scale: BenchmarkScale, step: Step) -> list[Record]:
     """All questions, one after the other."""
     parts: list[tuple[str, Callable[[], list[Record]]]] = [
         ("compiling", compile_kernels),
@@ -82,7 +82,7 @@ def run_spaseq(scale: Scale, step: Step) -> list[Record]:
 def compile_kernels() -> list[Record]:
     """Everything once on a handful of events: what follows finds its kernels compiled."""
     for workload, sequence, window in PRINTED.values():
-        ready = solved(workload, sequence, window, 60, written=True)
+        ready = solve_workload(workload, sequence, window, 60, written=True)
         for listed in (True, False):
             replay(ready, workload.window(window), listed=listed)
     return []
@@ -91,7 +91,7 @@ def compile_kernels() -> list[Record]:
 # ----------------------------------------------------------------- windows
 
 
-def measure_windows(scale: Scale, name: str) -> list[Record]:
+def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
     """The cost of an event in each window and under each separator, and how it grows."""
     workload = WORKLOADS[name]
     ready, windows = {}, {}
@@ -99,21 +99,21 @@ def measure_windows(scale: Scale, name: str) -> list[Record]:
         narrower = NARROWER.get((name, link), 1)
         windows[link] = [window // narrower for window in scale.spaseq_windows]
         events = scale.spaseq_events // narrower
-        ready[link] = solved(workload, workload.sequences[link], windows[link][-1], events)
+        ready[link] = solve_workload(workload, workload.sequences[link], windows[link][-1], events)
     # the separator makes no difference to what comes before the automaton
     beside = min(per_event(one.parsing + one.matching, len(one.times)) for one in ready.values())
     records = []
     for link, one in ready.items():
         skipped = workload.window(windows[link][-1])
         cases = {w: (one, workload.window(w)) for w in windows[link]}
-        best = best_replays(cases, skipped, scale.rounds, scale.spaseq_told)
+        best = race_replays(cases, skipped, scale.rounds, scale.spaseq_told)
         events = one.count(one.after(skipped))
         costs = {w: per_event(best[w].automaton, events) for w in cases}
         counting = {w: per_event(best[w].telling, best[w].told) for w in cases}
         case: Case = {"query": name, "strategy": link}
-        records += growing("automaton", case, costs)
-        records += growing("whole", case, {w: beside + cost for w, cost in costs.items()})
-        records += growing("counting", case, counting)
+        records += record_growth("automaton", case, costs)
+        records += record_growth("whole", case, {w: beside + cost for w, cost in costs.items()})
+        records += record_growth("counting", case, counting)
         for w in cases:
             matches = best[w].matches / best[w].told
             own: Case = {**case, "window": w}
@@ -123,48 +123,48 @@ def measure_windows(scale: Scale, name: str) -> list[Record]:
     return records
 
 
-def growing(measure: str, case: Case, costs: Mapping[int, float]) -> list[Record]:
+def record_growth(measure: str, case: Case, costs: Mapping[int, float]) -> list[Record]:
     """A cost by window, and its growth exponent."""
     return [
         *(
             Record(NAME, measure, cost, "ns/event", {**case, "window": w})
             for w, cost in costs.items()
         ),
-        Record(NAME, f"{measure}, growth", exponent(costs), EXPONENT, case),
+        Record(NAME, f"{measure}, growth", fit_exponent(costs), EXPONENT, case),
     ]
 
 
 # ----------------------------------------------------------------- clauses
 
 
-def measure_clauses(scale: Scale) -> list[Record]:
+def measure_clauses(scale: BenchmarkScale) -> list[Record]:
     """Longer and longer zigzags, and the paper's Query 3."""
-    patterns = {f"zigzag of {n}": zigzag(n) for n in scale.spaseq_clauses}
+    patterns = {f"zigzag of {n}": make_zigzag(n) for n in scale.spaseq_clauses}
     patterns["head and shoulders"] = HEAD_AND_SHOULDERS
     records = []
     for link in (",", ";"):
         sequences = {name: (one, one.sequences[link]) for name, one in patterns.items()}
-        records += apart(scale, "clauses", "pattern", sequences, {"strategy": link})
+        records += measure_apart(scale, "clauses", "pattern", sequences, {"strategy": link})
     return records
 
 
-def apart(
-    scale: Scale,
+def measure_apart(
+    scale: BenchmarkScale,
     question: str,
     by: str,
-    sequences: Mapping[str, tuple[Workload, str]],
+    sequences: Mapping[str, tuple[GraphWorkload, str]],
     case: Case,
 ) -> list[Record]:
     """Graph patterns and automaton of some queries on the market, and beside the first of them."""
     window, events = WORKLOADS["market"].window(MARKET_WINDOW), scale.spaseq_clause_events
     ready = solve_in_turns(
         {
-            name: partial(solved, workload, sequence, MARKET_WINDOW, events)
+            name: partial(solve_workload, workload, sequence, MARKET_WINDOW, events)
             for name, (workload, sequence) in sequences.items()
         },
         scale.rounds,
     )
-    best = best_replays({name: (one, window) for name, one in ready.items()}, window, scale.rounds)
+    best = race_replays({name: (one, window) for name, one in ready.items()}, window, scale.rounds)
     records = []
     for stage in ("matching", "automaton"):
         costs = {
@@ -177,7 +177,7 @@ def apart(
         for name, cost in costs.items():
             own: Case = {**case, by: name}
             records.append(Record(NAME, f"{question}, {stage}", cost, "ns/event", own))
-            relative = ratio(cost, first)
+            relative = divide(cost, first)
             records.append(Record(NAME, f"{question}, {stage}, to first", relative, "×", own))
     return records
 
@@ -185,7 +185,7 @@ def apart(
 # -------------------------------------------------------------- background
 
 
-def measure_background(scale: Scale) -> list[Record]:
+def measure_background(scale: BenchmarkScale) -> list[Record]:
     """The same streams with more and more background."""
     records = []
     for name in ("cards", "smart grid"):
@@ -193,26 +193,26 @@ def measure_background(scale: Scale) -> list[Record]:
         sequence = workload.sequences[","]
         best = solve_in_turns(
             {
-                triples: partial(solved, workload, sequence, MARKET_WINDOW, events, triples)
+                triples: partial(solve_workload, workload, sequence, MARKET_WINDOW, events, triples)
                 for triples in scale.spaseq_background
             },
             scale.rounds,
         )
-        fewest = whole_cost(best[scale.spaseq_background[0]])
+        fewest = compute_whole_cost(best[scale.spaseq_background[0]])
         for triples, one in best.items():
             case: Case = {"query": name, "triples": triples}
-            rate, cost = triples / one.loading, whole_cost(one)
+            rate, cost = triples / one.loading, compute_whole_cost(one)
             matching = per_event(one.matching, len(one.times))
             records += [
                 Record(NAME, "background read", rate, "triples/s", case),
                 Record(NAME, "with background", 1e9 / cost, "events/s", case),
                 Record(NAME, "matching with background", matching, "ns/event", case),
-                Record(NAME, "to least background", ratio(fewest, cost), "×", case),
+                Record(NAME, "to least background", divide(fewest, cost), "×", case),
             ]
     return records
 
 
-def whole_cost(one: Solved) -> float:
+def compute_whole_cost(one: SolvedStreams) -> float:
     """From bytes to matches that are not looked at, in nanoseconds per event."""
     return per_event(one.parsing + one.matching + one.automaton, len(one.times))
 
@@ -220,11 +220,11 @@ def whole_cost(one: Solved) -> float:
 # ------------------------------------------------------------------ stages
 
 
-def measure_stages(scale: Scale) -> list[Record]:
+def measure_stages(scale: BenchmarkScale) -> list[Record]:
     """Where the time of the paper's queries goes."""
     best = solve_in_turns(
         {
-            name: partial(solved, *printed, scale.spaseq_stage_events, written=True)
+            name: partial(solve_workload, *printed, scale.spaseq_stage_events, written=True)
             for name, printed in PRINTED.items()
         },
         scale.rounds,
@@ -244,22 +244,27 @@ def measure_stages(scale: Scale) -> list[Record]:
         for stage, seconds in costs.items():
             case: Case = {"query": name, "stage": stage}
             records.append(Record(NAME, "stage", per_event(seconds, events), "ns/event", case))
-            records.append(Record(NAME, "share", ratio(seconds, total), "of all", case))
+            records.append(Record(NAME, "share", divide(seconds, total), "of all", case))
     return records
 
 
 # ------------------------------------------------------------------ Kleene
 
 
-def measure_kleene(scale: Scale) -> list[Record]:
+def measure_kleene(scale: BenchmarkScale) -> list[Record]:
     """One fall, or one and more, before a company's price rises."""
     sequences = {
         sequence: (WORKLOADS["market"], sequence)
         for sequence in ("A; B; C", "A; B+; C", "A; B+;; C")
     }
-    return apart(scale, "Kleene", "sequence", sequences, {})
+    return measure_apart(scale, "Kleene", "sequence", sequences, {})
 
 
 SPASEQ = Benchmark(
-    name=NAME, title=TITLE, question=QUESTION, run=run_spaseq, tables=tables, points=points
+    name=NAME,
+    title=TITLE,
+    question=QUESTION,
+    run=run_spaseq,
+    tables=build_tables,
+    points=build_points,
 )

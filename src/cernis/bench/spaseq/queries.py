@@ -18,7 +18,7 @@ SECOND = 1_000_000_000
 """In nanoseconds, which engines count."""
 
 
-class Workload(NamedTuple):
+class GraphWorkload(NamedTuple):
     """One of the paper's queries, and its streams."""
 
     streams: Callable[[int], dict[str, bytes]]
@@ -50,14 +50,14 @@ class Workload(NamedTuple):
             f"WHERE {{\n  SEQ ({sequence})\n{self.definitions}\n}}"
         )
 
-    def knowledge(self, triples: int) -> dict[str, bytes] | None:
+    def make_background(self, triples: int) -> dict[str, bytes] | None:
         """The background graph in some size, by its name; None where the query has none."""
         if self.background is None:
             return None
         return {self.graph: self.background(triples)}
 
 
-_GRID = Workload(
+_GRID = GraphWorkload(
     smartgrid.streams,
     seconds=15,
     sequences={",": "A, B+, C", ";": "A; B+;; C", ":": "A: B+:: C"},
@@ -80,7 +80,7 @@ _GRID = Workload(
     background=smartgrid.background,
 )
 
-_CARDS = Workload(
+_CARDS = GraphWorkload(
     cards.streams,
     seconds=4,
     sequences={",": "A, B+", ";": "A; B+;", ":": "A: B+:"},
@@ -102,7 +102,7 @@ _CARDS = Workload(
     background=cards.background,
 )
 
-_TRAFFIC = Workload(
+_TRAFFIC = GraphWorkload(
     traffic.streams,
     seconds=100,
     sequences={",": "A, (B & C)", ";": "A; (B & C)", ":": "A: (B & C)"},
@@ -121,10 +121,10 @@ _TRAFFIC = Workload(
 )
 
 
-def on_the_market(conditions: tuple[str, ...]) -> Workload:
+def make_market_workload(conditions: tuple[str, ...]) -> GraphWorkload:
     """Quotations of one company, one clause for each condition on its price: ?p1, ?p2 and so on.
 
-    >>> on_the_market(("", "?p2 < ?p1")).sequences[";"]
+    >>> make_market_workload(("", "?p2 < ?p1")).sequences[";"]
     'A; B'
     """
     numbers = range(1, len(conditions) + 1)
@@ -135,7 +135,7 @@ def on_the_market(conditions: tuple[str, ...]) -> Workload:
         for i, name, condition in zip(numbers, names, conditions, strict=True)
     ]
     selected = " ".join(f"?p{i} ?vol{i}" for i in numbers)
-    return Workload(
+    return GraphWorkload(
         market.streams,
         seconds=3,
         sequences={link: f"{link} ".join(names) for link in STRATEGIES},
@@ -145,13 +145,13 @@ def on_the_market(conditions: tuple[str, ...]) -> Workload:
     )
 
 
-def zigzag(clauses: int) -> Workload:
+def make_zigzag(clauses: int) -> GraphWorkload:
     """Down and up again, in turns; with three clauses it is the V of the paper's Query 4."""
     turns = (f"?p{i} {'<' if i % 2 == 0 else '>'} ?p{i - 1}" for i in range(2, clauses + 1))
-    return on_the_market(("", *turns))
+    return make_market_workload(("", *turns))
 
 
-HEAD_AND_SHOULDERS = on_the_market(
+HEAD_AND_SHOULDERS = make_market_workload(
     (
         "",
         "?p2 > ?p1",
@@ -164,5 +164,5 @@ HEAD_AND_SHOULDERS = on_the_market(
 )
 """The paper's Query 3."""
 
-WORKLOADS = {"market": zigzag(3), "cards": _CARDS, "traffic": _TRAFFIC, "smart grid": _GRID}
+WORKLOADS = {"market": make_zigzag(3), "cards": _CARDS, "traffic": _TRAFFIC, "smart grid": _GRID}
 """The V on the market (the paper's Query 4), Query 2, Query 5 and Query 1."""

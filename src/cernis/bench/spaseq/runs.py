@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cernis.automata.linked.automaton import LinkedAutomaton, LinkedTransition
-from cernis.bench.spaseq.stages import Solved
+from cernis.bench.spaseq.stages import SolvedStreams
 from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
@@ -38,24 +38,24 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 _NUMBER = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(?:integer|decimal)>')
 
 
-class Row(NamedTuple):
+class OfferedRow(NamedTuple):
     """A solution of a step: its number, and what it binds."""
 
     number: int
     bound: Bound
 
 
-class Offered(NamedTuple):
+class OfferedEvent(NamedTuple):
     """An event with its solutions, by reading."""
 
     moment: int
     time: int
     stream: str
-    rows: dict[int, list[Row]]
+    rows: dict[int, list[OfferedRow]]
 
 
 @dataclass(eq=False, slots=True)
-class Run:
+class ListedRun:
     """A partial match, and the store in which it waits."""
 
     store: int
@@ -89,7 +89,7 @@ class RunList:
             leaving = self.first if one.store is None else self.moves[one.store]
             leaving.setdefault(one.reading, []).append(one)
         self.conditions = [
-            [compiled(one, values) for one in linked.conditions(reading)]
+            [compile_condition(one, values) for one in linked.conditions(reading)]
             for reading in range(len(linked.readings))
         ]
         self.stores = [
@@ -101,7 +101,7 @@ class RunList:
                     for name in query.gpm(a.gpms[0]).streams}) if index else [""]
             for store in linked.stores
         ]  # fmt: skip
-        self.active: dict[str, list[Run]] = {name: [] for name, _ in query.streams}
+        self.active: dict[str, list[ListedRun]] = {name: [] for name, _ in query.streams}
         self.active[""] = []
 
     @property
@@ -109,11 +109,11 @@ class RunList:
         """How many runs are active."""
         return sum(map(len, self.active.values()))
 
-    def run(self, events: Sequence[Offered]) -> Iterator[tuple[int, ...]]:
+    def run(self, events: Sequence[OfferedEvent]) -> Iterator[tuple[int, ...]]:
         """The matches of some events, as the numbers of their rows."""
         for _, together in groupby(events, key=lambda event: event.moment):
-            made: list[Run] = []
-            gone: list[Run] = []
+            made: list[ListedRun] = []
+            gone: list[ListedRun] = []
             for event in together:
                 yield from self._begin(event, made)
                 yield from self._offer(event, made, gone)
@@ -125,7 +125,7 @@ class RunList:
                 for name in self.lists[run.store]:
                     self.active[name].append(run)
 
-    def _begin(self, event: Offered, made: list[Run]) -> Iterator[tuple[int, ...]]:
+    def _begin(self, event: OfferedEvent, made: list[ListedRun]) -> Iterator[tuple[int, ...]]:
         for reading, transitions in self.first.items():
             for row in event.rows.get(reading, ()):
                 if all(holds(row.bound) for holds in self.conditions[reading]):
@@ -133,7 +133,9 @@ class RunList:
                         begun = event.time, (row.number,), row.bound
                         yield from self._file(event, *begun, transition, made)
 
-    def _offer(self, event: Offered, made: list[Run], gone: list[Run]) -> Iterator[tuple[int, ...]]:
+    def _offer(
+        self, event: OfferedEvent, made: list[ListedRun], gone: list[ListedRun]
+    ) -> Iterator[tuple[int, ...]]:
         earliest, before = event.time - self.window, event.moment - 1
         for run in self.active[event.stream if self.index else ""]:
             link = self.links[run.store]
@@ -144,7 +146,7 @@ class RunList:
             for reading, transitions in self.moves[run.store].items():
                 for row in event.rows.get(reading, ()):
                     for transition in transitions:
-                        both = self._together(run.bound, row.bound, transition)
+                        both = self._combine(run.bound, row.bound, transition)
                         if both is not None:
                             moved = True
                             longer = run.start, (*run.rows, row.number), both
@@ -152,7 +154,7 @@ class RunList:
             if moved and link == ";":
                 gone.append(run)
 
-    def _together(self, bound: Bound, own: Bound, transition: LinkedTransition) -> Bound | None:
+    def _combine(self, bound: Bound, own: Bound, transition: LinkedTransition) -> Bound | None:
         """What is bound when a run takes a row; None where they do not fit."""
         for name in transition.joins:
             if bound[name] != own[name]:
@@ -165,34 +167,34 @@ class RunList:
 
     def _file(
         self,
-        event: Offered,
+        event: OfferedEvent,
         start: int,
         rows: tuple[int, ...],
         bound: Bound,
         transition: LinkedTransition,
-        made: list[Run],
+        made: list[ListedRun],
     ) -> Iterator[tuple[int, ...]]:
         for store in self.stores[transition.target]:
-            made.append(Run(store, start, event.moment, rows, bound))
+            made.append(ListedRun(store, start, event.moment, rows, bound))
         if transition.final:
             yield rows
 
 
-def compiled(expression: g.Expression, values: Sequence[Any]) -> Callable[[Bound], Any]:
+def compile_condition(expression: g.Expression, values: Sequence[Any]) -> Callable[[Bound], Any]:
     """A condition as a function of what is bound.
 
     >>> less = g.ComparisonExpression("<", g.GraphVariable("x"), g.GraphVariable("y"))
-    >>> compiled(less, [5, 7])({"x": 0, "y": 1})
+    >>> compile_condition(less, [5, 7])({"x": 0, "y": 1})
     True
     """
     match expression:
         case g.GraphVariable(name):
             return lambda bound: values[bound[name]]
         case g.Term(text):
-            constant = value(text)
+            constant = read_value(text)
             return lambda _: constant
         case g.AndExpression(parts):
-            several = [compiled(part, values) for part in parts]
+            several = [compile_condition(part, values) for part in parts]
             return lambda bound: all(part(bound) for part in several)
         case g.ComparisonExpression(op, g.GraphVariable(one), g.GraphVariable(other)):
             compare = _OPERATIONS[op]
@@ -200,18 +202,18 @@ def compiled(expression: g.Expression, values: Sequence[Any]) -> Callable[[Bound
         case g.ComparisonExpression(op, left, right) | g.ArithmeticExpression(op, left, right):
             compute, first, second = (
                 _OPERATIONS[op],
-                compiled(left, values),
-                compiled(right, values),
+                compile_condition(left, values),
+                compile_condition(right, values),
             )
             return lambda bound: compute(first(bound), second(bound))
         case _:
             raise ValueError(f"a list of runs cannot evaluate {expression}")
 
 
-def value(text: str) -> Any:
+def read_value(text: str) -> Any:
     """A number, or the text of the term.
 
-    >>> value('"1.50"^^<http://www.w3.org/2001/XMLSchema#decimal>'), value("<urn:x>")
+    >>> read_value('"1.50"^^<http://www.w3.org/2001/XMLSchema#decimal>'), read_value("<urn:x>")
     (Decimal('1.50'), '<urn:x>')
     """
     number = _NUMBER.fullmatch(text)
@@ -220,13 +222,15 @@ def value(text: str) -> Any:
     return Decimal(number[1]) if "." in number[1] else int(number[1])
 
 
-def values_of(solved: Solved) -> list[Any]:
+def read_values(solved: SolvedStreams) -> list[Any]:
     """The value of each term of a run, by code."""
     terms = solved.session.terms
-    return [value(text) for text in terms.texts(np.arange(len(terms), dtype=np.int32)).to_pylist()]
+    return [
+        read_value(text) for text in terms.texts(np.arange(len(terms), dtype=np.int32)).to_pylist()
+    ]
 
 
-def offered(solved: Solved) -> list[Offered]:
+def collect_events(solved: SolvedStreams) -> list[OfferedEvent]:
     """The events that match something, with their solutions."""
     rows = LinkedRows(*(np.concatenate(column) for column in zip(*solved.rows, strict=True)))
     names = solved.session.linked.columns
@@ -234,12 +238,12 @@ def offered(solved: Solved) -> list[Offered]:
     held = solved.session.store.rows(numbers).event
     streams, _ = solved.session.store.events(held[:, 0])
     called = [name for name, _ in solved.query.query.streams]
-    events: dict[tuple[int, ...], Offered] = {}
+    events: dict[tuple[int, ...], OfferedEvent] = {}
     for number, event, stream, reading, codes, moment, time in zip(
         numbers.tolist(), held.tolist(), streams.tolist(), rows.reading.tolist(),
         rows.codes.tolist(), rows.moment.tolist(), rows.clock.tolist(), strict=True,
     ):  # fmt: skip
         bound = {name: code for name, code in zip(names, codes, strict=True) if code >= 0}
-        one = events.setdefault(tuple(event), Offered(moment, time, called[stream], {}))
-        one.rows.setdefault(reading, []).append(Row(number, bound))
+        one = events.setdefault(tuple(event), OfferedEvent(moment, time, called[stream], {}))
+        one.rows.setdefault(reading, []).append(OfferedRow(number, bound))
     return sorted(events.values(), key=lambda event: event.moment)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.bench.clock import Name, race
-from cernis.bench.spaseq.queries import Workload
+from cernis.bench.spaseq.queries import GraphWorkload
 from cernis.engine.correlated.enumerate import Snapshot
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.step import LinkedRows
@@ -35,7 +35,7 @@ SLOW = 0.3
 _ROWS = ("rows",)
 
 
-class WatchedEngine(LinkedEngine):
+class TimedEngine(LinkedEngine):
     """The same engine with a stopwatch; it remembers what it was given."""
 
     def __init__(self, tables: LinkedTables, columns: int) -> None:
@@ -51,7 +51,7 @@ class WatchedEngine(LinkedEngine):
         return found
 
 
-class Solved(NamedTuple):
+class SolvedStreams(NamedTuple):
     """A query that has read its streams, stage by stage, and what its automaton was given."""
 
     query: GraphQuery
@@ -77,19 +77,19 @@ class Solved(NamedTuple):
         return int(np.count_nonzero(self.times >= since))
 
 
-def solve(
+def solve_query(
     text: str,
     streams: Mapping[str, bytes],
     background: Mapping[str, bytes] | None = None,
     *,
     written: bool = False,
-) -> Solved:
+) -> SolvedStreams:
     """Runs a query stage by stage; `written`: its matches as lines of JSON, else dropped."""
     query = GraphQuery(text)
     begin = time.perf_counter()
     session = query.session(background=background)
     loading = time.perf_counter() - begin
-    engine = fresh_engine(session)
+    engine = make_engine(session)
     session.engine = engine
     begin = time.perf_counter()
     batches = list(session.open(streams))
@@ -104,7 +104,7 @@ def solve(
             begin = time.perf_counter()
             matches += found.write_jsonl(io.BytesIO())
             output += time.perf_counter() - begin
-    return Solved(
+    return SolvedStreams(
         query,
         session,
         engine.given,
@@ -118,41 +118,43 @@ def solve(
     )
 
 
-def solved(
-    workload: Workload,
+def solve_workload(
+    workload: GraphWorkload,
     sequence: str,
     window: int,
     events: int,
     triples: int = KNOWN,
     *,
     written: bool = False,
-) -> Solved:
+) -> SolvedStreams:
     """A query on a stream of so many events, up to the automaton."""
-    text, known = workload.query(sequence, window), workload.knowledge(triples)
-    return solve(text, workload.streams(events), known, written=written)
+    text, known = workload.query(sequence, window), workload.make_background(triples)
+    return solve_query(text, workload.streams(events), known, written=written)
 
 
-def best_of(runs: Sequence[Solved]) -> Solved:
+def pick_best(runs: Sequence[SolvedStreams]) -> SolvedStreams:
     """The last of several runs, with the best time of each stage."""
     stages = ("loading", "parsing", "matching", "automaton", "output")
     return runs[-1]._replace(**{name: min(getattr(run, name) for run in runs) for name in stages})
 
 
-def solve_in_turns(cases: Mapping[Name, Callable[[], Solved]], rounds: int) -> dict[Name, Solved]:
+def solve_in_turns(
+    cases: Mapping[Name, Callable[[], SolvedStreams]], rounds: int
+) -> dict[Name, SolvedStreams]:
     """The best of each case over so many rounds."""
-    turns: dict[Name, list[Solved]] = {name: [] for name in cases}
+    turns: dict[Name, list[SolvedStreams]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, case in cases.items():
-            turns[name] = [best_of([*turns[name], case()])]
+            turns[name] = [pick_best([*turns[name], case()])]
     return {name: runs[0] for name, runs in turns.items()}
 
 
-def fresh_engine(session: GraphSession) -> WatchedEngine:
+def make_engine(session: GraphSession) -> TimedEngine:
     """An engine like that of a session, which has read nothing."""
-    return WatchedEngine(session.engine.tables, len(session.linked.columns))
+    return TimedEngine(session.engine.tables, len(session.linked.columns))
 
 
-class Replayed(NamedTuple):
+class ReplayCost(NamedTuple):
     """What the automaton did with the events of a stretch."""
 
     automaton: float
@@ -167,48 +169,48 @@ class Replayed(NamedTuple):
 
 
 def replay(
-    solved: Solved,
+    solved: SolvedStreams,
     window: int,
     skipped: int = 0,
     *,
     told: int | None = None,
     listed: bool = False,
-) -> Replayed:
+) -> ReplayCost:
     """The automaton on rows that are there already, in another window.
 
     What happens in the first `skipped` nanoseconds, while the window fills up, does not count.
     Only the last `told` events (None: all that count) are asked for their matches.
     """
     session = solved.session
-    engine = fresh_engine(session)
+    engine = make_engine(session)
     values, sizes = session.values.update(), TimeWindow(window)
     since = solved.after(skipped)
     ends = np.append(solved.times, solved.times[-1] + 1)
     asked = since if told is None else max(since, int(ends[-1 - told]))
     rows = (one._replace(bound=sizes.bounds(one.clock)) for one in solved.rows)
-    before, between, after = zip(*(_cut(one, since, asked) for one in rows), strict=True)
+    before, between, after = zip(*(_split_rows(one, since, asked) for one in rows), strict=True)
     for one in before:
         engine.push(one, values, session.stack)
     engine.seconds, telling, matches = 0.0, 0.0, 0
     for one in between:
         engine.push(one, values, session.stack)
     for one in after:
-        found = found_by(session, engine.push(one, values, session.stack))
+        found = make_matches(session, engine.push(one, values, session.stack))
         begin = time.perf_counter()
         matches += sum(len(b.start) for b in found.blocks()) if listed else found.count()
         telling += time.perf_counter() - begin
     engine.earliest()  # lets go of what has left the window
-    return Replayed(engine.seconds, telling, matches, solved.count(asked), engine.entries)
+    return ReplayCost(engine.seconds, telling, matches, solved.count(asked), engine.entries)
 
 
-def best_replays(
-    ready: Mapping[Name, tuple[Solved, int]], skipped: int, rounds: int, told: int = 0
-) -> dict[Name, Replayed]:
+def race_replays(
+    ready: Mapping[Name, tuple[SolvedStreams, int]], skipped: int, rounds: int, told: int = 0
+) -> dict[Name, ReplayCost]:
     """The best of each, over rounds in which all take turns.
 
     The last `told` events are asked how many matches they have; where that is slow, only once.
     """
-    told_by: dict[Name, Replayed] = {}
+    told_by: dict[Name, ReplayCost] = {}
 
     def contestant(case: Name) -> float:
         before = told_by.get(case)
@@ -228,13 +230,13 @@ def per_event(seconds: float, events: int) -> float:
     return 1e9 * seconds / events
 
 
-def found_by(session: GraphSession, snapshots: list[Snapshot]) -> CorrelatedMatches:
+def make_matches(session: GraphSession, snapshots: list[Snapshot]) -> CorrelatedMatches:
     """What an engine has found, as rows."""
     labels = [frozenset(_ROWS)] * len(session.linked.alternatives)
     return CorrelatedMatches(_ROWS, snapshots, labels)
 
 
-def _cut(rows: LinkedRows, *times: int) -> list[LinkedRows]:
+def _split_rows(rows: LinkedRows, *times: int) -> list[LinkedRows]:
     """The rows before, between and after some times."""
     columns: tuple[Any, ...] = rows
     places = [0, *np.searchsorted(rows.clock, times).tolist(), len(rows.clock)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from cernis.bench.record import Record, Table, find, ratio, short
+from cernis.bench.record import Record, Table, divide, find, format_fixed, format_number, select
 
 NAME = "spaseq"
 TITLE = "Sequences over RDF streams"
@@ -36,21 +36,21 @@ of the method; the distance to a compiled engine is not.
 """
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def build_tables(records: Sequence[Record]) -> list[Table]:
     """A table for each question, the growth first."""
     return [
-        _growth(records),
-        _windows(records),
-        _apart(
+        _tabulate_growth(records),
+        _tabulate_windows(records),
+        _tabulate_apart(
             records,
             "clauses",
             ("pattern", "strategy"),
             "More clauses in a sequence (Figure 16)",
             "On the market, in 40 minutes of 20 companies (800 events).",
         ),
-        _background(records),
-        _stages(records),
-        _apart(
+        _tabulate_background(records),
+        _tabulate_stages(records),
+        _tabulate_apart(
             records,
             "Kleene",
             ("sequence",),
@@ -58,27 +58,27 @@ def tables(records: Sequence[Record]) -> list[Table]:
             "On the market, in 40 minutes. The rounds of `B+` are linked by `,`, those of `B+;` "
             "by `;`.",
         ),
-        _lists(records),
-        _conjunction(records),
+        _tabulate_lists(records),
+        _tabulate_conjunction(records),
     ]
 
 
-def _growth(records: Sequence[Record]) -> Table:
+def _tabulate_growth(records: Sequence[Record]) -> Table:
     rows = []
-    for one in _of(records, "automaton, growth"):
+    for one in select(records, "automaton, growth"):
         costs = [
             r.value
-            for r in _of(records, "automaton")
+            for r in select(records, "automaton")
             if r.case["query"] == one.case["query"] and r.case["strategy"] == one.case["strategy"]
         ]
         rows.append(
             (
                 str(one.case["query"]),
                 f"`{one.case['strategy']}`",
-                _fixed(one.value),
-                _fixed(ratio(costs[-1], costs[0])),
-                _fixed(find(records, "whole, growth", **one.case)),
-                _fixed(find(records, "counting, growth", **one.case)),
+                format_fixed(one.value),
+                format_fixed(divide(costs[-1], costs[0])),
+                format_fixed(find(records, "whole, growth", **one.case)),
+                format_fixed(find(records, "counting, growth", **one.case)),
             )
         )
     columns = (
@@ -97,19 +97,19 @@ def _growth(records: Sequence[Record]) -> Table:
     return Table("Growth with the window (Figure 15)", columns, tuple(rows), note)
 
 
-def _windows(records: Sequence[Record]) -> Table:
+def _tabulate_windows(records: Sequence[Record]) -> Table:
     rows = tuple(
         (
             str(one.case["query"]),
             f"`{one.case['strategy']}`",
             f"{one.case['window']:,}",
-            short(find(records, "matches", **one.case)),
-            short(find(records, "groups", **one.case)),
-            short(one.value),
-            short(find(records, "counting", **one.case)),
-            short(ratio(1e9, find(records, "whole", **one.case))),
+            format_number(find(records, "matches", **one.case)),
+            format_number(find(records, "groups", **one.case)),
+            format_number(one.value),
+            format_number(find(records, "counting", **one.case)),
+            format_number(divide(1e9, find(records, "whole", **one.case))),
         )
-        for one in _of(records, "automaton")
+        for one in select(records, "automaton")
     )
     columns = (
         "query",
@@ -124,15 +124,15 @@ def _windows(records: Sequence[Record]) -> Table:
     return Table("An event's cost by window (Figure 15)", columns, rows)
 
 
-def _apart(
+def _tabulate_apart(
     records: Sequence[Record], question: str, by: tuple[str, ...], title: str, note: str
 ) -> Table:
     rows = []
-    for one in _of(records, f"{question}, matching"):
+    for one in select(records, f"{question}, matching"):
         cells = [str(one.case[name]) if name == "pattern" else f"`{one.case[name]}`" for name in by]
         for stage in ("matching", "automaton"):
-            cells.append(short(find(records, f"{question}, {stage}", **one.case)))
-            cells.append(_fixed(find(records, f"{question}, {stage}, to first", **one.case)))
+            cells.append(format_number(find(records, f"{question}, {stage}", **one.case)))
+            cells.append(format_fixed(find(records, f"{question}, {stage}, to first", **one.case)))
         rows.append(tuple(cells))
     columns = (
         *("separator" if name == "strategy" else name for name in by),
@@ -144,17 +144,17 @@ def _apart(
     return Table(title, columns, tuple(rows), note)
 
 
-def _background(records: Sequence[Record]) -> Table:
+def _tabulate_background(records: Sequence[Record]) -> Table:
     rows = tuple(
         (
             str(one.case["query"]),
             f"{one.case['triples']:,}",
-            short(one.value),
-            short(find(records, "matching with background", **one.case)),
-            short(find(records, "with background", **one.case)),
-            _fixed(find(records, "to least background", **one.case)),
+            format_number(one.value),
+            format_number(find(records, "matching with background", **one.case)),
+            format_number(find(records, "with background", **one.case)),
+            format_fixed(find(records, "to least background", **one.case)),
         )
-        for one in _of(records, "background read")
+        for one in select(records, "background read")
     )
     columns = (
         "query",
@@ -167,18 +167,20 @@ def _background(records: Sequence[Record]) -> Table:
     return Table("More background knowledge (Figure 17)", columns, rows)
 
 
-def _stages(records: Sequence[Record]) -> Table:
+def _tabulate_stages(records: Sequence[Record]) -> Table:
     rows = []
-    for one in _of(records, "all stages"):
+    for one in select(records, "all stages"):
         cells = [
             str(one.case["query"]),
-            short(find(records, "matches", **one.case)),
-            short(one.value),
+            format_number(find(records, "matches", **one.case)),
+            format_number(one.value),
         ]
         for stage in STAGES:
             cost = find(records, "stage", stage=stage, **one.case)
             share = find(records, "share", stage=stage, **one.case)
-            cells.append(f"{short(ratio(cost, 1000))} µs, {0.0 if share is None else share:.0%}")
+            cells.append(
+                f"{format_number(divide(cost, 1000))} µs, {0.0 if share is None else share:.0%}"
+            )
         rows.append(tuple(cells))
     note = (
         "The paper's queries in their own windows, from N-Quads to lines of JSON; time per event."
@@ -187,20 +189,20 @@ def _stages(records: Sequence[Record]) -> Table:
     return Table("Where the time goes (Figure 18)", columns, tuple(rows), note)
 
 
-def _lists(records: Sequence[Record]) -> Table:
+def _tabulate_lists(records: Sequence[Record]) -> Table:
     rows: list[tuple[str, ...]] = []
-    for one in _of(records, LIST):
+    for one in select(records, LIST):
         if "window" in one.case:
             query, separator = str(one.case["query"]), f"`{one.case['strategy']}`"
-            beside = _beside(records, one.case)
+            beside = _compare_cells(records, one.case)
             rows.append((query, separator, f"{one.case['window']:,}", *beside))
-    for one in _of(records, f"{LIST}, growth"):
+    for one in select(records, f"{LIST}, growth"):
         growth = [
-            _fixed(find(records, f"{way}, growth", **one.case))
+            format_fixed(find(records, f"{way}, growth", **one.case))
             for way in (LIST, LIST_BY_STREAM, OURS)
         ]
         query = f"{one.case['query']}, growth exponent"
-        runs = _fixed(find(records, "active runs, growth", **one.case))
+        runs = format_fixed(find(records, "active runs, growth", **one.case))
         rows.append((query, f"`{one.case['strategy']}`", "", "", runs, *growth, ""))
     columns = ("query", "separator", "window", *_BESIDE)
     note = "A list for each stream is the paper's index of runs, for queries on several streams."
@@ -217,41 +219,33 @@ _BESIDE = (
 )
 
 
-def _beside(records: Sequence[Record], case: Case) -> tuple[str, ...]:
+def _compare_cells(records: Sequence[Record], case: Case) -> tuple[str, ...]:
     """The columns of a list of runs beside the engine."""
     costs = [find(records, way, **case) for way in (LIST, LIST_BY_STREAM, OURS)]
     best = min(cost for cost in costs[:2] if cost is not None)
     return (
-        short(find(records, "matches", **case)),
-        short(find(records, "active runs", **case)),
-        *map(short, costs),
-        short(ratio(best, costs[2])),
+        format_number(find(records, "matches", **case)),
+        format_number(find(records, "active runs", **case)),
+        *map(format_number, costs),
+        format_number(divide(best, costs[2])),
     )
 
 
-def _conjunction(records: Sequence[Record]) -> Table:
+def _tabulate_conjunction(records: Sequence[Record]) -> Table:
     rows = tuple(
         (
             f"`{one.case['sequence']}`",
-            short(one.value),
-            *_beside(records, one.case),
+            format_number(one.value),
+            *_compare_cells(records, one.case),
         )
-        for one in _of(records, "conjunction, matching")
+        for one in select(records, "conjunction, matching")
     )
     columns = ("sequence", "graph patterns, ns/event", *_BESIDE)
     note = "On the traffic streams. The graph patterns of `B & C` are joined before the automaton."
     return Table("Conjunction beside a sequence (Figure 21)", columns, rows, note)
 
 
-def _of(records: Iterable[Record], measure: str) -> list[Record]:
-    return [record for record in records if record.measure == measure]
-
-
-def _fixed(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
-def points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Cost of an event by window, for the automaton and the list of runs."""
     series = {"automaton": "{}", LIST: "{} list of runs"}
     return [

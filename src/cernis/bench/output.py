@@ -7,6 +7,6 @@ import pyarrow as pa
 from cernis.run.query import Query
 
 
-def answered(query: Query, events: pa.Table) -> int:
+def write_matches(query: Query, events: pa.Table) -> int:
     """The number of matches that were written; no more than a block is held at once."""
     return sum(batch.num_rows for batch in query.run(events).batches())
