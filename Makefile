@@ -16,7 +16,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit fuzz soak crash bench bench-peer docs-check format clean
+.PHONY: help setup demo test lint types imports unit fuzz soak crash bench bench-peer docs-check architecture format clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, and ran
 
 crash: $(VENV)/.dev ## Kill drivers of a streaming query at random moments (CRASHES=50)
 	@CERNIS_CRASHES=$(or $(CRASHES),50) CERNIS_SEED=$$$$ $(BIN)/pytest -v tests/spark/test_crash.py
+
+architecture: $(VENV)/.dev ## Write the list of files in ARCHITECTURE.md anew
+	@$(BIN)/python tests/house/test_house.py
 
 format: $(VENV)/.dev ## Put the code into the one style
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
