@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 import cernis
 from cernis.automata.unary.alphabet import passes
-from cernis.automata.unary.cea import ANYTHING, Both, Either, Is, Isnt, Test, atoms_of
+from cernis.automata.unary.cea import ANYTHING, Both, Either, Is, Isnt, Test, find_atoms
 from cernis.encoding.encode import AtomEncoder
 from cernis.encoding.masks import BITS, MaskEncoder, mask_column
 from cernis.events.batch import EventBatch
@@ -97,7 +97,7 @@ def random_test(rng: Random, atoms: Sequence[Atom], depth: int) -> Test:
 
 def seen(tests: Sequence[Test], events: pa.Table) -> list[bool]:
     """For each event, whether some test passes, by definition."""
-    atoms = [*dict.fromkeys(atom for test in tests for atom in atoms_of(test))]
+    atoms = [*dict.fromkeys(atom for test in tests for atom in find_atoms(test))]
     encoder = AtomEncoder(atoms)
     codes = encoder.encode(EventBatch.of(events))
     truths = [dict(zip(atoms, vector, strict=True)) for vector in encoder.vectors]

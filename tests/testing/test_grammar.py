@@ -8,7 +8,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from cernis.automata.unary.construct import correlated
+from cernis.automata.unary.construct import is_correlated
 from cernis.languages.ceql.parse import parse
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -48,7 +48,7 @@ def test_random_cases_often_match() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_queries_of_a_family_compare_events_and_often_match(family: Family) -> None:
     found = [random_case(seed, Features(families=(family,), events=14)) for seed in range(200)]
-    assert all(correlated(pattern.formula) for pattern, _ in found)
+    assert all(is_correlated(pattern.formula) for pattern, _ in found)
     assert all(check(pattern) == [] and parse(str(pattern)) == pattern for pattern, _ in found)
     assert sum(bool(evaluate(*each)) for each in found) > 0.2 * len(found)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cernis.automata.correlated.pcea import PCEA, Link, Ordered, Source, Transition
+from cernis.automata.correlated.pcea import PCEA, Link, Ordered, RunSource, Transition
 from cernis.automata.unary.cea import ANYTHING, Either, Is, Isnt
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.predicate import Attribute, Comparison, Literal
@@ -19,7 +19,7 @@ def pairs(link: Link) -> PCEA:
         ("first", "second"),
         (
             Transition((), ANYTHING, frozenset({"x"}), 0),
-            Transition((Source(0, link),), ANYTHING, frozenset({"y"}), 1),
+            Transition((RunSource(0, link),), ANYTHING, frozenset({"y"}), 1),
         ),
         frozenset({1}),
     )

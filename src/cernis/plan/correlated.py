@@ -24,9 +24,9 @@ from cernis.automata.correlated.ambiguity import is_ambiguous
 from cernis.automata.correlated.between import Verdict
 from cernis.automata.correlated.correlate import Correlation, Refusal, correlate
 from cernis.automata.correlated.determinize import determinize_chain
-from cernis.automata.correlated.hierarchical import hierarchical
+from cernis.automata.correlated.hierarchical import construct_join
 from cernis.automata.correlated.pcea import PCEA, Apart
-from cernis.automata.correlated.qtree import conflict, draw, q_trees
+from cernis.automata.correlated.qtree import build_q_trees, draw_trees, find_conflict
 from cernis.errors import BudgetError
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
@@ -68,10 +68,10 @@ def correlated_plan(
     join = join_of_events(pattern.formula)
     broken = ""
     if join is not None:
-        clash = conflict(join.variables)
+        clash = find_conflict(join.variables)
         if clash is None:
             try:
-                pcea = hierarchical(join.atoms)
+                pcea = construct_join(join.atoms)
             except BudgetError as error:
                 broken = str(error)
             else:
@@ -99,7 +99,7 @@ def _conflict(query: ConjunctiveQuery | None) -> str:
     """What breaks the hierarchy, in the names of a conjunctive query."""
     if query is None:
         return ""
-    clash = conflict([tuple(columns) for columns in query.columns])
+    clash = find_conflict([tuple(columns) for columns in query.columns])
     return "" if clash is None else clash.explain([atom.short for atom in query.atoms])
 
 
@@ -109,9 +109,9 @@ def _tree(join: JoinOfEvents, query: ConjunctiveQuery | None) -> tuple[str, ...]
     if query is not None:
         variables = tuple(tuple(columns) for columns in query.columns)
         texts = tuple(atom.short for atom in query.atoms)
-        if conflict(variables) is not None:  # x = y in the body joins what the names do not
+        if find_conflict(variables) is not None:  # x = y in the body joins what the names do not
             variables, texts = join.variables, join.texts
-    return tuple(draw(q_trees(variables), texts).splitlines())
+    return tuple(draw_trees(build_q_trees(variables), texts).splitlines())
 
 
 def _told_apart(found: Correlation, selected: frozenset[str], broken: str) -> Correlated:
@@ -119,7 +119,7 @@ def _told_apart(found: Correlation, selected: frozenset[str], broken: str) -> Co
     pcea = found.pcea
     if not is_ambiguous(pcea, selected):
         return Correlated(pcea, True, True, found.verdicts, broken=broken)
-    if pcea.chain:
+    if pcea.is_chain:
         determined = determinize_chain(pcea)
         if determined is not None and not is_ambiguous(determined, selected):
             note = "determinized: two ways to read the formula wrote the same match"

@@ -9,7 +9,7 @@ from fractions import Fraction
 from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import Apart
-from cernis.automata.unary.construct import compares
+from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
 from cernis.engine.correlated.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
@@ -200,7 +200,7 @@ def _indexes(plan: Plan) -> list[str]:
 def _residual(formula: cel.Formula) -> Iterator[str]:
     for node in cel.walk(formula):
         match node:
-            case cel.Filter(condition=condition) if compares(condition):
+            case cel.Filter(condition=condition) if compares_events(condition):
                 yield f"FILTER {write_condition(condition)}"
             case cel.PartitionBy(keys=keys):
                 named = ", ".join(

@@ -98,7 +98,7 @@ def collapsible(head: Head, pcea: PCEA) -> frozenset[int]:
 
 def _depths(pcea: PCEA) -> dict[int, int] | None:
     """How many events each state of a chain has read before its last; None if that varies."""
-    if not pcea.chain:
+    if not pcea.is_chain:
         return None
     found: dict[int, int] = {}
     for _ in pcea.names:

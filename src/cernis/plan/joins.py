@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from cernis.automata.correlated.between import How, Verdict
-from cernis.automata.correlated.classes import Key, equality_classes
+from cernis.automata.correlated.classes import Key, close_equalities
 from cernis.automata.correlated.hierarchical import JoinAtom
-from cernis.automata.unary.cea import Is, Test, both
-from cernis.automata.unary.construct import predicate_test
+from cernis.automata.unary.cea import Is, Test, conjoin
+from cernis.automata.unary.construct import build_test
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
@@ -66,7 +66,7 @@ def join_of_events(formula: cel.Formula) -> JoinOfEvents | None:
     for i, atom in enumerate(atoms):
         test: Test = Is(TypeIs(atom.event.type, atom.event.stream))
         for predicate in tests[i]:
-            test = both(test, predicate_test(predicate))
+            test = conjoin(test, build_test(predicate))
         sort = frozenset({(atom.event.stream, atom.event.type)})
         joined.append(JoinAtom(test, frozenset(atom.names), sort, columns[i]))
     return JoinOfEvents(
@@ -131,7 +131,7 @@ def _variables(
                 equal.append((one, other))
     columns: list[dict[str, str]] = [{} for _ in atoms]
     taken: set[str] = set()
-    classes = [sorted((int(k or 0), a) for k, a in c.keys) for c in equality_classes(equal)]
+    classes = [sorted((int(k or 0), a) for k, a in c.keys) for c in close_equalities(equal)]
     for number, members in enumerate(sorted(classes)):
         if len(members) == 1:  # x[a] = x[a]: the value is there, and is not NaN
             ((atom, attribute),) = members

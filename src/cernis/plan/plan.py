@@ -18,7 +18,7 @@ from math import floor
 from typing import Any
 
 from cernis.automata.unary.cea import CEA
-from cernis.automata.unary.construct import construct, correlated
+from cernis.automata.unary.construct import construct, is_correlated
 from cernis.automata.unary.determinize import Deterministic
 from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.unary import resolve
@@ -175,7 +175,7 @@ def make_plan(
 
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
-    if correlated(pattern.formula):
+    if is_correlated(pattern.formula):
         return _correlated(pattern, unordered, conjunctive)
     strategy = pattern.strategy
     cea = construct(pattern.formula)
@@ -222,7 +222,7 @@ def _correlated(
     variables = selected_variables(pattern)
     found = correlated_plan(pattern, frozenset(variables), unordered, conjunctive)
     pcea = found.pcea
-    loose = pcea is not None and not pcea.chain and _attribute_window(pattern)
+    loose = pcea is not None and not pcea.is_chain and _attribute_window(pattern)
     listed = (
         not found.exact
         or not found.unique
@@ -277,7 +277,7 @@ def _guarantee(found: Correlated, tables: CorrelatedTables | None) -> Guarantee:
         return Guarantee.RESIDUAL
     if tables.ordered:
         return Guarantee.ORDERED
-    return Guarantee.CHAIN if tables.pcea.chain else Guarantee.HIERARCHICAL
+    return Guarantee.CHAIN if tables.pcea.is_chain else Guarantee.HIERARCHICAL
 
 
 def _notes(found: Correlated, conjunctive: ConjunctiveQuery | None) -> tuple[str, ...]:

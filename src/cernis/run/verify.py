@@ -18,13 +18,13 @@ from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from cernis.automata.unary.alphabet import Alphabet, passes
-from cernis.automata.unary.cea import atoms_of
+from cernis.automata.unary.cea import find_atoms
 from cernis.automata.unary.construct import (
-    atom_name,
+    build_event_test,
+    build_test,
     construct,
-    correlated,
-    predicate_test,
-    single_event_test,
+    is_correlated,
+    name_atom,
 )
 from cernis.automata.unary.runs import Runs
 from cernis.errors import BudgetError
@@ -67,9 +67,9 @@ def questions(formula: cel.Formula) -> tuple[Atom, ...]:
                 found[TypeIs(name, stream)] = None
             case cel.Filter(condition=condition):
                 for holds in _holds(condition):
-                    found.update(dict.fromkeys(atoms_of(predicate_test(holds.predicate))))
+                    found.update(dict.fromkeys(find_atoms(build_test(holds.predicate))))
             case cel.Not(body=body):
-                found.update(dict.fromkeys(atoms_of(single_event_test(body))))
+                found.update(dict.fromkeys(find_atoms(build_event_test(body))))
     return tuple(found)
 
 
@@ -88,7 +88,7 @@ class Verifier:
     def __init__(self, formula: cel.Formula) -> None:
         self.formula = formula
         self.atoms = questions(formula)
-        self._labels = {atom_name(path): path for path, _ in _events(formula, ())}
+        self._labels = {name_atom(path): path for path, _ in _events(formula, ())}
         self._variables: dict[Path, dict[str, frozenset[Path]]] = {}
         self._guards: dict[Path, Runs] = {}
 
@@ -110,7 +110,7 @@ class Verifier:
             case cel.Not(body=body):
                 if marks:
                     return NO_SPAN
-                test = single_event_test(body)
+                test = build_event_test(body)
                 return frozenset(
                     (p, p) for p in range(low, high + 1) if not passes(test, window.truth(p))
                 )
@@ -212,7 +212,7 @@ class Verifier:
     ) -> bool:
         match condition:
             case pred.Holds(variable=variable, predicate=predicate):
-                test = predicate_test(predicate)
+                test = build_test(predicate)
                 events = self._positions(variable, body, path, marks)
                 return all(passes(test, window.truth(p)) for p in events)
             case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
@@ -259,7 +259,7 @@ class Verifier:
         if runs is None:
             cea = construct(guard, name_atoms=True)
             runs = self._guards[path] = Runs(cea, Alphabet(cea))
-        exact = not correlated(guard)
+        exact = not is_correlated(guard)
         steps = 0
         verifier = self if exact else Verifier(guard)
         for start in range(low, high + 1):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cernis.automata.unary.alphabet import Asking
+from cernis.automata.unary.alphabet import TestedAutomaton
 from cernis.automata.unary.cea import ANYTHING, Is, Test
 from cernis.pattern import formula as cel
 from cernis.pattern.atom import Atom, TypeIs
@@ -41,7 +41,7 @@ def tests_and_atoms(plan: Plan) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
     candidate count as well: every event of a type that the formula names is relevant.
     """
     if plan.tables is not None:
-        automaton: Asking = plan.tables.pcea
+        automaton: TestedAutomaton = plan.tables.pcea
         tests = automaton.tests()
     else:
         assert plan.unary is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cernis.automata.correlated.hierarchical import JoinAtom
-from cernis.automata.unary.cea import Is, Test, both
+from cernis.automata.unary.cea import Is, Test, conjoin
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.conjunctive import ConjunctiveComparison, ConjunctiveQuery, single_event_tests
 from cernis.pattern.predicate import TIME
@@ -40,7 +40,7 @@ def join_of(query: ConjunctiveQuery) -> Join:
     ):
         test: Test = Is(TypeIs(atom.relation, atom.stream))
         for more in own:
-            test = both(test, Is(more))
+            test = conjoin(test, Is(more))
         named = {name: attribute.name for name, attribute in columns.items()}
         if atom.time is not None and len(query.moments[atom.time]) > 1:
             named[atom.time] = TIME.name

@@ -7,9 +7,9 @@ a window bounds it. That is what tests compare with, and what benchmarks measure
 engine against.
 
 >>> from cernis.automata.unary.cea import Is
->>> from cernis.automata.correlated.pcea import PCEA, Link, Source, Transition
+>>> from cernis.automata.correlated.pcea import PCEA, Link, RunSource, Transition
 >>> from cernis.pattern.atom import TypeIs
->>> same = Source(0, Link(equal=(("x", "x"),)))
+>>> same = RunSource(0, Link(equal=(("x", "x"),)))
 >>> pairs = PCEA(
 ...     ("A", "B"),
 ...     (
@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from cernis.automata.correlated.pcea import PCEA, Link, Source, Transition
+from cernis.automata.correlated.pcea import PCEA, Link, RunSource, Transition
 from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.predicate import Attribute
@@ -98,7 +98,7 @@ class NaiveRuns:
                 own.union(*(run.labels for run in runs)),
             )
 
-    def _waiting(self, source: Source, event: Event) -> list[_Run]:
+    def _waiting(self, source: RunSource, event: Event) -> list[_Run]:
         return [
             run
             for run in self._runs[source.state]

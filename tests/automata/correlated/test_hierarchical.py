@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from cernis.automata.correlated.hierarchical import MOST_TRANSITIONS, JoinAtom, hierarchical
-from cernis.automata.correlated.pcea import PCEA, Link, Source, Transition
-from cernis.automata.correlated.qtree import conflict
-from cernis.automata.unary.cea import Is, Test, both
+from cernis.automata.correlated.hierarchical import MOST_TRANSITIONS, JoinAtom, construct_join
+from cernis.automata.correlated.pcea import PCEA, Link, RunSource, Transition
+from cernis.automata.correlated.qtree import find_conflict
+from cernis.automata.unary.cea import Is, Test, conjoin
 from cernis.errors import BudgetError
 from cernis.languages.conjunctive import lower, parse
 from cernis.pattern import formula as cel
@@ -48,7 +48,7 @@ BOTH = Link(equal=(("a", "a"), ("b", "b")))
 def atom(index: int, kind: str, columns: dict[str, str], *tests: Test) -> JoinAtom:
     test: Test = Is(TypeIs(kind))
     for more in tests:
-        test = both(test, more)
+        test = conjoin(test, more)
     return JoinAtom(test, frozenset({str(index)}), frozenset({(None, kind)}), columns)
 
 
@@ -64,12 +64,12 @@ def test_the_chain_automaton_of_the_paper() -> None:
         ("q0", "q1", "q2"),
         (
             Transition((), T, MARK, 0),
-            Transition((Source(0, FIRST),), S, MARK, 1),
-            Transition((Source(1, BOTH),), R, MARK, 2),
+            Transition((RunSource(0, FIRST),), S, MARK, 1),
+            Transition((RunSource(1, BOTH),), R, MARK, 2),
         ),
         frozenset({2}),
     )
-    assert c0.chain
+    assert c0.is_chain
     assert NaiveRuns(c0).run(S0) == [(1, 5, {"•": (1, 3, 5)})]
 
 
@@ -79,17 +79,17 @@ def test_the_parallelized_automaton_of_the_paper() -> None:
         (
             Transition((), T, MARK, 0),
             Transition((), S, MARK, 1),
-            Transition((Source(0, FIRST), Source(1, BOTH)), R, MARK, 2),
+            Transition((RunSource(0, FIRST), RunSource(1, BOTH)), R, MARK, 2),
         ),
         frozenset({2}),
     )
-    assert not p0.chain
+    assert not p0.is_chain
     found = NaiveRuns(p0).run(S0)
     assert sorted(found, key=str) == [(0, 5, {"•": (0, 1, 5)}), (1, 5, {"•": (1, 3, 5)})]
 
 
 def test_the_hierarchical_query_of_the_paper_has_its_two_answers() -> None:
-    found = NaiveRuns(hierarchical(Q0)).run(S0[:6])
+    found = NaiveRuns(construct_join(Q0)).run(S0[:6])
     assert sorted(str(m.labels) for m in found) == [
         "{'0': (1,), '1': (0,), '2': (5,)}",
         "{'0': (1,), '1': (3,), '2': (5,)}",
@@ -97,7 +97,7 @@ def test_the_hierarchical_query_of_the_paper_has_its_two_answers() -> None:
 
 
 def test_the_automaton_of_the_hierarchical_query_of_the_paper() -> None:
-    made = hierarchical(Q0)
+    made = construct_join(Q0)
     shown = [
         (
             sorted((made.names[s.state], str(s.link)) for s in t.sources),
@@ -124,7 +124,7 @@ def test_without_self_joins_the_automaton_is_quadratic() -> None:
     for n in (4, 8, 16):
         names = [f"x{i}" for i in range(n)]
         chain = [atom(i, f"T{i}", {x: x for x in names[: i + 1]}) for i in range(n)]
-        made = hierarchical(chain)
+        made = construct_join(chain)
         sizes.append(len(made.transitions))
     # an atom for each node above it, and one for itself
     assert sizes == [n + (n - 1) * n // 2 + n - 1 for n in (4, 8, 16)]
@@ -136,7 +136,7 @@ def test_a_node_whose_atoms_name_a_variable_differently_has_a_state_for_each_nam
         atom(1, "S", {"x": "a", "y": "b"}),
         atom(2, "R", {"x": "c", "y": "b"}),
     ]
-    made = hierarchical(atoms)
+    made = construct_join(atoms)
     assert "x, y by c" in made.names
     events = [
         {"type": "R", "c": 1, "b": 2},
@@ -148,12 +148,12 @@ def test_a_node_whose_atoms_name_a_variable_differently_has_a_state_for_each_nam
 
 
 def test_one_atom_is_one_transition() -> None:
-    made = hierarchical([atom(0, "T", {"x": "a"})])
+    made = construct_join([atom(0, "T", {"x": "a"})])
     assert [m.labels for m in NaiveRuns(made).run(S0[:3])] == [{"0": (1,)}]
 
 
 def test_a_self_join_may_use_an_event_twice_or_two_events() -> None:
-    made = hierarchical([atom(0, "T", {"x": "a"}), atom(1, "T", {"x": "a"})])
+    made = construct_join([atom(0, "T", {"x": "a"}), atom(1, "T", {"x": "a"})])
     found = [m.labels for m in NaiveRuns(made).run(tuples("T(1) T(1)"))]
     assert sorted(map(str, found)) == [
         "{'0': (0,), '1': (0,)}",
@@ -175,7 +175,7 @@ def test_atoms_of_different_streams_never_share_an_event() -> None:
 def test_a_join_with_too_many_self_joins_is_refused() -> None:
     atoms = [atom(i, "T", {"x": "a"}) for i in range(30)]
     with pytest.raises(BudgetError) as refused:
-        hierarchical(atoms)
+        construct_join(atoms)
     assert str(refused.value) == (
         "the join needs more than 2,000 transitions: too many of its atoms may share an event"
     )
@@ -183,11 +183,11 @@ def test_a_join_with_too_many_self_joins_is_refused() -> None:
 
 def test_a_long_self_join_is_refused_and_not_a_crash() -> None:
     with pytest.raises(BudgetError):
-        hierarchical([atom(i, "T", {"x": "a"}) for i in range(3 * MOST_TRANSITIONS)])
+        construct_join([atom(i, "T", {"x": "a"}) for i in range(3 * MOST_TRANSITIONS)])
 
 
 def test_a_window_forgets_runs() -> None:
-    runs = NaiveRuns(hierarchical(Q0), 4)
+    runs = NaiveRuns(construct_join(Q0), 4)
     assert [m.start for m in runs.run(S0[:6])] == [1]
     for _ in range(5):
         runs.push({"type": "other"})
@@ -266,7 +266,7 @@ def test_random_hierarchical_joins_have_one_run_for_each_match(seed: int) -> Non
     ]
     found = [
         (m.start, m.end, tuple(sorted((x, p) for x, at in m.labels.items() for p in at)))
-        for m in NaiveRuns(hierarchical(atoms)).run(events)
+        for m in NaiveRuns(construct_join(atoms)).run(events)
     ]
     assert sorted(found) == expected(atoms, events)
 
@@ -276,7 +276,7 @@ def test_random_hierarchical_joins_have_one_run_for_each_match(seed: int) -> Non
 
 def by_automaton(query: ConjunctiveQuery, events: Sequence[Event]) -> list[tuple[Any, ...]]:
     window = None if query.within is None else int(query.within.size)
-    runs = NaiveRuns(hierarchical(join_of(query).atoms), window)
+    runs = NaiveRuns(construct_join(join_of(query).atoms), window)
     return sorted((m.start, m.end, tuple(sorted(m.labels.items()))) for m in runs.run(events))
 
 
@@ -286,7 +286,7 @@ def test_a_random_hierarchical_query_and_its_automaton_agree(
 ) -> None:
     text, events = case
     query = parse(text)
-    assert conflict(join_of(query).variables) is None
+    assert find_conflict(join_of(query).variables) is None
     assert join_of(query).residual == ()
     matches = oracle.evaluate(lower(query), events)
     found = sorted((m.start, m.end, tuple(sorted(m.vars.items()))) for m in matches)
@@ -306,17 +306,17 @@ def test_what_the_automaton_of_a_query_leaves_out() -> None:
 
 def test_a_query_that_is_not_hierarchical_says_which_variables_are_in_the_way() -> None:
     query = parse("Q1(x, y) <- T(a: x), R(a: x, b: y), S(a: 2, b: y), T(a: x)")
-    found = conflict(join_of(query).variables)
+    found = find_conflict(join_of(query).variables)
     assert found is not None
     assert found.explain([atom.short for atom in query.atoms]) == (
         "'x' and 'y' meet in R(x, y), but T(x) has only 'x' and S(2, y) only 'y'"
     )
     with pytest.raises(ValueError, match="not hierarchical"):
-        hierarchical(join_of(query).atoms)
+        construct_join(join_of(query).atoms)
 
 
 def test_an_event_has_one_time_and_is_not_asked_for_it() -> None:
-    made = hierarchical(join_of(parse("Q(t) <- R()@t, R()@t")).atoms)
+    made = construct_join(join_of(parse("Q(t) <- R()@t, R()@t")).atoms)
     assert made.tests() == (R,)
     events = [{"type": "R", "@time": 1}, {"type": "R", "@time": 1}, {"type": "R", "@time": 2}]
     assert [(m.start, m.end) for m in NaiveRuns(made).run(events)].count((0, 1)) == 2

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from cernis.automata.unary.construct import construct, nullable
+from cernis.automata.unary.construct import construct, is_nullable
 from cernis.automata.unary.mermaid import draw_cea
 from cernis.errors import BudgetError
 from cernis.languages.ceql.parse import parse
@@ -150,5 +150,5 @@ def test_nested_bounds_that_unroll_too_far_are_refused() -> None:
 
 def test_a_sequence_may_be_left_out_only_if_all_of_it_may() -> None:
     formula = parse("SELECT * WHERE A? ; B?").formula
-    assert nullable(formula)
-    assert not nullable(Sequence((formula, Event("C"))))
+    assert is_nullable(formula)
+    assert not is_nullable(Sequence((formula, Event("C"))))

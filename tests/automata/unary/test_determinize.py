@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 
-from cernis.automata.unary.construct import construct, correlated
+from cernis.automata.unary.construct import construct, is_correlated
 from cernis.automata.unary.determinize import MARK, Deterministic, Edge
 from cernis.errors import BudgetError
 from cernis.languages.ceql.parse import parse
@@ -30,7 +30,7 @@ def symbol(automaton: Deterministic, type_: str) -> int:
 
 @given(patterns(streams=()))
 def test_an_event_and_its_labels_determine_the_next_state(pattern: Pattern) -> None:
-    if correlated(pattern.formula):
+    if is_correlated(pattern.formula):
         return
     automaton = deterministic(str(pattern))
     symbols = {symbol(automaton, t) for t in "ABC"}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cernis.automata.correlated.pcea import PCEA, Link, Ordered, Source, Transition
+from cernis.automata.correlated.pcea import PCEA, Link, Ordered, RunSource, Transition
 from cernis.automata.unary.cea import Is
 from cernis.engine.correlated import runtime
 from cernis.engine.correlated.count import Exact, count_roots
@@ -235,7 +235,7 @@ def random_pcea(draw: random.Random) -> PCEA:
         sources = []
         for state in range(states):
             if n and draw.random() < 0.45 and len(sources) < 2:
-                sources.append(Source(state, random_link(draw)))
+                sources.append(RunSource(state, random_link(draw)))
         test = Is(TypeIs(draw.choice(TYPES)))
         transitions.append(Transition(tuple(sources), test, frozenset({f"v{n}"}), target))
     finals = frozenset({states - 1, draw.randrange(states)})
@@ -284,7 +284,7 @@ def random_chain(draw: random.Random) -> PCEA:
     for state in range(length):
         equal = draw.choice([(), (("x", "x"),), (("x", "y"),), (("x", "x"), ("y", "y"))])
         link = Link(equal=equal, ordered=(AFTER,) if draw.random() < 0.7 else ())
-        sources = (Source(state - 1, link),) if state else ()
+        sources = (RunSource(state - 1, link),) if state else ()
         test = Is(TypeIs(draw.choice(TYPES)))
         transitions.append(Transition(sources, test, frozenset({f"v{state}"}), state))
     names = tuple(f"q{state}" for state in range(length))

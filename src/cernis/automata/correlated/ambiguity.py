@@ -44,7 +44,7 @@ def is_ambiguous(pcea: PCEA, labels_kept: frozenset[str] | None = None) -> bool:
         kept = Labels().union(*(t.labels for t in pcea.transitions))
     if any(not t.labels & kept for t in pcea.transitions):
         return True
-    return _is_chain_ambiguous(pcea, kept) if pcea.chain else _Backwards(pcea).is_ambiguous(kept)
+    return _is_chain_ambiguous(pcea, kept) if pcea.is_chain else _Backwards(pcea).is_ambiguous(kept)
 
 
 def _is_chain_ambiguous(pcea: PCEA, kept: Labels) -> bool:
@@ -127,21 +127,21 @@ class _Backwards:
     def is_ambiguous(self, kept: Labels) -> bool:
         try:
             return any(
-                self._same(p, q, kept) for p, q in combinations(sorted(self.pcea.finals), 2)
-            ) or any(self._differ(kept))
+                self._may_be_same(p, q, kept) for p, q in combinations(sorted(self.pcea.finals), 2)
+            ) or any(self._find_differences(kept))
         except _TooManyPairsError:
             return True
 
-    def _differ(self, kept: Labels) -> Iterator[bool]:
+    def _find_differences(self, kept: Labels) -> Iterator[bool]:
         """For each state that a run can be in, whether two runs to it can be told apart."""
         stack = [(state, kept) for state in sorted(self.pcea.finals)]
         seen = set(stack)
         while stack:
             state, labels = stack.pop()
             for one, other in combinations(self.into[state], 2):
-                yield self._same_by(one, other, labels)
+                yield self._may_be_same_by(one, other, labels)
             for transition in self.into[state]:
-                owned = self._owned([transition], labels)
+                owned = self._own_labels([transition], labels)
                 if owned is None:
                     yield True
                     return
@@ -151,7 +151,7 @@ class _Backwards:
                         seen.add(following)
                         stack.append(following)
 
-    def _owned(self, transitions: Sequence[Transition], kept: Labels) -> list[Labels] | None:
+    def _own_labels(self, transitions: Sequence[Transition], kept: Labels) -> list[Labels] | None:
         """The labels that only one source's run writes; None where they do not tell all.
 
         The transitions have their sources in the same order.
@@ -171,7 +171,7 @@ class _Backwards:
 
     # ------------------------------------------------- can they be the same
 
-    def _same(self, p: int, q: int, kept: Labels) -> bool:
+    def _may_be_same(self, p: int, q: int, kept: Labels) -> bool:
         """Whether a run to p and a run to q may write the same (the least fixpoint)."""
         key = (min(p, q), max(p, q), kept)
         if key in self.alike:
@@ -195,11 +195,11 @@ class _Backwards:
                     self.alike[at] = grown = True
         return self.alike[key]
 
-    def _same_by(self, one: Transition, other: Transition, kept: Labels) -> bool:
+    def _may_be_same_by(self, one: Transition, other: Transition, kept: Labels) -> bool:
         condition = self._condition(one, other, kept)
         if isinstance(condition, bool):
             return condition
-        return all(self._same(*key) for key in condition)
+        return all(self._may_be_same(*key) for key in condition)
 
     def _asks(self, at: tuple[int, int, Labels]) -> Iterator[tuple[int, int, Labels]]:
         p, q, kept = at
@@ -235,9 +235,9 @@ class _Backwards:
             if are_exclusive_links(a.link, b.link):
                 return False
             return [_key(a.state, b.state, kept)]
-        return self._paired(one, other, kept)
+        return self._pair_sources(one, other, kept)
 
-    def _paired(
+    def _pair_sources(
         self, one: Transition, other: Transition, kept: Labels
     ) -> bool | list[tuple[int, int, Labels]]:
         """Sources paired up so that each pair has labels of its own."""
@@ -245,7 +245,7 @@ class _Backwards:
             return True
         for order in permutations(other.sources):
             paired = Transition(order, other.test, other.labels, other.target)
-            owned = self._owned([one, paired], kept)
+            owned = self._own_labels([one, paired], kept)
             if owned is not None:
                 return [
                     _key(a.state, b.state, own)

@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
 
-from cernis.automata.correlated.classes import KeyClass, equality_classes, meeting
+from cernis.automata.correlated.classes import KeyClass, choose_attributes, close_equalities
 from cernis.automata.correlated.fragments import (
     NO_EVENT,
     Fragment,
     States,
     Step,
-    conjoined,
-    strengthened,
+    conjoin_tests,
+    strengthen,
 )
 from cernis.automata.correlated.pcea import Link, Ordered
 from cernis.automata.correlated.presence import Path
-from cernis.automata.unary.cea import ANYTHING, Is, Test, both
-from cernis.automata.unary.construct import predicate_test
+from cernis.automata.unary.cea import ANYTHING, Is, Test, conjoin
+from cernis.automata.unary.construct import build_test
 from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_condition
 
@@ -93,7 +93,7 @@ def _hardness(verdict: Verdict) -> int:
 # -------------------------------------------------------------- conditions
 
 
-def agreeing(body: Fragment, known: States, keys: KeyClass) -> tuple[Fragment, int | None]:
+def compare_class(body: Fragment, known: States, keys: KeyClass) -> tuple[Fragment, int | None]:
     """The body with the events of a class compared; and the state that keeps two apart."""
     attributes = {state: keys.attributes(known.labels[state]) for state in body.states}
     members = {state for state, found in attributes.items() if found}
@@ -105,21 +105,24 @@ def agreeing(body: Fragment, known: States, keys: KeyClass) -> tuple[Fragment, i
         if not own:
             steps.append(step)
             continue
-        test = conjoined((step.test, *_agreement(own)))
+        test = conjoin_tests((step.test, *_build_agreement(own)))
         linked = [source.state in members for source in step.sources]
         alone = step.target in last or any(
-            state not in members for state in shape.leads_on(step.target)
+            state not in members for state in shape.following(step.target)
         )
         if alone and not any(linked) and len(own) == 1 and own[0] not in CLOCKS:
-            test = both(test, Is(_comparison("=", own[0], own[0])))
+            test = conjoin(test, Is(_comparison("=", own[0], own[0])))
         sources = tuple(
-            replace(source, link=_with(source.link, *meeting(attributes[source.state], own)))
+            replace(
+                source,
+                link=_add_equality(source.link, *choose_attributes(attributes[source.state], own)),
+            )
             if source.state in members
             else source
             for source in step.sources
         )
         steps.append(Step(sources, test, step.target))
-    return replace(body, steps=tuple(steps)), shape.gap(members)
+    return replace(body, steps=tuple(steps)), shape.find_gap(members)
 
 
 class Conditions:
@@ -144,36 +147,38 @@ class Conditions:
         self.always = always
         self.unordered = unordered
 
-    def applied(self, chosen: tuple[int, ...]) -> Fragment:
+    def apply(self, chosen: tuple[int, ...]) -> Fragment:
         """Equalities first, then the order, then what must differ: links have room for few."""
         compares: list[int] = []
         for i in chosen:
             leaf = self.leaves[i]
             if isinstance(leaf, pred.Holds):
-                self.every_event(i, leaf)
+                self.apply_to_events(i, leaf)
             else:
                 compares.append(i)
-        classes, rest = self.grouped(compares)
+        classes, rest = self.group_equalities(compares)
         for keys, indices in classes:
-            self.body, gap = agreeing(self.body, self.states, keys)
+            self.body, gap = compare_class(self.body, self.states, keys)
             for i in indices:
                 self.judge_equality(i, gap)
         for rank in (("=",), ("<", "<=", ">", ">="), ("!=",)):
             for i in rest:
                 if self.compare(i).op in rank:
-                    self.pairs(i, self.compare(i))
+                    self.apply_to_pairs(i, self.compare(i))
         return self.body
 
-    def grouped(self, indices: Iterable[int]) -> tuple[list[tuple[KeyClass, list[int]]], list[int]]:
+    def group_equalities(
+        self, indices: Iterable[int]
+    ) -> tuple[list[tuple[KeyClass, list[int]]], list[int]]:
         """Equalities as classes, with the conditions that each stands for; and the rest.
 
         A class is tied together by variables that are always there. One that may be empty
         can be tied to it, but ties nothing.
         """
         rest = list(indices)
-        equalities = {i: _keys(self.compare(i)) for i in rest if self.transitive(i)}
+        equalities = {i: _keys(self.compare(i)) for i in rest if self.is_transitive(i)}
         core = [keys for keys in equalities.values() if all(v in self.always for v, _ in keys)]
-        classes = [list(keys.keys) for keys in equality_classes(core)]
+        classes = [list(keys.keys) for keys in close_equalities(core)]
         tied: list[list[int]] = [[] for _ in classes]
         firm = {key: number for number, keys in enumerate(classes) for key in keys}
         home = dict(firm)
@@ -188,36 +193,40 @@ class Conditions:
                 rest.remove(i)
         return [(KeyClass(tuple(keys)), own) for keys, own in zip(classes, tied, strict=True)], rest
 
-    def transitive(self, index: int) -> bool:
+    def is_transitive(self, index: int) -> bool:
         return is_transitive_equality(self.compare(index))
 
-    def lacking(self, chosen: Iterable[int]) -> int:
+    def count_missing(self, chosen: Iterable[int]) -> int:
         """How many comparisons are not enforced between neighbours."""
         compares = [i for i in chosen if isinstance(self.leaves[i], pred.Compare)]
-        classes, rest = self.grouped(compares)
+        classes, rest = self.group_equalities(compares)
         found = sum(
-            len(own) for keys, own in classes if self.shape.gap(self.members(keys)) is not None
+            len(own)
+            for keys, own in classes
+            if self.shape.find_gap(self.find_members(keys)) is not None
         )
         for i in rest:
             leaf = self.compare(i)
-            if not leaf.adjacent and not _shifted(leaf):
-                gap = self.shape.apart(self.marked(leaf.left), self.marked(leaf.right))
+            if not leaf.adjacent and not _is_shifted(leaf):
+                gap = self.shape.find_between(
+                    self.find_marked(leaf.left), self.find_marked(leaf.right)
+                )
                 found += gap is not None
         return found
 
-    def compared(self, chosen: Iterable[int]) -> list[frozenset[str]]:
+    def list_compared(self, chosen: Iterable[int]) -> list[frozenset[str]]:
         """The variables of each class and of each other comparison."""
         compares = [i for i in chosen if isinstance(self.leaves[i], pred.Compare)]
-        classes, rest = self.grouped(compares)
+        classes, rest = self.group_equalities(compares)
         found = [frozenset(v for v, _ in keys.keys if v is not None) for keys, _ in classes]
         sides = [(self.compare(i).left, self.compare(i).right) for i in rest]
         return found + [frozenset(side.variable for side in both_) for both_ in sides]
 
-    def members(self, keys: KeyClass) -> set[int]:
+    def find_members(self, keys: KeyClass) -> set[int]:
         labels = self.states.labels
         return {state for state in self.body.states if keys.attributes(labels[state])}
 
-    def marked(self, side: pred.Reference) -> set[int]:
+    def find_marked(self, side: pred.Reference) -> set[int]:
         labels = self.states.labels
         return {state for state in self.body.states if side.variable in labels[state]}
 
@@ -226,9 +235,9 @@ class Conditions:
         assert isinstance(leaf, pred.Compare)
         return leaf
 
-    def every_event(self, index: int, leaf: pred.Holds) -> None:
-        test = predicate_test(leaf.predicate)
-        self.body = strengthened(
+    def apply_to_events(self, index: int, leaf: pred.Holds) -> None:
+        test = build_test(leaf.predicate)
+        self.body = strengthen(
             self.body, self.states, lambda labels: test if leaf.variable in labels else ANYTHING
         )
         self.verdicts.judge(self.path, index, leaf, How.UNARY, "asked of each event alone")
@@ -236,8 +245,8 @@ class Conditions:
     def judge_equality(self, index: int, gap: int | None) -> None:
         leaf = self.compare(index)
         if gap is not None:
-            (own,) = equality_classes([_keys(leaf)])
-            gap = self.shape.gap(self.members(own))
+            (own,) = close_equalities([_keys(leaf)])
+            gap = self.shape.find_gap(self.find_members(own))
         if gap is None:
             why = "each event agrees with the next"
             self.verdicts.judge(self.path, index, leaf, How.EQUAL, why)
@@ -245,25 +254,25 @@ class Conditions:
             text = write_condition(leaf)
             self.verdicts.apart(self.path, index, text, self.states.names[gap])
 
-    def pairs(self, index: int, leaf: pred.Compare) -> None:
+    def apply_to_pairs(self, index: int, leaf: pred.Compare) -> None:
         """A comparison of every pair, put where the pair are neighbours."""
-        ones, others = self.marked(leaf.left), self.marked(leaf.right)
+        ones, others = self.find_marked(leaf.left), self.find_marked(leaf.right)
         if not ones or not others:
             self.verdicts.judge(self.path, index, leaf, How.UNARY, "nothing to compare")
-        elif _shifted(leaf):
+        elif _is_shifted(leaf):
             why = "it calculates with the values of two events"
             self.verdicts.judge(self.path, index, leaf, How.CANDIDATE, why)
-        elif leaf.adjacent and not self.shape.chain:
+        elif leaf.adjacent and not self.shape.is_chain:
             why = "neighbours across the parts of ALL"
             self.verdicts.judge(self.path, index, leaf, How.CANDIDATE, why)
         else:
-            gap = None if leaf.adjacent else self.shape.apart(ones, others)
-            self.judge_pairs(index, leaf, gap, self.put(leaf))
+            gap = None if leaf.adjacent else self.shape.find_between(ones, others)
+            self.judge_pairs(index, leaf, gap, self.put_on_links(leaf))
 
     def judge_pairs(self, index: int, leaf: pred.Compare, gap: int | None, full: str) -> None:
         labels = self.states.labels
         between_two = any(
-            any(_wishes(leaf, labels[source.state], labels[step.target]))
+            any(_find_comparisons(leaf, labels[source.state], labels[step.target]))
             for step in self.body.steps
             for source in step.sources
         )
@@ -277,7 +286,7 @@ class Conditions:
         else:
             self.verdicts.judge(self.path, index, leaf, How.UNARY, "asked of one event")
 
-    def put(self, leaf: pred.Compare) -> str:
+    def put_on_links(self, leaf: pred.Compare) -> str:
         """Put the comparison on the links of the body; says which room was missing, if any."""
         labels = self.states.labels
         full = ""
@@ -287,11 +296,13 @@ class Conditions:
             sources = []
             for source in step.sources:
                 link = source.link
-                for earlier_name, op, later_name in _wishes(leaf, labels[source.state], later):
+                for earlier_name, op, later_name in _find_comparisons(
+                    leaf, labels[source.state], later
+                ):
                     if op not in _KIND and {earlier_name, later_name} & self.unordered:
                         full = "text has no order that an index could keep"
                         continue
-                    added = _added(link, earlier_name, op, later_name)
+                    added = _add_comparison(link, earlier_name, op, later_name)
                     if isinstance(added, str):
                         full = added
                     else:
@@ -299,7 +310,7 @@ class Conditions:
                 sources.append(replace(source, link=link))
             test = step.test
             if not leaf.adjacent and {leaf.left.variable, leaf.right.variable} <= later:
-                test = both(test, with_itself(leaf))
+                test = conjoin(test, compare_with_itself(leaf))
             steps.append(Step(tuple(sources), test, step.target))
         self.body = replace(self.body, steps=tuple(steps))
         return full
@@ -310,7 +321,7 @@ def _keys(leaf: pred.Compare) -> tuple[tuple[str, str], tuple[str, str]]:
     return (left.variable, left.attribute.name), (right.variable, right.attribute.name)
 
 
-def with_itself(leaf: pred.Compare) -> Test:
+def compare_with_itself(leaf: pred.Compare) -> Test:
     """The comparison when one event is both of its sides."""
     left, right = leaf.left.attribute, leaf.right.attribute
     if left == right and left.name in CLOCKS and not leaf.shift:
@@ -321,15 +332,15 @@ def with_itself(leaf: pred.Compare) -> Test:
     return Is(pred.Comparison(leaf.op, left, moved))
 
 
-def _shifted(leaf: pred.Compare) -> bool:
+def _is_shifted(leaf: pred.Compare) -> bool:
     return leaf.shift is not None
 
 
 def is_transitive_equality(leaf: pred.Compare) -> bool:
-    return leaf.op == "=" and not leaf.adjacent and not _shifted(leaf)
+    return leaf.op == "=" and not leaf.adjacent and not _is_shifted(leaf)
 
 
-def _wishes(
+def _find_comparisons(
     leaf: pred.Compare, earlier: Collection[str], later: Collection[str]
 ) -> Iterator[tuple[str, pred.Operator, str]]:
     """What a comparison asks of two neighbours with these labels."""
@@ -340,11 +351,11 @@ def _wishes(
         yield b, pred.MIRRORED[leaf.op], a
 
 
-def _added(link: Link, earlier: str, op: pred.Operator, later: str) -> Link | str:
+def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> Link | str:
     """The link with one more comparison, or what it has no room for."""
     match op:
         case "=":
-            return _with(link, earlier, later)
+            return _add_equality(link, earlier, later)
         case "!=":
             if (earlier, later) in link.different:
                 return link
@@ -364,7 +375,7 @@ def _added(link: Link, earlier: str, op: pred.Operator, later: str) -> Link | st
             return replace(link, ordered=(order,))
 
 
-def _with(link: Link, earlier: str, later: str) -> Link:
+def _add_equality(link: Link, earlier: str, later: str) -> Link:
     pairs = dict.fromkeys((*link.equal, (earlier, later)))
     return replace(link, equal=tuple(pairs))
 
@@ -373,7 +384,7 @@ def _comparison(op: pred.Operator, left: str, right: str) -> pred.Comparison:
     return pred.Comparison(op, pred.Attribute.named(left), pred.Attribute.named(right))
 
 
-def _agreement(attributes: tuple[str, ...]) -> Iterator[Test]:
+def _build_agreement(attributes: tuple[str, ...]) -> Iterator[Test]:
     """One event's own attributes of a class agree."""
     for other in attributes[1:]:
         yield Is(_comparison("=", attributes[0], other))

@@ -42,11 +42,11 @@ class KeyClass:
         return tuple(dict.fromkeys(found))
 
 
-def equality_classes(pairs: Iterable[tuple[Key, Key]]) -> list[KeyClass]:
+def close_equalities(pairs: Iterable[tuple[Key, Key]]) -> list[KeyClass]:
     """The classes that these equalities make together.
 
     >>> x, y, z = ("x", "a"), ("y", "b"), ("z", "c")
-    >>> [c.keys for c in equality_classes([(x, y), (z, z), (y, ("v", "d"))])]
+    >>> [c.keys for c in close_equalities([(x, y), (z, z), (y, ("v", "d"))])]
     [(('x', 'a'), ('y', 'b'), ('v', 'd')), (('z', 'c'),)]
     """
     parent: dict[Key, Key] = {}
@@ -67,10 +67,10 @@ def equality_classes(pairs: Iterable[tuple[Key, Key]]) -> list[KeyClass]:
     return [KeyClass(tuple(keys)) for keys in classes.values()]
 
 
-def meeting(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, str]:
+def choose_attributes(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, str]:
     """Which attributes of two events to compare when all of either agree among themselves.
 
-    >>> meeting(("a", "b"), ("b", "c"))
+    >>> choose_attributes(("a", "b"), ("b", "c"))
     ('b', 'b')
     """
     common = [name for name in earlier if name in later]
@@ -99,11 +99,11 @@ class Shape:
         return found
 
     @property
-    def chain(self) -> bool:
+    def is_chain(self) -> bool:
         """No step gathers several runs."""
         return all(len(sources) <= 1 for sources, _ in self.steps)
 
-    def leads_on(self, state: int) -> Collection[int]:
+    def following(self, state: int) -> Collection[int]:
         """What may be read right after."""
         return self._after.get(state, set())
 
@@ -118,7 +118,7 @@ class Shape:
                     stack.append(state)
         return seen
 
-    def gap(self, states: Collection[int]) -> int | None:
+    def find_gap(self, states: Collection[int]) -> int | None:
         """A state outside that stands between two of these in some run, if there is one."""
         earlier = self._earlier(states)
         for state in states:
@@ -132,7 +132,7 @@ class Shape:
                     return target
         return None
 
-    def apart(self, one: Collection[int], other: Collection[int]) -> int | None:
+    def find_between(self, one: Collection[int], other: Collection[int]) -> int | None:
         """A state that stands between one of these and one of those, if there is one."""
         for left, right in ((one, other), (other, one)):
             earlier = self._earlier(right)

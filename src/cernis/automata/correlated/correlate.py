@@ -38,9 +38,9 @@ from cernis.automata.correlated.between import (
     Leaf,
     Verdict,
     Verdicts,
-    agreeing,
+    compare_class,
+    compare_with_itself,
     is_transitive_equality,
-    with_itself,
 )
 from cernis.automata.correlated.classes import Key, KeyClass
 from cernis.automata.correlated.fragments import (
@@ -48,19 +48,25 @@ from cernis.automata.correlated.fragments import (
     Fragment,
     States,
     Step,
-    automaton,
+    build_automaton,
     concatenate,
-    conjoined,
-    contradictory,
-    either,
-    joined,
-    strengthened,
-    trimmed,
+    conjoin_tests,
+    is_contradictory,
+    link_starts,
+    strengthen,
+    trim,
+    unite_fragments,
 )
-from cernis.automata.correlated.pcea import PCEA, Source
-from cernis.automata.correlated.presence import MOST_CASES, Path, always, possible, split
-from cernis.automata.unary.cea import ANYTHING, Either, Is, Test, both
-from cernis.automata.unary.construct import atom_name, predicate_test
+from cernis.automata.correlated.pcea import PCEA, RunSource
+from cernis.automata.correlated.presence import (
+    MOST_CASES,
+    Path,
+    find_always_present,
+    find_possible,
+    split_cases,
+)
+from cernis.automata.unary.cea import ANYTHING, Either, Is, Test, conjoin
+from cernis.automata.unary.construct import build_test, name_atom
 from cernis.errors import Span
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -112,12 +118,14 @@ def correlate(
     found = _attempt(formula, name_atoms, unordered, gather=False)
     if isinstance(found, Correlation) and not found.exact:
         gathered = _attempt(formula, name_atoms, unordered, gather=True)
-        if isinstance(gathered, Correlation) and _left(gathered) < _left(found):
+        if isinstance(gathered, Correlation) and _count_undecided(gathered) < _count_undecided(
+            found
+        ):
             return gathered
     return found
 
 
-def _left(found: Correlation) -> int:
+def _count_undecided(found: Correlation) -> int:
     """How many conditions links do not decide."""
     return sum(verdict.how is How.CANDIDATE for verdict in found.verdicts)
 
@@ -125,10 +133,10 @@ def _left(found: Correlation) -> int:
 def _attempt(
     formula: cel.Formula, name_atoms: bool, unordered: frozenset[str], gather: bool
 ) -> Correlation | Refusal:
-    building = _Building(name_atoms, unordered, gather)
+    building = _CorrelatedBuilder(name_atoms, unordered, gather)
     try:
         whole = building.build(formula, (), preceded=False)
-        pcea = automaton(whole, building.states)
+        pcea = build_automaton(whole, building.states)
     except _RefusedError as refused:
         return refused.refusal
     verdicts = building.verdicts.in_text()
@@ -145,7 +153,7 @@ class _RefusedError(Exception):
 # --------------------------------------------------------------- fragments
 
 
-class _Building:
+class _CorrelatedBuilder:
     """The automaton while it grows."""
 
     def __init__(self, name_atoms: bool, unordered: frozenset[str], gather: bool) -> None:
@@ -169,22 +177,22 @@ class _Building:
     def build_one(self, node: cel.Formula, path: Path, preceded: bool) -> Fragment:
         match node:
             case cel.Event():
-                return self.event(node, path)
+                return self.build_event(node, path)
             case cel.Not():
                 raise _RefusedError("NOT passes over an event without marking it", node.span)
             case cel.Unless():
-                return self.unless(node, path, preceded)
+                return self.build_unless(node, path, preceded)
             case cel.As(body=body, variable=variable):
                 inner = self.build(body, (*path, 0), preceded)
                 self.states.mark(inner.states, variable)
                 return inner
             case cel.Sequence(parts=parts):
-                return self.sequence(parts, path, preceded, contiguous=False)
+                return self.build_sequence(parts, path, preceded, contiguous=False)
             case cel.Contiguous(parts=parts):
-                return self.sequence(parts, path, preceded, contiguous=True)
+                return self.build_sequence(parts, path, preceded, contiguous=True)
             case cel.Choice(parts=parts):
                 chosen = self.decided.get(path)
-                return either(
+                return unite_fragments(
                     self.build(part, (*path, i), preceded)
                     for i, part in enumerate(parts)
                     if chosen in (None, i)
@@ -195,32 +203,32 @@ class _Building:
                 inner = self.build(body, (*path, 0), preceded)
                 return replace(inner, nullable=path not in self.decided)
             case cel.Iterate():
-                return self.iteration(node, path, preceded)
+                return self.build_iteration(node, path, preceded)
             case cel.Filter():
-                return self.filtered(node, path, preceded)
+                return self.build_filter(node, path, preceded)
             case cel.PartitionBy():
-                return self.partitioned(node, path, preceded)
+                return self.build_partition(node, path, preceded)
             case cel.All():
-                return self.conjunction(node, path, preceded)
+                return self.build_all(node, path, preceded)
 
-    def event(self, node: cel.Event, path: Path) -> Fragment:
-        labels = {node.type, atom_name(path)} if self.name_atoms else {node.type}
+    def build_event(self, node: cel.Event, path: Path) -> Fragment:
+        labels = {node.type, name_atom(path)} if self.name_atoms else {node.type}
         state = self.states.new(frozenset(labels), node.type)
         return Fragment((Step((), Is(TypeIs(node.type, node.stream)), state),), (state,))
 
-    def unless(self, node: cel.Unless, path: Path, preceded: bool) -> Fragment:
+    def build_unless(self, node: cel.Unless, path: Path, preceded: bool) -> Fragment:
         """The body alone: whether something stands inside is asked of each candidate."""
         text = f"UNLESS {write_formula(node.guard)}"
         why = "it looks at events that are not in the match"
         self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
         return self.build(node.body, (*path, 0), preceded)
 
-    def sequence(
+    def build_sequence(
         self, parts: tuple[cel.Formula, ...], path: Path, preceded: bool, contiguous: bool
     ) -> Fragment:
         built, begin = NOTHING, 0
         if self.gather and not preceded and not contiguous:
-            gathered = self.gathered(parts[0], parts[1], path)
+            gathered = self.gather_parts(parts[0], parts[1], path)
             if gathered is not None:
                 built, begin = gathered, 2
         for i, part in enumerate(parts[begin:], start=begin):
@@ -228,7 +236,7 @@ class _Building:
             built = concatenate(built, more, contiguous)
         return built
 
-    def gathered(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
+    def gather_parts(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
         """`(α ALL β) ; γ` without closing the ALL: what begins γ gathers the ends of all parts.
 
         Then each part is next to γ, and none to another part; closed, one part is next to
@@ -249,10 +257,10 @@ class _Building:
             self.states.mark((step.target for step in steps), name)
         for step in then.starts:
             for done in product(*(part.last for part in built)):
-                steps.append(replace(step, sources=tuple(Source(state) for state in done)))
+                steps.append(replace(step, sources=tuple(RunSource(state) for state in done)))
         return Fragment((*steps, *then.onward), then.last)
 
-    def iteration(self, node: cel.Iterate, path: Path, preceded: bool) -> Fragment:
+    def build_iteration(self, node: cel.Iterate, path: Path, preceded: bool) -> Fragment:
         """Rounds from the last to the first, so that each number of rounds has one way."""
         decided = self.decided.get(path)
         if decided == 0 or node.high == 0:
@@ -265,7 +273,7 @@ class _Building:
         low = 0 if rounds[0].nullable else node.low
         built = replace(rounds[-1], nullable=copies > low)
         if node.high is None:
-            loop = tuple(joined(built.last, built.starts, node.contiguous))
+            loop = tuple(link_starts(built.last, built.starts, node.contiguous))
             built = replace(built, steps=(*built.steps, *loop))
         for number in range(copies - 1, 0, -1):
             one = replace(rounds[number - 1], nullable=False)
@@ -276,7 +284,7 @@ class _Building:
 
     # ------------------------------------------------------------------ ALL
 
-    def conjunction(self, node: cel.All, path: Path, preceded: bool) -> Fragment:
+    def build_all(self, node: cel.All, path: Path, preceded: bool) -> Fragment:
         """One case for every choice of optional parts to leave out, each with its own copies."""
         whole = [self.build(part, (*path, i), preceded) for i, part in enumerate(node.parts)]
         there = [i for i, part in enumerate(whole) if part.steps]
@@ -284,7 +292,7 @@ class _Building:
         if 2 ** len(optional) > MOST_CASES:
             raise _RefusedError(f"ALL has {len(optional)} optional parts", node.span)
         cases = []
-        for left_out in _subsets(optional):
+        for left_out in _list_subsets(optional):
             kept = [i for i in there if i not in left_out]
             built = [
                 self.build(node.parts[i], (*path, i), preceded) if left_out else whole[i]
@@ -295,42 +303,42 @@ class _Building:
                 cases += parts
             elif len(parts) > 1:
                 if preceded:
-                    cases.append(self.interleaved(parts, node.span))
+                    cases.append(self.interleave(parts, node.span))
                 else:
                     numbered = dict(zip(kept, parts, strict=True))
                     flat: Arrangement = tuple(range(len(node.parts)))
                     arrangement = self.arranged.get(path, flat)
-                    cases.append(self.side_by_side(arrangement, numbered, node.span))
-        return replace(either(cases), nullable=all(part.nullable for part in whole))
+                    cases.append(self.close_groups(arrangement, numbered, node.span))
+        return replace(unite_fragments(cases), nullable=all(part.nullable for part in whole))
 
-    def side_by_side(
+    def close_groups(
         self, arrangement: Arrangement, parts: Mapping[int, Fragment], span: Span | None
     ) -> Fragment:
         """ALL is associative: groups of parts are closed before the whole is."""
         if isinstance(arrangement, int):
             return parts.get(arrangement, NOTHING)
-        found = [self.side_by_side(each, parts, span) for each in arrangement]
+        found = [self.close_groups(each, parts, span) for each in arrangement]
         there = [part for part in found if part.steps]
         if len(there) < 2:
             return there[0] if there else NOTHING
-        return self.closed(there, span)
+        return self.close_parts(there, span)
 
-    def closed(self, parts: list[Fragment], span: Span | None) -> Fragment:
+    def close_parts(self, parts: list[Fragment], span: Span | None) -> Fragment:
         """The parts side by side; what closes them may be the last event of several."""
         steps = list(chain.from_iterable(part.steps for part in parts))
         closing: dict[tuple[int, ...], int] = {}
-        for together, test in _closings(parts):
-            target = self.states.merged(tuple(s.target for s in together if s), closing)
+        for together, test in _list_closings(parts):
+            target = self.states.merge(tuple(s.target for s in together if s), closing)
             own = tuple(chain.from_iterable(s.sources for s in together if s))
             others = [p.last for p, closer in zip(parts, together, strict=True) if not closer]
             for done in product(*others):
-                sources = (*own, *(Source(state) for state in done))
+                sources = (*own, *(RunSource(state) for state in done))
                 steps.append(Step(sources, test, target))
                 if len(steps) > MOST_TRANSITIONS:
                     raise _RefusedError("ALL has too many ways to be closed", span)
-        return trimmed(Fragment(tuple(steps), tuple(closing.values())))
+        return trim(Fragment(tuple(steps), tuple(closing.values())))
 
-    def interleaved(self, parts: list[Fragment], span: Span | None) -> Fragment:
+    def interleave(self, parts: list[Fragment], span: Span | None) -> Fragment:
         """Parts of one event each, in every order, some of them at once."""
         single = all(not part.onward for part in parts)
         if not single or len(parts) > MOST_INTERLEAVED:
@@ -341,17 +349,15 @@ class _Building:
                 span,
             )
         cases = []
-        for blocks in _ordered_partitions(tuple(range(len(parts)))):
+        for blocks in _list_ordered_partitions(tuple(range(len(parts)))):
             built = NOTHING
             for block in blocks:
                 steps = []
                 closing: dict[tuple[int, ...], int] = {}
                 for together in product(*(parts[i].steps for i in block)):
-                    test = conjoined(step.test for step in together)
-                    if not contradictory(test):
-                        target = self.states.merged(
-                            tuple(step.target for step in together), closing
-                        )
+                    test = conjoin_tests(step.test for step in together)
+                    if not is_contradictory(test):
+                        target = self.states.merge(tuple(step.target for step in together), closing)
                         steps.append(Step((), test, target))
                 if not steps:
                     break
@@ -359,29 +365,29 @@ class _Building:
                 built = concatenate(built, one, contiguous=False)
             else:
                 cases.append(built)
-        return either(cases)
+        return unite_fragments(cases)
 
     # -------------------------------------------------------------- filters
 
-    def filtered(self, node: cel.Filter, path: Path, preceded: bool) -> Fragment:
-        leaves = tuple(_leaves(node.condition))
-        if _one_event(node.body):
+    def build_filter(self, node: cel.Filter, path: Path, preceded: bool) -> Fragment:
+        leaves = tuple(_list_leaves(node.condition))
+        if _is_one_event(node.body):
             body = self.build(node.body, (*path, 0), preceded)
             for i, leaf in enumerate(leaves):
                 self.verdicts.judge(path, i, leaf, How.UNARY, "asked of one event")
-            return strengthened(
-                body, self.states, lambda labels: _single_event_condition(node.condition, labels)
+            return strengthen(
+                body, self.states, lambda labels: _build_event_test(node.condition, labels)
             )
-        alternatives = _alternatives(node.condition)
+        alternatives = _list_alternatives(node.condition)
         if alternatives is None:
             raise _RefusedError(f"the FILTER has more than {MOST_CASES} alternatives", node.span)
-        return either(
+        return unite_fragments(
             fragment
             for alternative in alternatives
-            for fragment in self.conditioned(node, path, preceded, leaves, alternative)
+            for fragment in self.build_conditioned(node, path, preceded, leaves, alternative)
         )
 
-    def conditioned(
+    def build_conditioned(
         self,
         node: cel.Filter,
         path: Path,
@@ -398,23 +404,29 @@ class _Building:
         )
         before, arranged, decided = dict(self.verdicts.found), dict(self.arranged), self.decided
         whole = self.conditions(node, path, preceded, leaves, names)
-        if whole.lacking(alternative) and self.arrange(whole, node.body, (*path, 0), alternative):
+        if whole.count_missing(alternative) and self.arrange(
+            whole, node.body, (*path, 0), alternative
+        ):
             told, self.verdicts.found = self.verdicts.found, dict(before)
             grouped = self.conditions(node, path, preceded, leaves, names)
-            if grouped.lacking(alternative) < whole.lacking(alternative):
+            if grouped.count_missing(alternative) < whole.count_missing(alternative):
                 whole = grouped
             else:
                 self.verdicts.found, self.arranged = told, dict(arranged)
-        cases = split(node.body, (*path, 0), names, decided) if whole.lacking(alternative) else [{}]
+        cases = (
+            split_cases(node.body, (*path, 0), names, decided)
+            if whole.count_missing(alternative)
+            else [{}]
+        )
         if len(cases) == 1:
             self.arranged = arranged
-            return [whole.applied(alternative)]
+            return [whole.apply(alternative)]
         self.verdicts.found = before
         built = []
         for case in cases:
             self.decided = {**decided, **case}
             conditions = self.conditions(node, path, preceded, leaves, names)
-            built.append(conditions.applied(alternative))
+            built.append(conditions.apply(alternative))
         self.decided, self.arranged = decided, arranged
         return built
 
@@ -422,18 +434,18 @@ class _Building:
         self, conditions: Conditions, body: cel.Formula, path: Path, chosen: tuple[int, ...]
     ) -> bool:
         """Decide which parts of an ALL come together first, so that what is compared meets."""
-        inner, here = _unwrapped(body, path)
+        inner, here = _unwrap(body, path)
         if not isinstance(inner, cel.All) or len(inner.parts) < 3 or here in self.arranged:
             return False
         touched = [
             frozenset(
                 i
                 for i, part in enumerate(inner.parts)
-                if any(possible(part, (*here, i), names, self.decided) - {None, frozenset()})
+                if any(find_possible(part, (*here, i), names, self.decided) - {None, frozenset()})
             )
-            for names in conditions.compared(chosen)
+            for names in conditions.list_compared(chosen)
         ]
-        arrangement = _nested(len(inner.parts), touched)
+        arrangement = _nest_groups(len(inner.parts), touched)
         if arrangement == tuple(range(len(inner.parts))):
             return False
         self.arranged[here] = arrangement
@@ -449,13 +461,13 @@ class _Building:
     ) -> Conditions:
         """The body under the decisions taken, and its conditions to be put on it."""
         body = self.build(node.body, (*path, 0), preceded)
-        there = always(node.body, (*path, 0), names, self.decided)
+        there = find_always_present(node.body, (*path, 0), names, self.decided)
         return Conditions(body, self.states, self.verdicts, path, leaves, there, self.unordered)
 
-    def partitioned(self, node: cel.PartitionBy, path: Path, preceded: bool) -> Fragment:
+    def build_partition(self, node: cel.PartitionBy, path: Path, preceded: bool) -> Fragment:
         body = self.build(node.body, (*path, 0), preceded)
         keys: list[Key] = [(key.variable, key.attribute.name) for key in node.keys]
-        agreed, gap = agreeing(body, self.states, KeyClass(tuple(dict.fromkeys(keys))))
+        agreed, gap = compare_class(body, self.states, KeyClass(tuple(dict.fromkeys(keys))))
         text = write_formula(node).rsplit(" PARTITION BY ", 1)[1].removesuffix(")")
         text = f"PARTITION BY {text}"
         if gap is None:
@@ -466,16 +478,16 @@ class _Building:
         return agreed
 
 
-def _leaves(condition: pred.Condition) -> Iterator[Leaf]:
+def _list_leaves(condition: pred.Condition) -> Iterator[Leaf]:
     match condition:
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             for part in parts:
-                yield from _leaves(part)
+                yield from _list_leaves(part)
         case pred.Holds() | pred.Compare():
             yield condition
 
 
-def _alternatives(condition: pred.Condition) -> list[tuple[int, ...]] | None:
+def _list_alternatives(condition: pred.Condition) -> list[tuple[int, ...]] | None:
     """The condition as an OR of ANDs of its leaves, by number; None if there are too many."""
     numbers = iter(range(1 << 30))
 
@@ -496,38 +508,38 @@ def _alternatives(condition: pred.Condition) -> list[tuple[int, ...]] | None:
     return found if len(found) <= MOST_CASES else None
 
 
-def _one_event(node: cel.Formula) -> bool:
+def _is_one_event(node: cel.Formula) -> bool:
     match node:
         case cel.Event():
             return True
         case cel.As(body=body) | cel.Filter(body=body) | cel.PartitionBy(body=body):
-            return _one_event(body)
+            return _is_one_event(body)
         case cel.Choice(parts=parts):
-            return all(_one_event(part) for part in parts)
+            return all(_is_one_event(part) for part in parts)
         case _:
             return False
 
 
-def _single_event_condition(condition: pred.Condition, labels: frozenset[str]) -> Test:
+def _build_event_test(condition: pred.Condition, labels: frozenset[str]) -> Test:
     """A condition on a valuation of one event with these labels."""
     match condition:
         case pred.Holds(variable=variable, predicate=predicate):
-            return predicate_test(predicate) if variable in labels else ANYTHING
+            return build_test(predicate) if variable in labels else ANYTHING
         case pred.Compare(left=left, right=right, adjacent=adjacent):
             if adjacent or not {left.variable, right.variable} <= labels:
                 return ANYTHING
-            return with_itself(condition)
+            return compare_with_itself(condition)
         case pred.AllOf(parts=parts):
-            return conjoined(_single_event_condition(part, labels) for part in parts)
+            return conjoin_tests(_build_event_test(part, labels) for part in parts)
         case pred.AnyOf(parts=parts):
-            tests = dict.fromkeys(_single_event_condition(part, labels) for part in parts)
+            tests = dict.fromkeys(_build_event_test(part, labels) for part in parts)
             return ANYTHING if ANYTHING in tests else Either(tuple(tests))
 
 
 # ------------------------------------------------------------ combinations
 
 
-def _closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, ...], Test]]:
+def _list_closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, ...], Test]]:
     """For each part the step that ends it with the last event of all, or None if it ended before.
 
     Steps that no event takes at once are left out early: parts of different types never are.
@@ -542,16 +554,16 @@ def _closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, ...], 
         part = parts[-1 - len(chosen)]
         more: list[tuple[tuple[Step | None, ...], Test]] = []
         for step in part.steps:
-            joint = both(test, step.test)
-            if step.target in part.last and not contradictory(joint):
+            joint = conjoin(test, step.test)
+            if step.target in part.last and not is_contradictory(joint):
                 more.append(((step, *chosen), joint))
         found += [*reversed(more), ((None, *chosen), test)]
 
 
-def _subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
+def _list_subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
     """Smaller ones first.
 
-    >>> list(_subsets([0, 1]))
+    >>> list(_list_subsets([0, 1]))
     [(), (0,), (1,), (0, 1)]
     """
     found = tuple(items)
@@ -559,25 +571,25 @@ def _subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(found, size)
 
 
-def _ordered_partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+def _list_ordered_partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Every way to read the items in groups, one after the other.
 
-    >>> list(_ordered_partitions((0, 1)))
+    >>> list(_list_ordered_partitions((0, 1)))
     [((0,), (1,)), ((1,), (0,)), ((0, 1),)]
     """
     if not items:
         yield ()
         return
-    for first in _subsets(items):
+    for first in _list_subsets(items):
         if first:
-            for rest in _ordered_partitions(tuple(i for i in items if i not in first)):
+            for rest in _list_ordered_partitions(tuple(i for i in items if i not in first)):
                 yield (first, *rest)
 
 
-def _nested(number: int, groups: Iterable[frozenset[int]]) -> tuple[Arrangement, ...]:
+def _nest_groups(number: int, groups: Iterable[frozenset[int]]) -> tuple[Arrangement, ...]:
     """Numbers in groups within groups; a group that cuts through another is left out.
 
-    >>> _nested(4, [frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 1, 3})])
+    >>> _nest_groups(4, [frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 1, 3})])
     (2, (3, (0, 1)))
     """
     top: list[tuple[frozenset[int], Arrangement]] = [(frozenset({i}), i) for i in range(number)]
@@ -590,7 +602,7 @@ def _nested(number: int, groups: Iterable[frozenset[int]]) -> tuple[Arrangement,
     return tuple(arrangement for _, arrangement in top)
 
 
-def _unwrapped(node: cel.Formula, path: Path) -> tuple[cel.Formula, Path]:
+def _unwrap(node: cel.Formula, path: Path) -> tuple[cel.Formula, Path]:
     """What AS, FILTER and PARTITION BY stand around."""
     while isinstance(node, cel.As | cel.Filter | cel.PartitionBy):
         node, path = node.body, (*path, 0)

@@ -16,8 +16,8 @@ from itertools import combinations, product
 from math import prod
 
 from cernis.automata.correlated.exclusion import Pair, are_exclusive_tests, test_parts
-from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, Source, Transition
-from cernis.automata.unary.cea import ANYTHING, Both, Isnt, Test, both
+from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource, Transition
+from cernis.automata.unary.cea import ANYTHING, Both, Isnt, Test, conjoin
 
 MOST_TRANSITIONS = 500
 MOST_TESTS = 6
@@ -38,7 +38,7 @@ def determinize_chain(pcea: PCEA) -> PCEA | None:
     >>> print(determinize_chain(correlate(Choice((Event("A"), Event("A")))).pcea))
     ^ 0 A  A / A
     """
-    if not pcea.chain:
+    if not pcea.is_chain:
         return None
     begin: list[Transition] = []
     after: list[list[Transition]] = [[] for _ in pcea.names]
@@ -56,7 +56,7 @@ def determinize_chain(pcea: PCEA) -> PCEA | None:
             if region.targets not in number:
                 number[region.targets] = len(order)
                 order.append(region.targets)
-            sources = () if source is None else (Source(source, region.link),)
+            sources = () if source is None else (RunSource(source, region.link),)
             made.append(Transition(sources, region.test, region.labels, number[region.targets]))
             if len(made) > MOST_TRANSITIONS:
                 raise _GivenUpError
@@ -191,7 +191,7 @@ def _conjoin(held: Sequence[Test], failed: Sequence[Test]) -> Test | None:
     """All of the first and none of the others; None if that cannot be."""
     test: Test = ANYTHING
     for each in held:
-        test = both(test, each)
+        test = conjoin(test, each)
     if are_exclusive_tests(test, ANYTHING):
         return None
     known = set(test_parts(test))
@@ -201,7 +201,7 @@ def _conjoin(held: Sequence[Test], failed: Sequence[Test]) -> Test | None:
         left = tuple(part for part in test_parts(each) if part not in known)
         if not left:
             return None
-        test = both(test, Isnt(left[0] if len(left) == 1 else Both(left)))
+        test = conjoin(test, Isnt(left[0] if len(left) == 1 else Both(left)))
     return test
 
 

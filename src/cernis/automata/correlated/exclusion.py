@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cernis.automata.correlated.fragments import contradictory
+from cernis.automata.correlated.fragments import is_contradictory
 from cernis.automata.correlated.pcea import Link
-from cernis.automata.unary.cea import Both, Isnt, Test, both
+from cernis.automata.unary.cea import Both, Isnt, Test, conjoin
 
 Pair = tuple[str, str]
 
@@ -21,12 +21,12 @@ def are_exclusive_tests(one: Test, other: Test) -> bool:
 
     >>> from cernis.automata.unary.cea import Is
     >>> from cernis.pattern.atom import TypeIs
-    >>> are_exclusive_tests(Is(TypeIs("A")), both(Isnt(Is(TypeIs("A"))), Is(TypeIs("B"))))
+    >>> are_exclusive_tests(Is(TypeIs("A")), conjoin(Isnt(Is(TypeIs("A"))), Is(TypeIs("B"))))
     True
     """
-    joint = both(one, other)
+    joint = conjoin(one, other)
     parts = set(test_parts(joint))
-    return contradictory(joint) or any(
+    return is_contradictory(joint) or any(
         isinstance(part, Isnt) and set(test_parts(part.body)) <= parts for part in parts
     )
 

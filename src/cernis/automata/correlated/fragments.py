@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from cernis.automata.correlated.classes import Shape
-from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, Source, Transition
-from cernis.automata.unary.cea import ANYTHING, Both, Is, Isnt, Test, both
+from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource, Transition
+from cernis.automata.unary.cea import ANYTHING, Both, Is, Isnt, Test, conjoin
 from cernis.pattern.atom import TypeIs
 
 NO_EVENT = Isnt(ANYTHING)
@@ -40,7 +40,7 @@ class States:
             self.labels[state] |= {variable}
             self.names[state] = variable
 
-    def merged(self, states: tuple[int, ...], known: dict[tuple[int, ...], int]) -> int:
+    def merge(self, states: tuple[int, ...], known: dict[tuple[int, ...], int]) -> int:
         """A new state for having read the last event of these at once."""
         if states not in known:
             labels = frozenset[str]().union(*(self.labels[state] for state in states))
@@ -53,7 +53,7 @@ class States:
 class Step:
     """Reads an event into the target state; without sources it begins the fragment."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[RunSource, ...]
     test: Test
     target: int
 
@@ -88,13 +88,13 @@ class Fragment:
 NOTHING = Fragment(nullable=True)
 
 
-def joined(before: Iterable[int], steps: Iterable[Step], contiguous: bool) -> Iterator[Step]:
+def link_starts(before: Iterable[int], steps: Iterable[Step], contiguous: bool) -> Iterator[Step]:
     """The starting steps, each after each of these states."""
     link = Link(contiguous=True) if contiguous else ANY_LINK
     states = tuple(before)
     for step in steps:
         for state in states:
-            yield replace(step, sources=(Source(state, link),))
+            yield replace(step, sources=(RunSource(state, link),))
 
 
 def concatenate(left: Fragment, right: Fragment, contiguous: bool) -> Fragment:
@@ -104,7 +104,7 @@ def concatenate(left: Fragment, right: Fragment, contiguous: bool) -> Fragment:
         steps=(
             *left.steps,
             *right.onward,
-            *joined(left.last, right.starts, contiguous),
+            *link_starts(left.last, right.starts, contiguous),
             *(right.starts if left.nullable else ()),
         ),
         last=(*right.last, *(left.last if right.nullable else ())),
@@ -112,7 +112,7 @@ def concatenate(left: Fragment, right: Fragment, contiguous: bool) -> Fragment:
     )
 
 
-def either(parts: Iterable[Fragment]) -> Fragment:
+def unite_fragments(parts: Iterable[Fragment]) -> Fragment:
     found = tuple(parts)
     return Fragment(
         steps=tuple(chain.from_iterable(part.steps for part in found)),
@@ -121,27 +121,26 @@ def either(parts: Iterable[Fragment]) -> Fragment:
     )
 
 
-def strengthened(
-    body: Fragment, states: States, test: Callable[[frozenset[str]], Test]
-) -> Fragment:
+def strengthen(body: Fragment, states: States, test: Callable[[frozenset[str]], Test]) -> Fragment:
     """Every step asks one more test, which depends on the labels it writes."""
     steps = tuple(
-        replace(step, test=both(step.test, test(states.labels[step.target]))) for step in body.steps
+        replace(step, test=conjoin(step.test, test(states.labels[step.target])))
+        for step in body.steps
     )
     return replace(body, steps=steps)
 
 
-def conjoined(tests: Iterable[Test]) -> Test:
+def conjoin_tests(tests: Iterable[Test]) -> Test:
     found: Test = ANYTHING
     for test in tests:
-        found = both(found, test)
+        found = conjoin(found, test)
     return found
 
 
-def contradictory(test: Test) -> bool:
+def is_contradictory(test: Test) -> bool:
     """Whether a test asks for two types, or two streams, at once, or for nothing at all.
 
-    >>> contradictory(both(Is(TypeIs("A")), Is(TypeIs("B"))))
+    >>> is_contradictory(conjoin(Is(TypeIs("A")), Is(TypeIs("B"))))
     True
     """
     parts = test.parts if isinstance(test, Both) else (test,)
@@ -153,7 +152,7 @@ def contradictory(test: Test) -> bool:
 # ---------------------------------------------------------------- clean-up
 
 
-def _useful(fragment: Fragment) -> set[int]:
+def _find_useful(fragment: Fragment) -> set[int]:
     """The states that a run can reach and from which it can get to the end."""
     reached: set[int] = set()
     waiting = list(fragment.steps)
@@ -178,8 +177,8 @@ def _useful(fragment: Fragment) -> set[int]:
     return useful
 
 
-def trimmed(fragment: Fragment) -> Fragment:
-    useful = _useful(fragment)
+def trim(fragment: Fragment) -> Fragment:
+    useful = _find_useful(fragment)
     steps = tuple(
         step
         for step in fragment.steps
@@ -189,7 +188,7 @@ def trimmed(fragment: Fragment) -> Fragment:
     return replace(fragment, steps=steps, last=last)
 
 
-def _weaker(one: Link, other: Link) -> bool:
+def _is_weaker(one: Link, other: Link) -> bool:
     """Whether whatever satisfies the other satisfies this one."""
     return (
         set(one.equal) <= set(other.equal)
@@ -199,7 +198,7 @@ def _weaker(one: Link, other: Link) -> bool:
     )
 
 
-def _without_subsumed(steps: Iterable[Step]) -> tuple[Step, ...]:
+def _drop_subsumed(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Of steps that differ in their links alone, those that others do not include."""
     alike: dict[tuple[tuple[int, ...], Test, int], list[Step]] = {}
     for step in dict.fromkeys(steps):
@@ -211,12 +210,12 @@ def _without_subsumed(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _includes(one: Step, other: Step) -> bool:
-    return all(_weaker(a.link, b.link) for a, b in zip(one.sources, other.sources, strict=True))
+    return all(_is_weaker(a.link, b.link) for a, b in zip(one.sources, other.sources, strict=True))
 
 
-def automaton(whole: Fragment, states: States) -> PCEA:
+def build_automaton(whole: Fragment, states: States) -> PCEA:
     """What is left when nothing useless is, numbered in order of the formula."""
-    kept = trimmed(replace(whole, steps=_without_subsumed(_satisfiable(whole.steps))))
+    kept = trim(replace(whole, steps=_drop_subsumed(_drop_contradictory(whole.steps))))
     number = {state: i for i, state in enumerate(sorted(kept.states))}
     ordered = sorted(kept.steps, key=lambda step: number[step.target])
     return PCEA(
@@ -234,5 +233,5 @@ def automaton(whole: Fragment, states: States) -> PCEA:
     )
 
 
-def _satisfiable(steps: Iterable[Step]) -> Iterator[Step]:
-    return (step for step in steps if not contradictory(step.test))
+def _drop_contradictory(steps: Iterable[Step]) -> Iterator[Step]:
+    return (step for step in steps if not is_contradictory(step.test))

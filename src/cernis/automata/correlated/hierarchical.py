@@ -1,6 +1,6 @@
 """Hierarchical joins as parallelized automata: Theorem 4.1 of the PCEA paper.
 
-`hierarchical` takes joined atoms (each asks a test of one event and gives each of its
+`construct_join` takes joined atoms (each asks a test of one event and gives each of its
 variables an attribute) and makes the PCEA whose runs are the joins: one run for each
 way to give every atom one event such that equal variables have equal values. Events
 may come in any order, and one event may serve several atoms.
@@ -29,9 +29,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from cernis.automata.correlated.pcea import PCEA, Link, Source, Transition
-from cernis.automata.correlated.qtree import Node, forest
-from cernis.automata.unary.cea import ANYTHING, Both, Is, Test, both
+from cernis.automata.correlated.pcea import PCEA, Link, RunSource, Transition
+from cernis.automata.correlated.qtree import Node, build_forest
+from cernis.automata.unary.cea import ANYTHING, Both, Is, Test, conjoin
 from cernis.errors import BudgetError
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import TIME, Attribute
@@ -66,14 +66,14 @@ class JoinAtom:
         )
 
 
-def hierarchical(atoms: Sequence[JoinAtom]) -> PCEA:
+def construct_join(atoms: Sequence[JoinAtom]) -> PCEA:
     """The automaton of a hierarchical join; ValueError where the atoms are not hierarchical.
 
     BudgetError where it has more than MOST_TRANSITIONS transitions.
     """
     if not atoms:
         raise ValueError("a join has at least one atom")
-    return _Builder(atoms).build()
+    return _JoinBuilder(atoms).build()
 
 
 class _Spot:
@@ -88,15 +88,15 @@ class _Spot:
         self.children: list[_Spot] = []
 
 
-class _Builder:
+class _JoinBuilder:
     def __init__(self, atoms: Sequence[JoinAtom]) -> None:
         self.atoms = atoms
         self.names: list[str] = []
         self.states: dict[tuple[int, View], int] = {}
         self.transitions: list[Transition] = []
-        self.root = self._spots(forest([tuple(atom.columns) for atom in atoms]))
+        self.root = self._build_spots(build_forest([tuple(atom.columns) for atom in atoms]))
 
-    def _spots(self, tree: Node) -> _Spot:
+    def _build_spots(self, tree: Node) -> _Spot:
         root = _Spot(tree, _name(tree, self.atoms, ()), ())
         stack = [(root, tree.variables)]
         while stack:
@@ -115,7 +115,7 @@ class _Builder:
         views: dict[int, dict[View, None]] = {}
         for spot in reversed(order):
             views[id(spot)] = {}
-            for served in shared_subsets(spot.leaves, self._may_share):
+            for served in list_shared_subsets(spot.leaves, self._may_share):
                 view = self._view(spot, served)
                 views[id(spot)][view] = None
                 self._complete(spot, served, view, views)
@@ -139,7 +139,7 @@ class _Builder:
         target = self._state(spot, view)
         choices = [
             [self._source(rest, seen, witness) for seen in views[id(rest)]]
-            for rest, witness in _untouched(spot, frozenset(served))
+            for rest, witness in _find_untouched(spot, frozenset(served))
         ]
         for sources in product(*choices):
             if len(self.transitions) == MOST_TRANSITIONS:
@@ -149,10 +149,10 @@ class _Builder:
                 )
             self.transitions.append(Transition(sources, test, labels, target))
 
-    def _source(self, rest: _Spot, seen: View, witness: int) -> Source:
+    def _source(self, rest: _Spot, seen: View, witness: int) -> RunSource:
         now = self.atoms[witness].columns
         pairs = zip(seen, (now[name] for name in rest.shared), strict=True)
-        return Source(self._state(rest, seen), Link(equal=tuple(dict.fromkeys(pairs))))
+        return RunSource(self._state(rest, seen), Link(equal=tuple(dict.fromkeys(pairs))))
 
     def _view(self, spot: _Spot, served: Sequence[int]) -> View:
         columns = self.atoms[served[0]].columns
@@ -179,12 +179,12 @@ class _Builder:
                     first[name] = column
         test: Test = ANYTHING
         for one in dict.fromkeys(self.atoms[index].test for index in served):
-            test = both(test, one)
+            test = conjoin(test, one)
         pairs.pop((TIME.name, TIME.name), None)  # which every event has, and no column holds
         same = tuple(
             Is(pred.Comparison("=", _attribute(here), _attribute(there))) for here, there in pairs
         )
-        return both(test, Both(same)) if same else test
+        return conjoin(test, Both(same)) if same else test
 
 
 def _attribute(name: str) -> Attribute:
@@ -197,7 +197,7 @@ def _name(node: Node, atoms: Sequence[JoinAtom], path: tuple[str, ...]) -> str:
     return ", ".join((*path, *node.variables)) or "×"
 
 
-def _untouched(spot: _Spot, served: frozenset[int]) -> Iterator[tuple[_Spot, int]]:
+def _find_untouched(spot: _Spot, served: frozenset[int]) -> Iterator[tuple[_Spot, int]]:
     """The largest subtrees without a served atom, each with a served atom beside it."""
     stack = [spot]
     while stack:
@@ -211,12 +211,12 @@ def _untouched(spot: _Spot, served: frozenset[int]) -> Iterator[tuple[_Spot, int
                 stack.append(child)
 
 
-def shared_subsets(
+def list_shared_subsets(
     items: Sequence[int], may_share: Callable[[int, int], bool]
 ) -> Iterator[tuple[int, ...]]:
     """Every non-empty set of items of which any two may share an event, lazily.
 
-    >>> list(shared_subsets([0, 1, 2], lambda a, b: (a, b) != (0, 2)))
+    >>> list(list_shared_subsets([0, 1, 2], lambda a, b: (a, b) != (0, 2)))
     [(0,), (0, 1), (1,), (1, 2), (2,)]
     """
     stack: list[tuple[tuple[int, ...], int]] = [((), 0)]

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from cernis.automata.unary.cea import Test, atoms_of, write_test
+from cernis.automata.unary.cea import Test, find_atoms, write_test
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Operator
 
@@ -84,7 +84,7 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RunSource:
     """A run in this state is needed, whose last event satisfies the link."""
 
     state: int
@@ -98,7 +98,7 @@ class Source:
 class Transition:
     """Reads an event that passes the test, with a run from each source; writes the labels."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[RunSource, ...]
     test: Test
     labels: frozenset[str]
     target: int
@@ -129,7 +129,7 @@ class PCEA:
         return len(self.names) + sum(len(t.sources) + len(t.labels) for t in self.transitions)
 
     @property
-    def chain(self) -> bool:
+    def is_chain(self) -> bool:
         """No transition gathers more than one run."""
         return all(len(t.sources) <= 1 for t in self.transitions)
 
@@ -139,7 +139,7 @@ class PCEA:
 
     @cached_property
     def _atoms(self) -> tuple[Atom, ...]:
-        return tuple(dict.fromkeys(atom for test in self.tests() for atom in atoms_of(test)))
+        return tuple(dict.fromkeys(atom for test in self.tests() for atom in find_atoms(test)))
 
     def atoms(self) -> tuple[Atom, ...]:
         """The distinct atoms, in order of appearance."""

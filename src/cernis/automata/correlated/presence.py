@@ -23,7 +23,7 @@ Presence = frozenset[frozenset[str] | None]
 """Which variables can be non-empty together; None is the empty valuation."""
 
 
-def split(
+def split_cases(
     body: cel.Formula, path: Path, names: frozenset[str], decided: Decisions
 ) -> list[dict[Path, int]]:
     """Decisions under which every one of these variables is there or is not, if possible."""
@@ -33,7 +33,7 @@ def split(
     open_: list[dict[Path, int]] = [{}]
     while open_:
         case = open_.pop()
-        fork = _fork(body, path, names, {**decided, **case})
+        fork = _find_choice(body, path, names, {**decided, **case})
         if fork is None:
             done.append(case)
         else:
@@ -44,16 +44,16 @@ def split(
     return done
 
 
-def _fork(
+def _find_choice(
     body: cel.Formula, path: Path, names: frozenset[str], decided: Decisions
 ) -> tuple[Path, int] | None:
     """The outermost open choice on which it depends which variables are there."""
-    if len(possible(body, path, names, decided) - {None}) <= 1:
+    if len(find_possible(body, path, names, decided) - {None}) <= 1:
         return None
     stack = [(body, path)]
     while stack:
         node, here = stack.pop()
-        ways_out = {found or frozenset() for found in possible(node, here, names, decided)}
+        ways_out = {found or frozenset() for found in find_possible(node, here, names, decided)}
         if len(ways_out) <= 1:
             continue
         ways = len(node.parts) if isinstance(node, cel.Choice) else 2
@@ -67,17 +67,21 @@ def _fork(
     return None
 
 
-def always(
+def find_always_present(
     body: cel.Formula, path: Path, names: Iterable[str], decided: Decisions
 ) -> frozenset[str]:
     """The variables that no valuation lacks, but the empty one."""
     nothing = frozenset[str]()
     return frozenset(
-        name for name in names if nothing not in possible(body, path, frozenset({name}), decided)
+        name
+        for name in names
+        if nothing not in find_possible(body, path, frozenset({name}), decided)
     )
 
 
-def possible(node: cel.Formula, path: Path, names: frozenset[str], decided: Decisions) -> Presence:
+def find_possible(
+    node: cel.Formula, path: Path, names: frozenset[str], decided: Decisions
+) -> Presence:
     """Which of these variables a valuation of the formula can have, all of them together."""
     match node:
         case cel.Event(type=name):
@@ -85,14 +89,14 @@ def possible(node: cel.Formula, path: Path, names: frozenset[str], decided: Deci
         case cel.Not():
             return frozenset({None})  # refused elsewhere
         case cel.As(body=body, variable=variable):
-            inner = possible(body, (*path, 0), names, decided)
+            inner = find_possible(body, (*path, 0), names, decided)
             return frozenset(
                 found if found is None else found | (names & {variable}) for found in inner
             )
         case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts) | cel.All(parts=parts):
             found: Presence = frozenset({None})
             for i, part in enumerate(parts):
-                found = _united(found, possible(part, (*path, i), names, decided))
+                found = _unite(found, find_possible(part, (*path, i), names, decided))
             return found
         case cel.Choice(parts=parts):
             chosen = decided.get(path)
@@ -100,29 +104,29 @@ def possible(node: cel.Formula, path: Path, names: frozenset[str], decided: Deci
                 found
                 for i, part in enumerate(parts)
                 if chosen in (None, i)
-                for found in possible(part, (*path, i), names, decided)
+                for found in find_possible(part, (*path, i), names, decided)
             )
         case cel.Optional(body=body):
-            inner = possible(body, (*path, 0), names, decided)
-            return _left_out(inner, decided.get(path), may_be=True)
+            inner = find_possible(body, (*path, 0), names, decided)
+            return _leave_out(inner, decided.get(path), may_be=True)
         case cel.Iterate(body=body, low=low, high=high):
-            inner = possible(body, (*path, 0), names, decided)
+            inner = find_possible(body, (*path, 0), names, decided)
             rounds = inner
             for _ in range((high or low + 2 + len(names)) - 1):
-                more = rounds | _united(rounds, inner)
+                more = rounds | _unite(rounds, inner)
                 if more == rounds:
                     break
                 rounds = more
-            return _left_out(rounds, decided.get(path), may_be=low == 0)
+            return _leave_out(rounds, decided.get(path), may_be=low == 0)
         case cel.Filter(body=body) | cel.PartitionBy(body=body) | cel.Unless(body=body):
-            return possible(body, (*path, 0), names, decided)
+            return find_possible(body, (*path, 0), names, decided)
 
 
-def _united(left: Presence, right: Presence) -> Presence:
+def _unite(left: Presence, right: Presence) -> Presence:
     return frozenset(b if a is None else a if b is None else a | b for a in left for b in right)
 
 
-def _left_out(inner: Presence, decided: int | None, may_be: bool) -> Presence:
+def _leave_out(inner: Presence, decided: int | None, may_be: bool) -> Presence:
     if decided == 0:
         return frozenset({None})
     if decided is not None:

@@ -14,7 +14,8 @@ Cost: linear in the number of variable occurrences, up to comparing sets of atom
 nothing recurses, so that a long query needs no deep stack. Names of the seed (003,
 appendix B): q-tree τ_Q, compact q-tree, atoms(x).
 
->>> print(draw(q_trees([("x",), ("x", "y"), ("x", "y")]), ("T(x)", "S(x, y)", "R(x, y)")))
+>>> trees = build_q_trees([("x",), ("x", "y"), ("x", "y")])
+>>> print(draw_trees(trees, ("T(x)", "S(x, y)", "R(x, y)")))
 x
 ├─ T(x)
 └─ y
@@ -31,12 +32,12 @@ from itertools import pairwise
 __all__ = [
     "Conflict",
     "Node",
+    "build_forest",
+    "build_q_trees",
     "compact",
-    "components",
-    "conflict",
-    "draw",
-    "forest",
-    "q_trees",
+    "draw_trees",
+    "find_components",
+    "find_conflict",
 ]
 
 Atoms = Sequence[Sequence[str]]
@@ -56,7 +57,7 @@ class Conflict:
     def explain(self, texts: Sequence[str]) -> str:
         """The reason in words, with a text for each atom.
 
-        >>> conflict([("x",), ("x", "y"), ("y",)]).explain(("T(x)", "R(x, y)", "S(y)"))
+        >>> find_conflict([("x",), ("x", "y"), ("y",)]).explain(("T(x)", "R(x, y)", "S(y)"))
         "'x' and 'y' meet in R(x, y), but T(x) has only 'x' and S(y) only 'y'"
         """
         return (
@@ -91,7 +92,7 @@ class Node:
 # ----------------------------------------------------------------- hierarchy
 
 
-def _holders(atoms: Atoms) -> dict[str, frozenset[int]]:
+def _find_holders(atoms: Atoms) -> dict[str, frozenset[int]]:
     """atoms(x) of every variable, in order of appearance."""
     found: dict[str, set[int]] = {}
     for index, variables in enumerate(atoms):
@@ -100,23 +101,23 @@ def _holders(atoms: Atoms) -> dict[str, frozenset[int]]:
     return {name: frozenset(indices) for name, indices in found.items()}
 
 
-def _outermost_first(
+def _sort_outermost_first(
     variables: Sequence[str], holders: dict[str, frozenset[int]]
 ) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(variables), key=lambda name: -len(holders[name])))
 
 
-def conflict(atoms: Atoms) -> Conflict | None:
+def find_conflict(atoms: Atoms) -> Conflict | None:
     """The variables that break the hierarchy, or None for hierarchical atoms.
 
-    >>> conflict([("x",), ("x", "y"), ("y",)])
+    >>> find_conflict([("x",), ("x", "y"), ("y",)])
     Conflict(first='x', second='y', both=1, only_first=0, only_second=2)
     """
-    holders = _holders(atoms)
+    holders = _find_holders(atoms)
     order = {name: rank for rank, name in enumerate(holders)}
     nested: set[tuple[str, str]] = set()
     for index, variables in enumerate(atoms):
-        for wide, narrow in pairwise(_outermost_first(variables, holders)):
+        for wide, narrow in pairwise(_sort_outermost_first(variables, holders)):
             if (wide, narrow) in nested:
                 continue
             nested.add((wide, narrow))
@@ -132,10 +133,10 @@ def conflict(atoms: Atoms) -> Conflict | None:
     return None
 
 
-def components(atoms: Atoms) -> tuple[tuple[int, ...], ...]:
+def find_components(atoms: Atoms) -> tuple[tuple[int, ...], ...]:
     """The atoms that hang together by shared variables; no variable is in two components.
 
-    >>> components([("x",), ("y",), ("x", "z"), ()])
+    >>> find_components([("x",), ("y",), ("x", "z"), ()])
     ((0, 2), (1,), (3,))
     """
     leader = list(range(len(atoms)))
@@ -146,7 +147,7 @@ def components(atoms: Atoms) -> tuple[tuple[int, ...], ...]:
             index = leader[index]
         return index
 
-    for indices in _holders(atoms).values():
+    for indices in _find_holders(atoms).values():
         first, *others = sorted(indices)
         for other in others:
             low, high = sorted((find(first), find(other)))
@@ -160,11 +161,11 @@ def components(atoms: Atoms) -> tuple[tuple[int, ...], ...]:
 # --------------------------------------------------------------------- trees
 
 
-def q_trees(atoms: Atoms) -> tuple[Node, ...]:
-    """The q-tree of each component, of hierarchical atoms (`conflict` is None)."""
-    if conflict(atoms) is not None:
+def build_q_trees(atoms: Atoms) -> tuple[Node, ...]:
+    """The q-tree of each component, of hierarchical atoms (`find_conflict` is None)."""
+    if find_conflict(atoms) is not None:
         raise ValueError("the atoms are not hierarchical")
-    holders = _holders(atoms)
+    holders = _find_holders(atoms)
     groups: dict[frozenset[int], list[str]] = {}
     for name, held in holders.items():
         groups.setdefault(held, []).append(name)
@@ -175,7 +176,7 @@ def q_trees(atoms: Atoms) -> tuple[Node, ...]:
 
     parents: dict[frozenset[int], frozenset[int] | None] = {}
     for index, variables in enumerate(atoms):
-        path = dict.fromkeys(holders[name] for name in _outermost_first(variables, holders))
+        path = dict.fromkeys(holders[name] for name in _sort_outermost_first(variables, holders))
         last: frozenset[int] | None = None
         for held in path:
             parents[held] = last
@@ -191,7 +192,7 @@ def q_trees(atoms: Atoms) -> tuple[Node, ...]:
 def compact(tree: Node) -> Node:
     """The tree without inner nodes that have one child; a child keeps their variables.
 
-    >>> compact(q_trees([("x", "y")])[0])
+    >>> compact(build_q_trees([("x", "y")])[0])
     Node(variables=('x', 'y'), children=(), atom=0)
     """
     made: dict[int, Node] = {}
@@ -206,13 +207,13 @@ def compact(tree: Node) -> Node:
     return made[id(tree)]
 
 
-def forest(atoms: Atoms) -> Node:
+def build_forest(atoms: Atoms) -> Node:
     """The compact q-tree; several components hang below a root without variables."""
-    trees = tuple(map(compact, q_trees(atoms)))
+    trees = tuple(map(compact, build_q_trees(atoms)))
     return trees[0] if len(trees) == 1 else Node((), trees)
 
 
-def draw(trees: Sequence[Node], texts: Sequence[str]) -> str:
+def draw_trees(trees: Sequence[Node], texts: Sequence[str]) -> str:
     """Trees as text, with a text for each atom."""
     lines: list[str] = []
     stack = [(tree, "", "") for tree in reversed(trees)]

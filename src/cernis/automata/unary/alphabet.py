@@ -34,7 +34,7 @@ def passes(test: Test, truth: Mapping[Atom, bool]) -> bool:
             return any(passes(part, truth) for part in parts)
 
 
-class Asking(Protocol):
+class TestedAutomaton(Protocol):
     """An automaton, as far as it asks questions of single events."""
 
     def tests(self) -> tuple[Test, ...]: ...
@@ -44,7 +44,7 @@ class Asking(Protocol):
 class Alphabet:
     """vector → symbol, and symbol → which tests hold."""
 
-    def __init__(self, automaton: Asking) -> None:
+    def __init__(self, automaton: TestedAutomaton) -> None:
         self.atoms = automaton.atoms()
         if len(self.atoms) > MOST_ATOMS:
             raise BudgetError(

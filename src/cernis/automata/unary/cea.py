@@ -10,7 +10,7 @@ because a run carries them along (see `determinize`):
 * `UNLESS`: a *scope* is a guard automaton, given by its entry and exit state; every
   state knows the scopes it lies in. A run inside a scope drags the set of guard states
   along and dies when it goes on after the guard has been satisfied.
-* `ALL`: a *join* state stands for several automata that run side by side.
+* `ALL`: a *fork* state stands for several automata that run side by side.
 
 The rejected design was to multiply both out into plain transitions: exponential in
 the size of the guard, and unreadable when printed.
@@ -68,10 +68,10 @@ Test = Is | Isnt | Both | Either
 ANYTHING = Both()
 
 
-def both(left: Test, right: Test) -> Test:
+def conjoin(left: Test, right: Test) -> Test:
     """The conjunction, flattened.
 
-    >>> both(ANYTHING, Both((ANYTHING,))) == Both((ANYTHING,))
+    >>> conjoin(ANYTHING, Both((ANYTHING,))) == Both((ANYTHING,))
     True
     """
     if left == ANYTHING:
@@ -84,7 +84,7 @@ def both(left: Test, right: Test) -> Test:
     return Both(tuple(parts))
 
 
-def atoms_of(test: Test) -> Iterator[Atom]:
+def find_atoms(test: Test) -> Iterator[Atom]:
     """The atoms that a test asks, from left to right."""
     stack = [test]
     while stack:
@@ -142,7 +142,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Fork:
     """The parts of one ALL, each by entry and exit state, and where the run goes after."""
 
     parts: tuple[tuple[int, int], ...]
@@ -159,7 +159,7 @@ class CEA:
     silent: tuple[tuple[int, ...], ...]
     scopes_of: tuple[tuple[int, ...], ...]
     scopes: tuple[Scope, ...] = ()
-    joins: dict[int, Join] = field(default_factory=dict)
+    forks: dict[int, Fork] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -167,8 +167,8 @@ class CEA:
 
     @property
     def plain(self) -> bool:
-        """No scope and no join: a run is in one state."""
-        return not self.scopes and not self.joins
+        """No scope and no fork: a run is in one state."""
+        return not self.scopes and not self.forks
 
     def tests(self) -> tuple[Test, ...]:
         """The distinct tests, in order of appearance."""
@@ -186,7 +186,7 @@ class CEA:
 
     def atoms(self) -> tuple[Atom, ...]:
         """The distinct atoms, in order of appearance."""
-        return tuple(dict.fromkeys(atom for test in self.tests() for atom in atoms_of(test)))
+        return tuple(dict.fromkeys(atom for test in self.tests() for atom in find_atoms(test)))
 
     def __str__(self) -> str:
         lines: list[str] = []
@@ -199,10 +199,10 @@ class CEA:
                 for read in self.reads[state]
             ]
             facts += [f"ε → {move}" for move in self.silent[state]]
-            if state in self.joins:
-                join = self.joins[state]
-                parts = ", ".join(f"{a}…{b}" for a, b in join.parts)
-                facts.append(f"all of {parts} → {join.target}")
+            if state in self.forks:
+                fork = self.forks[state]
+                parts = ", ".join(f"{a}…{b}" for a, b in fork.parts)
+                facts.append(f"all of {parts} → {fork.target}")
             if self.scopes_of[state]:
                 facts.append("within scope " + ", ".join(map(str, self.scopes_of[state])))
             if state in ends:

@@ -4,7 +4,7 @@ Cost contract: O(size of the formula with `{m,n}` unrolled); a pattern that woul
 more than `MOST_STATES` states is refused while it is built.
 
 Construction in the manner of Thompson, with two differences. A fragment never accepts
-the empty word: whether it could is a flag (`nullable`), because `A : B? ; C` must not
+the empty word: whether it could is a flag (`is_nullable`), because `A : B? ; C` must not
 keep the gap of the missing B. And `;` puts a *gap* between its sides, a state that any
 event may pass unmarked.
 
@@ -19,7 +19,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from cernis.automata.unary.cea import ANYTHING, CEA, Either, Is, Isnt, Join, Read, Scope, Test, both
+from cernis.automata.unary.cea import (
+    ANYTHING,
+    CEA,
+    Either,
+    Fork,
+    Is,
+    Isnt,
+    Read,
+    Scope,
+    Test,
+    conjoin,
+)
 from cernis.automata.unary.tidy import tidy
 from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.pattern import formula as cel
@@ -33,7 +44,7 @@ UNMARKED: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
+class StateRange:
     """States first … last-1; runs go from entry to exit; nullable: may be left out."""
 
     entry: int
@@ -52,12 +63,12 @@ class Construction:
         self.scopes_of: list[tuple[int, ...]] = []
         self.guard_depth: list[int] = []
         self.scopes: list[Scope] = []
-        self.joins: dict[int, Join] = {}
+        self.forks: dict[int, Fork] = {}
         self.name_atoms = name_atoms
         self.inside: tuple[int, ...] = ()
         self.depth = 0
 
-    def state(self) -> int:
+    def add_state(self) -> int:
         if len(self.reads) >= MOST_STATES:
             raise BudgetError(
                 f"this pattern needs more than {MOST_STATES:,} automaton states; "
@@ -69,19 +80,19 @@ class Construction:
         self.guard_depth.append(self.depth)
         return len(self.reads) - 1
 
-    def link(self, source: int, target: int) -> None:
+    def add_silent(self, source: int, target: int) -> None:
         self.silent[source].append(target)
 
-    def read(self, source: int, test: Test, labels: Iterable[str], target: int) -> None:
+    def add_read(self, source: int, test: Test, labels: Iterable[str], target: int) -> None:
         self.reads[source].append(Read(test, frozenset(labels), target))
 
-    def gap(self) -> int:
+    def add_gap(self) -> int:
         """A state that any event may pass, unmarked."""
-        state = self.state()
-        self.read(state, ANYTHING, UNMARKED, state)
+        state = self.add_state()
+        self.add_read(state, ANYTHING, UNMARKED, state)
         return state
 
-    def marked_reads(self, fragment: Fragment) -> Iterator[tuple[int, int, Read]]:
+    def marked_reads(self, fragment: StateRange) -> Iterator[tuple[int, int, Read]]:
         """The reads that belong to the fragment's own valuations (not to its guards)."""
         for state in range(fragment.first, fragment.last):
             if self.guard_depth[state] == self.depth:
@@ -91,94 +102,94 @@ class Construction:
 
     # --------------------------------------------------- one per operator
 
-    def build(self, node: cel.Formula, path: tuple[int, ...]) -> Fragment:
+    def build(self, node: cel.Formula, path: tuple[int, ...]) -> StateRange:
         match node:
             case cel.Event():
-                return self.event(node, path)
+                return self.build_event(node, path)
             case cel.Not():
-                return self.negation(node)
+                return self.build_not(node)
             case cel.As():
-                return self.variable(node, path)
+                return self.build_as(node, path)
             case cel.Sequence(parts=parts):
-                return self.sequence(parts, path, contiguous=False)
+                return self.build_sequence(parts, path, contiguous=False)
             case cel.Contiguous(parts=parts):
-                return self.sequence(parts, path, contiguous=True)
+                return self.build_sequence(parts, path, contiguous=True)
             case cel.Choice(parts=parts):
-                return self.choice([(part, (*path, i)) for i, part in enumerate(parts)])
+                return self.build_choice([(part, (*path, i)) for i, part in enumerate(parts)])
             case cel.All():
-                return self.conjunction(node, path)
+                return self.build_all(node, path)
             case cel.Iterate():
-                return self.iteration(node, path)
+                return self.build_iteration(node, path)
             case cel.Optional(body=body):
                 return replace(self.build(body, (*path, 0)), nullable=True)
             case cel.Filter():
-                return self.filtered(node, path)
+                return self.build_filter(node, path)
             case cel.PartitionBy(body=body):
                 return self.build(body, (*path, 0))
             case cel.Unless():
-                return self.unless(node, path)
+                return self.build_unless(node, path)
 
-    def event(self, node: cel.Event, path: tuple[int, ...]) -> Fragment:
-        first = self.state()
-        last = self.state()
-        labels = {node.type, atom_name(path)} if self.name_atoms else {node.type}
-        self.read(first, Is(TypeIs(node.type, node.stream)), labels, last)
-        return Fragment(first, last, False, first, last + 1)
+    def build_event(self, node: cel.Event, path: tuple[int, ...]) -> StateRange:
+        first = self.add_state()
+        last = self.add_state()
+        labels = {node.type, name_atom(path)} if self.name_atoms else {node.type}
+        self.add_read(first, Is(TypeIs(node.type, node.stream)), labels, last)
+        return StateRange(first, last, False, first, last + 1)
 
-    def negation(self, node: cel.Not) -> Fragment:
-        first = self.state()
-        last = self.state()
-        self.read(first, Isnt(single_event_test(node.body)), UNMARKED, last)
-        return Fragment(first, last, False, first, last + 1)
+    def build_not(self, node: cel.Not) -> StateRange:
+        first = self.add_state()
+        last = self.add_state()
+        self.add_read(first, Isnt(build_event_test(node.body)), UNMARKED, last)
+        return StateRange(first, last, False, first, last + 1)
 
-    def variable(self, node: cel.As, path: tuple[int, ...]) -> Fragment:
+    def build_as(self, node: cel.As, path: tuple[int, ...]) -> StateRange:
         inner = self.build(node.body, (*path, 0))
         for state, index, read in list(self.marked_reads(inner)):
             self.reads[state][index] = replace(read, labels=read.labels | {node.variable})
         return inner
 
-    def sequence(
+    def build_sequence(
         self, parts: tuple[cel.Formula, ...], path: tuple[int, ...], contiguous: bool
-    ) -> Fragment:
+    ) -> StateRange:
         built = self.build(parts[0], (*path, 0))
         for i, part in enumerate(parts[1:], start=1):
             built = self.concatenate(built, self.build(part, (*path, i)), contiguous)
         return built
 
-    def concatenate(self, left: Fragment, right: Fragment, contiguous: bool) -> Fragment:
+    def concatenate(self, left: StateRange, right: StateRange, contiguous: bool) -> StateRange:
         first = min(left.first, right.first)
         if contiguous:
-            self.link(left.exit, right.entry)
+            self.add_silent(left.exit, right.entry)
         else:
-            gap = self.gap()
-            self.link(left.exit, gap)
-            self.link(gap, right.entry)
+            gap = self.add_gap()
+            self.add_silent(left.exit, gap)
+            self.add_silent(gap, right.entry)
         entry, exit_ = left.entry, right.exit
         if left.nullable:
-            entry = self.state()
-            self.link(entry, left.entry)
-            self.link(entry, right.entry)
+            entry = self.add_state()
+            self.add_silent(entry, left.entry)
+            self.add_silent(entry, right.entry)
         if right.nullable:
-            exit_ = self.state()
-            self.link(left.exit, exit_)
-            self.link(right.exit, exit_)
-        return Fragment(entry, exit_, left.nullable and right.nullable, first, len(self.reads))
+            exit_ = self.add_state()
+            self.add_silent(left.exit, exit_)
+            self.add_silent(right.exit, exit_)
+        return StateRange(entry, exit_, left.nullable and right.nullable, first, len(self.reads))
 
-    def choice(self, parts: list[tuple[cel.Formula, tuple[int, ...]]]) -> Fragment:
+    def build_choice(self, parts: list[tuple[cel.Formula, tuple[int, ...]]]) -> StateRange:
         first = len(self.reads)
-        return self.either([self.build(part, path) for part, path in parts], first)
+        return self.join_alternatives([self.build(part, path) for part, path in parts], first)
 
-    def either(self, built: list[Fragment], first: int) -> Fragment:
+    def join_alternatives(self, built: list[StateRange], first: int) -> StateRange:
         if len(built) == 1:
             return built[0]
-        entry, exit_ = self.state(), self.state()
+        entry, exit_ = self.add_state(), self.add_state()
         for fragment in built:
-            self.link(entry, fragment.entry)
-            self.link(fragment.exit, exit_)
+            self.add_silent(entry, fragment.entry)
+            self.add_silent(fragment.exit, exit_)
         nullable = any(fragment.nullable for fragment in built)
-        return Fragment(entry, exit_, nullable, first, len(self.reads))
+        return StateRange(entry, exit_, nullable, first, len(self.reads))
 
-    def iteration(self, node: cel.Iterate, path: tuple[int, ...]) -> Fragment:
+    def build_iteration(self, node: cel.Iterate, path: tuple[int, ...]) -> StateRange:
         low, high = node.low, node.high
         copies = high if high is not None else max(low, 1)
         if copies > MOST_STATES:
@@ -187,8 +198,8 @@ class Construction:
                 f"at most {MOST_STATES:,} automaton states are allowed"
             )
         first = len(self.reads)
-        entry, exit_ = self.state(), self.state()
-        previous: Fragment | None = None
+        entry, exit_ = self.add_state(), self.add_state()
+        previous: StateRange | None = None
         nullable = low == 0
         for copy in range(1, copies + 1):
             body = self.build(node.body, (*path, 0))
@@ -197,34 +208,34 @@ class Construction:
                 # a nullable body may be left out any number of times
                 low = 0
             if previous is None:
-                self.link(entry, body.entry)
+                self.add_silent(entry, body.entry)
             else:
-                self.again(previous.exit, body.entry, node.contiguous)
+                self.link_rounds(previous.exit, body.entry, node.contiguous)
             if copy >= low or body.nullable:
-                self.link(body.exit, exit_)
+                self.add_silent(body.exit, exit_)
             previous = body
         if high is None and previous is not None:
-            self.again(previous.exit, previous.entry, node.contiguous)
-        return Fragment(entry, exit_, nullable, first, len(self.reads))
+            self.link_rounds(previous.exit, previous.entry, node.contiguous)
+        return StateRange(entry, exit_, nullable, first, len(self.reads))
 
-    def again(self, source: int, target: int, contiguous: bool) -> None:
+    def link_rounds(self, source: int, target: int, contiguous: bool) -> None:
         """From the end of one iteration to the beginning of the next."""
         if contiguous:
-            self.link(source, target)
+            self.add_silent(source, target)
         else:
-            gap = self.gap()
-            self.link(source, gap)
-            self.link(gap, target)
+            gap = self.add_gap()
+            self.add_silent(source, gap)
+            self.add_silent(gap, target)
 
-    def conjunction(self, node: cel.All, path: tuple[int, ...]) -> Fragment:
+    def build_all(self, node: cel.All, path: tuple[int, ...]) -> StateRange:
         """ALL: one case for every choice of parts to leave out (ε), each with its own copies.
 
-        A part that runs on its own goes on to the exit; inside a join it must stop at its
+        A part that runs on its own goes on to the exit; inside a fork it must stop at its
         end, so the cases cannot share.
         """
         first = len(self.reads)
-        entry, exit_ = self.state(), self.state()
-        optional = [i for i, part in enumerate(node.parts) if nullable(part)]
+        entry, exit_ = self.add_state(), self.add_state()
+        optional = [i for i, part in enumerate(node.parts) if is_nullable(part)]
         if 2 ** len(optional) > MOST_ALTERNATIVES:
             raise BudgetError(f"ALL with {len(optional)} optional parts has too many cases")
         for subset in range(2 ** len(optional)):
@@ -235,18 +246,18 @@ class Construction:
                 if i not in left_out
             ]
             if len(built) == 1:
-                self.link(entry, built[0].entry)
-                self.link(built[0].exit, exit_)
+                self.add_silent(entry, built[0].entry)
+                self.add_silent(built[0].exit, exit_)
             elif built:
-                joint = self.state()
-                self.link(entry, joint)
-                self.joins[joint] = Join(tuple((f.entry, f.exit) for f in built), exit_)
+                joint = self.add_state()
+                self.add_silent(entry, joint)
+                self.forks[joint] = Fork(tuple((f.entry, f.exit) for f in built), exit_)
         everything = len(optional) == len(node.parts)
-        return Fragment(entry, exit_, everything, first, len(self.reads))
+        return StateRange(entry, exit_, everything, first, len(self.reads))
 
-    def filtered(self, node: cel.Filter, path: tuple[int, ...]) -> Fragment:
+    def build_filter(self, node: cel.Filter, path: tuple[int, ...]) -> StateRange:
         """x[P] strengthens every read that marks x; OR of conditions is OR of copies."""
-        cases = list(disjuncts(node.condition))
+        cases = list(list_disjuncts(node.condition))
         if len(cases) > MOST_ALTERNATIVES:
             raise BudgetError(f"this FILTER has more than {MOST_ALTERNATIVES:,} cases")
         first = len(self.reads)
@@ -257,16 +268,16 @@ class Construction:
                 test = read.test
                 for holds in case:
                     if holds.variable in read.labels:
-                        test = both(test, predicate_test(holds.predicate))
+                        test = conjoin(test, build_test(holds.predicate))
                 self.reads[state][index] = replace(read, test=test)
             built.append(fragment)
-        return self.either(built, first)
+        return self.join_alternatives(built, first)
 
-    def unless(self, node: cel.Unless, path: tuple[int, ...]) -> Fragment:
-        if correlated(node.guard):
+    def build_unless(self, node: cel.Unless, path: tuple[int, ...]) -> StateRange:
+        if is_correlated(node.guard):
             return self.build(node.body, (*path, 0))
         first = len(self.reads)
-        entry, exit_ = self.state(), self.state()
+        entry, exit_ = self.add_state(), self.add_state()
         scope = len(self.scopes)
         self.scopes.append(Scope(0, 0))
         outside = self.inside
@@ -276,9 +287,9 @@ class Construction:
         self.inside, self.depth = (*outside, scope), self.depth - 1
         body = self.build(node.body, (*path, 0))
         self.inside = outside
-        self.link(entry, body.entry)
-        self.link(body.exit, exit_)
-        return Fragment(entry, exit_, body.nullable, first, len(self.reads))
+        self.add_silent(entry, body.entry)
+        self.add_silent(body.exit, exit_)
+        return StateRange(entry, exit_, body.nullable, first, len(self.reads))
 
 
 def construct(formula: cel.Formula, *, name_atoms: bool = False) -> CEA:
@@ -293,8 +304,8 @@ def construct(formula: cel.Formula, *, name_atoms: bool = False) -> CEA:
     building = Construction(name_atoms)
     whole = building.build(formula, ())
     # end exactly where the last event was read: the final state has no way on
-    final = building.state()
-    building.link(whole.exit, final)
+    final = building.add_state()
+    building.add_silent(whole.exit, final)
     return tidy(
         CEA(
             initial=whole.entry,
@@ -303,20 +314,20 @@ def construct(formula: cel.Formula, *, name_atoms: bool = False) -> CEA:
             silent=tuple(tuple(dict.fromkeys(moves)) for moves in building.silent),
             scopes_of=tuple(building.scopes_of),
             scopes=tuple(building.scopes),
-            joins=building.joins,
+            forks=building.forks,
         )
     )
 
 
-def atom_name(path: tuple[int, ...]) -> str:
+def name_atom(path: tuple[int, ...]) -> str:
     """The label by which one occurrence of an atom in the formula is known."""
     return "#" + ".".join(map(str, path))
 
 
-def nullable(node: cel.Formula) -> bool:
+def is_nullable(node: cel.Formula) -> bool:
     """Whether a formula may be left out.
 
-    >>> nullable(cel.Sequence((cel.Optional(cel.Event("A")), cel.Event("B"))))
+    >>> is_nullable(cel.Sequence((cel.Optional(cel.Event("A")), cel.Event("B"))))
     False
     """
     match node:
@@ -325,19 +336,19 @@ def nullable(node: cel.Formula) -> bool:
         case cel.Optional():
             return True
         case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts) | cel.All(parts=parts):
-            return all(nullable(part) for part in parts)
+            return all(is_nullable(part) for part in parts)
         case cel.Choice(parts=parts):
-            return any(nullable(part) for part in parts)
+            return any(is_nullable(part) for part in parts)
         case cel.Iterate(body=body, low=low):
-            return low == 0 or nullable(body)
+            return low == 0 or is_nullable(body)
         case _:
-            return nullable(node.body)
+            return is_nullable(node.body)
 
 
 # ------------------------------------------------------------ conditions
 
 
-def disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]]:
+def list_disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]]:
     """The condition as an OR of ANDs of `x[P]`; comparisons between events left out."""
     match condition:
         case pred.Holds():
@@ -346,31 +357,31 @@ def disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]]:
             yield ()
         case pred.AnyOf(parts=parts):
             for part in parts:
-                yield from disjuncts(part)
+                yield from list_disjuncts(part)
         case pred.AllOf(parts=parts):
             combined: list[tuple[pred.Holds, ...]] = [()]
             for part in parts:
-                combined = [a + b for a in combined for b in disjuncts(part)]
+                combined = [a + b for a in combined for b in list_disjuncts(part)]
                 if len(combined) > MOST_ALTERNATIVES:
                     raise BudgetError(f"this FILTER has more than {MOST_ALTERNATIVES:,} cases")
             yield from combined
 
 
-def predicate_test(predicate: pred.Predicate) -> Test:
+def build_test(predicate: pred.Predicate) -> Test:
     """AND and OR become tests of their own, so that atoms look at one column each."""
     match predicate:
         case pred.And(parts=parts):
             test: Test = ANYTHING
             for part in parts:
-                test = both(test, predicate_test(part))
+                test = conjoin(test, build_test(part))
             return test
         case pred.Or(parts=parts):
-            return Either(tuple(predicate_test(part) for part in parts))
+            return Either(tuple(build_test(part) for part in parts))
         case _:
             return Is(predicate)
 
 
-def single_event_test(node: cel.Formula) -> Test:
+def build_event_test(node: cel.Formula) -> Test:
     """The test of a formula that matches one event (the body of NOT)."""
     tests = [test for test, _ in _alternatives(node)]
     return tests[0] if len(tests) == 1 else Either(tuple(tests))
@@ -386,7 +397,7 @@ def _alternatives(node: cel.Formula) -> list[tuple[Test, frozenset[str]]]:
             return [found for part in parts for found in _alternatives(part)]
         case cel.Filter(body=body, condition=condition):
             return [
-                (both(test, _condition_test(condition, labels)), labels)
+                (conjoin(test, _condition_test(condition, labels)), labels)
                 for test, labels in _alternatives(body)
             ]
         case _:
@@ -398,7 +409,7 @@ def _alternatives(node: cel.Formula) -> list[tuple[Test, frozenset[str]]]:
 def _condition_test(condition: pred.Condition, labels: frozenset[str]) -> Test:
     match condition:
         case pred.Holds(variable=variable, predicate=predicate):
-            return predicate_test(predicate) if variable in labels else ANYTHING
+            return build_test(predicate) if variable in labels else ANYTHING
         case pred.Compare(adjacent=True):
             return ANYTHING  # one event has no neighbours
         case pred.Compare(op=op, left=left, right=right):
@@ -408,13 +419,13 @@ def _condition_test(condition: pred.Condition, labels: frozenset[str]) -> Test:
         case pred.AllOf(parts=parts):
             test: Test = ANYTHING
             for part in parts:
-                test = both(test, _condition_test(part, labels))
+                test = conjoin(test, _condition_test(part, labels))
             return test
         case pred.AnyOf(parts=parts):
             return Either(tuple(_condition_test(part, labels) for part in parts))
 
 
-def correlated(node: cel.Formula) -> bool:
+def is_correlated(node: cel.Formula) -> bool:
     """Whether a formula compares events with each other (NOT looks at one event only)."""
     stack = [node]
     while stack:
@@ -424,18 +435,18 @@ def correlated(node: cel.Formula) -> bool:
                 continue
             case cel.PartitionBy():
                 return True
-            case cel.Filter(condition=condition) if compares(condition):
+            case cel.Filter(condition=condition) if compares_events(condition):
                 return True
         stack.extend(cel.children(top))
     return False
 
 
-def compares(condition: pred.Condition) -> bool:
+def compares_events(condition: pred.Condition) -> bool:
     """Whether a condition holds a comparison between events."""
     match condition:
         case pred.Compare():
             return True
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
-            return any(compares(part) for part in parts)
+            return any(compares_events(part) for part in parts)
         case _:
             return False

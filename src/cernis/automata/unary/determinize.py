@@ -107,7 +107,7 @@ class Deterministic:
             state = stack.pop().state
             if any(not read.labels for read in self.cea.reads[state]):
                 return True
-            if state in self.cea.joins:
+            if state in self.cea.forks:
                 begun = set(self.runs.begin_parts(state)) - seen
                 seen |= begun
                 stack.extend(begun)
@@ -130,7 +130,7 @@ class Deterministic:
         """A name of the state that does not depend on when it was found."""
         while len(self._keys) <= state:
             parts = self.states[len(self._keys)]
-            self._keys.append(repr([sorted(map(_ordered, part), key=repr) for part in parts]))
+            self._keys.append(repr([sorted(map(_sort_sets, part), key=repr) for part in parts]))
         return self._keys[state]
 
     # --------------------------------------------------------------- steps
@@ -159,7 +159,7 @@ class Deterministic:
             by_labels.setdefault(written, set()).add(moved)
         edges = []
         for written in sorted(by_labels, key=sorted):
-            target = self._beside(state, symbol, frozenset(by_labels[written]), bool(written))
+            target = self._step_rivals(state, symbol, frozenset(by_labels[written]), bool(written))
             accept = any(self.runs.accepts(c) for c in target.own)
             if any(self.runs.accepts(c) for c in target.better):
                 accept = False
@@ -169,7 +169,7 @@ class Deterministic:
                 edges.append(Edge(written, number, accept))
         return tuple(edges)
 
-    def _beside(self, state: State, symbol: int, own: Set, marked: bool) -> State:
+    def _step_rivals(self, state: State, symbol: int, own: Set, marked: bool) -> State:
         """The next state's own configurations with those that run beside them."""
         if not self._compares:
             return State(own)
@@ -195,11 +195,11 @@ class Deterministic:
         return State(own, going_on(state.same) - better, better) if own else State(NOTHING)
 
 
-def _ordered(configuration: Configuration) -> tuple[object, ...]:
+def _sort_sets(configuration: Configuration) -> tuple[object, ...]:
     """A configuration with its sets sorted, so that it prints the same every time."""
     guards = tuple(
-        () if guard is None else ("in", *sorted(map(_ordered, guard), key=repr))
+        () if guard is None else ("in", *sorted(map(_sort_sets, guard), key=repr))
         for guard in configuration.guards
     )
-    parts = tuple(() if part is None else _ordered(part) for part in configuration.parts)
+    parts = tuple(() if part is None else _sort_sets(part) for part in configuration.parts)
     return (configuration.state, guards, parts)

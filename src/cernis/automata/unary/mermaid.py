@@ -13,11 +13,11 @@ def draw_cea(cea: CEA) -> str:
             label = f"{write_test(read.test)} / {','.join(sorted(read.labels)) or '-'}"
             lines.append(f"  s{state} --> s{read.target} : {escape(label)}")
         lines += [f"  s{state} --> s{move} : ε" for move in cea.silent[state]]
-        if state in cea.joins:
-            join = cea.joins[state]
-            for entry, exit_ in join.parts:
+        if state in cea.forks:
+            fork = cea.forks[state]
+            for entry, exit_ in fork.parts:
                 lines.append(f"  s{state} --> s{entry} : all")
-                lines.append(f"  s{exit_} --> s{join.target} : all done")
+                lines.append(f"  s{exit_} --> s{fork.target} : all done")
     for i, scope in enumerate(cea.scopes):
         inside = [s for s in range(cea.size) if i in cea.scopes_of[s]]
         if inside:

@@ -1,7 +1,7 @@
 """How one run of a CEA moves: configurations, ε-closure, and the moves on a symbol.
 
 A configuration is where one run stands: its state, for each scope around that state
-the set of guard configurations (None before the scope's first event), and at a join
+the set of guard configurations (None before the scope's first event), and at a fork
 the configurations of its parts (None: not begun, DONE: finished). For a plain
 automaton it is just a state.
 
@@ -65,8 +65,8 @@ class Runs:
             )
 
     def begin_parts(self, state: int) -> Iterator[Configuration]:
-        """Where the parts of a join may begin."""
-        for entry, _ in self.cea.joins[state].parts:
+        """Where the parts of a fork may begin."""
+        for entry, _ in self.cea.forks[state].parts:
             yield from self.closure(self._enter(entry, (), ()))
 
     # ------------------------------------------------------------- reading
@@ -83,21 +83,21 @@ class Runs:
                 arrived = self._enter(read.target, self.cea.scopes_of[configuration.state], guards)
                 for closed in self.closure(arrived):
                     yield read.labels, closed
-        if configuration.state in self.cea.joins:
-            yield from self._read_join(configuration, guards, symbol)
+        if configuration.state in self.cea.forks:
+            yield from self._read_fork(configuration, guards, symbol)
 
-    def _read_join(
+    def _read_fork(
         self,
         configuration: Configuration,
         guards: tuple[frozenset[Configuration] | None, ...],
         symbol: int,
     ) -> Iterator[tuple[frozenset[str], Configuration]]:
         """Each part that runs moves; one that has not begun may begin; one that is done waits."""
-        join = self.cea.joins[configuration.state]
+        fork = self.cea.forks[configuration.state]
         combined: dict[tuple[frozenset[str], tuple[Configuration | None, ...]], None] = {
             (frozenset(), ()): None
         }
-        for (entry, exit_), part in zip(join.parts, configuration.parts, strict=True):
+        for (entry, exit_), part in zip(fork.parts, configuration.parts, strict=True):
             choices = list(self._part_moves(entry, exit_, part, symbol))
             combined = dict.fromkeys(
                 (labels | more, (*parts, moved))
@@ -110,7 +110,7 @@ class Runs:
                 continue
             if all(part == DONE for part in parts):
                 scopes = self.cea.scopes_of[configuration.state]
-                for closed in self.closure(self._enter(join.target, scopes, guards)):
+                for closed in self.closure(self._enter(fork.target, scopes, guards)):
                     yield labels, closed
             else:
                 yield labels, Configuration(configuration.state, guards, parts)
@@ -173,8 +173,8 @@ class Runs:
         while shared < min(len(here), len(scopes)) and here[shared] == scopes[shared]:
             shared += 1
         carried = guards[:shared] + (None,) * (len(here) - shared)
-        join = self.cea.joins.get(state)
-        return Configuration(state, carried, (None,) * len(join.parts) if join else ())
+        fork = self.cea.forks.get(state)
+        return Configuration(state, carried, (None,) * len(fork.parts) if fork else ())
 
     def closure(self, configuration: Configuration) -> tuple[Configuration, ...]:
         """Where a run may stand without reading; states that only pass on are left out."""
@@ -196,10 +196,10 @@ class Runs:
 
     def _matters(self, configuration: Configuration) -> bool:
         state = configuration.state
-        return bool(self.cea.reads[state]) or state in self._ends or state in self.cea.joins
+        return bool(self.cea.reads[state]) or state in self._ends or state in self.cea.forks
 
     @property
     def _ends(self) -> frozenset[int]:
         cea = self.cea
         ends = {cea.final} | {scope.exit for scope in cea.scopes}
-        return frozenset(ends | {exit_ for join in cea.joins.values() for _, exit_ in join.parts})
+        return frozenset(ends | {exit_ for fork in cea.forks.values() for _, exit_ in fork.parts})

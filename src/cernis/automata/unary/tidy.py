@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from cernis.automata.unary.cea import CEA, Join, Scope
+from cernis.automata.unary.cea import CEA, Fork, Scope
 
 
 def tidy(cea: CEA) -> CEA:
@@ -29,7 +29,7 @@ def follow_single_moves(cea: CEA) -> CEA:
             not cea.reads[state]
             and len(moves) == 1
             and moves[0] != state
-            and state not in cea.joins
+            and state not in cea.forks
             and cea.scopes_of[state] == cea.scopes_of[moves[0]]
         ):
             alias[state] = moves[0]
@@ -52,7 +52,7 @@ def absorb_only_children(cea: CEA) -> CEA:
             entered[move] += 1
         for read in cea.reads[state]:
             entered[read.target] += 2
-    for state in _named(cea):
+    for state in _find_referenced(cea):
         entered[state] += 2
     reads = [list(r) for r in cea.reads]
     silent = [list(s) for s in cea.silent]
@@ -64,9 +64,9 @@ def absorb_only_children(cea: CEA) -> CEA:
             mergeable = (
                 entered[move] == 1
                 and move != state
-                and move not in cea.joins
+                and move not in cea.forks
                 and cea.scopes_of[move] == cea.scopes_of[state]
-                and state not in cea.joins
+                and state not in cea.forks
             )
             if mergeable:
                 reads[state].extend(reads[move])
@@ -86,20 +86,22 @@ def absorb_only_children(cea: CEA) -> CEA:
 def drop_useless_states(cea: CEA) -> CEA:
     """Keep what can be reached from the start and can still reach the end."""
     forward = [list(cea.silent[s]) + [r.target for r in cea.reads[s]] for s in range(cea.size)]
-    for state, join in cea.joins.items():
-        forward[state] += [entry for entry, _ in join.parts]
-        for _, exit_ in join.parts:
-            forward[exit_].append(join.target)
+    for state, fork in cea.forks.items():
+        forward[state] += [entry for entry, _ in fork.parts]
+        for _, exit_ in fork.parts:
+            forward[exit_].append(fork.target)
     guards_of = [[cea.scopes[s].entry for s in cea.scopes_of[state]] for state in range(cea.size)]
-    reached = _reachable([cea.initial], [f + g for f, g in zip(forward, guards_of, strict=True)])
+    reached = _find_reachable(
+        [cea.initial], [f + g for f, g in zip(forward, guards_of, strict=True)]
+    )
     backward: list[list[int]] = [[] for _ in range(cea.size)]
     for state, targets in enumerate(forward):
         for target in targets:
             backward[target].append(state)
     ends = [cea.final, *(scope.exit for scope in cea.scopes)]
-    useful = reached & _reachable(ends, backward)
-    useful |= {cea.initial, cea.final, *_named(cea)}
-    return _keep(cea, useful)
+    useful = reached & _find_reachable(ends, backward)
+    useful |= {cea.initial, cea.final, *_find_referenced(cea)}
+    return _keep_states(cea, useful)
 
 
 def renumber(cea: CEA) -> CEA:
@@ -109,9 +111,9 @@ def renumber(cea: CEA) -> CEA:
     while queue:
         state = queue.pop(0)
         following = [r.target for r in cea.reads[state]] + list(cea.silent[state])
-        if state in cea.joins:
-            following += [s for part in cea.joins[state].parts for s in part]
-            following.append(cea.joins[state].target)
+        if state in cea.forks:
+            following += [s for part in cea.forks[state].parts for s in part]
+            following.append(cea.forks[state].target)
         following += [s for scope in cea.scopes_of[state] for s in (cea.scopes[scope].entry,)]
         for target in following:
             if target not in order:
@@ -135,17 +137,17 @@ PASSES: tuple[Callable[[CEA], CEA], ...] = (
 # ---------------------------------------------------------------- surgery
 
 
-def _named(cea: CEA) -> set[int]:
+def _find_referenced(cea: CEA) -> set[int]:
     """States that something other than a transition refers to."""
     named = {cea.initial, cea.final}
     for scope in cea.scopes:
         named |= {scope.entry, scope.exit}
-    for join in cea.joins.values():
-        named |= {state for part in join.parts for state in part} | {join.target}
+    for fork in cea.forks.values():
+        named |= {state for part in fork.parts for state in part} | {fork.target}
     return named
 
 
-def _reachable(start: list[int], edges: list[list[int]]) -> set[int]:
+def _find_reachable(start: list[int], edges: list[list[int]]) -> set[int]:
     seen = set(start)
     stack = list(start)
     while stack:
@@ -159,7 +161,7 @@ def _reachable(start: list[int], edges: list[list[int]]) -> set[int]:
 def _redirect(cea: CEA, alias: list[int]) -> CEA:
     """Everything that points at a state points at its alias instead; ends stay ends."""
     ends = {cea.final} | {scope.exit for scope in cea.scopes}
-    ends |= {exit_ for join in cea.joins.values() for _, exit_ in join.parts}
+    ends |= {exit_ for fork in cea.forks.values() for _, exit_ in fork.parts}
     alias = [state if state in ends else target for state, target in enumerate(alias)]
     return replace(
         cea,
@@ -169,14 +171,14 @@ def _redirect(cea: CEA, alias: list[int]) -> CEA:
         ),
         silent=tuple(tuple(dict.fromkeys(alias[move] for move in moves)) for moves in cea.silent),
         scopes=tuple(Scope(alias[s.entry], s.exit) for s in cea.scopes),
-        joins={
-            state: Join(tuple((alias[a], b) for a, b in join.parts), alias[join.target])
-            for state, join in cea.joins.items()
+        forks={
+            state: Fork(tuple((alias[a], b) for a, b in fork.parts), alias[fork.target])
+            for state, fork in cea.forks.items()
         },
     )
 
 
-def _keep(cea: CEA, useful: set[int]) -> CEA:
+def _keep_states(cea: CEA, useful: set[int]) -> CEA:
     kept = sorted(useful)
     reads = tuple(
         tuple(r for r in reads if r.target in useful) if state in useful else ()
@@ -186,8 +188,8 @@ def _keep(cea: CEA, useful: set[int]) -> CEA:
         tuple(m for m in moves if m in useful) if state in useful else ()
         for state, moves in enumerate(cea.silent)
     )
-    joins = {state: join for state, join in cea.joins.items() if state in useful}
-    return _permute(replace(cea, reads=reads, silent=silent, joins=joins), kept)
+    forks = {state: fork for state, fork in cea.forks.items() if state in useful}
+    return _permute(replace(cea, reads=reads, silent=silent, forks=forks), kept)
 
 
 def _permute(cea: CEA, order: list[int]) -> CEA:
@@ -202,8 +204,8 @@ def _permute(cea: CEA, order: list[int]) -> CEA:
         silent=tuple(tuple(number[m] for m in cea.silent[s]) for s in order),
         scopes_of=tuple(cea.scopes_of[s] for s in order),
         scopes=tuple(Scope(number[s.entry], number[s.exit]) for s in cea.scopes),
-        joins={
-            number[s]: Join(tuple((number[a], number[b]) for a, b in j.parts), number[j.target])
-            for s, j in cea.joins.items()
+        forks={
+            number[s]: Fork(tuple((number[a], number[b]) for a, b in j.parts), number[j.target])
+            for s, j in cea.forks.items()
         },
     )

@@ -291,9 +291,9 @@ def _domains(pcea: PCEA, apart: Iterable[Apart] = ()) -> tuple[tuple[Column, ...
     """The columns, those compared with each other together.
 
     >>> from cernis.automata.unary.cea import ANYTHING
-    >>> from cernis.automata.correlated.pcea import Source, Transition
+    >>> from cernis.automata.correlated.pcea import RunSource, Transition
     >>> link = Link(equal=(("id", "reply"),))
-    >>> loop = Transition((Source(0, link),), ANYTHING, frozenset(), 0)
+    >>> loop = Transition((RunSource(0, link),), ANYTHING, frozenset(), 0)
     >>> _domains(PCEA(("a",), (loop,), frozenset({0})))
     ((('id',), ('reply',)),)
     """
