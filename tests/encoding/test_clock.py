@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cernis.encoding.clock import AttributeClock, Clock, sortable, time_clock, unsortable
+from cernis.encoding.clock import AttributeClock, Clock, from_sortable, read_time_clock, to_sortable
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 
@@ -78,10 +78,10 @@ def test_a_bound_is_below_the_difference_where_rounding_makes_it_so() -> None:
 
 @given(numbers, numbers)
 def test_floats_sort_like_their_integers(a: float, b: float) -> None:
-    keys = sortable(np.array([a, b]))
+    keys = to_sortable(np.array([a, b]))
     assert (keys[0] < keys[1]) == (a < b)
     assert (keys[0] == keys[1]) == (a == b)
-    assert unsortable(keys).tolist() == [a, b]
+    assert from_sortable(keys).tolist() == [a, b]
 
 
 def test_null_and_nan_have_no_reading() -> None:
@@ -171,10 +171,10 @@ def test_a_column_cannot_turn_from_integers_to_fractions() -> None:
 def test_a_time_window_reads_ticks_and_stops_at_the_ends_of_int64() -> None:
     times = np.array([-(2**63), 0, 50])
     batch = EventBatch(0, np.arange(3), times, (("S", pa.table({"type": ["T"] * 3})),))
-    assert time_clock(batch, 20).bound.tolist() == [-(2**63), -20, 30]
-    assert time_clock(batch, 2**80).bound.tolist() == [-(2**63)] * 3
+    assert read_time_clock(batch, 20).bound.tolist() == [-(2**63), -20, 30]
+    assert read_time_clock(batch, 2**80).bound.tolist() == [-(2**63)] * 3
 
 
 def test_a_time_window_without_times_is_an_error() -> None:
     with pytest.raises(DataError, match=r"a time window needs a time column"):
-        time_clock(batch_of([1]), 5)
+        read_time_clock(batch_of([1]), 5)

@@ -293,16 +293,16 @@ def test_keys_that_come_and_go_do_not_add_up() -> None:
         found = codes.encode(batch_of(a=numbers, b=names), numbers // 10)
         last = found[0, -10:]
         codes.keep_only(0, np.sort(last))
-        assert codes.sizes() == codes.held() == [10]
+        assert codes.sizes() == codes.value_counts() == [10]
     assert sum(array.nbytes for array in codes.freeze().values()) < 1000
 
 
-def test_values_of_incomplete_tuples_are_counted_as_held() -> None:
+def test_values_of_incomplete_tuples_are_counted() -> None:
     codes = Equality([[("a", "b")]])
     codes.encode(batch_of(a=[1, 2, 3], b=pa.nulls(3)))
-    assert (codes.sizes(), codes.held()) == ([0], [3])
+    assert (codes.sizes(), codes.value_counts()) == ([0], [3])
     codes.keep_only(0, np.empty(0, np.int64))
-    assert codes.held() == [0]
+    assert codes.value_counts() == [0]
 
 
 def test_times_far_away_are_equal_across_units() -> None:

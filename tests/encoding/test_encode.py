@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cernis.encoding.encode import AtomEncoder, with_sets
+from cernis.encoding.encode import AtomEncoder, collect_sets
 from cernis.events.batch import EventBatch
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
@@ -228,7 +228,7 @@ def test_more_than_eight_atoms_on_a_decimal_column() -> None:
 
 def test_a_thousand_alternatives_are_one_set() -> None:
     wide = Or(tuple(equal(f"name-{i}") for i in range(1000)))
-    assert with_sets(wide) == InSet(A, tuple(Literal(f"name-{i}") for i in range(1000)))
+    assert collect_sets(wide) == InSet(A, tuple(Literal(f"name-{i}") for i in range(1000)))
     assert holding(wide, pa.array(["name-7", "name-1000", None])) == [True, False, False]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cernis
-from cernis.encoding.regex import anchored, like_mistake
+from cernis.encoding.regex import anchor, like_mistake
 from cernis.pattern.formula import Event, Filter
 from cernis.pattern.predicate import Attribute, Holds, Like
 from cernis.pattern.query import Pattern
@@ -113,4 +113,4 @@ def test_what_is_accepted_runs(regex: str) -> None:
             Pattern(Filter(Event("A"), Holds("A", Like(Attribute(("x",)), regex))))
         )
         query.run([{"type": "A", "x": "ab"}, {"type": "A", "x": "a)|(b"}]).count()
-    assert anchored(regex).startswith(r"\A(?:")
+    assert anchor(regex).startswith(r"\A(?:")

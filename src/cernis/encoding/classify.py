@@ -1,8 +1,8 @@
-"""Kernels that sort the values of one column into few classes, adding to a code.
+"""Kernels that put the values of one column into few classes, adding to a code.
 
 Each takes a lookup table with one entry per class and adds the entry of each row's
-class to `codes[row]`. Columns come as Arrow's own buffers: no copies, no objects.
-They are loops of a few nanoseconds a row; `encode` decides which one a column gets.
+class to `codes[row]`. Columns come as Arrow's own buffers: no copies, no objects. `encode` picks
+the kernel for a column. Cost: a few nanoseconds a row.
 """
 
 from __future__ import annotations

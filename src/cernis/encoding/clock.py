@@ -1,15 +1,15 @@
-"""Window clocks: per event a `clock` and a `bound`, both int64, such that
+"""Window clocks: an int64 `clock` and an int64 `bound` for each event, such that
 
     the event at s lies in the window that ends at e  ⇔  clock[s] >= bound[e]
 
-exactly as `a(e) - a(s) <= n` says in the attribute's own arithmetic: integers exactly,
-fractions in float64. An engine then needs one comparison of integers per window test.
+This is exactly `a(e) - a(s) <= n` in the attribute's own arithmetic: integers exactly,
+fractions in float64. So an engine tests a window with one comparison of integers.
 
 Floats become integers that sort alike. The bound of a float is found by search, not by
 `e - n`: rounding makes `1.0 - s <= 1.0` true for s = -1e-20 as well.
 
-The attribute must never decrease (within its partition): that is checked, and the
-first event that breaks it is named. Cost: a few nanoseconds per event.
+The attribute must never decrease (within its partition). The first event that breaks this is
+an error. Cost: a few nanoseconds per event.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clock:
-    """Per event: its own reading, the least reading in its window, and whether it has one."""
+    """The reading of each event, the least reading in its window, and whether it has one."""
 
     clock: Int64s
     bound: Int64s
     usable: npt.NDArray[np.uint8] | None = None  # None: all
 
 
-def time_clock(batch: EventBatch, ticks: int) -> Clock:
-    """The clock of a time window of so many ticks."""
+def read_time_clock(batch: EventBatch, ticks: int) -> Clock:
+    """Return the clock of a time window of some ticks."""
     if batch.time is None:
         raise DataError(
             "a time window needs a time column: no input has a column 'ts', and none was named"
         )
-    return Clock(batch.time, _lowered(batch.time, ticks))
+    return Clock(batch.time, _subtract(batch.time, ticks))
 
 
-def plain_clock(batch: EventBatch, ticks: int) -> Clock:
-    """The same, or of so many positions where there is no time column."""
+def read_plain_clock(batch: EventBatch, ticks: int) -> Clock:
+    """Return the clock of some ticks, or of as many positions where there is no time column."""
     if batch.time is not None:
-        return time_clock(batch, ticks)
+        return read_time_clock(batch, ticks)
     positions = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
-    return Clock(positions, _lowered(positions, ticks))
+    return Clock(positions, _subtract(positions, ticks))
 
 
-def rank_clock(batch: EventBatch, size: int) -> Clock:
-    """The clock of so many events, each of which knows its position among all there were."""
+def read_rank_clock(batch: EventBatch, size: int) -> Clock:
+    """Return the clock of some events, by the position that each event carries."""
     ranks = batch.interleave(lambda _, table: np.asarray(table.column(RANK.name), np.int64))
-    return Clock(ranks, _lowered(ranks, size))
+    return Clock(ranks, _subtract(ranks, size))
 
 
 class AttributeClock:
-    """The clock of `WITHIN n [a]`; remembers how far the attribute has come.
+    """The clock of `WITHIN n [a]`; keeps the last reading of each partition.
 
     >>> clock = AttributeClock("seq", Fraction(10))
     >>> made = clock.read(EventBatch.of(pa.table({"type": ["A", "A"], "seq": [3, 15]})))
@@ -84,8 +84,8 @@ class AttributeClock:
         self._last = np.empty(0, np.int64)
 
     def read(self, batch: EventBatch, keys: Int64s | None = None) -> Clock:
-        """The clock of a batch; `keys` are partition codes, -1 for none."""
-        self._settle(batch)
+        """Return the clock of a batch; `keys` are partition codes, -1 for none."""
+        self._learn_kind(batch)
         readings = batch.interleave(self._part)
         clock, usable = np.ascontiguousarray(readings["clock"]), readings["usable"]
         marks = None if usable.all() else np.ascontiguousarray(usable).view(np.uint8)
@@ -97,17 +97,17 @@ class AttributeClock:
         self._last = self._last[keys]
 
     def freeze(self) -> dict[str, npt.NDArray[Any]]:
-        """What is remembered, as plain arrays."""
+        """Return the state as plain arrays."""
         kind = np.frombuffer((self._kind or "").encode(), np.uint8)
         return {"kind": kind.copy(), "last": self._last.copy()}
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `freeze` gave."""
+        """Restore the state that `freeze` returned."""
         self._kind = arrays["kind"].tobytes().decode() or None
         self._last = arrays["last"].copy()
 
-    def _settle(self, batch: EventBatch) -> None:
-        """Whether readings are whole numbers, fractions or times: the same for all batches."""
+    def _learn_kind(self, batch: EventBatch) -> None:
+        """Decide whether readings are integers or floats, once for all batches."""
         kinds = {
             kind
             for _, table in batch.parts
@@ -148,13 +148,13 @@ class AttributeClock:
             return out
         floats = as_floats(column)
         numbers = floats.fill_null(np.nan).to_numpy()
-        out["clock"] = sortable(numbers)
+        out["clock"] = to_sortable(numbers)
         out["usable"] = ~np.isnan(numbers)
         return out
 
     def _bound(self, clock: Int64s) -> Int64s:
         if self._kind != "float":
-            return _lowered(clock, floor(self.size))
+            return _subtract(clock, floor(self.size))
         bound = np.empty_like(clock)
         _float_bounds(clock, float_at_most(self.size), bound)
         return bound
@@ -169,25 +169,25 @@ class AttributeClock:
         at, before = _first_fall(clock, usable, codes, self._last)
         if at < 0:
             return
-        now, then = (self._shown(v) for v in (int(clock[at]), int(before)))
+        now, then = (self._show(v) for v in (int(clock[at]), int(before)))
         where = "" if keys is None else " within its partition"
         raise DataError(
             f"{self._title()}: {self.attribute!r} decreases at row {batch.rows[at]} "
             f"({now} after {then}){where}; the attribute of a window must never decrease"
         )
 
-    def _shown(self, reading: int) -> str:
+    def _show(self, reading: int) -> str:
         if self._kind != "float":
             return str(reading)
-        return repr(float(unsortable(np.array([reading]))[0]))
+        return repr(float(from_sortable(np.array([reading]))[0]))
 
     def _title(self) -> str:
         size = str(self.size) if self.size.denominator == 1 else repr(float(self.size))
         return f"WITHIN {size} [{self.attribute}]"
 
 
-def _lowered(clock: Int64s, by: int) -> Int64s:
-    """`clock - by`, stopping at the ends of int64."""
+def _subtract(clock: Int64s, by: int) -> Int64s:
+    """Return `clock - by`, clipped to the range of int64."""
     if not -(2**63) <= by < 2**63:
         return np.full(len(clock), _SMALLEST if by > 0 else _LARGEST, np.int64)
     bound = clock - np.int64(by)
@@ -199,24 +199,24 @@ def _lowered(clock: Int64s, by: int) -> Int64s:
 # ------------------------------------------------------------------- floats
 
 
-def sortable(floats: npt.NDArray[np.float64]) -> Int64s:
-    """Integers in the order of the floats; both zeros give the same one.
+def to_sortable(floats: npt.NDArray[np.float64]) -> Int64s:
+    """Return integers in the order of the floats; both zeros give the same one.
 
-    >>> sortable(np.array([-1.0, -0.0, 0.0, 2.0])).argsort(kind="stable").tolist()
+    >>> to_sortable(np.array([-1.0, -0.0, 0.0, 2.0])).argsort(kind="stable").tolist()
     [0, 1, 2, 3]
     """
     bits = (floats + 0.0).view(np.int64)
     return bits ^ ((bits >> 63) & _LARGEST)
 
 
-def unsortable(keys: Int64s) -> npt.NDArray[np.float64]:
-    """The floats that `sortable` took the integers from."""
+def from_sortable(keys: Int64s) -> npt.NDArray[np.float64]:
+    """Return the floats that `to_sortable` made integers of."""
     return (keys ^ ((keys >> 63) & _LARGEST)).view(np.float64)
 
 
 @kernel
 def _float_bounds(clock: Int64s, size: float, bound: Int64s) -> None:
-    """For each e the least key whose float s has `e - s <= size`.
+    """Write for each e the least key whose float s has `e - s <= size`.
 
     The difference only falls as s grows, so a search works: by doubling steps down
     from e, then by halving.
@@ -235,7 +235,7 @@ def _float_bounds(clock: Int64s, size: float, bound: Int64s) -> None:
         inside = scratch[0] ^ ((scratch[0] >> 63) & 0x7FFFFFFFFFFFFFFF)
         if not e - floats[0] <= size:
             inside = key
-        # invariant: inside satisfies; find an outside below it
+        # invariant: inside is in the window; find an outside below it
         step = np.int64(1)
         outside = inside
         while True:
@@ -263,7 +263,8 @@ def _float_bounds(clock: Int64s, size: float, bound: Int64s) -> None:
 
 @kernel
 def _first_fall(clock: Int64s, usable: Bools, codes: Int64s, last: Int64s) -> tuple[int, int]:
-    """The first event below the one before it with its code, and that one's reading."""
+    """Return the first event that is below the one before it with its code, and the reading of
+    that one."""
     for i in range(len(clock)):
         code = codes[i]
         if code < 0 or not usable[i]:

@@ -1,7 +1,7 @@
-"""What links compare, as integers: the columns that an engine of events with events reads.
+"""Values that links compare, as integers: the columns that the correlated engine reads.
 
 `Equality` gives codes that are equal exactly when values (or tuples of them) are;
-`kinds` says what a value is at all, which `!=` asks as well; `OrderValues` gives pairs of
+`kinds` gives the kind of each value, which `!=` needs as well; `OrderValues` gives pairs of
 words that sort as the values do. All stay the same from batch to batch. With them
 
     a = b    ⇔  code(a) == code(b) >= 0
@@ -9,23 +9,23 @@ words that sort as the values do. All stay the same from batch to batch. With th
     a < b    ⇔  comparable(a, b) and (hi, lo)(a) < (hi, lo)(b)
 
 where NULL has code -1 and kind 0, NaN code -1 and the kind of numbers, and `comparable`
-is no more than the comment at `NOTHING` says. The attribute `@time` is the event's
+is the rule in the comment at `NOTHING`. The attribute `@time` is the event's
 timestamp, or its position where no time column was named.
 
 Order takes two words: int64 and float64 together do not fit into one. The first is
-the float64 at or below the number, as an integer that sorts alike, the second the rest in
-2⁻⁶² of the distance to the next float64; so integers, floats and decimals of up to 34
+the float64 at or below the number, as an integer that sorts alike. The second is the rest, in
+2⁻⁶² of the distance to the next float64. So integers, floats and decimals of up to 34
 digits compare exactly with each other. Instants are nanoseconds, whatever their unit, 93
-bits wide. Text has an order, but none that fits into words: it is refused where it is
-compared with text.
+bits wide. The order of text does not fit into words: `OrderValues` refuses to compare text with
+text.
 
 Cost: one hash lookup per row for each component of a column, and one for each component
-but the first (partitions count as one); a few nanoseconds per row for each column in
-order. Decimals take some microseconds per distinct value of a batch. What is kept are
-the values that have a code, until `keep_only` says which are still needed.
+but the first (partitions count as one); a few nanoseconds per row for each ordered
+column. Decimals take some microseconds per distinct value of a batch. Memory: the values that
+have a code, until `keep_only` drops some.
 
-Turned down: codes that are ranks, which sort and tell apart in one word. A value that
-comes later may lie between two neighbours, and then all that is kept must be renumbered.
+Rejected: codes that are ranks, which tell apart and sort in one word. A later value may lie
+between two neighbours, and then all codes must change.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cernis.compiled import kernel
-from cernis.encoding.clock import sortable
-from cernis.encoding.keys import NONE, Arrays, Tuples, ticks_of, under, valid_rows
+from cernis.encoding.clock import to_sortable
+from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
 from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch, Int64s, attribute
 from cernis.events.times import is_text, parse_timestamps, value_type
@@ -85,7 +85,7 @@ _KIND_TESTS: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
 
 
 def kind_of(type_: pa.DataType) -> int:
-    """The kind of a type's values.
+    """Return the kind of a type's values.
 
     >>> kind_of(pa.int8()) == kind_of(pa.float64()), kind_of(pa.string()) == kind_of(pa.int8())
     (True, False)
@@ -95,7 +95,7 @@ def kind_of(type_: pa.DataType) -> int:
 
 
 def kinds(batch: EventBatch, attributes: Sequence[str]) -> Int8s:
-    """The kind of each value, 0 for NULL, as an array of shape (attributes, events).
+    """Return the kind of each value, 0 for NULL, as an array of shape (attributes, events).
 
     >>> batch = EventBatch.of(pa.table({"a": [1.5, float("nan"), None], "b": ["x", "y", "z"]}))
     >>> kinds(batch, ["a", "b"]).tolist()
@@ -122,8 +122,8 @@ class Equality:
     """Codes of columns, one numbering for each domain.
 
     A column is a tuple of attributes; all columns of a domain have as many, and their
-    codes are equal exactly when all values are. `partitioned` says that events of
-    different partitions are to have different codes.
+    codes are equal exactly when all values are. With `partitioned`, events of
+    different partitions have different codes.
 
     >>> codes = Equality([[("id",), ("parent",)]], partitioned=False)
     >>> events = pa.table({"id": [7, 8, 9], "parent": [None, 7.0, 8.5]})
@@ -139,7 +139,7 @@ class Equality:
         self._columns = sum(len(domain.columns) for domain in self._domains)
 
     def encode(self, batch: EventBatch, keys: Int64s | None = None) -> Int64s:
-        """Codes of shape (columns, events), by domain; -1 where a value (or key) is missing."""
+        """Return codes of shape (columns, events); -1 where a value (or key) is missing."""
         if self.partitioned != (keys is not None):
             raise ValueError("partition keys are given exactly when the codes are partitioned")
         codes = np.empty((self._columns, len(batch)), np.int64)
@@ -151,17 +151,17 @@ class Equality:
         return codes
 
     def sizes(self) -> list[int]:
-        """How many codes each domain has given."""
+        """Return how many codes each domain has given."""
         return [len(domain) for domain in self._domains]
 
-    def held(self) -> list[int]:
-        """How many values each domain remembers; those of incomplete tuples have no code."""
-        return [domain.held for domain in self._domains]
+    def value_counts(self) -> list[int]:
+        """Return how many values each domain keeps; those of incomplete tuples have no code."""
+        return [domain.value_count for domain in self._domains]
 
     def keep_only(self, domain: int, codes: Int64s) -> None:
         """Forget all codes of the domain but these (ascending); codes[i] becomes i.
 
-        A domain of no attributes has none to forget: its codes are the partitions'.
+        Not for a domain without attributes, whose codes are those of partitions.
         """
         tuples = self._domains[domain].tuples
         if tuples is None:
@@ -169,15 +169,15 @@ class Equality:
         tuples.keep_only(codes)
 
     def keep_partitions(self, codes: Int64s) -> None:
-        """Partition codes are renumbered: codes[i] (ascending) becomes i, the others are gone.
+        """Renumber partition codes: codes[i] (ascending) becomes i, the others are dropped.
 
-        Codes of domains stay what they are, those of gone partitions until `keep_only`.
+        Codes of domains do not change; those of dropped partitions stay until `keep_only`.
         """
         for domain in self._domains:
             domain.keep_partitions(codes)
 
     def freeze(self) -> Arrays:
-        """All that is known, as plain arrays."""
+        """Return the state as plain arrays."""
         return {
             f"{i}.{name}": array
             for i, domain in enumerate(self._domains)
@@ -185,10 +185,10 @@ class Equality:
         }
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `freeze` gave."""
+        """Restore the state that `freeze` returned."""
         try:
             for i, domain in enumerate(self._domains):
-                domain.thaw(under(f"{i}.", arrays))
+                domain.thaw(select_arrays(f"{i}.", arrays))
         except (KeyError, ValueError) as error:
             raise StateError(f"frozen codes of compared values cannot be read: {error}") from error
 
@@ -212,8 +212,8 @@ class _Domain:
         return self._partitions if self.partitioned else 1
 
     @property
-    def held(self) -> int:
-        return len(self) if self.tuples is None else self.tuples.held
+    def value_count(self) -> int:
+        return len(self) if self.tuples is None else self.tuples.value_count
 
     def encode(self, batch: EventBatch, column: tuple[str, ...], keys: Int64s | None) -> Int64s:
         if self.tuples is None:
@@ -250,8 +250,8 @@ class _Domain:
 class OrderValues:
     """Two words per value that sort as the values do.
 
-    `pairs` are the columns that are compared with each other: where text would meet
-    text there, `encode` refuses it. `text` collects the columns that have held text.
+    `pairs` are the columns that are compared with each other; `encode` raises where both
+    hold text. `text` collects the columns that have held text.
 
     >>> order = OrderValues(["a", "b"])
     >>> events = pa.table({"a": [2**53 + 1, None], "b": [2.0**53, 0.5]})
@@ -267,40 +267,40 @@ class OrderValues:
         self._time_kinds: set[int] = set()
 
     def encode(self, batch: EventBatch) -> Int64s:
-        """Words of shape (2, columns, events), the first of them NOTHING for NULL and NaN."""
+        """Return words of shape (2, columns, events); the first is NOTHING for NULL and NaN."""
         words = np.zeros((2, len(self.columns), len(batch)), np.int64)
         for i, name in enumerate(self.columns):
             columns = _columns(batch, name)
-            self._note(name, columns)
+            self._learn_kinds(name, columns)
             parts = [_column_words(column) for column in columns]
-            words[0, i] = _interleaved(batch, [high for high, _ in parts])
+            words[0, i] = _interleave(batch, [high for high, _ in parts])
             if any(low is not None for _, low in parts):
-                words[1, i] = _interleaved(batch, [_rest(words) for words in parts])
+                words[1, i] = _interleave(batch, [_rest(words) for words in parts])
         for earlier, later in self.pairs:
             if earlier in self.text and later in self.text:
-                raise DataError(_text_refusal(earlier, later))
+                raise DataError(_refuse_text(earlier, later))
         return words
 
     def freeze(self) -> Arrays:
-        """What is remembered, as plain arrays."""
+        """Return the state as plain arrays."""
         text = "\n".join(sorted(self.text)).encode()
         kinds = np.array(sorted(self._time_kinds), np.int64)
         return {"text": np.frombuffer(text, np.uint8).copy(), "time": kinds}
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `freeze` gave."""
+        """Restore the state that `freeze` returned."""
         try:
             self.text = set(arrays["text"].tobytes().decode().split("\n")) - {""}
             self._time_kinds = {int(kind) for kind in arrays["time"].tolist()}
         except (KeyError, ValueError) as error:
             raise StateError(f"frozen ordered values cannot be read: {error}") from error
 
-    def _note(self, name: str, columns: list[pa.ChunkedArray]) -> None:
-        held = {kind_of(c.type) for c in columns if c.null_count < len(c)}
-        if held & _UNORDERED:
+    def _learn_kinds(self, name: str, columns: list[pa.ChunkedArray]) -> None:
+        present = {kind_of(c.type) for c in columns if c.null_count < len(c)}
+        if present & _UNORDERED:
             self.text.add(name)
         if name == TIME:
-            self._time_kinds |= held
+            self._time_kinds |= present
             if {NUMBER, INSTANT} <= self._time_kinds:
                 raise DataError(
                     "times are compared, but they are numbers in one input and dates in another; "
@@ -308,7 +308,8 @@ class OrderValues:
                 )
 
 
-def _text_refusal(earlier: str, later: str) -> str:
+def _refuse_text(earlier: str, later: str) -> str:
+    """Return the message for columns of text that are compared by order."""
     named = repr(earlier) if earlier == later else f"{earlier!r} and {later!r}"
     holds = "holds" if earlier == later else "hold"
     which = "it is" if earlier == later else "they are"
@@ -340,7 +341,7 @@ def _column_words(column: pa.ChunkedArray) -> _Words:
 def _words(values: pa.Array) -> _Words:
     type_, kind = values.type, kind_of(values.type)
     if pa.types.is_dictionary(type_):
-        return _looked_up(_words(values.dictionary), values.indices)
+        return _look_up(_words(values.dictionary), values.indices)
     if pa.types.is_decimal(type_):
         return _decimal_words(values)
     high, low = np.empty(len(values), np.int64), np.zeros(len(values), np.int64)
@@ -350,11 +351,11 @@ def _words(values: pa.Array) -> _Words:
     if kind == NUMBER:
         unsigned = pa.types.is_uint64(type_)
         numbers = values.view(pa.int64()) if unsigned else values.cast(pa.int64())
-        more = _place_integers(_filled(numbers), unsigned, high, low)
+        more = _place_integers(_fill(numbers), unsigned, high, low)
     elif kind in (BOOLEAN, INSTANT, CLOCK_TIME, DURATION):
         ticks, factor = (values.cast(pa.int64()), 1) if kind == BOOLEAN else ticks_of(values)
         middle = INFINITY + (kind << KIND_BITS) + (1 << KIND_BITS - 1)
-        more = _place_ticks(_filled(ticks), factor, middle, high, low)
+        more = _place_ticks(_fill(ticks), factor, middle, high, low)
     else:
         return np.full(len(values), NOTHING, np.int64), None
     valid = valid_rows(values)
@@ -363,11 +364,11 @@ def _words(values: pa.Array) -> _Words:
     return high, low if more else None
 
 
-def _filled(values: pa.Array) -> Int64s:
+def _fill(values: pa.Array) -> Int64s:
     return np.asarray(values.fill_null(0) if values.null_count else values)
 
 
-def _looked_up(words: _Words, index: pa.Array) -> _Words:
+def _look_up(words: _Words, index: pa.Array) -> _Words:
     high, low = words
     valid = valid_rows(index)
     if valid is not None:
@@ -393,9 +394,9 @@ def _place_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> None:
 
 @kernel
 def _place_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) -> bool:
-    """Writes the words (only those second words that are not 0) and says if there are any.
+    """Write first words, and second words that are not 0; return whether there are such.
 
-    `unsigned`: negative ones stand for themselves plus 2**64.
+    With `unsigned`, a negative number stands for itself plus 2**64.
     """
     floats = high.view(np.float64)
     more = False
@@ -421,10 +422,10 @@ def _place_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) 
 
 @kernel
 def _place_ticks(ticks: Int64s, factor: int, middle: int, high: Int64s, low: Int64s) -> bool:
-    """`ticks * factor` around the middle of a region: its bits from 62 on, and those below.
+    """Write `ticks * factor` around the middle of a region: its bits from 62 on, and those below.
 
-    The product may have 93 bits: 31 of the ticks are multiplied at a time. Writes and
-    answers as `_place_integers` does.
+    The product may have 93 bits, so 31 bits of the ticks are multiplied at a time. Writes and
+    returns as `_place_integers` does.
     """
     more = False
     for i in range(len(ticks)):
@@ -444,14 +445,14 @@ def _decimal_words(values: pa.Array) -> _Words:
     encoded = values.dictionary_encode()
     below, rest = np.empty(len(encoded.dictionary)), np.empty(len(encoded.dictionary), np.int64)
     for i, value in enumerate(encoded.dictionary.to_pylist()):
-        below[i], rest[i] = _decimal_split(value)
-    return _looked_up((sortable(below), rest), encoded.indices)
+        below[i], rest[i] = _split_decimal(value)
+    return _look_up((to_sortable(below), rest), encoded.indices)
 
 
-def _decimal_split(value: Decimal) -> tuple[float, int]:
-    """The float64 at or below, and the rest; in integers, as fractions are far slower.
+def _split_decimal(value: Decimal) -> tuple[float, int]:
+    """Return the float64 at or below, and the rest; in integers, as fractions are far slower.
 
-    >>> _decimal_split(Decimal("0.5")), _decimal_split(Decimal(2**53 + 1))[1] == 2**61
+    >>> _split_decimal(Decimal("0.5")), _split_decimal(Decimal(2**53 + 1))[1] == 2**61
     ((0.5, 0), True)
     """
     number, divisor = value.as_integer_ratio()
@@ -471,16 +472,16 @@ def _decimal_split(value: Decimal) -> tuple[float, int]:
 def _per_part(
     batch: EventBatch, name: str, values: Callable[[pa.ChunkedArray], npt.NDArray[Any]]
 ) -> npt.NDArray[Any]:
-    return _interleaved(batch, [values(column) for column in _columns(batch, name)])
+    return _interleave(batch, [values(column) for column in _columns(batch, name)])
 
 
-def _interleaved(batch: EventBatch, parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _interleave(batch: EventBatch, parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     remaining = iter(parts)
     return batch.interleave(lambda _, table: next(remaining))
 
 
 def _columns(batch: EventBatch, name: str) -> list[pa.ChunkedArray]:
-    """The attribute in each part of the batch."""
+    """Return the attribute in each part of the batch."""
     if name == TIME:
         if batch.time_column is None:
             return [pa.chunked_array([at]) for at in _positions(batch)]
@@ -500,7 +501,7 @@ def _as_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _positions(batch: EventBatch) -> list[Int64s]:
-    """The positions of the events that the rows of each part are."""
+    """Return for each part the positions of its rows."""
     at = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
     positions = []
     for number, (_, table) in enumerate(batch.parts):

@@ -1,7 +1,7 @@
 """`AtomEncoder`: the truth of every atom of a query, as one small code per event.
 
-Atoms are grouped by the one column they look at; a group sorts the column's values
-into few *classes*, values of one class being alike to all its atoms:
+Atoms are grouped by the column that they read. A group puts the column's values
+into few *classes*, such that all values of a class give its atoms the same truth:
 
 * text compared with constants for equality: a hash table of those constants, straight
   on Arrow's buffers;
@@ -10,9 +10,9 @@ into few *classes*, values of one class being alike to all its atoms:
   evaluated once (text that is mostly distinct: row by row);
 * everything else (arithmetic, several columns): Arrow compute, row by row.
 
-In all but the last the atoms are evaluated (by `evaluate.truth`) on one representative
-per class and never on rows. The classes of an event's groups form a mixed-radix
-number; a table takes it to the code of the event's vector. Codes count up as vectors
+In all but the last, atoms are evaluated (by `evaluate_predicate`) on one representative
+per class and never on rows. The classes of an event's groups are the digits of a mixed-radix
+number, and a table maps it to the code of the event's vector. Codes count up as vectors
 first appear. Cost: one pass of a few nanoseconds per row and group, one for the table.
 """
 
@@ -39,7 +39,12 @@ from cernis.encoding.classify import (
     text_of,
     values_of,
 )
-from cernis.encoding.evaluate import encodable, float_at_most, instant, truth
+from cernis.encoding.evaluate import (
+    evaluate_predicate,
+    float_at_most,
+    parse_instant,
+    replace_surrogates,
+)
 from cernis.encoding.hashing import BytesTable, IntTable
 from cernis.events.batch import EventBatch, Int32s, attribute
 from cernis.events.reader import join_chunks
@@ -68,26 +73,26 @@ _DENSE = 1 << 20
 _NARROW = 1 << 31
 _WIDE = 1 << 62
 _PACKED = 8
-_MANY = 0.5  # of a batch's texts being new: evaluating each of them once does not pay
+_MANY = 0.5  # if more of a batch's texts are new, evaluating each of them once does not pay
 _DISTINCT = 1 << 16
 _SHORT = 1 << 14  # rows in a chunk
 
 
 class Encoder(Protocol):
-    """What says which atoms hold for an event."""
+    """Tells which atoms hold for an event."""
 
     atoms: tuple[Atom, ...]
     vectors: list[Vector]
 
     def encode(self, batch: EventBatch) -> Int32s:
-        """One code per event; `vectors[code]` is the truth of every atom."""
+        """Return one code per event; `vectors[code]` is the truth of every atom."""
 
 
 Encode = Callable[[Sequence[Atom]], Encoder]
 
 
 class AtomEncoder:
-    """Gives each event the code of its vector of truth values.
+    """Give each event the code of its vector of truth values.
 
     >>> cheap = Comparison("<", Attribute(("price",)), Literal(10))
     >>> encoder = AtomEncoder([TypeIs("A"), cheap])
@@ -100,11 +105,11 @@ class AtomEncoder:
         self.atoms = tuple(atoms)
         self.vectors: list[Vector] = []
         self._codes: dict[Vector, int] = {}
-        self._groups = _grouped(self.atoms, type_column)
+        self._groups = _group_atoms(self.atoms, type_column)
         self._table: _Combination | None = None
 
     def encode(self, batch: EventBatch) -> Int32s:
-        """One code per event; `vectors[code]` is the truth of every atom."""
+        """Return one code per event; `vectors[code]` is the truth of every atom."""
         return batch.interleave(self._part)
 
     def _part(self, stream: str, table: pa.Table) -> Int32s:
@@ -117,19 +122,19 @@ class AtomEncoder:
             cuts = _cuts(columns, table.num_rows)
         out = np.empty(table.num_rows, np.int32)
         for start, stop in pairwise(cuts):
-            pieces = [[_between(column, start, stop) for column in some] for some in columns]
+            pieces = [[_slice_chunk(column, start, stop) for column in some] for some in columns]
             out[start:stop] = self._run(stream, pieces, stop - start)
         return out
 
     def _run(self, stream: str, columns: list[list[pa.Array | None]], length: int) -> Int32s:
-        steps = [group.plan(stream, columns[i], length) for i, group in enumerate(self._groups)]
+        digits = [group.digit(stream, columns[i], length) for i, group in enumerate(self._groups)]
         sizes = tuple(len(group.classes) for group in self._groups)
         if self._table is None or self._table.sizes != sizes:
             self._table = _combination(sizes)
-        return self._table.codes(steps, length, self._code_of)
+        return self._table.codes(digits, length, self._code_of)
 
     def _code_of(self, classes: Sequence[int]) -> int:
-        """The code of the vector that a class of each group makes up."""
+        """Return the code of the vector that a class of each group makes up."""
         truths = [False] * len(self.atoms)
         for group, number in zip(self._groups, classes, strict=False):
             for atom, holds in zip(group.atoms, group.classes[number], strict=True):
@@ -145,7 +150,7 @@ class AtomEncoder:
 
 
 def _cuts(groups: list[list[pa.ChunkedArray | None]], rows: int) -> list[int]:
-    """Rows at which some column's chunk ends, with 0 and the number of rows."""
+    """Return the rows at which some column's chunk ends, with 0 and the number of rows."""
     cuts = {0, rows}
     for column in chain.from_iterable(groups):
         if column is not None and column.num_chunks > 1:
@@ -153,8 +158,8 @@ def _cuts(groups: list[list[pa.ChunkedArray | None]], rows: int) -> list[int]:
     return sorted(cuts)
 
 
-def _between(column: pa.ChunkedArray | None, start: int, stop: int) -> pa.Array | None:
-    """Rows that lie within one chunk."""
+def _slice_chunk(column: pa.ChunkedArray | None, start: int, stop: int) -> pa.Array | None:
+    """Return rows of a column that lie within one chunk."""
     if column is None:
         return None
     if column.num_chunks == 1:
@@ -168,7 +173,7 @@ def _between(column: pa.ChunkedArray | None, start: int, stop: int) -> pa.Array 
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
+class _AtomTest:
     """An atom as a predicate, and the stream it is confined to."""
 
     predicate: Predicate
@@ -178,7 +183,7 @@ class _Test:
 class _Group:
     """Atoms that look at the same columns, and the classes of values met so far."""
 
-    def __init__(self, paths: tuple[Path, ...], atoms: list[int], tests: list[_Test]) -> None:
+    def __init__(self, paths: tuple[Path, ...], atoms: list[int], tests: list[_AtomTest]) -> None:
         self.paths = paths
         self.atoms = tuple(atoms)
         self._tests = tests
@@ -189,17 +194,17 @@ class _Group:
         self._only_constants = all(_is_plain(test.predicate) for test in tests)
         self._streams = {test.stream for test in tests}
         self._literals: Literals | None = None
-        self._kept: dict[Any, Any] = {}
+        self._cache: dict[Any, Any] = {}
         self._many_distinct = False
 
     def columns(self, table: pa.Table) -> list[pa.ChunkedArray | None]:
         return [attribute(table, path) for path in self.paths]
 
-    def plan(self, stream: str, columns: list[pa.Array | None], length: int) -> _Step:
-        """How to add this group's class numbers for some rows."""
+    def digit(self, stream: str, columns: list[pa.Array | None], length: int) -> _Digit:
+        """Return how to add this group's class numbers for some rows."""
         stream = stream if len(self._streams) > 1 or None not in self._streams else ""
         if len(columns) != 1:
-            return self._packed(stream, columns, length)
+            return self._by_row(stream, columns, length)
         column = columns[0]
         if column is None or pa.types.is_null(column.type):
             return self._everywhere(stream)
@@ -214,10 +219,10 @@ class _Group:
             if not self._many_distinct:
                 return self._by_distinct(stream, column)
         elif self._only_constants:
-            step = self._by_threshold(stream, column)
-            if step is not None:
-                return step
-        return self._packed(stream, columns, length)
+            digit = self._by_threshold(stream, column)
+            if digit is not None:
+                return digit
+        return self._by_row(stream, columns, length)
 
     # one representative per class
 
@@ -227,8 +232,8 @@ class _Group:
             self.classes.append(vector)
         return number
 
-    def _evaluated(self, stream: str, values: pa.Array) -> npt.NDArray[np.int64]:
-        """The class of each value, every atom being evaluated on it."""
+    def _classify(self, stream: str, values: pa.Array) -> npt.NDArray[np.int64]:
+        """Return the class of each value: evaluate every atom on it."""
         truths = [self._truth(test, stream, [values], len(values)) for test in self._tests]
         rows = np.ascontiguousarray(np.stack(truths, axis=1))
         packed = np.packbits(rows, axis=1)
@@ -237,48 +242,48 @@ class _Group:
         return np.array(numbers, np.int64)[back.reshape(-1)]
 
     def _truth(
-        self, test: _Test, stream: str, columns: list[pa.Array | None], length: int
+        self, test: _AtomTest, stream: str, columns: list[pa.Array | None], length: int
     ) -> npt.NDArray[np.bool_]:
         if test.stream is not None and test.stream != stream:
             return np.zeros(length, np.bool_)
         by_path = dict(zip(self.paths, columns, strict=True))
-        found = truth(test.predicate, lambda path: by_path[path], length)
+        found = evaluate_predicate(test.predicate, lambda path: by_path[path], length)
         if found.null_count:
             found = found.fill_null(False)
         return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
 
-    def _everywhere(self, stream: str) -> _Step:
+    def _everywhere(self, stream: str) -> _Digit:
         key = ("null", stream)
-        if key not in self._kept:
-            self._kept[key] = self._evaluated(stream, pa.nulls(1))
-        lookup = self._kept[key]
+        if key not in self._cache:
+            self._cache[key] = self._classify(stream, pa.nulls(1))
+        lookup = self._cache[key]
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             codes += scaled[0]
 
-        return _Step(lookup, add)
+        return _Digit(lookup, add)
 
-    def _by_dictionary(self, stream: str, column: pa.DictionaryArray) -> _Step:
+    def _by_dictionary(self, stream: str, column: pa.DictionaryArray) -> _Digit:
         values, indices = column.dictionary, column.indices.cast(pa.int32())
         key = ("dictionary", stream)
-        known, lookup = self._kept.get(key, (None, None))
+        known, lookup = self._cache.get(key, (None, None))
         if known is None or not (known.type == values.type and known.equals(values)):
             with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
-            lookup = self._evaluated(stream, with_null)
-            self._kept[key] = values, lookup
+            lookup = self._classify(stream, with_null)
+            self._cache[key] = values, lookup
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             index = values_of(indices, np.int32)
             add_by_index(codes, index, scaled, scaled[-1], nulls_of(indices))
 
-        return _Step(lookup, add)
+        return _Digit(lookup, add)
 
-    def _by_distinct(self, stream: str, column: pa.Array) -> _Step:
-        """Text under LIKE or order: a value is evaluated when it is first seen."""
+    def _by_distinct(self, stream: str, column: pa.Array) -> _Digit:
+        """Evaluate text under LIKE or order once for each value."""
         key = ("distinct", stream)
-        if key not in self._kept:
-            self._kept[key] = BytesTable(), np.empty(0, np.int64)
-        table, classes = self._kept[key]
+        if key not in self._cache:
+            self._cache[key] = BytesTable(), np.empty(0, np.int64)
+        table, classes = self._cache[key]
         known = len(table)
         valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
         index = table.codes(*text_of(column), valid)
@@ -288,65 +293,65 @@ class _Group:
             texts = pa.LargeStringArray.from_buffers(
                 new, pa.py_buffer(ends.copy()), pa.py_buffer(table.pool)
             )
-            classes = np.concatenate([classes, self._evaluated(stream, texts)])
-        self._kept[key] = table, classes
+            classes = np.concatenate([classes, self._classify(stream, texts)])
+        self._cache[key] = table, classes
         if len(table) > _DISTINCT or (len(column) > 1000 and new > _MANY * len(column)):
             self._many_distinct = True
-            del self._kept[key]
+            del self._cache[key]
         lookup = np.append(classes, self._everywhere(stream).lookup)
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             codes += scaled[index]  # -1, for NULL, is the last entry
 
-        return _Step(lookup, add)
+        return _Digit(lookup, add)
 
-    def _by_boolean(self, stream: str, column: pa.Array) -> _Step:
+    def _by_boolean(self, stream: str, column: pa.Array) -> _Digit:
         key = ("boolean", stream)
-        if key not in self._kept:
-            self._kept[key] = self._evaluated(stream, pa.array([False, True, None]))
+        if key not in self._cache:
+            self._cache[key] = self._classify(stream, pa.array([False, True, None]))
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             index = values_of(column.cast(pa.int32()).fill_null(2), np.int32)
             add_by_index(codes, index, scaled, scaled[2], nulls_of(pa.array([0])))
 
-        return _Step(self._kept[key], add)
+        return _Digit(self._cache[key], add)
 
-    def _by_literal(self, stream: str, column: pa.Array) -> _Step:
-        constants = (encodable(c) for c in self._constants if isinstance(c, str))
+    def _by_literal(self, stream: str, column: pa.Array) -> _Digit:
+        constants = (replace_surrogates(c) for c in self._constants if isinstance(c, str))
         texts = list(dict.fromkeys(constants))
         if self._literals is None:
             self._literals = Literals(texts)
         key = ("text", stream)
-        if key not in self._kept:
+        if key not in self._cache:
             other = max(texts, key=len, default="") + "?"
-            self._kept[key] = self._evaluated(stream, pa.array([*texts, other, None], pa.string()))
+            self._cache[key] = self._classify(stream, pa.array([*texts, other, None], pa.string()))
         literals = self._literals
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             literals.add(codes, column, scaled)
 
-        return _Step(self._kept[key], add)
+        return _Digit(self._cache[key], add)
 
-    def _by_threshold(self, stream: str, column: pa.Array) -> _Step | None:
+    def _by_threshold(self, stream: str, column: pa.Array) -> _Digit | None:
         type_ = column.type
         key = (type_, stream)
-        if key not in self._kept:
-            self._kept[key] = self._thresholds(stream, type_)
-        if self._kept[key] is None:
+        if key not in self._cache:
+            self._cache[key] = self._thresholds(stream, type_)
+        if self._cache[key] is None:
             return None
-        thresholds, lookup = self._kept[key]
+        thresholds, lookup = self._cache[key]
 
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            wide = _widened(column)
+            wide = _widen(column)
             values = values_of(wide, thresholds.dtype)
             add_by_thresholds(codes, values, thresholds, scaled, nulls_of(wide))
 
-        return _Step(lookup, add)
+        return _Digit(lookup, add)
 
     def _thresholds(
         self, stream: str, type_: pa.DataType
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]] | None:
-        """Where the truth of some atom can change along the type's values."""
+        """Return the values at which the truth of some atom can change, and the classes between."""
         dtype = _ordered_as(type_)
         if dtype is None:
             return None
@@ -361,12 +366,12 @@ class _Group:
             ends = ends.view(type_)
         values = pa.concat_arrays([ends, pa.array(odd, ends.type)])
         wide = {"f": np.float64, "u": np.uint64}.get(dtype.kind, np.int64)
-        return thresholds.astype(wide), self._evaluated(stream, values)
+        return thresholds.astype(wide), self._classify(stream, values)
 
     # row by row
 
-    def _packed(self, stream: str, columns: list[pa.Array | None], length: int) -> _Step:
-        """Every atom on every row; eight at a time make a byte, bytes make a class."""
+    def _by_row(self, stream: str, columns: list[pa.Array | None], length: int) -> _Digit:
+        """Evaluate every atom on every row; eight atoms make a byte, bytes make a class."""
         plain = [
             c.dictionary_decode() if c is not None and pa.types.is_dictionary(c.type) else c
             for c in columns
@@ -388,15 +393,15 @@ class _Group:
         def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
             codes += scaled[numbers]
 
-        return _Step(lookup, add)
+        return _Digit(lookup, add)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Step:
-    """One group's part in encoding some rows.
+class _Digit:
+    """One group's digit in the codes of some rows.
 
-    `lookup` takes what the kernel finds to class numbers; `add` runs the kernel with a
-    lookup that was scaled to the group's digit of the code.
+    `lookup` maps what the kernel finds to class numbers. `add` runs the kernel with that lookup,
+    scaled to the digit's place in the code.
     """
 
     lookup: npt.NDArray[np.int64]
@@ -404,7 +409,7 @@ class _Step:
 
 
 def _ordered_as(type_: pa.DataType) -> Any:
-    """The machine numbers in which a column's values compare as they are."""
+    """Return the machine type in which a column's values compare as they are, if there is one."""
     types = pa.types
     if types.is_integer(type_) or types.is_float64(type_) or types.is_float32(type_):
         return np.dtype(type_.to_pandas_dtype())
@@ -415,8 +420,8 @@ def _ordered_as(type_: pa.DataType) -> Any:
     return None
 
 
-def _widened(column: pa.Array) -> pa.Array:
-    """The column as 64-bit numbers, so that few kernels are ever compiled."""
+def _widen(column: pa.Array) -> pa.Array:
+    """Return the column as 64-bit numbers, so that few kernels are compiled."""
     type_, types = column.type, pa.types
     if types.is_floating(type_):
         return column.cast(pa.float64())
@@ -430,13 +435,13 @@ def _widened(column: pa.Array) -> pa.Array:
 def _int_thresholds(
     constants: Iterable[Scalar], type_: pa.DataType, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    """The smallest integers at and above each constant."""
+    """Return the smallest integers at and above each constant."""
     info = np.iinfo(dtype)
     found = set()
     for constant in constants:
         number: int | float | Fraction | None
         if isinstance(constant, str):
-            number = instant(constant, type_)
+            number = parse_instant(constant, type_)
         else:
             number = None if isinstance(constant, bool) else constant
         if number is None or (isinstance(number, float) and not math.isfinite(number)):
@@ -446,7 +451,7 @@ def _int_thresholds(
 
 
 def _float_thresholds(constants: Iterable[Scalar], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The smallest floats at and above each constant."""
+    """Return the smallest floats at and above each constant."""
     found = set()
     for constant in constants:
         if isinstance(constant, (bool, str)):
@@ -463,14 +468,15 @@ def _float_thresholds(constants: Iterable[Scalar], dtype: np.dtype[Any]) -> npt.
 # ------------------------------------------------------------- predicates
 
 
-def _grouped(atoms: Sequence[Atom], type_column: str) -> list[_Group]:
-    by_kind: dict[tuple[tuple[Path, ...], str], list[tuple[int, _Test]]] = {}
+def _group_atoms(atoms: Sequence[Atom], type_column: str) -> list[_Group]:
+    """Group atoms by the columns that they read and the way to classify these."""
+    by_kind: dict[tuple[tuple[Path, ...], str], list[tuple[int, _AtomTest]]] = {}
     for i, atom in enumerate(atoms):
         if isinstance(atom, TypeIs):
             is_type = Comparison("=", Attribute((type_column,)), Literal(atom.type))
-            test = _Test(is_type, atom.stream)
+            test = _AtomTest(is_type, atom.stream)
         else:
-            test = _Test(with_sets(atom))
+            test = _AtomTest(collect_sets(atom))
         paths = tuple(dict.fromkeys(a.path for a in attributes_of(test.predicate)))
         kind = "rows"
         if len(paths) == 1:
@@ -490,8 +496,8 @@ def _grouped(atoms: Sequence[Atom], type_column: str) -> list[_Group]:
     return groups
 
 
-def with_sets(predicate: Predicate) -> Predicate:
-    """`a = 1 OR a = 2 OR …` as `a IN {1, 2, …}`, which it is."""
+def collect_sets(predicate: Predicate) -> Predicate:
+    """Write `a = 1 OR a = 2 OR …` as `a IN {1, 2, …}`."""
     match predicate:
         case Or(parts=parts):
             rest: list[Predicate] = []
@@ -504,18 +510,18 @@ def with_sets(predicate: Predicate) -> Predicate:
                     ):
                         values.setdefault(a, {})[v] = None
                     case _:
-                        rest.append(with_sets(part))
+                        rest.append(collect_sets(part))
             sets: list[Predicate] = [InSet(a, tuple(vs)) for a, vs in values.items()]
             return Or((*sets, *rest)) if len(sets) + len(rest) != 1 else (*sets, *rest)[0]
         case And(parts=parts):
-            return And(tuple(with_sets(part) for part in parts))
+            return And(tuple(collect_sets(part) for part in parts))
         case Negation(body=body):
-            return Negation(with_sets(body))
+            return Negation(collect_sets(body))
     return predicate
 
 
 def _is_equality(predicate: Predicate) -> bool:
-    """Whether all it asks of its column is which constants the value equals."""
+    """Return whether it only asks which constants the value equals."""
     match predicate:
         case Comparison(op="=" | "!="):
             return _is_plain(predicate)
@@ -529,7 +535,7 @@ def _is_equality(predicate: Predicate) -> bool:
 
 
 def _is_plain(predicate: Predicate) -> bool:
-    """Whether it only compares its column with constants."""
+    """Return whether it only compares its column with constants."""
     match predicate:
         case (
             Comparison(left=Attribute(), right=Literal())
@@ -566,9 +572,9 @@ CodeOf = Callable[[Sequence[int]], int]
 
 
 class _Combination:
-    """Class numbers of all groups to codes, through a dense table where it is small.
+    """Map class numbers of all groups to codes, by a dense table if it is small.
 
-    A table is a cache for the given numbers of classes; when those grow, a new one
+    The table is a cache for some numbers of classes; when those grow, a new one
     takes its place.
     """
 
@@ -581,20 +587,20 @@ class _Combination:
         self._sparse = None if product <= _DENSE else IntTable()
         self._sparse_codes = np.empty(0, np.int32)
 
-    def codes(self, steps: list[_Step], length: int, code_of: CodeOf) -> Int32s:
+    def codes(self, digits: list[_Digit], length: int, code_of: CodeOf) -> Int32s:
         sums: Any = np.zeros(length, self._dtype)
-        for step, stride in zip(steps, self._strides, strict=True):
-            step.add(sums, (step.lookup * stride).astype(self._dtype))
+        for digit, stride in zip(digits, self._strides, strict=True):
+            digit.add(sums, (digit.lookup * stride).astype(self._dtype))
         if self._dense is None:
-            return self._through_hashing(sums, code_of)
+            return self._look_up(sums, code_of)
         out = np.empty(length, np.int32)
         if finish(sums, self._dense, out):
-            for total in _as_first_seen(sums[out < 0]):
+            for total in _in_order_of_appearance(sums[out < 0]):
                 self._dense[total] = code_of(self._digits(total))
             finish(sums, self._dense, out)
         return out
 
-    def _through_hashing(self, sums: Codes, code_of: CodeOf) -> Int32s:
+    def _look_up(self, sums: Codes, code_of: CodeOf) -> Int32s:
         assert self._sparse is not None
         numbers = self._sparse.codes(sums.astype(np.int64))
         new = self._sparse.values[len(self._sparse_codes) :]
@@ -611,8 +617,8 @@ class _Combination:
         return digits
 
 
-class _Staged:
-    """Too many combinations for one number: some groups to codes of their own, then the rest."""
+class _StagedCombination:
+    """Map combinations that are too many for one number: some groups first, then the rest."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes = sizes
@@ -630,7 +636,7 @@ class _Staged:
         self._first_numbers: dict[tuple[int, ...], int] = {}
         self._rest_numbers: dict[tuple[int, ...], int] = {}
 
-    def codes(self, steps: list[_Step], length: int, code_of: CodeOf) -> Int32s:
+    def codes(self, digits: list[_Digit], length: int, code_of: CodeOf) -> Int32s:
         def numbering(numbers: dict[tuple[int, ...], int], known: list[tuple[int, ...]]) -> CodeOf:
             def number(digits: Sequence[int]) -> int:
                 code = numbers.setdefault(tuple(digits), len(known))
@@ -641,10 +647,10 @@ class _Staged:
             return number
 
         first = self._first.codes(
-            steps[: self._split], length, numbering(self._first_numbers, self._firsts)
+            digits[: self._split], length, numbering(self._first_numbers, self._firsts)
         )
         rest = self._rest.codes(
-            steps[self._split :], length, numbering(self._rest_numbers, self._rests)
+            digits[self._split :], length, numbering(self._rest_numbers, self._rests)
         )
         numbers = self._pairs.codes(first.astype(np.int64) << 31 | rest)
         new = self._pairs.values[len(self._pair_codes) :].tolist()
@@ -658,9 +664,9 @@ class _Staged:
 
 
 def _combination(sizes: tuple[int, ...]) -> Any:
-    return _Combination(sizes) if math.prod(sizes) <= _WIDE else _Staged(sizes)
+    return _Combination(sizes) if math.prod(sizes) <= _WIDE else _StagedCombination(sizes)
 
 
-def _as_first_seen(values: Codes) -> list[int]:
+def _in_order_of_appearance(values: Codes) -> list[int]:
     distinct, first = np.unique(values, return_index=True)
     return [int(v) for v in distinct[np.argsort(first, kind="stable")]]

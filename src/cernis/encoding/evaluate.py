@@ -1,16 +1,16 @@
 """Predicates on columns, in SQL's three-valued logic, with Arrow compute.
 
-`truth` gives one boolean per row, null for unknown. It never raises for what the data
-holds: a comparison across kinds (text with a number, …) is unknown.
+`evaluate_predicate` gives one boolean per row, null for unknown. No data makes it raise: a
+comparison across kinds (text with a number, …) is unknown.
 
-Numbers compare exactly, also int64 with float64 (Arrow alone would round the integer);
-decimals meet fractions as float64, because `price = 10.1` is meant that way. Integer
-`+ - *` that leave int64 are unknown rather than wrapped; `/` is true division in
+Numbers compare exactly, also int64 with float64 (Arrow alone would round the integer).
+Decimals compare with fractions as float64, because `price = 10.1` is meant that way. Integer
+`+ - *` that leave int64 are unknown rather than wrapped. `/` is true division in
 float64; dividing by zero is NULL; `%` truncates towards zero. Timestamps and dates
 compare with each other and with ISO text; a missing zone means UTC.
 
-Cost: one vectorized pass per node of the predicate. The fast ways around that, for
-predicates that only compare one column with constants, are in `encode`.
+Cost: one vectorized pass per node of the predicate. `encode` is faster for predicates that only
+compare one column with constants.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cernis.encoding.regex import anchored
+from cernis.encoding.regex import anchor
 from cernis.events.batch import Bools, Int64s
 from cernis.events.times import DAY, UNITS, as_floats, is_text, parse_timestamps
 from cernis.pattern.predicate import (
@@ -85,33 +85,37 @@ _PYTHON: dict[Operator, Callable[[Any, Any], Any]] = {
 # -------------------------------------------------------------- predicates
 
 
-def truth(predicate: Predicate, lookup: Lookup, length: int) -> pa.BooleanArray:
-    """The predicate on every row: true, false, or null for unknown.
+def evaluate_predicate(predicate: Predicate, lookup: Lookup, length: int) -> pa.BooleanArray:
+    """Evaluate a predicate on every row: true, false, or null for unknown.
 
     >>> price = pa.array([80, None, 102])
     >>> cheap = Comparison("<", Attribute(("price",)), Literal(100))
-    >>> truth(cheap, lambda path: price, 3).to_pylist()
+    >>> evaluate_predicate(cheap, lambda path: price, 3).to_pylist()
     [True, None, False]
     """
     match predicate:
         case Comparison(op=op, left=left, right=right):
-            return compare(op, value(left, lookup), value(right, lookup), length)
+            return compare(op, evaluate_value(left, lookup), evaluate_value(right, lookup), length)
         case Like(body=body, pattern=pattern):
-            return _like(value(body, lookup), pattern, length)
+            return _like(evaluate_value(body, lookup), pattern, length)
         case InSet(body=body, values=values):
-            return _in_set(value(body, lookup), [v.value for v in values], length)
+            return _in_set(evaluate_value(body, lookup), [v.value for v in values], length)
         case InRange(body=body, low=low, high=high):
-            found = value(body, lookup)
+            found = evaluate_value(body, lookup)
             above = compare(">=", found, Constant(low.value), length)
             return pc.and_kleene(above, compare("<=", found, Constant(high.value), length))
         case IsNull(body=body, negated=negated):
-            return _is_null(value(body, lookup), negated, length)
+            return _is_null(evaluate_value(body, lookup), negated, length)
         case And(parts=parts):
-            return _fold(pc.and_kleene, True, [truth(p, lookup, length) for p in parts], length)
+            return _fold(
+                pc.and_kleene, True, [evaluate_predicate(p, lookup, length) for p in parts], length
+            )
         case Or(parts=parts):
-            return _fold(pc.or_kleene, False, [truth(p, lookup, length) for p in parts], length)
+            return _fold(
+                pc.or_kleene, False, [evaluate_predicate(p, lookup, length) for p in parts], length
+            )
         case Negation(body=inner):
-            return pc.invert(truth(inner, lookup, length))
+            return pc.invert(evaluate_predicate(inner, lookup, length))
 
 
 def _fold(
@@ -140,11 +144,11 @@ def _like(found: Operand, pattern: str, length: int) -> pa.BooleanArray:
     if isinstance(found, Constant):
         if not isinstance(found.value, str):
             return _unknown(length)
-        one = pc.match_substring_regex(pa.array([encodable(found.value)]), anchored(pattern))
+        one = pc.match_substring_regex(pa.array([replace_surrogates(found.value)]), anchor(pattern))
         return _all(one[0].as_py(), length)
     if found is None or not is_text(found.type):
         return _unknown(length)
-    return pc.match_substring_regex(found, anchored(pattern))
+    return pc.match_substring_regex(found, anchor(pattern))
 
 
 def _is_null(found: Operand, negated: bool, length: int) -> pa.BooleanArray:
@@ -154,7 +158,7 @@ def _is_null(found: Operand, negated: bool, length: int) -> pa.BooleanArray:
 
 
 def _in_set(found: Operand, values: list[Scalar], length: int) -> pa.BooleanArray:
-    """`v = … OR v = …`, through a hash table where there are many of one kind."""
+    """Evaluate `v = … OR v = …`, by a hash table where there are many values of one kind."""
     if isinstance(found, pa.Array) and len(values) > 2:
         fitting = _value_set(found.type, values)
         if fitting is not None:
@@ -167,15 +171,15 @@ def _in_set(found: Operand, values: list[Scalar], length: int) -> pa.BooleanArra
     return _fold(pc.or_kleene, False, parts, length)
 
 
-def encodable(text: str) -> str:
-    """The text, with a mark in place of halves of surrogate pairs, which UTF-8 cannot hold."""
+def replace_surrogates(text: str) -> str:
+    """Replace halves of surrogate pairs, which UTF-8 cannot hold, by question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _value_set(type_: pa.DataType, values: list[Scalar]) -> tuple[pa.Array, bool] | None:
-    """The values that a column can equal, and whether some were of another kind."""
+    """Return the values that a column can equal, and whether some were of another kind."""
     if is_text(type_):
-        texts = [encodable(v) for v in values if isinstance(v, str)]
+        texts = [replace_surrogates(v) for v in values if isinstance(v, str)]
         return pa.array(texts, type_), len(texts) < len(values)
     if pa.types.is_integer(type_):
         numbers = [v for v in values if not isinstance(v, (str, bool))]
@@ -190,7 +194,7 @@ def _value_set(type_: pa.DataType, values: list[Scalar]) -> tuple[pa.Array, bool
 
 
 def compare(op: Operator, left: Operand, right: Operand, length: int) -> pa.BooleanArray:
-    """One comparison on every row; unknown where the two are not of one kind."""
+    """Compare on every row; unknown where the two are not of one kind."""
     if left is None or right is None:
         return _unknown(length)
     if isinstance(left, Constant):
@@ -221,8 +225,8 @@ def _with_constant(op: Operator, column: pa.Array, constant: Scalar) -> pa.Boole
     type_ = column.type
     if isinstance(constant, str):
         if is_text(type_):
-            return _ARROW[op](column, pa.scalar(encodable(constant), type_))
-        moment = instant(constant, type_)
+            return _ARROW[op](column, pa.scalar(replace_surrogates(constant), type_))
+        moment = parse_instant(constant, type_)
         return None if moment is None else _integers_with(op, _ticks(column), moment)
     if isinstance(constant, bool):
         if not pa.types.is_boolean(type_):
@@ -243,11 +247,11 @@ def _bounds(type_: pa.DataType) -> tuple[int, int]:
 
 
 def _integers_with(op: Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
-    """An integer column with any number, exactly."""
+    """Compare an integer column with any number, exactly."""
     if isinstance(constant, float) and not math.isfinite(constant):
         return _constant_where_valid(column, bool(_PYTHON[op](0, constant)))
     whole = math.floor(constant)
-    op, certain = against_floor(op, whole != constant)
+    op, certain = compare_with_floor(op, whole != constant)
     if certain is not None:
         return _constant_where_valid(column, certain)
     low, high = _bounds(column.type)
@@ -257,18 +261,18 @@ def _integers_with(op: Operator, column: pa.Array, constant: Number) -> pa.Boole
 
 
 def _floats_with(op: Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
-    """A float64 column with any number, exactly; NaN equals nothing."""
+    """Compare a float64 column with any number, exactly; NaN equals nothing."""
     below = float_at_most(constant)
-    op, certain = against_floor(op, below != constant)
+    op, certain = compare_with_floor(op, below != constant)
     if certain is not None:
         return _constant_where_valid(column, certain)
     return _ARROW[op](column, pa.scalar(below, pa.float64()))
 
 
-def against_floor(op: Operator, above: bool) -> tuple[Operator, bool | None]:
-    """`v op c` as `v op' f`, where f is the largest value v can have that is at most c.
+def compare_with_floor(op: Operator, above: bool) -> tuple[Operator, bool | None]:
+    """Turn `v op c` into `v op' f`, where f is the largest value of v's type that is at most c.
 
-    `above` says that c is above f; then equality is settled without looking at v.
+    If c is above f (`above`), the truth of `=` and `!=` does not depend on v.
     """
     if not above:
         return op, None
@@ -278,7 +282,7 @@ def against_floor(op: Operator, above: bool) -> tuple[Operator, bool | None]:
 
 
 def float_at_most(number: Number) -> float:
-    """The largest float64 that is not above the number.
+    """Return the largest float64 that is not above the number.
 
     >>> float_at_most(2**53 + 1) == 2**53, float_at_most(0.1)
     (True, 0.1)
@@ -314,10 +318,10 @@ def _compare_decimals(op: Operator, left: Any, right: Any) -> pa.BooleanArray | 
         return None
 
 
-def instant(text: str, type_: pa.DataType) -> Fraction | None:
-    """ISO text as a number of the temporal type's ticks; None where it is not one.
+def parse_instant(text: str, type_: pa.DataType) -> Fraction | None:
+    """Parse ISO text as a number of the temporal type's ticks; None where it is not one.
 
-    >>> instant("1970-01-02", pa.timestamp("s")), instant("soon", pa.date32())
+    >>> parse_instant("1970-01-02", pa.timestamp("s")), parse_instant("soon", pa.date32())
     (Fraction(86400, 1), None)
     """
     tick = _tick(type_)
@@ -326,7 +330,7 @@ def instant(text: str, type_: pa.DataType) -> Fraction | None:
     if pa.types.is_time(type_):
         text = f"1970-01-01T{text}"
     for unit, size in sorted(UNITS.items(), key=lambda item: item[1]):
-        parsed = parse_timestamps(pa.array([encodable(text)]), unit)[0]
+        parsed = parse_timestamps(pa.array([replace_surrogates(text)]), unit)[0]
         if parsed.is_valid:
             return Fraction(parsed.value * size, tick)
     return None
@@ -388,7 +392,7 @@ def _compare_numbers(op: Operator, left: pa.Array, right: pa.Array) -> pa.Boolea
 
 
 def _nearest(column: pa.Array) -> pa.Array:
-    """As float64, integers too; beside a fraction a decimal is meant as one."""
+    """Return numbers as the nearest float64."""
     integer = pa.types.is_integer(column.type)
     return column.cast(pa.float64(), safe=False) if integer else as_floats(column)
 
@@ -414,7 +418,7 @@ def _integers_with_floats(op: Operator, left: pa.Array, right: pa.Array) -> pa.B
 
 
 def _compare_ticks(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
-    """Times in different units: the coarser one against the finer one's floor and rest."""
+    """Compare times in different units: the coarser one with the finer one's floor and rest."""
     a, b = _tick(left.type), _tick(right.type)
     assert a is not None
     assert b is not None
@@ -444,8 +448,8 @@ def _by_sign(
 # ------------------------------------------------------------------ values
 
 
-def value(node: Value, lookup: Lookup) -> Operand:
-    """An expression on every row: a column, a constant, or NULL everywhere."""
+def evaluate_value(node: Value, lookup: Lookup) -> Operand:
+    """Evaluate an expression on every row: a column, a constant, or NULL everywhere."""
     match node:
         case Literal(value=constant):
             return Constant(constant)
@@ -453,9 +457,9 @@ def value(node: Value, lookup: Lookup) -> Operand:
             column = lookup(path)
             return None if column is None or pa.types.is_null(column.type) else column
         case Negative(body=body):
-            return _arithmetic("-", Constant(0), value(body, lookup), negative=True)
+            return _arithmetic("-", Constant(0), evaluate_value(body, lookup), negative=True)
         case Arithmetic(op=op, left=left, right=right):
-            return _arithmetic(op, value(left, lookup), value(right, lookup))
+            return _arithmetic(op, evaluate_value(left, lookup), evaluate_value(right, lookup))
 
 
 def _arithmetic(op: str, left: Operand, right: Operand, negative: bool = False) -> Operand:
@@ -485,7 +489,7 @@ def _arithmetic(op: str, left: Operand, right: Operand, negative: bool = False) 
 
 
 def _number(side: Operand) -> Operand:
-    """An operand as int64, float64 or a constant number; anything else is NULL."""
+    """Return an operand as int64, float64 or a constant number; anything else is NULL."""
     if side is None:
         return None
     if isinstance(side, Constant):
@@ -502,7 +506,7 @@ def _number(side: Operand) -> Operand:
 
 
 def _spread(constant: Scalar, length: int) -> npt.NDArray[Any]:
-    """A constant as a column; an integer beyond int64 counts as a float."""
+    """Return a constant as a column; an integer beyond int64 counts as a float."""
     if isinstance(constant, int) and -(2**63) <= constant < 2**63:
         return np.full(length, constant, np.int64)
     try:
@@ -520,7 +524,7 @@ def _all_of(marks: list[Bools | None], length: int) -> Bools:
 
 
 def _integer(op: str, x: Int64s, y: Int64s) -> tuple[npt.NDArray[Any], Bools | None]:
-    """(result, where it is known) for + - * and % of int64."""
+    """Return the result of + - * or % of int64, and where it is known."""
     if op == "+":
         total = x + y
         return total, ((x ^ total) & (y ^ total)) >= 0

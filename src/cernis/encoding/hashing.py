@@ -1,9 +1,9 @@
 """Hash tables that number values as they first appear: int64 and byte strings.
 
-`IntTable` and `BytesTable` give each distinct value a code 0, 1, 2, …; both are open
-addressing with linear probing in Numba, at most half full. Equality is exact: hashes
-only choose where to look. Multipliers are drawn at random per table, so that no input
-can be built to collide; codes do not depend on them.
+`IntTable` and `BytesTable` give each distinct value a code 0, 1, 2, …. Both are open
+addressing with linear probing in Numba, at most half full. Equality is exact: a hash
+only says where to look. Each table draws its multiplier at random, so that nobody can build
+an input that collides; codes do not depend on it.
 
 A kernel that runs out of room returns the row it stopped at; Python grows the table
 and calls it again. Cost: a cache miss or two per row once the table outgrows the cache.
@@ -38,7 +38,7 @@ def _multiplier() -> np.uint64:
 
 @kernel
 def _spread(key: Any, multiplier: Word, shift: Word) -> Any:
-    """Multiply-shift: the top bits of a random odd multiple."""
+    """Return the top bits of a random odd multiple (multiply-shift)."""
     mixed = np.uint64(key) * multiplier
     mixed ^= mixed >> np.uint64(32)
     mixed *= multiplier
@@ -104,7 +104,7 @@ def _place_ints(table: _IntSlots, count: int) -> None:
 
 
 class IntTable:
-    """Numbers int64 values as they first appear.
+    """A numbering of int64 values, as they first appear.
 
     >>> table = IntTable()
     >>> table.codes(np.array([7, 9, 7])).tolist(), table.codes(np.array([9, 1])).tolist()
@@ -127,7 +127,7 @@ class IntTable:
         return self._table.known[: self._count]
 
     def only(self, codes: Int64s) -> IntTable:
-        """A table of the values with these codes; codes[i] becomes i."""
+        """Return a table of the values with these codes; codes[i] becomes i."""
         return IntTable(self.values[codes])
 
     def codes(self, keys: Int64s, valid: Marks | None = None) -> Int64s:
@@ -167,13 +167,13 @@ def _shift_for(size: int) -> np.uint64:
 
 
 # Eight bytes are read as one word by an expression that the compiler turns into a single
-# load. It stands in the loops themselves: calling a function with arrays from a loop
-# costs several times what the loop does.
+# load. It stands in the loops themselves: a call with arrays costs several times as much as
+# the loop's own work.
 
 
 @kernel
 def head_words(offsets: npt.NDArray[Any], data: Bytes, words: Words) -> None:
-    """The first eight bytes of every string as a word, the first byte lowest."""
+    """Write the first eight bytes of every string as a word, the first byte lowest."""
     n = len(offsets) - 1
     inside = n
     while inside > 0 and offsets[inside - 1] + 8 > len(data):
@@ -204,7 +204,7 @@ def head_words(offsets: npt.NDArray[Any], data: Bytes, words: Words) -> None:
 
 @kernel
 def hash_strings(offsets: npt.NDArray[Any], data: Bytes, multiplier: Word, hashes: Words) -> None:
-    """A hash of all bytes of every string; one-to-one among those of one size up to 8."""
+    """Write a hash of all bytes of every string; one-to-one among strings of one size up to 8."""
     for i in range(len(offsets) - 1):
         at = np.uint64(offsets[i])
         left = np.int64(offsets[i + 1]) - np.int64(offsets[i])
@@ -348,7 +348,7 @@ def _place_bytes(hashes: Words, table: _BytesSlots) -> None:
 
 
 class BytesTable:
-    """Numbers byte strings as they first appear; strings come as Arrow's offsets and data.
+    """A numbering of byte strings, as they first appear; they come as Arrow's offsets and data.
 
     >>> table = BytesTable()
     >>> table.codes(np.array([0, 1, 3, 4]), np.frombuffer(b"abba", np.uint8)).tolist()

@@ -1,15 +1,15 @@
 """Partition keys: one int64 code per event, equal exactly when the keys are.
 
-A key has a component per group of `PARTITION BY`; a component is the first of the
-group's attributes that the event has. Codes count up as keys first appear and stay the
-same from batch to batch; -1 means that the event belongs to no partition (a component
-is NULL, or NaN, which equals nothing).
+A key has a component for each group of `PARTITION BY`: the first of the group's attributes
+that the event has. Codes count up as keys first appear and stay the
+same from batch to batch. -1 means that the event belongs to no partition: a component
+is NULL, or NaN, which equals nothing.
 
 Numbers are equal across types (1 and 1.0), instants across units and zones; a number,
 a text and a truth value are never equal. `Numbering` is that equality for one
 component, `Tuples` for several; `compare` numbers other columns with them. Cost: one
 hash lookup per row, attribute and further component; a dictionary column costs one per
-distinct value. A million keys are fine: memory is some 40 bytes a key and its text.
+distinct value. Memory: some 40 bytes a key and its text, so a million keys are fine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BYTE_KINDS = frozenset({"text", "bytes", "other"})
 
 
 class KeyCoder:
-    """Numbers the keys of events.
+    """A numbering of the keys of events.
 
     >>> coder = KeyCoder([["a", "b"]])
     >>> events = pa.table({"type": ["T"] * 4, "a": [7, None, None, 8], "b": [1.5, 7.0, None, 9.0]})
@@ -55,35 +55,35 @@ class KeyCoder:
         self._keys = Tuples(len(self.groups))
 
     def __len__(self) -> int:
-        """How many keys there have been."""
+        """Return how many keys there have been."""
         return len(self._keys)
 
     def encode(self, batch: EventBatch) -> Int64s:
-        """A code per event, or -1."""
+        """Return a code per event, or -1."""
         return batch.interleave(lambda _, table: self._part(table))
 
     def _part(self, table: pa.Table) -> Int64s:
         components = zip(self._keys.components, self._paths, strict=True)
-        return self._keys.codes([_first_there(table, paths, part) for part, paths in components])
+        return self._keys.codes([_first_present(table, paths, part) for part, paths in components])
 
     def keep_only(self, codes: Int64s) -> None:
-        """Forget all keys but these (ascending); codes[i] becomes i, and new keys go on after."""
+        """Forget all keys but these (ascending); codes[i] becomes i, and new keys follow."""
         self._keys.keep_only(codes)
 
     def freeze(self) -> Arrays:
-        """All that is known, as plain arrays."""
+        """Return the state as plain arrays."""
         return self._keys.freeze()
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `freeze` gave."""
+        """Restore the state that `freeze` returned."""
         try:
             self._keys.thaw(arrays)
         except (KeyError, ValueError) as error:
             raise StateError(f"frozen partition keys cannot be read: {error}") from error
 
 
-def _first_there(table: pa.Table, paths: list[tuple[str, ...]], component: Numbering) -> Int64s:
-    """Per row the code of the first attribute that it has."""
+def _first_present(table: pa.Table, paths: list[tuple[str, ...]], component: Numbering) -> Int64s:
+    """Return for each row the code of the first attribute that it has."""
     codes = np.full(table.num_rows, NONE, np.int64)
     lacking: Bools | None = None  # None: all rows
     for path in paths:
@@ -104,9 +104,9 @@ def _first_there(table: pa.Table, paths: list[tuple[str, ...]], component: Numbe
 
 
 class Tuples:
-    """Numbers tuples of values, component by component.
+    """A numbering of tuples of values, component by component.
 
-    `pairs[i]` numbers what the components up to i make together with the next one, so a
+    `pairs[i]` numbers pairs of a tuple's first components and the next one, so a
     tuple of k values is k - 1 lookups of integers. With `leading`, a code from elsewhere
     (0 … 2**31 - 1, or negative) comes first in every tuple.
     """
@@ -120,12 +120,12 @@ class Tuples:
         return len(self._pairs[-1]) if self._pairs else len(self.components[0])
 
     @property
-    def held(self) -> int:
-        """The most that any table holds: values of incomplete tuples count as well."""
+    def value_count(self) -> int:
+        """The most values in any table; values of incomplete tuples count as well."""
         return max(len(self), *(len(component) for component in self.components))
 
     def codes(self, parts: Sequence[Int64s]) -> Int64s:
-        """A code per row from the codes of its parts (the leading one first), or -1."""
+        """Return a code per row from the codes of its parts (the leading one first), or -1."""
         codes = parts[0]
         for more, pairs in zip(parts[1:], self._pairs, strict=True):
             valid = (codes >= 0) & (more >= 0)
@@ -142,21 +142,21 @@ class Tuples:
                 before = np.searchsorted(codes, before)
             lasts = np.unique(last[pairs >= 0])
             ranks = before << 31 | np.searchsorted(lasts, last)
-            self._pairs[level] = IntTable(_or_dead(ranks, pairs >= 0))
+            self._pairs[level] = IntTable(_mask_dead(ranks, pairs >= 0))
             self.components[level + 1 - self.leading].keep_only(lasts)
         if not self.leading:
             self.components[0].keep_only(codes)
 
     def keep_leading(self, codes: Int64s) -> None:
-        """Leading codes are renumbered, codes[i] (ascending) to i; tuples keep their numbers.
+        """Renumber leading codes, codes[i] (ascending) to i; tuples keep their numbers.
 
-        Tuples of the others are never met again; `keep_only` is what gives back their room.
+        Tuples of dropped leading codes are never met again; `keep_only` frees their memory.
         """
         pairs = self._pairs[0].values
         before = pairs >> 31
         ranks = np.searchsorted(codes, before)
         kept = (pairs >= 0) & np.isin(before, codes)
-        self._pairs[0] = IntTable(_or_dead(ranks << 31 | pairs & _LOW, kept))
+        self._pairs[0] = IntTable(_mask_dead(ranks << 31 | pairs & _LOW, kept))
 
     def freeze(self) -> Arrays:
         arrays = {f"pairs.{i}": table.values.copy() for i, table in enumerate(self._pairs)}
@@ -166,26 +166,26 @@ class Tuples:
         return arrays
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `freeze` gave; KeyError where something is missing."""
+        """Restore the state that `freeze` returned; KeyError where something is missing."""
         self._pairs = [IntTable(arrays[f"pairs.{i}"]) for i in range(len(self._pairs))]
         for i, component in enumerate(self.components):
-            component.thaw(under(f"component.{i}.", arrays))
+            component.thaw(select_arrays(f"component.{i}.", arrays))
 
 
-def under(start: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
-    """The arrays whose name starts so, without that start."""
+def select_arrays(start: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """Return the arrays whose name starts with `start`, without that start."""
     return {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
 
 
-def _or_dead(pairs: Int64s, alive: Bools) -> Int64s:
-    """Pairs that no lookup finds, each another one, where they are not alive."""
+def _mask_dead(pairs: Int64s, alive: Bools) -> Int64s:
+    """Replace pairs that are not alive by others, all different, that no lookup finds."""
     return pairs if alive.all() else np.where(alive, pairs, -1 - np.arange(len(pairs)))
 
 
 # --------------------------------------------------------------- numbering
 
 
-class _Kind:
+class _KindTable:
     """The values of one kind: a table that numbers them, and their component codes."""
 
     def __init__(self, table: IntTable | BytesTable, numbers: Int64s | None = None) -> None:
@@ -194,7 +194,7 @@ class _Kind:
 
 
 class Numbering:
-    """Numbers values of all kinds as they first appear; kinds share one numbering.
+    """A numbering of values of all kinds, as they first appear.
 
     >>> numbering = Numbering()
     >>> numbering.codes(pa.chunked_array([[7, 8]])).tolist()
@@ -204,14 +204,14 @@ class Numbering:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds: dict[str, _KindTable] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def codes(self, column: pa.ChunkedArray) -> Int64s:
-        """A code per row: -1 for NULL, less for what equals nothing."""
+        """Return a code per row: -1 for NULL, -2 for a value that equals nothing."""
         if pa.types.is_null(column.type):
             return np.full(len(column), NONE, np.int64)
         chunks = [self._chunk(chunk) for chunk in column.chunks]
@@ -237,10 +237,10 @@ class Numbering:
             return self._times(values)
         return self._dictionary(_distinct(values))
 
-    # one kind of values each
+    # one method for each kind of values
 
-    def _numbered(self, kind: str, codes: Int64s) -> Int64s:
-        """A kind's own codes as the component's."""
+    def _component_codes(self, kind: str, codes: Int64s) -> Int64s:
+        """Return the component's codes for codes of one kind."""
         known = self._kinds[kind]
         new = len(known.table) - len(known.numbers)
         if new:
@@ -255,7 +255,7 @@ class Numbering:
 
     def _table(self, kind: str) -> Any:
         if kind not in self._kinds:
-            self._kinds[kind] = _Kind(BytesTable() if kind in _BYTE_KINDS else IntTable())
+            self._kinds[kind] = _KindTable(BytesTable() if kind in _BYTE_KINDS else IntTable())
         return self._kinds[kind].table
 
     def _ints(self, kind: str, values: pa.Array, only: Bools | None = None) -> Int64s:
@@ -263,11 +263,13 @@ class Numbering:
         if only is not None:
             valid = only if valid is None else valid & only
         numbers = values.fill_null(0) if values.null_count else values
-        return self._numbered(kind, self._table(kind).codes(np.asarray(numbers), valid))
+        return self._component_codes(kind, self._table(kind).codes(np.asarray(numbers), valid))
 
     def _bytes(self, kind: str, values: pa.Array) -> Int64s:
         offsets, data = text_of(values)
-        return self._numbered(kind, self._table(kind).codes(offsets, data, valid_rows(values)))
+        return self._component_codes(
+            kind, self._table(kind).codes(offsets, data, valid_rows(values))
+        )
 
     def _integers(self, values: pa.Array) -> Int64s:
         if not pa.types.is_uint64(values.type):
@@ -309,7 +311,7 @@ class Numbering:
         valid = valid_rows(values)
         codes = self._ints(kind, scaled, fits if valid is None else fits & valid)
         far = ~fits
-        for unit in UNITS.values():  # the coarsest in which it is whole: one form for each time
+        for unit in UNITS.values():  # the coarsest that it is whole in: one form for each time
             if not far.any():
                 break
             if unit >= factor:
@@ -331,11 +333,11 @@ class Numbering:
         return found
 
     def _others(self, values: pa.Array) -> Int64s:
-        """Decimals, lists and the like, one Python value at a time (they are distinct)."""
+        """Number decimals, lists and the like, one Python value at a time (they are distinct)."""
         codes = np.full(len(values), NONE, np.int64)
         for i, value in enumerate(values.to_pylist()):
             if value is not None:
-                codes[i] = self._chunk(_plain_kin(value))[0]
+                codes[i] = self._chunk(_canonical(value))[0]
         return codes
 
     def keep_only(self, codes: Int64s) -> None:
@@ -368,12 +370,12 @@ class Numbering:
                 table = BytesTable(arrays[f"{kind}.pool"], arrays[f"{kind}.ends"])
             else:
                 table = IntTable(arrays[f"{kind}.values"])
-            self._kinds[kind] = _Kind(table, numbers.copy())
+            self._kinds[kind] = _KindTable(table, numbers.copy())
         self._count = sum(len(known.numbers) for known in self._kinds.values())
 
 
 def ticks_of(values: pa.Array) -> tuple[pa.Array, int]:
-    """Times and durations as int64, and the nanoseconds that each of them counts.
+    """Return times and durations as int64, and the nanoseconds in their unit.
 
     >>> ticks, nanoseconds = ticks_of(pa.array([1], pa.date32()))
     >>> ticks.to_pylist(), nanoseconds
@@ -391,7 +393,7 @@ def ticks_of(values: pa.Array) -> tuple[pa.Array, int]:
 
 
 def valid_rows(values: pa.Array) -> Bools | None:
-    """Where there are values; None: everywhere."""
+    """Return marks where there are values; None if there are values everywhere."""
     if not values.null_count:
         return None
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
@@ -426,8 +428,8 @@ def _present(values: pa.Array) -> Bools:
     return np.ones(len(values), np.bool_) if valid is None else valid
 
 
-def _plain_kin(value: Any) -> pa.Array:
-    """One value as the number it equals, else as a text that no other value has."""
+def _canonical(value: Any) -> pa.Array:
+    """Return a value as the number that it equals, or else as bytes that no other value has."""
     if isinstance(value, Decimal) and value.is_finite():
         if value == value.to_integral_value() and -(2**63) <= value < 2**64:
             return pa.array([int(value)], pa.int64() if value < 2**63 else pa.uint64())

@@ -1,8 +1,8 @@
-"""`MaskEncoder`: the truth of a query's atoms where someone else has evaluated most of them.
+"""`MaskEncoder`: the truth of a query's atoms, read off masks that somebody else computed.
 
-A query planner that runs predicates close to the data (Spark's, say) hands over columns
-of bits: bit i of a mask says whether the i-th of its atoms holds. What it could not
-evaluate is evaluated here as always, by `encode.AtomEncoder`.
+A query planner that runs predicates close to the data, such as Spark's, hands over columns
+of bits: bit i of a mask says whether the i-th of its atoms holds. `AtomEncoder` evaluates the
+atoms that it could not.
 
 Cost contract: one hash lookup per event and mask column, one more if atoms are left.
 """
@@ -24,12 +24,12 @@ BITS = 60
 
 
 def mask_column(number: int) -> str:
-    """The name of the column that holds atoms BITS · number and on."""
+    """Return the name of the column that holds atoms BITS · number and on."""
     return f"{MASK}{number}"
 
 
 class MaskEncoder:
-    """Gives each event the code of its vector of truth values, read off masks.
+    """Give each event the code of its vector of truth values, read off masks.
 
     >>> from cernis.pattern.atom import TypeIs
     >>> encoder = MaskEncoder([TypeIs("B"), TypeIs("C")], {TypeIs("A"): 0, TypeIs("B"): 1})
@@ -51,7 +51,7 @@ class MaskEncoder:
         self._pairs = [IntTable() for _ in range(len(self._columns) + bool(left) - 1)]
 
     def encode(self, batch: EventBatch) -> Int32s:
-        """One code per event; `vectors[code]` is the truth of every atom."""
+        """Return one code per event; `vectors[code]` is the truth of every atom."""
         codes = [
             table.codes(batch.interleave(self._mask(column)))
             for column, table in zip(self._columns, self._masks, strict=True)
@@ -67,15 +67,15 @@ class MaskEncoder:
         return found.astype(np.int32)
 
     def _mask(self, column: int) -> Callable[[str, pa.Table], Int64s]:
-        asked = sum({1 << b % BITS for b in self._bits if b is not None and b // BITS == column})
+        wanted = sum({1 << b % BITS for b in self._bits if b is not None and b // BITS == column})
 
         def part(_: str, table: pa.Table) -> Int64s:
-            return np.asarray(table.column(mask_column(column)), np.int64) & np.int64(asked)
+            return np.asarray(table.column(mask_column(column)), np.int64) & np.int64(wanted)
 
         return part
 
     def _learn(self, codes: Int64s) -> None:
-        """The vectors of codes that are new; codes count up as they first appear."""
+        """Add the vectors of new codes; codes count up as they first appear."""
         for code in range(len(self.vectors), int(codes.max(initial=-1)) + 1):
             self.vectors.append(self._vector(code))
 

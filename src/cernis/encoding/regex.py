@@ -33,7 +33,7 @@ def regex_mistake(expression: str) -> str | None:
 
 def like_mistake(pattern: str) -> str | None:
     """Return what RE2 finds wrong with the regular expression of a LIKE, or None."""
-    return regex_mistake(pattern) or regex_mistake(anchored(pattern))
+    return regex_mistake(pattern) or regex_mistake(anchor(pattern))
 
 
 def count_groups(expression: str) -> int:
@@ -50,10 +50,10 @@ def count_groups(expression: str) -> int:
     return 9
 
 
-def anchored(pattern: str) -> str:
+def anchor(pattern: str) -> str:
     r"""Return the regular expression that matches the same strings, as wholes only.
 
-    >>> print(anchored("a|b"), anchored(r"\Qa.b"))
+    >>> print(anchor("a|b"), anchor(r"\Qa.b"))
     \A(?:a|b)\z \A(?:\Qa.b\E)\z
     """
     end = r"\E" if _OPEN_QUOTE.match(pattern) else ""

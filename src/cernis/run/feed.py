@@ -19,7 +19,7 @@ from cernis.automata.unary.alphabet import Alphabet
 from cernis.encoding.clock import Clock
 from cernis.encoding.compare import TIME, Equality, OrderValues, kinds
 from cernis.encoding.encode import Encode, Encoder
-from cernis.encoding.keys import under
+from cernis.encoding.keys import select_arrays
 from cernis.engine.correlated import records
 from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
 from cernis.engine.correlated.runtime import CorrelatedEngine
@@ -194,13 +194,13 @@ class CorrelatedFeed:
         return listed
 
     def forget(self) -> None:
-        held = self.equality.held()
-        if max(held, default=0) < _FORGET_CODES:
+        counts = self.equality.value_counts()
+        if max(counts, default=0) < _FORGET_CODES:
             return
         live = self.engine.live_codes()
         kept: list[NDArray[np.int64] | None] = [None] * len(live)
         for domain, codes in enumerate(live):
-            if self.tables.domains[domain][0] and held[domain] > 4 * len(codes) + _FORGET_CODES:
+            if self.tables.domains[domain][0] and counts[domain] > 4 * len(codes) + _FORGET_CODES:
                 kept[domain] = codes
         if any(codes is not None for codes in kept):
             self.engine.keep_codes(kept)
@@ -225,8 +225,8 @@ class CorrelatedFeed:
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
         thaw_correlated(self.engine, meta, arrays)
-        self.equality.thaw(under("equality.", arrays))
-        self.order.thaw(under("order.", arrays))
+        self.equality.thaw(select_arrays("equality.", arrays))
+        self.order.thaw(select_arrays("order.", arrays))
         high, low, first = meta["moment"]
         self._moment = (high, low, first)
         self._kinds = {(a, b): kind for a, b, kind in meta["kinds"]}

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.encoding.keys import under
+from cernis.encoding.keys import select_arrays
 from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
@@ -98,9 +98,9 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     meta, arrays = frozen
     pipeline.feed.thaw(meta["engine"], arrays)
     if pipeline.keys is not None:
-        pipeline.keys.thaw(under("keys.", arrays))
+        pipeline.keys.thaw(select_arrays("keys.", arrays))
     if pipeline.clock is not None:
-        pipeline.clock.thaw(under("clock.", arrays))
+        pipeline.clock.thaw(select_arrays("clock.", arrays))
     pipeline.kept_from = meta["kept_from"]
     if pipeline.engine.earliest() < pipeline.kept_from:
         raise StateError("the frozen state is damaged: it needs events that it does not hold")

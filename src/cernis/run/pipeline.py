@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.encoding.clock import AttributeClock, Clock, plain_clock, rank_clock, time_clock
+from cernis.encoding.clock import (
+    AttributeClock,
+    Clock,
+    read_plain_clock,
+    read_rank_clock,
+    read_time_clock,
+)
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import KeyCoder
 from cernis.engine.correlated.runtime import CorrelatedEngine
@@ -91,11 +97,11 @@ class Pipeline:
         if self.clock is not None:
             return self.clock.read(batch, keys)
         if within is not None and within.plain:
-            return plain_clock(batch, scale.plain_ticks(within.size, within.strict))
+            return read_plain_clock(batch, scale.plain_ticks(within.size, within.strict))
         if within is not None and within.unit is Unit.TIME:
-            return time_clock(batch, scale.ticks(within.size))
+            return read_time_clock(batch, scale.ticks(within.size))
         if within is not None and within.attribute == RANK:
-            return rank_clock(batch, floor(within.size))
+            return read_rank_clock(batch, floor(within.size))
         return None
 
     def _pull_clock(self, batch: EventBatch, clock: Clock | None, scale: Scale) -> Clock | None:
@@ -103,7 +109,7 @@ class Pipeline:
         within = self.plan.within
         if within is None or within == self.plan.pattern.within:
             return clock
-        return time_clock(batch, scale.ticks(within.size))
+        return read_time_clock(batch, scale.ticks(within.size))
 
     # ------------------------------------------------------------- matches
 

@@ -47,7 +47,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.encoding import evaluate
-from cernis.encoding.evaluate import Constant, against_floor, encodable, float_at_most, instant
+from cernis.encoding.evaluate import (
+    Constant,
+    compare_with_floor,
+    float_at_most,
+    parse_instant,
+    replace_surrogates,
+)
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
     MIRRORED,
@@ -366,9 +372,9 @@ class _Translation:
                     found = _asking(op, column, F.lit(right))
             case str():
                 if kind == "text":
-                    found = _asking(op, column, F.lit(encodable(right)))
+                    found = _asking(op, column, F.lit(replace_surrogates(right)))
                 elif kind == "time":
-                    moment = instant(right, _ARROW_TIMES[type(type_)])
+                    moment = parse_instant(right, _ARROW_TIMES[type(type_)])
                     if moment is not None:
                         literal = _time_literal(type_)
                         found = _whole(op, column, moment, literal, _ends(64), unordered)
@@ -471,7 +477,7 @@ def _alike(one: str, other: str) -> bool:
 
 def _asked(predicate: Predicate) -> bool | None:
     """A predicate of constants alone, as the embedded engine answers it."""
-    known: bool | None = evaluate.truth(predicate, lambda path: None, 1)[0].as_py()
+    known: bool | None = evaluate.evaluate_predicate(predicate, lambda path: None, 1)[0].as_py()
     return known
 
 
@@ -499,7 +505,7 @@ def _fitting(type_: T.DataType, values: list[Scalar]) -> tuple[list[Column], boo
     """The values that a column may equal, and whether some were of another kind."""
     kind = _kind(type_)
     if kind == "text":
-        texts = dict.fromkeys(encodable(v) for v in values if isinstance(v, str))
+        texts = dict.fromkeys(replace_surrogates(v) for v in values if isinstance(v, str))
         return [F.lit(v) for v in texts], not all(isinstance(v, str) for v in values)
     if kind == "integer":
         numbers = [v for v in values if not isinstance(v, (str, bool))]
@@ -550,7 +556,7 @@ def _whole(
     if isinstance(constant, float) and not math.isfinite(constant):
         return _with_infinite(op, column, constant, unordered)
     whole = math.floor(constant)
-    op, certain = against_floor(op, whole != constant)
+    op, certain = compare_with_floor(op, whole != constant)
     if certain is not None:
         return _where_valid(column, certain)
     if not ends[0] <= whole <= ends[1]:
@@ -791,7 +797,7 @@ def _negative(side: _Operand) -> _Operand:
 
 
 def _folded(node: Value) -> Constant | None:
-    found = evaluate.value(node, lambda path: None)
+    found = evaluate.evaluate_value(node, lambda path: None)
     assert found is None or isinstance(found, Constant)
     return found
 

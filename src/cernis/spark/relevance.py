@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
-from cernis.encoding.evaluate import encodable
+from cernis.encoding.evaluate import replace_surrogates
 from cernis.encoding.masks import BITS
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import Attribute, InSet, Literal
@@ -264,7 +264,7 @@ def _mask(atoms: Sequence[tuple[Atom, Truth]], text: bool) -> Column:
         if isinstance(truth, bool):
             constant |= bit if truth else 0
         elif isinstance(atom, TypeIs) and text:
-            name = encodable(atom.type)
+            name = replace_surrogates(atom.type)
             types[name] = truth, bit | types.get(name, (truth, 0))[1]
         else:
             parts.append(F.when(truth, _bits(bit)).otherwise(_bits(0)))
