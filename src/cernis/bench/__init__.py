@@ -1,10 +1,10 @@
 """Benchmarks on fixed workloads: `cernis bench [NAME...] [--json FILE]`.
 
-Each benchmark is one module with one `Benchmark`; the registry below is the whole list.
-What they measure are ratios within one run; the absolute numbers belong to the machine.
+Each benchmark is one module with one `Benchmark`; `BENCHMARKS` lists them. Benchmarks measure
+ratios within one run; absolute numbers depend on the machine.
 
 In a checkout (where `docs/benchmarks` exists) a full run also writes the benchmark's page
-and chart there. `CERNIS_BENCH_SCALE=quick` runs everything tiny and writes no page.
+and chart there. `CERNIS_BENCH_SCALE=quick` runs tiny workloads and writes no page.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run_benchmarks(
     scale: BenchmarkScale | None = None,
     pages: Path | None = None,
 ) -> int:
-    """Run the named benchmarks (none named: all), print them, and return the exit code."""
+    """Run the named benchmarks, or all, print their tables, and return the exit code."""
     console = console or Console()
     scale = scale or choose_scale()
     unknown = [name for name in names if name not in BENCHMARKS]

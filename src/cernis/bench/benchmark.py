@@ -1,4 +1,4 @@
-"""The shape of a benchmark: a question, a run that returns records, and how to show them."""
+"""`Benchmark`: a question, a run that returns records, and how to show them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from cernis.bench.record import Record, Table
 from cernis.bench.scale import BenchmarkScale
 
+Part = tuple[str, Callable[[], list[Record]]]
+"""A part of a run, with its description."""
 Step = Callable[[str, int, int], None]
-"""Told before each piece of work: what it is, how many are done, of how many."""
+"""Called before each part of a run with its description, the parts done, and all parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """`run` measures; `tables` and `points` show its records, as text and as a chart's data."""
+    """A benchmark: `run` measures, `tables` shows records as text, `points` as a chart's data."""
 
     name: str
     title: str
@@ -25,4 +27,13 @@ class Benchmark:
 
 
 def ignore_step(_description: str, _done: int, _total: int) -> None:
-    """A `Step` that tells nobody."""
+    """Ignore a step."""
+
+
+def run_parts(parts: Sequence[Part], step: Step) -> list[Record]:
+    """Run the parts of a benchmark one after the other."""
+    records: list[Record] = []
+    for done, (name, measure) in enumerate(parts):
+        step(name, done, len(parts))
+        records += measure()
+    return records

@@ -1,8 +1,8 @@
-"""Timing on a machine that does other things too.
+"""Time measurements on a shared machine.
 
-The contestants take turns, and each is worth its best round: a disturbance then hits a
-round of everyone's, not one contestant's whole measurement. Means are not used, because
-noise on a shared machine only ever adds.
+Contestants take turns, and the best round of each counts: a disturbance then hits one round of
+several contestants, not the whole measurement of one. Means are not used, because noise on a
+shared machine only ever adds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def race(
     rounds: int,
     turn: Callable[[Name, int, int], None] | None = None,
 ) -> dict[Name, float]:
-    """Best seconds of each contestant over `rounds` turns; every second round runs backwards.
+    """Return the best seconds of each contestant; every second round runs backwards.
 
-    `turn` is told whose turn it is, how many turns are over, and how many there are.
+    `turn` is called before each turn with the contestant's name, the turns done, and all turns.
 
     >>> race({"slow": lambda: 2.0, "fast": lambda: 1.0}, rounds=2)
     {'slow': 2.0, 'fast': 1.0}
@@ -40,10 +40,10 @@ def race(
 
 
 def time_call(action: Callable[[], object]) -> Contestant:
-    """A contestant that takes the wall-clock seconds of one call."""
+    """Return a contestant that measures the wall-clock seconds of one call."""
 
     def contestant() -> float:
-        # What earlier calls left behind is not this one's to clear away.
+        # garbage of earlier calls must not count here
         gc.collect()
         begin = time.perf_counter()
         kept = action()

@@ -1,13 +1,12 @@
-"""CORE beside Cernis: a script that another interpreter runs, with `pycer` installed in it.
+"""Run CORE: a script for another interpreter, which has the package `pycer`.
 
-`pycer` (CORE's own Python package) exists for CPython 3.13 alone, so that it cannot be
-imported here. `cernis.bench.peer` starts this file under an interpreter that has it and
-talks to it in JSON lines: one request in, one answer out. The file imports nothing but
-the standard library and `pycer`, and nothing of Cernis.
+`pycer` (CORE's own Python package) exists for CPython 3.13 only. `cernis.bench.peer` starts this
+file under an interpreter that has it and talks to it in JSON lines: one request in, one answer
+out. The file imports only the standard library and `pycer`.
 
-Everything that can be said in CORE's favour is: the events are built before the clock
-starts, they carry the symbol's name and no other attribute, and the clock stops when the
-engine's own thread has answered the last event.
+The measurement favours CORE: the events are built before the clock starts, they have the symbol's
+name and no other attribute, and the clock stops when the engine's own thread has answered the
+last event.
 
 A request is `{"query": text}`; the answer `{"seconds": …, "matches": …}` or
 `{"error": text}`.
@@ -27,7 +26,7 @@ DECLARATION = "CREATE STREAM S { EVENT SELL { name:string }, EVENT BUY { name:st
 
 
 def read_events(pycer: Any, path: Path) -> list[Any]:
-    """The events of the file: a JSON line with `types` and `names`, then a uint16 per event."""
+    """Return the events of a file: a JSON line with `types` and `names`, then a uint16 each."""
     with path.open("rb") as file:
         header = json.loads(file.readline())
         codes = array("H", file.read())
@@ -42,7 +41,7 @@ def read_events(pycer: Any, path: Path) -> list[Any]:
 
 
 def measure(pycer: Any, events: list[Any], query: str) -> dict[str, float]:
-    """Seconds from the first event to the last answer; what was printed is one line a match."""
+    """Return the seconds from the first event to the last answer, and the number of matches."""
     server = pycer.PyOfflineServer()
     server.declare_stream(DECLARATION)
     server.add_query(query)
@@ -55,7 +54,7 @@ def measure(pycer: Any, events: list[Any], query: str) -> dict[str, float]:
 
 def main() -> None:
     """Answer requests until the input ends."""
-    # CORE prints to the process's own standard output: answers go where it cannot write.
+    # CORE prints to standard output, so answers go to a copy of it.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     import pycer

@@ -1,29 +1,28 @@
-"""`cernis bench correlation`: conditions between events cost what the event costs.
+"""`cernis bench correlation`: the cost of conditions between events.
 
-Runs that wait are found by what they are compared with, so that reading an event takes
-the same time however many runs there are. Six questions, each a ratio within this run:
+An index finds the runs that an event is compared with, so that an event costs the same however
+many runs there are. Five questions, each a ratio within this run:
 
 * Does an event cost more in a wider window? The streams have few keys, so that a window
-  100 times as wide has 100 times as many runs for each key; no event is without partner.
+  100 times as wide has 100 times as many runs for each key; every event has a partner.
 * What does a list of runs cost on a small stream?
-* Does an event cost more if there are more keys? Events come in triples of one key, so
-  that all of them find their partner however many keys there are.
-* Does a match cost more if 99 % of its candidates are disqualified by `!=`? Beside it the
-  same by enumerating all candidates and looking at each.
-* Does a count cost less than what it counts?
+* Does an event cost more with more keys? Events come in triples of one key, so that every event
+  finds its partner however many keys there are.
+* Does a match cost more if `!=` disqualifies 99 % of its candidates? For comparison, all
+  candidates are enumerated and filtered.
+* Does a count cost less than an enumeration?
 
-The sessions of all windows are alive at once and take turns on the same stretches of the
-stream, once they have seen twice the widest window. What counts is the median turn, to
-which collecting what has left the window (seldom, and then all at once) adds the median
-of its times, as often as it happened, and the session what it did beside the engine.
-The cost is fitted as a power of the window, the growth exponent: 0 is "does not depend
-on the window", 1 is "in proportion to it".
+The sessions of all windows take turns on the same stretches of the stream, once they have read
+twice the widest window. The cost of an event is the median turn. Collections of expired runs are
+rare, so they count separately: the median collection times their number. The session adds its time
+outside the engine. The growth exponent fits the cost as a power of the window: 0 is "does not
+depend on the window", 1 is "in proportion to it".
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -32,8 +31,9 @@ import numpy as np
 import pyarrow as pa
 
 import cernis
-from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.benchmark import Benchmark, Step, run_parts
 from cernis.bench.clock import Contestant, race, time_call
+from cernis.bench.output import write_matches
 from cernis.bench.record import Record, Table, divide, find, format_fixed, format_number
 from cernis.bench.scale import BenchmarkScale
 from cernis.bench.watched import Turn, Watched
@@ -60,7 +60,7 @@ class CorrelatedWorkload:
     aim: str = f"≤ {AIM_RATIO}"
 
     def query(self, window: int) -> str:
-        """The pattern in a window.
+        """Return the query in a window.
 
         >>> CorrelatedWorkload("A AS x").query(100)
         'SELECT * FROM S WHERE A AS x WITHIN 100 EVENTS'
@@ -93,7 +93,7 @@ LISTED = ("chain", "hierarchical")
 
 
 def make_keyed_stream(events: int, keys: int, types: str = "ABC", seed: int = SEED) -> pa.Table:
-    """Types, keys and prices at random: `id` and `ref` of so many keys, `u` of ten."""
+    """Return events with random types, keys and prices: `id` and `ref` of `keys`, `u` of ten."""
     random = np.random.default_rng(seed)
     kinds = random.integers(0, len(types), events, dtype=np.int32)
     return pa.table(
@@ -108,23 +108,19 @@ def make_keyed_stream(events: int, keys: int, types: str = "ABC", seed: int = SE
 
 
 def run_correlation(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """All questions, one after the other."""
-    parts: list[tuple[str, Callable[[], list[Record]]]] = [
+    """Measure all questions, one after the other."""
+    parts = [
         *((name, partial(measure_windows, scale, name)) for name in WORKLOADS),
         *((f"run list, {name}", partial(measure_run_list, scale, name)) for name in LISTED),
         ("keys", partial(measure_keys, scale)),
         ("disqualified", partial(measure_disqualified, scale)),
         ("counting", partial(measure_counting, scale)),
     ]
-    records: list[Record] = []
-    for done, (name, measure) in enumerate(parts):
-        step(name, done, len(parts))
-        records += measure()
-    return records
+    return run_parts(parts, step)
 
 
 def fit_exponent(costs: Mapping[int, float]) -> float:
-    """The slope of log(cost) over log(window).
+    """Return the slope of log(cost) over log(window).
 
     >>> round(fit_exponent({10: 5.0, 100: 50.0, 1000: 500.0}), 3)
     1.0
@@ -137,7 +133,7 @@ def fit_exponent(costs: Mapping[int, float]) -> float:
 
 
 def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
-    """The cost of an event in each window, and how it grows."""
+    """Measure the cost of an event in each window, and its growth."""
     workload = WORKLOADS[name]
     windows = [window // workload.narrower for window in scale.correlated_windows]
     length = windows[-1] // 2
@@ -173,7 +169,7 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
 
 
 def _record_costs(measure: str, name: str, costs: Mapping[int, float]) -> list[Record]:
-    """The cost of each window, the widest by the narrowest, and the exponent."""
+    """Return the cost of each window, the ratio of widest to narrowest, and the exponent."""
     windows = list(costs)
     widest = divide(costs[windows[-1]], costs[windows[0]])
     case: Mapping[str, int | str] = {"query": name}
@@ -188,7 +184,7 @@ def _record_costs(measure: str, name: str, costs: Mapping[int, float]) -> list[R
 
 
 def measure_run_list(scale: BenchmarkScale, name: str) -> list[Record]:
-    """The same automaton with each run in a list, on a small stream; the engine beside it."""
+    """Compare a list of all runs with the engine, on a small stream."""
     workload = WORKLOADS[name]
     costs, sizes, sessions = {}, {}, {}
     for window in scale.listed_windows:
@@ -222,7 +218,7 @@ def measure_run_list(scale: BenchmarkScale, name: str) -> list[Record]:
 
 
 def make_triple_stream(events: int, keys: int) -> pa.Table:
-    """A, B, C of one key each, the key at random."""
+    """Return triples A, B, C of a random key."""
     key = np.random.default_rng(SEED).integers(0, keys, (events + 2) // 3).repeat(3)[:events]
     kinds = np.tile(np.arange(3, dtype=np.int32), (events + 2) // 3)[:events]
     types = pa.DictionaryArray.from_arrays(pa.array(kinds), list("ABC"))
@@ -230,7 +226,7 @@ def make_triple_stream(events: int, keys: int) -> pa.Table:
 
 
 def measure_keys(scale: BenchmarkScale) -> list[Record]:
-    """The chain with more and more keys."""
+    """Measure the chain with more and more keys."""
     query = cernis.query(WORKLOADS["chain"].query(scale.correlated_key_window))
     contestants = {
         keys: time_call(partial(query.run, make_triple_stream(scale.correlated_keyed_events, keys)))
@@ -253,7 +249,7 @@ def measure_keys(scale: BenchmarkScale) -> list[Record]:
 
 
 def make_candidate_stream(candidates: int, asking: int, disqualified: float) -> pa.Table:
-    """A's of ten keys, then B's; of the A's this share has the `u` that every B has."""
+    """Return A's of ten keys, then B's; a share of the A's has the `u` of every B."""
     random = np.random.default_rng(SEED)
     total = candidates + asking
     kinds = np.repeat(np.arange(2, dtype=np.int32), [candidates, asking])
@@ -269,7 +265,7 @@ def make_candidate_stream(candidates: int, asking: int, disqualified: float) -> 
 
 
 def write_candidates_query(window: int, *, different: bool) -> str:
-    """A and B of one key, with or without the `!=`.
+    """Return the query for A and B of one key, with or without `!=`.
 
     >>> write_candidates_query(100, different=False)
     'SELECT * FROM S WHERE (A AS x ; B AS y) FILTER x[k] = y[k] WITHIN 100 EVENTS'
@@ -280,7 +276,7 @@ def write_candidates_query(window: int, *, different: bool) -> str:
 
 
 def measure_disqualified(scale: BenchmarkScale) -> list[Record]:
-    """Time per match, enumeration alone, with about as many matches to enumerate."""
+    """Measure the time to enumerate a match; each way has about as many matches."""
     few, many = scale.asking // 100 + 1, scale.asking
     hard = make_candidate_stream(scale.candidates, many, 0.99)
     easy = make_candidate_stream(scale.candidates, few, 0.0)
@@ -323,7 +319,7 @@ def _find_matches(text: str, events: pa.Table) -> CorrelatedMatches:
 
 
 def count_enumerated(found: CorrelatedMatches, u: np.ndarray | None = None) -> int:
-    """The number of matches, block by block; with `u`, of those that differ in it."""
+    """Enumerate matches block by block and count them; with `u`, those that differ in it."""
     total = 0
     for block in found.blocks():
         if u is None:
@@ -338,7 +334,7 @@ def count_enumerated(found: CorrelatedMatches, u: np.ndarray | None = None) -> i
 
 
 def measure_counting(scale: BenchmarkScale) -> list[Record]:
-    """One C after many A's and B's of its key: all pairs of them end there."""
+    """Measure one C after many A's and B's of its key: all pairs of them end there."""
     m = scale.counted
     kinds = np.repeat(np.arange(3, dtype=np.int32), [m, m, 1])
     types = pa.DictionaryArray.from_arrays(pa.array(kinds), list("ABC"))
@@ -352,9 +348,7 @@ def measure_counting(scale: BenchmarkScale) -> list[Record]:
         {
             "count()": time_call(lambda: watched.found().count()),
             "enumerate": time_call(lambda: count_enumerated(watched.found())),
-            "write to Arrow": time_call(
-                lambda: sum(batch.num_rows for batch in query.run(events).batches())
-            ),
+            "write to Arrow": time_call(partial(write_matches, query, events)),
         },
         scale.rounds,
     )
@@ -371,7 +365,7 @@ def measure_counting(scale: BenchmarkScale) -> list[Record]:
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """A table for each question, the growth first."""
+    """Return a table for each question, the growth first."""
     return [
         _tabulate_growth(records),
         _tabulate_windows(records),
@@ -467,7 +461,7 @@ def _tabulate_run_list(records: Sequence[Record]) -> Table:
 def _tabulate(
     records: Sequence[Record], title: str, by: str, columns: Mapping[str, str], note: str = ""
 ) -> Table:
-    """A row for each case, a column for each measure."""
+    """Return a table with a row for each case and a column for each measure."""
     rows = tuple(
         (
             f"{case:,}" if isinstance(case, int) else case,
@@ -479,12 +473,12 @@ def _tabulate(
 
 
 def _list_cases(records: Iterable[Record], measure: str, by: str) -> list[int | str]:
-    """The cases of a measure, each once."""
+    """Return the cases of a measure, each once."""
     return [*dict.fromkeys(r.case[by] for r in records if r.measure == measure)]
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Cost of an event by window, for the engine and the list of runs."""
+    """Return the cost of an event by window, for the engine and the list of runs."""
     series = {"engine": "{}", "run list": "{}, list of runs"}
     return [
         {

@@ -1,20 +1,20 @@
-"""A long stream through a session, in a process of its own, for the memory that it takes.
+"""Measure the memory of a session on a long stream, in a process of its own.
 
-Run as `python -m cernis.bench.endless`; prints one JSON line. Each batch is made, pushed
-and dropped, so that what stays is what the session keeps. The resident set is read after
-the first batches (code compiled, buffers at their working size) and at its peak.
+Run as `python -m cernis.bench.endless`; prints one JSON line. Each batch is made, pushed and
+dropped, so that only the session's state stays. The resident set is read after the first batches
+(code compiled, buffers at their working size) and at its peak.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import cernis
+from cernis.bench.process import ask_process
 from cernis.generators.stock import stock_stream
 
 _DISTINCT_BATCHES = 4
@@ -22,10 +22,10 @@ _DISTINCT_BATCHES = 4
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Memory of one process: after the first batches, and the most it ever had.
+    """The memory of one process after the first batches and at its peak.
 
-    `nodes` is the size of the engine's arena at the end, `kept_bytes` that of the events
-    which a match may still need.
+    `nodes` is the number of nodes in the engine's arena at the end, `kept_bytes` the size of the
+    events that a match may still need.
     """
 
     settled_bytes: int
@@ -35,23 +35,13 @@ class Peak:
 
 
 def measure_peak(query: str, events: int, batch: int) -> Peak:
-    """The memory of a fresh process that pushes so many events through a session."""
-    request = json.dumps({"query": query, "events": events, "batch": batch})
-    run = subprocess.run(
-        [sys.executable, "-m", "cernis.bench.endless"],
-        input=request,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if run.returncode:
-        raise RuntimeError(f"the endless stream ended early:\n{run.stderr}")
-    answer = json.loads(run.stdout.splitlines()[-1])
-    return Peak(**answer)
+    """Return the memory of a new process that pushes so many events through a session."""
+    request = {"query": query, "events": events, "batch": batch}
+    return Peak(**ask_process("cernis.bench.endless", request))
 
 
 def push_stream(query: str, events: int, batch: int) -> Peak:
-    """Push the events, look at a match of each batch; the order of the rows is the time."""
+    """Push the events and read one match of each batch; rows without times are in order."""
     session = cernis.query(query).session()
     batches = [stock_stream(batch, seed).drop_columns(["ts"]) for seed in range(_DISTINCT_BATCHES)]
     settled = 0
@@ -73,10 +63,10 @@ def _read_peak() -> int:
 
 
 def _read_status(field: str) -> int:
-    """A memory field of this process in bytes; its peak, where the system has no such fields.
+    """Return a memory field of this process in bytes; the peak, if the system has no fields.
 
-    On Linux `getrusage` would not do: its peak outlives `exec`, so that a process that has
-    just started already has its parent's.
+    On Linux `getrusage` is no alternative: its peak outlives `exec`, so that a new process has its
+    parent's.
     """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()

@@ -11,7 +11,7 @@ _PACKAGES = ("numpy", "numba", "pyarrow")
 
 
 def describe_machine() -> dict[str, str]:
-    """Processor, memory, system and versions, ready to print."""
+    """Return processor, memory, system and versions as texts."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
     return {
         "processor": f"{_find_processor()}, {os.cpu_count()} cores",
@@ -32,7 +32,7 @@ def _find_processor() -> str:
 
 
 def _describe_load() -> str:
-    """How busy the machine was, with a warning where there was more to do than cores."""
+    """Return the load of the machine, with a warning if it was more than the cores."""
     try:
         load = os.getloadavg()[2]
     except (AttributeError, OSError):

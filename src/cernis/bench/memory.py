@@ -1,8 +1,8 @@
 """`cernis bench memory`: an endless stream in the memory of one window.
 
-A session gets batches of a stock stream, each made, pushed and dropped; a process of its
-own for each length of the stream. What a session keeps is what can still become a match:
-peak memory depends on the window and not on how long the stream has been running.
+A session reads batches of a stock stream, each made, pushed and dropped, in a process of its own
+for each length of the stream. A session keeps only events that can still become a match: peak
+memory depends on the window, not on the length of the stream.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUERIES = {
 
 
 def run_memory(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """Each query with each length of the stream."""
+    """Measure each query with each length of the stream."""
     cases = list(product(scale.endless, scale.stream_lengths))
     records = []
     for done, (kind, events) in enumerate(cases):
@@ -50,7 +50,7 @@ def run_memory(scale: BenchmarkScale, step: Step) -> list[Record]:
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """A row per query and length."""
+    """Return a table with a row per query and length."""
     rows = tuple(
         (
             str(r.case["query"]),
@@ -79,7 +79,7 @@ def _format_mebibytes(value: float | None) -> str:
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Peak by query and length of the stream."""
+    """Return the peak by query and length of the stream."""
     return [
         {"query": r.case["query"], "events": r.case["events"], "peak": (r.value or 0) / 2**20}
         for r in records

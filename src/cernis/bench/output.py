@@ -1,4 +1,4 @@
-"""A query run to the end: every match written to Arrow, block by block, and dropped."""
+"""Write the matches of a query without keeping them."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from cernis.run.query import Query
 
 
 def write_matches(query: Query, events: pa.Table) -> int:
-    """The number of matches that were written; no more than a block is held at once."""
+    """Write every match to Arrow, block by block, and return their number."""
     return sum(batch.num_rows for batch in query.run(events).batches())

@@ -1,9 +1,8 @@
 """`cernis bench partitions`: what a million keys cost.
 
-The same number of events, spread evenly over 1 to 10^6 keys; each key is a stream of its
-own with a state of its own. No event is skipped: every SELL and BUY of a key moves its
-pattern. The number of matches shrinks as keys grow (a key with one event has none), so
-nothing is enumerated; what is compared is the recognition of the same events.
+The same number of events, spread evenly over 1 to 10^6 keys, each with a state of its own. Every
+SELL and BUY of a key moves its pattern. More keys have fewer matches (a key with one event has
+none), so nothing is enumerated; the benchmark compares the recognition of the same events.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ QUERY = (
 
 
 def run_partitions(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """Each number of keys, in turns."""
+    """Measure each number of keys, in turns."""
     query = cernis.query(QUERY)
     contestants = {}
     total = len(scale.keys) + 1
@@ -54,7 +53,7 @@ def run_partitions(scale: BenchmarkScale, step: Step) -> list[Record]:
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """One row per number of keys."""
+    """Return a table with a row per number of keys."""
     keys = [int(r.case["keys"]) for r in records if r.measure == "recognised"]
     rows = tuple(
         (
@@ -68,7 +67,7 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Events/s by keys."""
+    """Return events per second by keys."""
     return [{"keys": r.case["keys"], "rate": r.value} for r in records if r.measure == "recognised"]
 
 

@@ -1,8 +1,8 @@
-"""The near end of `core_peer`: finds an interpreter that has CORE, starts it, asks it.
+"""Find an interpreter that has CORE, start `core_peer` in it, and send it queries.
 
-CORE is looked for in this order: the interpreter named by `CERNIS_PEER_PYTHON`, the
-environment `.venv-peer` that `make bench-peer` creates, `python3.13` and `python3` on the
-path. Where none can import `pycer` the benchmark goes on without it, and says so.
+The search goes through the interpreter named by `CERNIS_PEER_PYTHON`, the environment `.venv-peer`
+that `make bench-peer` creates, `python3.13` and `python3` on the path. Without an interpreter that
+can import `pycer` the benchmark runs without CORE, and says so.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _LONGEST_ANSWER = 600.0
 
 @dataclass(frozen=True, slots=True)
 class PeerRun:
-    """What CORE did with one query."""
+    """The seconds and matches of CORE for one query."""
 
     seconds: float
     matches: int
 
 
 class PeerError(CernisError):
-    """CORE refused a query or is gone."""
+    """CORE refused a query or ended."""
 
 
 class Peer:
@@ -55,16 +55,16 @@ class Peer:
         self._input: IO[str] = process.stdin
         self._output: IO[str] = process.stdout
         self._kill = process.kill
-        self.events = int(self._answer()["events"])
+        self.events = int(self._read_answer()["events"])
 
     def run(self, query: str) -> PeerRun:
-        """Send every event through one query."""
+        """Run one query on all events."""
         self._input.write(json.dumps({"query": query}) + "\n")
         self._input.flush()
-        answer = self._answer()
+        answer = self._read_answer()
         return PeerRun(answer["seconds"], int(answer["matches"]))
 
-    def _answer(self) -> dict[str, float]:
+    def _read_answer(self) -> dict[str, float]:
         watch = Timer(_LONGEST_ANSWER, self._kill)
         watch.start()
         line = self._output.readline()
@@ -78,7 +78,7 @@ class Peer:
 
 
 def find_peer() -> str | None:
-    """An interpreter that can import `pycer`, if there is one."""
+    """Return an interpreter that can import `pycer`, if there is one."""
     candidates = [
         os.environ.get("CERNIS_PEER_PYTHON"),
         ".venv-peer/bin/python",
@@ -102,8 +102,8 @@ def _has_core(python: str) -> bool:
 def start_peer(
     python: str, types: list[str], names: list[str], codes: npt.NDArray[np.uint16]
 ) -> Iterator[Peer]:
-    """CORE with these events; a code is `type number * len(names) + name number`."""
-    # CORE writes a log into its working directory, hence a directory of its own.
+    """Start CORE with these events; a code is `type number * len(names) + name number`."""
+    # CORE writes a log into its working directory
     with tempfile.TemporaryDirectory(prefix="cernis-peer-") as folder:
         events = Path(folder, "events.bin")
         header = json.dumps({"types": types, "names": names}) + "\n"

@@ -22,7 +22,7 @@ NO_PLOT = "The chart is left out: install the extra `plot` (pip install 'cernis[
 
 
 def render_table(table: Table) -> rich.table.Table:
-    """The table for the terminal."""
+    """Return a table for the terminal."""
     drawn = rich.table.Table(
         title=table.title,
         caption=table.note or None,
@@ -38,7 +38,7 @@ def render_table(table: Table) -> rich.table.Table:
 
 
 def write_markdown(table: Table) -> str:
-    """The table for the page.
+    """Return a table for the page.
 
     >>> print(write_markdown(Table("Rates", ("n", "rate"), (("3", "1 M"),))))
     ### Rates
@@ -64,7 +64,7 @@ def render_page(
     *,
     chart: bool,
 ) -> str:
-    """A benchmark's page: what it asks, the chart, the tables, the machine, the command."""
+    """Return a benchmark's page: the question, the chart, the tables, the machine, the command."""
     parts = [f"# {title}", "", question.strip(), ""]
     if chart:
         parts += [f"![{title}]({name}.svg)", ""]
@@ -73,8 +73,8 @@ def render_page(
     parts += [f"- {key}: {value}" for key, value in machine.items()]
     parts += [
         "",
-        "Every contestant takes its turn in each round and is worth its best round; compare",
-        "within a table, not across machines. Again:",
+        "Each contestant runs once per round; the tables show its best round. Compare numbers",
+        "within a table, not across machines. To run it again:",
         "",
         "```",
         f"cernis bench {name}",
@@ -84,7 +84,7 @@ def render_page(
 
 
 def build_chart(name: str, points: Sequence[Mapping[str, object]]) -> dict[str, Any]:
-    """The chart's Vega-Lite specification with the points in it."""
+    """Return the chart's Vega-Lite specification with the points in it."""
     text = resources.files("cernis.bench").joinpath("charts", f"{name}.vl.json").read_text()
     chart: dict[str, Any] = json.loads(text)
     chart["data"] = {"values": [dict(point) for point in points]}
@@ -92,7 +92,7 @@ def build_chart(name: str, points: Sequence[Mapping[str, object]]) -> dict[str, 
 
 
 def draw_chart(chart: Mapping[str, Any]) -> str | None:
-    """The chart as SVG; None without the extra `plot`."""
+    """Return the chart as SVG; None without the extra `plot`."""
     try:
         import vl_convert
     except ImportError:
@@ -101,6 +101,6 @@ def draw_chart(chart: Mapping[str, Any]) -> str | None:
 
 
 def write_json(path: Path, machine: Mapping[str, str], records: Iterable[Record]) -> None:
-    """All records with the machine, as one JSON document."""
+    """Write all records and the machine as one JSON document."""
     document = {"machine": dict(machine), "records": [record.to_json() for record in records]}
     path.write_text(json.dumps(document, indent=2) + "\n")

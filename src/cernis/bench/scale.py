@@ -1,7 +1,7 @@
-"""How much a benchmark does: the full size for numbers, a quick one for tests.
+"""The sizes of the benchmarks' workloads: full for numbers, quick for tests.
 
-`CERNIS_BENCH_SCALE=quick` chooses the quick one. Its numbers mean nothing; it exists so
-that every line of every benchmark runs in seconds.
+`CERNIS_BENCH_SCALE=quick` chooses the quick scale, at which every line of every benchmark runs in
+seconds. Its numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VARIABLE = "CERNIS_BENCH_SCALE"
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkScale:
-    """Sizes of all the workloads."""
+    """The sizes of all workloads."""
 
     name: str = "full"
     rounds: int = 3
@@ -126,7 +126,7 @@ QUICK = BenchmarkScale(
 
 
 def choose_scale() -> BenchmarkScale:
-    """The scale that the environment asks for."""
+    """Return the scale that the environment names."""
     name = os.environ.get(VARIABLE, "full")
     for scale in (FULL, QUICK):
         if scale.name == name:

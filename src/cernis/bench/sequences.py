@@ -1,29 +1,27 @@
-"""`cernis bench sequences`: the CORE paper's workload, and CORE beside it.
+"""`cernis bench sequences`: the workload of the CORE paper, on Cernis and on CORE.
 
 The query is a sequence of n events, SELL and BUY in turn, each with the name of one of 20
-symbols, in a window of so many events. An event of a stream of 20 symbols and two types is
-one of 40 kinds; the i-th step of the pattern asks for the symbol number i (beyond the
-twentieth they begin again), so that of all events 3 in 40 can move the shortest pattern,
-and half of them the longest. The expected number of matches that end at a position with
-the last symbol is C(window, n - 1) / 40^(n - 1): about 3 for n = 3 and a window of 100,
-10^32 for n = 24 and 10000. All matches are therefore enumerated only where their number,
-which is counted first, is bounded, and only those of the events that CORE gets; elsewhere
-the first match of each position is.
+symbols, in a window of events. An event of a stream of 20 symbols and two types is one of 40
+kinds. Step i of the pattern takes symbol i, modulo 20, so that 3 in 40 events can move the
+shortest pattern, and half of them the longest. The expected number of matches that end at a
+position with the last symbol is C(window, n - 1) / 40^(n - 1): about 3 for n = 3 and a window of
+100, 10^32 for n = 24 and 10000. So all matches are counted first, and enumerated only if there are
+not too many, in the events that CORE gets; otherwise the first match of each position is
+enumerated.
 
 Measured, from an Arrow table in memory, with the predicates:
 
-- *recognised*: the compact set of all matches is built, nothing is enumerated. The main series.
-- *silent*: the same with one more step that no event ever satisfies, which is how CORE's own
-  experiments keep output out of the measurement.
+- *recognised*: builds the compact set of all matches and enumerates nothing. The main series.
+- *silent*: adds a step that no event satisfies, as CORE's own experiments do to measure without
+  output.
 - *first*: `LIMIT 1`, enumerated to Arrow.
 - *all*: every match, enumerated to Arrow.
-- *bare pass*: a compiled loop that reads an int32 symbol of each event and adds a number
-  that it finds under that symbol in a table; no engine that looks at every event is faster.
+- *bare pass*: a compiled loop that looks up the int32 symbol of each event in a table and sums;
+  no engine that reads every event is faster.
 
-CORE runs the *silent*, the *first* and, where it is bounded, the *all* query on fewer of
-the events; the faster one of *silent* and *first* stands for it, and the slower one of
-*recognised* and *silent* for Cernis. All cases take turns in one race, so that they can be
-compared with one another.
+CORE runs the *silent*, the *first* and, if it is bounded, the *all* query on fewer events. Its
+rate is the faster of *silent* and *first*, the rate of Cernis the slower of *recognised* and
+*silent*. All cases take turns in one race, so that they can be compared.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ def write_sequence_query(
     silent: bool = False,
     limit: int | None = None,
 ) -> str:
-    """The query in CEQL, as Cernis and CORE both read it.
+    """Return the query in CEQL, which Cernis and CORE both read.
 
     >>> print(write_sequence_query(2, 100, ["A", "B"], limit=1))
     SELECT * FROM S WHERE (SELL AS t1; BUY AS t2) FILTER t1[name='A'] AND t2[name='B'] \
@@ -86,7 +84,7 @@ WITHIN 100 EVENTS LIMIT 1
 
 
 def encode_symbols(table: pa.Table, names: Sequence[str]) -> npt.NDArray[np.int32]:
-    """`type number * len(names) + name number` of each event."""
+    """Return `type number * len(names) + name number` of each event."""
     kinds = _find_indices(table["type"], TYPES)
     symbols = _find_indices(table["name"], names)
     return np.asarray(kinds * len(names) + symbols, dtype=np.int32)
@@ -100,7 +98,7 @@ def _find_indices(column: pa.ChunkedArray, values: Sequence[str]) -> npt.NDArray
 
 @numba.njit(cache=True)
 def run_bare_pass(codes: npt.NDArray[np.int32], weights: npt.NDArray[np.int64]) -> int:
-    """The least that can be done per event: read its symbol and look it up."""
+    """Do the least work per event: look up its symbol."""
     total = 0
     for code in codes:
         total += weights[code]
@@ -108,7 +106,7 @@ def run_bare_pass(codes: npt.NDArray[np.int32], weights: npt.NDArray[np.int64]) 
 
 
 def run_sequences(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """Every length with every window, CORE where it is, and the memory of a long stream."""
+    """Measure every length in every window, CORE if it is there, and memory on a long stream."""
     stock = Stock.generate(scale)
     cases = [SequenceCase(n, window) for n, window in product(scale.lengths, scale.windows)]
     with ExitStack() as stack:
@@ -136,7 +134,7 @@ def run_sequences(scale: BenchmarkScale, step: Step) -> list[Record]:
 
 
 class SequenceCase(NamedTuple):
-    """How long the pattern is and how wide the window."""
+    """The length of the pattern and the width of the window."""
 
     n: int
     window: int
@@ -144,7 +142,7 @@ class SequenceCase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """The events, the few of them that CORE gets, the symbols' names, a code per event."""
+    """The events, the few that CORE gets, the names of symbols, and a code per event."""
 
     events: pa.Table
     few: pa.Table
@@ -177,7 +175,7 @@ def _start_core(stack: ExitStack, stock: Stock) -> Peer | None:
 def _make_contestants(
     scale: BenchmarkScale, stock: Stock, peer: Peer | None, case: SequenceCase
 ) -> tuple[int, dict[str, Contestant]]:
-    """The number of matches in the few events, and who takes turns in this case."""
+    """Return the number of matches in the few events, and the contestants of this case."""
     texts = {
         "recognised": write_sequence_query(*case, stock.names),
         "silent": write_sequence_query(*case, stock.names, silent=True),
@@ -213,7 +211,7 @@ def _run_peer(peer: Peer, text: str) -> float:
 def _record_rates(
     scale: BenchmarkScale, best: Mapping[tuple[SequenceCase, str], float]
 ) -> list[Record]:
-    """Seconds as events/s."""
+    """Return the seconds as events per second."""
     few = {"all", "CORE all", "CORE silent", "CORE first"}
     return [
         Record(
@@ -235,7 +233,7 @@ def _record_counts(
     count: int,
     best: Mapping[tuple[SequenceCase, str], float],
 ) -> Iterator[Record]:
-    """What moved, what matched, how fast matches were written, whether CORE has as many."""
+    """Yield moving events, matches, their rate of writing, and whether CORE has as many."""
     where = case._asdict()
     session = cernis.query(write_sequence_query(*case, stock.names)).session()
     session.push(stock.few)
@@ -255,7 +253,7 @@ def _record_counts(
 
 
 def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
-    """What the aims speak of."""
+    """Yield the ratios of the aims."""
     for length, window in product(scale.lengths, scale.windows):
         here, core, bare = _find_rates(records, length, window)
         case: Mapping[str, int | str] = {"n": length, "window": window}
@@ -279,7 +277,7 @@ def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator
 def _find_rates(
     records: Sequence[Record], length: int, window: int
 ) -> tuple[float | None, float | None, float | None]:
-    """Events/s of Cernis at its slower, of CORE at its faster, and of the bare pass."""
+    """Return the events/s of Cernis at its slower, of CORE at its faster, and of the bare pass."""
 
     def values(*measures: str) -> list[float]:
         found = (find(records, measure, n=length, window=window) for measure in measures)
@@ -290,7 +288,7 @@ def _find_rates(
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """Rates by length and window, then the aims."""
+    """Return the rates by length and window, then the aims."""
     measured = [r.case for r in records if r.measure == "recognised"]
     cases = [(int(case["n"]), int(case["window"])) for case in measured]
     rows = []
@@ -344,7 +342,7 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
 
 
 def _tabulate_aims(records: Sequence[Record]) -> Table:
-    """Each ratio in its usual case (the shortest pattern, the middle window) and at its worst."""
+    """Return each ratio in its usual case (shortest pattern, middle window) and at its worst."""
     cases = [r.case for r in records if r.measure == "recognised"]
     shortest = min(case["n"] for case in cases)
     windows = sorted({int(case["window"]) for case in cases})
@@ -392,7 +390,7 @@ def _tabulate_aims(records: Sequence[Record]) -> Table:
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Events/s by length, window and engine, each engine worth what the table says."""
+    """Return events/s by length, window and engine, as in the table."""
     drawn: list[Mapping[str, object]] = []
     for case in (r.case for r in records if r.measure == "recognised"):
         here, core, _ = _find_rates(records, int(case["n"]), int(case["window"]))
@@ -420,8 +418,8 @@ never comes, as in CORE's own experiments. *first match*: with `LIMIT 1`, writte
 Arrow. *all matches*: everything written to Arrow, where that is bounded; *matches/s* is
 the rate of the writing alone. *bare pass*: a
 compiled loop that only looks up each event's symbol; *share* is what part of its rate
-remains. CORE gets its events ready-made in memory and is worth the better of *silent* and
-*first match*; Cernis is worth the worse of *recognised* and *silent*.
+remains. CORE gets its events ready-made in memory. Its rate is the better of *silent* and
+*first match*; the rate of Cernis is the worse of *recognised* and *silent*.
 """,
     run=run_sequences,
     tables=build_tables,

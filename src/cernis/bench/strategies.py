@@ -1,15 +1,15 @@
 """`cernis bench strategies`: answers about sets of matches too large to list.
 
-A stream of SELL and BUY with a HALT at regular places; the pattern takes any BUYs before
-a HALT, and the HALT: with k BUYs in the window that is 2^k - 1 matches at one position. The
-wider the window, the more matches; the work of a strategy, of `count()` and of `sample()`
-is to stay that of one pass. A *plain pass* recognises the same pattern with the default
-strategy and enumerates nothing; everything is given in its time.
+A stream of SELL and BUY has a HALT at regular places. The pattern takes any BUYs before a HALT,
+and the HALT: k BUYs in the window make 2^k - 1 matches at one position. Wider windows have more
+matches; a strategy, `count()` and `sample()` should still cost no more than one pass. A *plain
+pass* recognises the same pattern with the default strategy and enumerates nothing; it is the unit
+of all costs.
 
-HALTs stand one widest window apart, so that the number of answers is the same in every
-row. A strategy's answer is one match per HALT, the one with every BUY of the window, so it
-is a long one, and writing it costs its length: the strategies write their answers to
-Arrow, and may grow with the window by what they write, not by what they choose from.
+HALTs are one widest window apart, so that every row has the same number of answers. A strategy's
+answer is one match per HALT, with every BUY of the window. Strategies write their answers to
+Arrow, and a match costs its length: the cost may grow with the length of an answer, not with the
+number of matches to choose from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAMPLED = 10
 
 
 def make_halting_stream(events: int, every: int) -> pa.Table:
-    """SELL and BUY at random, a HALT at each `every`-th place."""
+    """Return random SELL and BUY events with a HALT at every `every`-th place."""
     kinds = np.random.default_rng(SEED).integers(0, 2, events, dtype=np.int32)
     kinds[every - 1 :: every] = 2
     return pa.table(
@@ -43,7 +43,7 @@ def make_halting_stream(events: int, every: int) -> pa.Table:
 
 
 def write_kleene_query(strategy: str, window: int) -> str:
-    """The pattern under one strategy.
+    """Return the query under one strategy.
 
     >>> write_kleene_query("LAST", 20)
     'SELECT LAST * FROM S WHERE ((BUY+) AS b; HALT AS h) WITHIN 20 EVENTS'
@@ -52,7 +52,7 @@ def write_kleene_query(strategy: str, window: int) -> str:
 
 
 def run_strategies(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """Each window: the plain pass and every question about it take turns."""
+    """Measure each window: the plain pass and every question take turns."""
     events = make_halting_stream(scale.strategy_events, scale.strategy_windows[-1])
     records: list[Record] = []
     for done, window in enumerate(scale.strategy_windows):
@@ -85,7 +85,7 @@ def _measure(scale: BenchmarkScale, events: pa.Table, window: int) -> list[Recor
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """Costs in units of a plain pass, a row per window."""
+    """Return a table of costs in plain passes, with a row per window."""
     windows = [int(r.case["window"]) for r in records if r.measure == "plain pass"]
     questions = ("count()", "sample()", *CHOSEN)
     rows = tuple(
@@ -102,7 +102,7 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Cost by window and question."""
+    """Return the cost by window and question."""
     return [
         {"window": r.case["window"], "question": r.measure.partition(",")[0], "cost": r.value}
         for r in records

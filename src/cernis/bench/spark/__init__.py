@@ -1,4 +1,3 @@
-"""`cernis bench spark` and `cernis bench streaming`; each measures processes of its own from
-outside."""
+"""`cernis bench spark` and `cernis bench streaming`: Spark in processes of its own."""
 
 from __future__ import annotations

@@ -1,22 +1,18 @@
-"""`cernis bench spark`: what recognition costs on Spark, beside what its rows cost anyway.
+"""`cernis bench spark`: the cost of recognition on Spark, compared with moving the same rows.
 
-A generated stock stream in Parquet files. For each way of distributing, the query and, in
-the same process and in turns, a pass-through: the same rows through the same shuffle and
-sort into Python and out again, with nothing done to them. Then the query with predicates
-left to Python, what a user would write in SQL for a sequence of three (a join of the table
-with itself, on fewer rows), rows packed into one Arrow blob per task before the shuffle,
-and some of it on one core and on two. A long key in a small executor shows that a task's
-memory is that of its window.
+A generated stock stream in Parquet files. For each distribution the query takes turns with a
+pass-through, which sends the same rows through the same shuffle and sort into Python and back.
+Then come the query with its predicates in Python, the same sequence of three in SQL (a join of the
+table with itself, on fewer rows), rows packed into one Arrow blob per task before the shuffle, and
+some cases on one core and on two. One long key in a small executor shows that a task's memory is
+bounded by its window.
 
-Rates are rows read per second of wall-clock time and per second of processor time, Java's
-and the workers' together. Each number of cores is a process of its own (`batch_process`).
+Rates are rows read per second of wall-clock time and of processor time, Java's and the workers'
+together. Each number of cores has a process of its own (`batch_process`).
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.process import ask_process
 from cernis.bench.record import Record, Table, divide, find, format_number
 from cernis.bench.scale import BenchmarkScale
 from cernis.generators.stock import stock_stream
@@ -34,6 +31,7 @@ from cernis.generators.stock import stock_stream
 NAME = "spark"
 SEED = 11
 FILES = 8
+PROCESS = "cernis.bench.spark.batch_process"
 
 CASES = {
     "keyed": "keyed",
@@ -55,7 +53,7 @@ JOINS = {"recognized": "recognized", "joined": "joined with itself"}
 
 
 def run_spark(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """Each number of cores in its own process, on the same files."""
+    """Measure each number of cores in its own process, on the same files."""
     records: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="cernis-bench-") as folder:
         step("making the rows", 0, len(scale.spark_cores) + 2)
@@ -68,7 +66,7 @@ def run_spark(scale: BenchmarkScale, step: Step) -> list[Record]:
             request = {"task": "cases", "folder": folder, "cores": cores, "names": names}
             request["joined"] = scale.spark_joined
             records += _make_records(
-                ask_process("batch_process", {**request, "rounds": scale.spark_rounds}),
+                ask_process(PROCESS, {**request, "rounds": scale.spark_rounds}),
                 cores,
                 scale,
             )
@@ -97,21 +95,6 @@ def _write_files(folder: Path, rows: int, symbols: int) -> None:
         pq.write_table(table.slice(number * size, size), folder / f"part-{number}.parquet")
 
 
-def ask_process(process: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a process of its own answers."""
-    run = subprocess.run(
-        [sys.executable, "-m", f"cernis.bench.spark.{process}"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if run.returncode:
-        raise RuntimeError(f"the process with Spark ended early:\n{run.stderr[-4000:]}")
-    answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return answer
-
-
 def _make_records(answer: Mapping[str, Any], cores: int, scale: BenchmarkScale) -> Iterator[Record]:
     for name, measured in answer.items():
         case, _, fewer = name.partition(" of ")
@@ -126,7 +109,7 @@ def _make_records(answer: Mapping[str, Any], cores: int, scale: BenchmarkScale) 
 
 
 def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
-    """Those of which both sides were measured."""
+    """Return the ratios of which both sides were measured."""
     return (record for record in _divide_cases(records, scale) if record.value is not None)
 
 
@@ -160,7 +143,7 @@ def _divide_cases(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """A row per case, the ratios, and the long key."""
+    """Return a row per case, the ratios, and the long key."""
     cores = sorted({int(r.case["cores"]) for r in records if r.measure == "wall"})
     most = cores[-1] if cores else 0
 
@@ -197,7 +180,7 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Rows per second of processor time by case."""
+    """Return rows per second of processor time by case."""
     most = max((int(r.case["cores"]) for r in records if r.measure == "processor"), default=0)
     return [
         {"case": title, "rate": find(records, "processor", case=case, cores=most)}
@@ -210,12 +193,12 @@ SPARK = Benchmark(
     name=NAME,
     title="Spark",
     question="""
-What does recognition cost on Spark, beside what its rows cost anyway? How much is saved by
-evaluating predicates in Catalyst, and what does a join of the table with itself cost?
+What does recognition cost on Spark, compared with moving the same rows? How much does it save to
+evaluate predicates in Catalyst, and what does a join of the table with itself cost?
 
-Sequences of three on a generated stock stream in Parquet files, one event in ten being of
-interest; results are written nowhere. "Pass-through" sends the same rows through the same
-shuffle and sort into Python and back, with nothing done to them.
+Sequences of three on a generated stock stream in Parquet files; one event in ten can be part of a
+match, and results are not written. "Pass-through" sends the same rows through the same shuffle
+and sort into Python and back, unchanged.
 """,
     run=run_spark,
     tables=build_tables,

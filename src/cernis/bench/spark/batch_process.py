@@ -1,7 +1,7 @@
-"""One Spark session, measured from outside: run as `python -m cernis.bench.spark.batch_process`.
+"""Measure one Spark session: run as `python -m cernis.bench.spark.batch_process`.
 
-Reads a request on standard input and prints one JSON line. Processor time is that of all
-processes below this one: Java, and the workers.
+Reads a request on standard input and prints one JSON line. Processor time counts all child
+processes: Java and the workers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WHERE a.type = 'SELL' AND b.type = 'BUY' AND c.type = 'SELL'
 
 
 def write_query(rest: str, *, then: str = ";", shown: str = "*") -> str:
-    """The sequence of three with these clauses."""
+    """Return the sequence of three with these clauses."""
     return SEQUENCE.format(rest=rest, then=then, shown=shown)
 
 
@@ -51,7 +51,7 @@ SINGLE = write_query("WITHIN 1 SECONDS CONSUME BY ANY")
 def measure_cases(
     spark: Any, folder: Path, rounds: int, names: list[str] | None, joined: list[int]
 ) -> dict[str, dict[str, float]]:
-    """Seconds and matches of each case, or of those that are named."""
+    """Return seconds and matches of each case, or of the named ones."""
     from cernis.spark import recognize
 
     df = spark.read.parquet(str(folder / "all"))
@@ -83,7 +83,7 @@ def measure_cases(
         for name, frame in frames.items()
         if names is None or name.partition(" of ")[0] in names
     }
-    found = {name: frame.count() for name, frame in frames.items()}  # and warms everything up
+    found = {name: frame.count() for name, frame in frames.items()}  # also warms everything up
     pairs = [(f"recognized of {rows}", f"joined of {rows}") for rows in joined]
     for one, other in (*pairs, ("keyed", "keyed, in Python")):
         if found.get(one, 0) != found.get(other, found.get(one, 0)):
@@ -99,7 +99,7 @@ def measure_cases(
 
 
 def _time_frame(name: str, frame: Any, busy: dict[str, float]) -> Callable[[], float]:
-    """Wall-clock seconds of one run; the least processor time is noted beside."""
+    """Return a contestant that measures one run; the least processor time goes to `busy`."""
 
     def contestant() -> float:
         processor, began = read_processor_seconds(), time.perf_counter()
@@ -116,9 +116,9 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _pack_rows(df: Any, tasks: int) -> Any:
-    """The keyed query's rows as one Arrow blob for each task, through the shuffle and back.
+    """Send the keyed query's rows through the shuffle as one Arrow blob for each task.
 
-    Nothing is recognized: what is measured is whether packing would make the way shorter.
+    Nothing is recognized: this measures whether packed rows would be cheaper to move.
     """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -148,7 +148,7 @@ def _pack_rows(df: Any, tasks: int) -> Any:
 
 
 def measure_key(spark: Any, folder: Path, sizes: list[int]) -> dict[str, float]:
-    """The most memory that a worker had for one key of so many events, the fewest first."""
+    """Return the peak memory of a worker for one key of so many events, the fewest first."""
     from cernis.spark import recognize
 
     peaks: dict[str, float] = {}
@@ -174,7 +174,7 @@ def _list_children() -> Iterator[Any]:
 
 
 def read_processor_seconds() -> float:
-    """Of all processes below this one, and of those that they have waited for."""
+    """Return the processor seconds of all child processes, with those of their own children."""
     import psutil
 
     seconds = 0.0
@@ -186,7 +186,7 @@ def read_processor_seconds() -> float:
 
 
 def _read_peaks() -> Iterator[int]:
-    """The peak resident set of each worker."""
+    """Yield the peak resident set of each worker."""
     import psutil
 
     for process in _list_children():
@@ -198,7 +198,7 @@ def _read_peaks() -> Iterator[int]:
 
 
 def _pin_to_cores(cores: int) -> None:
-    """This process and all below it use so many cores: Java and the workers are several."""
+    """Let this process, Java and the workers use only so many cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 

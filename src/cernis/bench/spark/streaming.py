@@ -1,10 +1,10 @@
-"""`cernis bench streaming`: what an endless stream costs on Spark, micro-batch by micro-batch.
+"""`cernis bench streaming`: the cost of an endless stream on Spark, micro-batch by micro-batch.
 
 A generated stream in Parquet files, one in each micro-batch. For few and for many keys, the
-query and, in the same process, a pass-through of the same rows and what a user would write:
-state and Python for each key. Then what a small batch costs beside a small and a large
-state, what the state weighs by the window and by the length of the stream, and how long a
-match takes to come out. All in one process of its own (`streaming_process`).
+query runs in one process with a pass-through of the same rows and with code that a user would
+write: state and Python for each key. Then come the cost of a small batch with a small and a large
+state, the size of the state by window and length of the stream, and the latency of a match. All
+run in one process of its own (`streaming_process`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.process import ask_process
 from cernis.bench.record import Record, Table, divide, find, format_number
 from cernis.bench.scale import BenchmarkScale
-from cernis.bench.spark.batch import ask_process
 
 NAME = "streaming"
 WAYS = {
@@ -26,7 +26,7 @@ WAYS = {
 
 
 def run_streaming(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """All parts, in one process."""
+    """Measure all parts, in one process."""
     request = {
         "keys": scale.streaming_keys,
         "rows": scale.streaming_rows,
@@ -40,7 +40,7 @@ def run_streaming(scale: BenchmarkScale, step: Step) -> list[Record]:
         "latency": scale.streaming_latency,
     }
     step("streams", 0, 1)
-    answer = ask_process("streaming_process", request)
+    answer = ask_process("cernis.bench.spark.streaming_process", request)
     records = [record for part, found in answer.items() for record in _make_records(part, found)]
     return [*records, *_record_ratios(records, scale)]
 
@@ -89,7 +89,7 @@ def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """Rates by keys, small batches, state, latency, ratios."""
+    """Return rates by keys, small batches, state, latency, ratios."""
     keys = sorted({int(r.case["keys"]) for r in records if r.measure == "wall"})
     rates = tuple(
         (
@@ -149,7 +149,7 @@ def _format_bytes(value: int | float | None) -> str:
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Rows per second of processor time by keys and way."""
+    """Return rows per second of processor time by keys and way."""
     return [
         {"way": WAYS[str(r.case["way"])], "keys": r.case["keys"], "rate": r.value}
         for r in records
@@ -161,11 +161,11 @@ STREAMING = Benchmark(
     name=NAME,
     title="Streaming",
     question="""
-What does a stream that goes on cost on Spark? How does it depend on the number of keys, on what
-is kept, on the window and on the length of the stream, and how soon is a match there?
+What does an endless stream cost on Spark? How does the cost depend on the number of keys, the
+state, the window and the length of the stream, and how soon does a match come out?
 
 Pairs of events of one key within a second, on a generated stream in Parquet files, one file in
-each micro-batch, one event in fifteen being of interest; matches are written nowhere.
+each micro-batch; one event in fifteen can be part of a match, and matches are not written.
 "Pass-through" sends the same rows through a shuffle into Python and back; "state and Python
 for each key" is a stateful processor that looks for the same pairs in the groups of a key, in
 order of arrival, on fewer rows.

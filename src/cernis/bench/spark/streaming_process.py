@@ -1,9 +1,8 @@
-"""Streaming queries, measured from outside: run as `python -m
-cernis.bench.spark.streaming_process`.
+"""Measure streaming queries: run as `python -m cernis.bench.spark.streaming_process`.
 
-Reads a request on standard input and prints one JSON line. A file is a micro-batch. The
-first ones of each query warm it up; what is measured is what the others cost, in seconds
-and in processor seconds of Java and the workers, from the end of one to the end of another.
+Reads a request on standard input and prints one JSON line. A file is a micro-batch. The first
+micro-batches of each query warm it up; the others are measured, from the end of one to the end of
+another, in seconds and in processor seconds of Java and the workers.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _LONGEST = 600
 
 
 class StreamFolder:
-    """A folder that files of random events are put into; times go on, a millisecond apart."""
+    """A folder of files with random events, a millisecond apart from file to file."""
 
     def __init__(self, folder: Path, keys: int) -> None:
         self.folder, self.keys, self.files, self.rows = folder, keys, 0, 0
@@ -47,7 +46,7 @@ class StreamFolder:
         folder.mkdir(parents=True)
 
     def put(self, rows: int, types: str = "ABC", least: float = 0.0) -> None:
-        """A file of so many events of these types, with values from `least` to 1."""
+        """Write a file of so many events of these types, with values from `least` to 1."""
         first = BEGIN + 1000 * self.rows
         table = pa.table(
             {
@@ -80,12 +79,12 @@ def recognize_pairs(stream: Any, window: int) -> Any:
 
 
 def pass_through(stream: Any, window: int) -> Any:
-    """The same rows through the same shuffle into Python and out again."""
+    """Send the same rows through the same shuffle into Python and back."""
     return stream.repartition("k").mapInArrow(_copy_batches, stream.schema)
 
 
 def process_each_key(stream: Any, window: int) -> Any:
-    """What a user would write: state and Python for each key; events in order of arrival."""
+    """Find pairs as a user would: state and Python for each key, events in order of arrival."""
     from cernis.spark.streaming.each_key import EachKey
 
     wanted = stream.filter("type IN ('A', 'B') AND v > 0.9").withWatermark("ts", "1 second")
@@ -105,7 +104,7 @@ CONTESTANTS = {"recognized": recognize_pairs, "passed": pass_through, "plain": p
 
 
 class MeasuredQuery:
-    """A streaming query, and what it had cost at the end of each micro-batch with events."""
+    """A streaming query, with its cost at the end of each micro-batch with events."""
 
     def __init__(self, frame: Any, folder: Path) -> None:
         writer = frame.writeStream.format("noop")
@@ -115,7 +114,7 @@ class MeasuredQuery:
         self.state: list[int] = []
 
     def wait_for(self, batches: int) -> None:
-        """Waits for so many micro-batches with events."""
+        """Wait for so many micro-batches with events."""
         end = time.perf_counter() + _LONGEST
         while len(self.marks) < batches:
             if self.query.exception() is not None or time.perf_counter() > end:
@@ -140,7 +139,7 @@ class MeasuredQuery:
         self.query.stop()
 
     def compute_rates(self, skip: int) -> dict[str, float]:
-        """Rows in a second and in a second of processor time, and such seconds of a batch."""
+        """Return rows per second and per processor second, and processor seconds of a batch."""
         batches = sorted(self.marks)[skip:]
         (began, busy), (ended, at_end) = self.marks[batches[0]], self.marks[batches[-1]]
         rows, busy = sum(self.rows[batch] for batch in batches[1:]), at_end - busy
@@ -151,13 +150,13 @@ class MeasuredQuery:
         }
 
     def compute_seconds(self, skip: int) -> float:
-        """Processor seconds of a micro-batch, the middle one after the first."""
+        """Return the median processor seconds of a micro-batch after the first `skip`."""
         busy = [self.marks[batch][1] for batch in sorted(self.marks)[skip:]]
         return statistics.median(b - a for a, b in pairwise(busy))
 
 
 def measure_keys(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Rates by contestant and number of keys."""
+    """Return rates by contestant and number of keys."""
     answer: dict[str, Any] = {}
     for keys in request["keys"]:
         for name, contestant in CONTESTANTS.items():
@@ -177,11 +176,11 @@ def measure_keys(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str,
 
 
 def measure_small_batches(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Processor seconds of a small batch beside so many events in the state."""
+    """Return processor seconds of a small batch by the number of events in the state."""
     answer = {}
     for kept in request["kept"]:
         files = StreamFolder(folder / f"kept{kept}", kept)
-        files.put(kept, "A", 0.9)  # all of them begin something
+        files.put(kept, "A", 0.9)  # every event begins a match
         small = request["small_files"]
         for _ in range(small):
             files.put(request["small"])
@@ -199,7 +198,7 @@ def measure_small_batches(spark: Any, folder: Path, request: dict[str, Any]) -> 
 
 
 def measure_state(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """The most bytes of state, by the window and by the number of files."""
+    """Return the most bytes of state, by window and number of files."""
     answer = {}
     for window, length in request["state"]:
         files = StreamFolder(folder / f"state{window}-{length}", 100)
@@ -215,7 +214,7 @@ def measure_state(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str
 
 
 def measure_latency(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, float]:
-    """Seconds from the file that makes matches certain to the matches; small files."""
+    """Return the seconds from the file that makes a match certain to the match."""
     from cernis.spark import recognize
 
     files = StreamFolder(folder / "latency", 3)
@@ -233,7 +232,7 @@ def measure_latency(spark: Any, folder: Path, request: dict[str, Any]) -> dict[s
     for number in range(request["latency"] + 2):
         before = len(came)
         put = time.perf_counter()
-        files.put(request["small"])  # what came before is certain now
+        files.put(request["small"])  # makes the matches before it certain
         while len(came) == before and time.perf_counter() - put < _LONGEST:
             time.sleep(0.005)
         if number > 1:

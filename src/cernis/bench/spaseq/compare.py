@@ -1,4 +1,4 @@
-"""The part of `cernis bench spaseq` beside lists of runs: by window, by stream, and with `&`.
+"""Compare the engine with lists of runs, for `cernis bench spaseq`: by window, stream, and `&`.
 
 The engine and the lists read the same solutions, list all matches, and must find as many.
 """
@@ -32,7 +32,7 @@ WAYS = (OURS, LIST, LIST_BY_STREAM)
 
 
 def measure_run_list(scale: BenchmarkScale, name: str, link: str) -> list[Record]:
-    """Each run in a list, on a small stream, window by window."""
+    """Measure lists of runs on a small stream, window by window."""
     workload, windows = WORKLOADS[name], scale.spaseq_listed_windows
     events = windows[-1] + scale.spaseq_listed_events
     ready = solve_workload(workload, workload.sequences[link], windows[-1], events)
@@ -48,7 +48,7 @@ def measure_run_list(scale: BenchmarkScale, name: str, link: str) -> list[Record
 
 
 def measure_conjunction(scale: BenchmarkScale) -> list[Record]:
-    """Two roads that are congested at one time, or one after the other."""
+    """Measure two roads that are congested at one time, or one after the other."""
     traffic, window = WORKLOADS["traffic"], scale.spaseq_listed_windows[-1]
     best = solve_in_turns(
         {
@@ -77,7 +77,7 @@ class ListComparison(NamedTuple):
     """Nanoseconds per event, by way."""
     matches: int
     runs: int
-    """How many were active in the end; at least one, for the sake of logarithms."""
+    """The active runs at the end; at least one, because of logarithms."""
 
     def records(self, case: Case) -> list[Record]:
         return [
@@ -90,9 +90,9 @@ class ListComparison(NamedTuple):
 def compare_with_lists(
     scale: BenchmarkScale, ready: Mapping[Name, tuple[SolvedStreams, int]], ways: Sequence[str]
 ) -> dict[Name, ListComparison]:
-    """The cost of each way in each case, a solution and a window.
+    """Return the cost of each way in each case, which is a solution and a window.
 
-    What comes before the widest window is full does not count.
+    Events before the widest window is full do not count.
     """
     skipped = max(window for _, window in ready.values())
     contestants = {
@@ -115,7 +115,7 @@ def compare_with_lists(
 
 
 class _EngineContestant:
-    """A contestant: the engine's seconds after a while, when the window is full."""
+    """Measure the engine's seconds once the window is full."""
 
     matches = runs = 0
 
@@ -129,7 +129,7 @@ class _EngineContestant:
 
 
 class _ListContestant:
-    """A contestant: the same of a list of runs."""
+    """Measure the seconds of a list of runs once the window is full."""
 
     matches = runs = 0
 
@@ -151,7 +151,7 @@ class _ListContestant:
         runs = self._fresh()
         for _ in runs.run(self._before):
             pass
-        gc.disable()  # runs have no cycles; a search for some would be held against them
+        gc.disable()  # runs have no cycles; a search for cycles must not count
         begin = time.perf_counter()
         self.matches = len(list(runs.run(self._after)))
         seconds = time.perf_counter() - begin

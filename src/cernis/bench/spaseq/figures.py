@@ -3,24 +3,24 @@
 The paper's questions (its Figures 15 to 21), on generated streams, each a ratio within this run:
 
 * Does an event cost more in a wider window, under each separator? (15)
-* Does it with more clauses in the sequence? (16)
-* Does it with more background knowledge? (17)
+* Does it cost more with more clauses in the sequence? (16)
+* Does it cost more with more background knowledge? (17)
 * Where does the time go: parsing, graph patterns, automaton, output? (18)
-* What does `B+` cost beside `B`? (19)
+* What does `B+` cost, compared with `B`? (19)
 * What does a list of runs cost, with and without an index by stream? (15, 20)
-* What does `B & C` cost beside `B; C`? (21)
+* What does `B & C` cost, compared with `B; C`? (21)
 
-The systems the paper compares with are not here; a list of runs in the paper's own manner is
-(`spaseq_runs`). Streams are parsed and graph patterns solved once; then the windows take turns on
-the same solutions, and only what comes after the widest window counts.
+The systems that the paper compares with are not measured; a list of runs as in the paper is
+(`runs`). Streams are parsed and graph patterns solved once; then the windows take turns on the same
+solutions, and only events after the widest window count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.benchmark import Benchmark, Part, Step, run_parts
 from cernis.bench.correlation import EXPONENT, fit_exponent
 from cernis.bench.record import Record, divide
 from cernis.bench.scale import BenchmarkScale
@@ -43,7 +43,7 @@ from cernis.bench.spaseq.stages import (
 from cernis.bench.spaseq.tables import NAME, QUESTION, TITLE, Case, build_points, build_tables
 
 NARROWER = {("market", ":"): 8, ("smart grid", ":"): 4}
-"""Where there are very many runs or matches, windows and streams are shorter by this factor."""
+"""The factor by which windows and streams are shorter, for queries with very many runs."""
 MARKET_WINDOW = 800
 """40 minutes, as in the paper."""
 PRINTED = {
@@ -58,8 +58,8 @@ PRINTED = {
 
 
 def run_spaseq(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """All questions, one after the other."""
-    parts: list[tuple[str, Callable[[], list[Record]]]] = [
+    """Measure all questions, one after the other."""
+    parts: list[Part] = [
         ("compiling", compile_kernels),
         *((f"windows, {name}", partial(measure_windows, scale, name)) for name in WORKLOADS),
         ("clauses", partial(measure_clauses, scale)),
@@ -72,15 +72,11 @@ def run_spaseq(scale: BenchmarkScale, step: Step) -> list[Record]:
         ),
         ("conjunction", partial(measure_conjunction, scale)),
     ]
-    records: list[Record] = []
-    for done, (name, measure) in enumerate(parts):
-        step(name, done, len(parts))
-        records += measure()
-    return records
+    return run_parts(parts, step)
 
 
 def compile_kernels() -> list[Record]:
-    """Everything once on a handful of events: what follows finds its kernels compiled."""
+    """Compile all kernels, on a handful of events."""
     for workload, sequence, window in PRINTED.values():
         ready = solve_workload(workload, sequence, window, 60, written=True)
         for listed in (True, False):
@@ -92,7 +88,7 @@ def compile_kernels() -> list[Record]:
 
 
 def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
-    """The cost of an event in each window and under each separator, and how it grows."""
+    """Measure the cost of an event in each window under each separator, and its growth."""
     workload = WORKLOADS[name]
     ready, windows = {}, {}
     for link in STRATEGIES:
@@ -100,7 +96,7 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
         windows[link] = [window // narrower for window in scale.spaseq_windows]
         events = scale.spaseq_events // narrower
         ready[link] = solve_workload(workload, workload.sequences[link], windows[link][-1], events)
-    # the separator makes no difference to what comes before the automaton
+    # parsing and graph patterns do not depend on the separator
     beside = min(per_event(one.parsing + one.matching, len(one.times)) for one in ready.values())
     records = []
     for link, one in ready.items():
@@ -124,7 +120,7 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
 
 
 def record_growth(measure: str, case: Case, costs: Mapping[int, float]) -> list[Record]:
-    """A cost by window, and its growth exponent."""
+    """Return a cost by window, and its growth exponent."""
     return [
         *(
             Record(NAME, measure, cost, "ns/event", {**case, "window": w})
@@ -138,7 +134,7 @@ def record_growth(measure: str, case: Case, costs: Mapping[int, float]) -> list[
 
 
 def measure_clauses(scale: BenchmarkScale) -> list[Record]:
-    """Longer and longer zigzags, and the paper's Query 3."""
+    """Measure longer and longer zigzags, and the paper's Query 3."""
     patterns = {f"zigzag of {n}": make_zigzag(n) for n in scale.spaseq_clauses}
     patterns["head and shoulders"] = HEAD_AND_SHOULDERS
     records = []
@@ -155,7 +151,7 @@ def measure_apart(
     sequences: Mapping[str, tuple[GraphWorkload, str]],
     case: Case,
 ) -> list[Record]:
-    """Graph patterns and automaton of some queries on the market, and beside the first of them."""
+    """Measure graph patterns and automaton of some queries on the market."""
     window, events = WORKLOADS["market"].window(MARKET_WINDOW), scale.spaseq_clause_events
     ready = solve_in_turns(
         {
@@ -186,7 +182,7 @@ def measure_apart(
 
 
 def measure_background(scale: BenchmarkScale) -> list[Record]:
-    """The same streams with more and more background."""
+    """Measure the same streams with more and more background."""
     records = []
     for name in ("cards", "smart grid"):
         workload, events = WORKLOADS[name], scale.spaseq_known_events
@@ -213,7 +209,7 @@ def measure_background(scale: BenchmarkScale) -> list[Record]:
 
 
 def compute_whole_cost(one: SolvedStreams) -> float:
-    """From bytes to matches that are not looked at, in nanoseconds per event."""
+    """Return the nanoseconds per event from bytes to matches, which are not enumerated."""
     return per_event(one.parsing + one.matching + one.automaton, len(one.times))
 
 
@@ -221,7 +217,7 @@ def compute_whole_cost(one: SolvedStreams) -> float:
 
 
 def measure_stages(scale: BenchmarkScale) -> list[Record]:
-    """Where the time of the paper's queries goes."""
+    """Measure each stage of the paper's queries."""
     best = solve_in_turns(
         {
             name: partial(solve_workload, *printed, scale.spaseq_stage_events, written=True)
@@ -252,7 +248,7 @@ def measure_stages(scale: BenchmarkScale) -> list[Record]:
 
 
 def measure_kleene(scale: BenchmarkScale) -> list[Record]:
-    """One fall, or one and more, before a company's price rises."""
+    """Measure one fall, or one and more, before a company's price rises."""
     sequences = {
         sequence: (WORKLOADS["market"], sequence)
         for sequence in ("A; B; C", "A; B+; C", "A; B+;; C")

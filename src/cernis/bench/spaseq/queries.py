@@ -1,7 +1,6 @@
-"""The queries of `cernis bench spaseq`: those of the SPAseQ paper, with room for another sequence
-and another window.
+"""The queries of `cernis bench spaseq`: those of the SPAseQ paper, for any sequence and window.
 
-A `Workload` is a query of the paper (as repaired in `examples/spaseq`), the generator of its
+A `GraphWorkload` is a query of the paper (as repaired in `examples/spaseq`), the generator of its
 streams, and the sequence to look for under each of the three separators. Streams of different
 workloads tick at different speeds, so windows are counted in events of the whole streamset.
 """
@@ -15,17 +14,17 @@ from cernis.generators import cards, market, smartgrid, traffic
 
 STRATEGIES = (",", ";", ":")
 SECOND = 1_000_000_000
-"""In nanoseconds, which engines count."""
+"""In nanoseconds, the unit of engines."""
 
 
 class GraphWorkload(NamedTuple):
-    """One of the paper's queries, and its streams."""
+    """A query of the paper, and its streams."""
 
     streams: Callable[[int], dict[str, bytes]]
     seconds: int
     """From one event to the next, on average."""
     sequences: Mapping[str, str]
-    """What SEQ says, by strategy."""
+    """The sequence of SEQ, by separator."""
     before: str
     """PREFIX and SELECT."""
     iris: Mapping[str, str]
@@ -35,11 +34,11 @@ class GraphWorkload(NamedTuple):
     background: Callable[[int], bytes] | None = None
 
     def window(self, events: int) -> int:
-        """How long so many events take, in nanoseconds."""
+        """Return the length of a window of so many events, in nanoseconds."""
         return events * self.seconds * SECOND
 
     def query(self, sequence: str, events: int) -> str:
-        """The query in a window of so many events.
+        """Return the query in a window of so many events.
 
         >>> print(WORKLOADS["traffic"].query("A; (B & C)", 18).splitlines()[3])
         WITHIN 1800 SECONDS
@@ -51,7 +50,7 @@ class GraphWorkload(NamedTuple):
         )
 
     def make_background(self, triples: int) -> dict[str, bytes] | None:
-        """The background graph in some size, by its name; None where the query has none."""
+        """Return a background graph of this size by its name; None if the query has none."""
         if self.background is None:
             return None
         return {self.graph: self.background(triples)}
@@ -122,7 +121,7 @@ _TRAFFIC = GraphWorkload(
 
 
 def make_market_workload(conditions: tuple[str, ...]) -> GraphWorkload:
-    """Quotations of one company, one clause for each condition on its price: ?p1, ?p2 and so on.
+    """Return a query on the prices ?p1, ?p2 … of a company, with a clause for each condition.
 
     >>> make_market_workload(("", "?p2 < ?p1")).sequences[";"]
     'A; B'
@@ -146,7 +145,7 @@ def make_market_workload(conditions: tuple[str, ...]) -> GraphWorkload:
 
 
 def make_zigzag(clauses: int) -> GraphWorkload:
-    """Down and up again, in turns; with three clauses it is the V of the paper's Query 4."""
+    """Return a query for prices down and up in turns; three clauses are the V of Query 4."""
     turns = (f"?p{i} {'<' if i % 2 == 0 else '>'} ?p{i - 1}" for i in range(2, clauses + 1))
     return make_market_workload(("", *turns))
 

@@ -1,13 +1,13 @@
-"""SPAseQ sequences as the paper evaluates them: every partial match a run of its own, in a list.
+"""SPAseQ sequences as the paper evaluates them: a list of runs, one for each partial match.
 
-A run keeps all that it has bound (the paper's cache history). An event that matches some graph
-pattern is offered to each active run, or, with the paper's index, to each that waits for the
-event's stream; runs that have left the window are dropped when they are met. Graph patterns are
-solved already, and an `&` comes as one event at its timestamp (the paper's lazy evaluation): what
-is compared is the automaton alone.
+A run keeps all its bindings (the paper's cache history). An event that matches some graph pattern
+is offered to each active run, or, with the paper's index, to each that waits for the event's
+stream. A run that has expired is dropped when an event meets it. Graph patterns are solved
+beforehand, and an `&` is one event at its timestamp (the paper's lazy evaluation): only the
+automaton is compared.
 
-Cost: for each event in proportion to the active runs. Plain Python on purpose, so that it is easy
-to see that it is right. Its distance to a compiled engine says less than how it grows.
+Cost: in proportion to the active runs, for each event. It is plain Python, so that it is easy to
+check. Compare its growth with the engine's, not its absolute cost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NUMBER = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(?:integ
 
 
 class OfferedRow(NamedTuple):
-    """A solution of a step: its number, and what it binds."""
+    """A solution of a step: its number and its bindings."""
 
     number: int
     bound: Bound
@@ -67,7 +67,7 @@ class ListedRun:
 
 
 class RunList:
-    """All runs of an automaton of links, in one list or in one for each stream."""
+    """All runs of a linked automaton, in one list or in one for each stream."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class RunList:
 
     @property
     def size(self) -> int:
-        """How many runs are active."""
+        """The number of active runs."""
         return sum(map(len, self.active.values()))
 
     def run(self, events: Sequence[OfferedEvent]) -> Iterator[tuple[int, ...]]:
-        """The matches of some events, as the numbers of their rows."""
+        """Yield the matches of some events, as the numbers of their rows."""
         for _, together in groupby(events, key=lambda event: event.moment):
             made: list[ListedRun] = []
             gone: list[ListedRun] = []
@@ -155,7 +155,7 @@ class RunList:
                 gone.append(run)
 
     def _combine(self, bound: Bound, own: Bound, transition: LinkedTransition) -> Bound | None:
-        """What is bound when a run takes a row; None where they do not fit."""
+        """Return the bindings of a run that takes a row; None if they do not fit."""
         for name in transition.joins:
             if bound[name] != own[name]:
                 return None
@@ -181,7 +181,7 @@ class RunList:
 
 
 def compile_condition(expression: g.Expression, values: Sequence[Any]) -> Callable[[Bound], Any]:
-    """A condition as a function of what is bound.
+    """Return a condition as a function of bindings.
 
     >>> less = g.ComparisonExpression("<", g.GraphVariable("x"), g.GraphVariable("y"))
     >>> compile_condition(less, [5, 7])({"x": 0, "y": 1})
@@ -211,7 +211,7 @@ def compile_condition(expression: g.Expression, values: Sequence[Any]) -> Callab
 
 
 def read_value(text: str) -> Any:
-    """A number, or the text of the term.
+    """Return the number of a term, or its text.
 
     >>> read_value('"1.50"^^<http://www.w3.org/2001/XMLSchema#decimal>'), read_value("<urn:x>")
     (Decimal('1.50'), '<urn:x>')
@@ -223,7 +223,7 @@ def read_value(text: str) -> Any:
 
 
 def read_values(solved: SolvedStreams) -> list[Any]:
-    """The value of each term of a run, by code."""
+    """Return the value of each term of a run, by code."""
     terms = solved.session.terms
     return [
         read_value(text) for text in terms.texts(np.arange(len(terms), dtype=np.int32)).to_pylist()
@@ -231,7 +231,7 @@ def read_values(solved: SolvedStreams) -> list[Any]:
 
 
 def collect_events(solved: SolvedStreams) -> list[OfferedEvent]:
-    """The events that match something, with their solutions."""
+    """Return the events that match some pattern, with their solutions."""
     rows = LinkedRows(*(np.concatenate(column) for column in zip(*solved.rows, strict=True)))
     names = solved.session.linked.columns
     numbers = np.arange(len(rows.reading))

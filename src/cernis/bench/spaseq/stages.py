@@ -1,8 +1,8 @@
-"""Where the time of a SPAseQ query goes: parsing, matching graphs, the automaton, output.
+"""Run a SPAseQ query stage by stage: parsing, graph patterns, automaton, output.
 
-The window enters a run in one place only, the bound of each row. So streams are parsed and their
-graph patterns solved once (`solve`), and the automaton reads the same rows again for each window
-(`replay`), on a fresh engine.
+Of all stages only the automaton depends on the window, by the bound of each row. So streams are
+parsed and graph patterns solved once (`solve_query`), and for each window a new engine reads the
+same rows (`replay`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from cernis.rdf.solving.rows import TimeWindow
 from cernis.results.correlated import CorrelatedMatches
 
 KNOWN = 10_000
-"""Triples of background, where their number is not the question."""
+"""The triples of background, unless a benchmark varies them."""
 SLOW = 0.3
-"""Seconds to tell matches beyond which they are not told again."""
+"""Counting matches is not repeated if it takes more seconds."""
 _ROWS = ("rows",)
 
 
 class TimedEngine(LinkedEngine):
-    """The same engine with a stopwatch; it remembers what it was given."""
+    """An engine that measures its seconds and keeps the rows that it reads."""
 
     def __init__(self, tables: LinkedTables, columns: int) -> None:
         super().__init__(tables, columns)
@@ -52,28 +52,28 @@ class TimedEngine(LinkedEngine):
 
 
 class SolvedStreams(NamedTuple):
-    """A query that has read its streams, stage by stage, and what its automaton was given."""
+    """A query that has read its streams, the seconds of each stage, and the rows."""
 
     query: GraphQuery
     session: GraphSession
     rows: list[LinkedRows]
     times: NDArray[np.int64]
-    """Of all events."""
+    """The times of all events."""
     loading: float
-    """Seconds for the background, as all that follow."""
+    """Seconds to load the background; the following are seconds as well."""
     parsing: float
     matching: float
     automaton: float
     output: float
     matches: int
-    """How many were written."""
+    """The number of matches written."""
 
     def after(self, skipped: int) -> int:
-        """The time that is so many nanoseconds after the first event."""
+        """Return the time that is so many nanoseconds after the first event."""
         return int(self.times[0]) + skipped
 
     def count(self, since: int) -> int:
-        """The events from a time on."""
+        """Return the number of events from a time on."""
         return int(np.count_nonzero(self.times >= since))
 
 
@@ -84,7 +84,7 @@ def solve_query(
     *,
     written: bool = False,
 ) -> SolvedStreams:
-    """Runs a query stage by stage; `written`: its matches as lines of JSON, else dropped."""
+    """Run a query stage by stage; with `written`, write its matches as lines of JSON."""
     query = GraphQuery(text)
     begin = time.perf_counter()
     session = query.session(background=background)
@@ -127,13 +127,13 @@ def solve_workload(
     *,
     written: bool = False,
 ) -> SolvedStreams:
-    """A query on a stream of so many events, up to the automaton."""
+    """Run a workload on a stream of so many events, stage by stage."""
     text, known = workload.query(sequence, window), workload.make_background(triples)
     return solve_query(text, workload.streams(events), known, written=written)
 
 
 def pick_best(runs: Sequence[SolvedStreams]) -> SolvedStreams:
-    """The last of several runs, with the best time of each stage."""
+    """Return the last of several runs, with the best time of each stage."""
     stages = ("loading", "parsing", "matching", "automaton", "output")
     return runs[-1]._replace(**{name: min(getattr(run, name) for run in runs) for name in stages})
 
@@ -141,7 +141,7 @@ def pick_best(runs: Sequence[SolvedStreams]) -> SolvedStreams:
 def solve_in_turns(
     cases: Mapping[Name, Callable[[], SolvedStreams]], rounds: int
 ) -> dict[Name, SolvedStreams]:
-    """The best of each case over so many rounds."""
+    """Return the best of each case over so many rounds."""
     turns: dict[Name, list[SolvedStreams]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, case in cases.items():
@@ -150,22 +150,22 @@ def solve_in_turns(
 
 
 def make_engine(session: GraphSession) -> TimedEngine:
-    """An engine like that of a session, which has read nothing."""
+    """Return a new engine for the query of a session."""
     return TimedEngine(session.engine.tables, len(session.linked.columns))
 
 
 class ReplayCost(NamedTuple):
-    """What the automaton did with the events of a stretch."""
+    """The cost of the automaton for some events."""
 
     automaton: float
     """Seconds."""
     telling: float
-    """Seconds to count or list the matches of those events that are asked for them."""
+    """Seconds to count or list the matches of the last events."""
     matches: int
     told: int
-    """How many events these are."""
+    """The number of these events."""
     groups: int
-    """How many wait in the end: runs that have bound the same values are one."""
+    """The groups at the end; runs with the same values are one group."""
 
 
 def replay(
@@ -176,10 +176,10 @@ def replay(
     told: int | None = None,
     listed: bool = False,
 ) -> ReplayCost:
-    """The automaton on rows that are there already, in another window.
+    """Run the automaton on the same rows in another window.
 
-    What happens in the first `skipped` nanoseconds, while the window fills up, does not count.
-    Only the last `told` events (None: all that count) are asked for their matches.
+    The first `skipped` nanoseconds, while the window fills up, do not count. Matches are counted,
+    or with `listed` listed, for the last `told` events only, or for all that count.
     """
     session = solved.session
     engine = make_engine(session)
@@ -199,16 +199,16 @@ def replay(
         begin = time.perf_counter()
         matches += sum(len(b.start) for b in found.blocks()) if listed else found.count()
         telling += time.perf_counter() - begin
-    engine.earliest()  # lets go of what has left the window
+    engine.earliest()  # collects expired runs
     return ReplayCost(engine.seconds, telling, matches, solved.count(asked), engine.entries)
 
 
 def race_replays(
     ready: Mapping[Name, tuple[SolvedStreams, int]], skipped: int, rounds: int, told: int = 0
 ) -> dict[Name, ReplayCost]:
-    """The best of each, over rounds in which all take turns.
+    """Return the best replay of each case, over rounds in which all take turns.
 
-    The last `told` events are asked how many matches they have; where that is slow, only once.
+    The matches of the last `told` events are counted, only once if that is slow.
     """
     told_by: dict[Name, ReplayCost] = {}
 
@@ -226,18 +226,18 @@ def race_replays(
 
 
 def per_event(seconds: float, events: int) -> float:
-    """Nanoseconds."""
+    """Return nanoseconds per event."""
     return 1e9 * seconds / events
 
 
 def make_matches(session: GraphSession, snapshots: list[Snapshot]) -> CorrelatedMatches:
-    """What an engine has found, as rows."""
+    """Return the matches of an engine, as rows."""
     labels = [frozenset(_ROWS)] * len(session.linked.alternatives)
     return CorrelatedMatches(_ROWS, snapshots, labels)
 
 
 def _split_rows(rows: LinkedRows, *times: int) -> list[LinkedRows]:
-    """The rows before, between and after some times."""
+    """Return the rows before, between and after some times."""
     columns: tuple[Any, ...] = rows
     places = [0, *np.searchsorted(rows.clock, times).tolist(), len(rows.clock)]
     return [LinkedRows(*(column[a:b] for column in columns)) for a, b in pairwise(places)]

@@ -1,4 +1,4 @@
-"""What `cernis bench spaseq` shows of its records: a table for each question, and a chart."""
+"""The tables and the chart of `cernis bench spaseq`."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ by window each separator of a query, and that between the rounds of `B+`, is `,`
 Windows are given in events of all streams together. A *growth exponent* of 0 says that the cost
 does not depend on the window, 1 that it is in proportion.
 
-*automaton* is the reading of solutions of graph patterns alone, nothing enumerated; *whole* begins
-with N-Quads. *groups* are runs that wait and have bound the same values; they move as one. Streams
-are parsed and solved once, and the windows take turns on the same solutions; what comes before the
-widest window is full does not count.
+*automaton* reads the solutions of graph patterns and enumerates nothing; *whole* begins with
+N-Quads. *groups* are waiting runs with the same values; they move as one. Streams are parsed and
+solved once, and the windows take turns on the same solutions; events before the widest window is
+full do not count.
 
-The systems that the paper compares with are not here. A *list of runs* is its own way of
+The systems that the paper compares with are not measured. A *list of runs* is the paper's own
 evaluation: each partial match is an object with all its bindings, and each event is offered to all
-of them. It is plain Python over the same solutions and finds as many matches. Its growth is that
-of the method; the distance to a compiled engine is not.
+of them. It is plain Python over the same solutions and finds as many matches. Compare its growth
+with the engine's, not its absolute cost.
 """
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """A table for each question, the growth first."""
+    """Return a table for each question, the growth first."""
     return [
         _tabulate_growth(records),
         _tabulate_windows(records),
@@ -220,7 +220,7 @@ _BESIDE = (
 
 
 def _compare_cells(records: Sequence[Record], case: Case) -> tuple[str, ...]:
-    """The columns of a list of runs beside the engine."""
+    """Return the cells that compare a list of runs with the engine."""
     costs = [find(records, way, **case) for way in (LIST, LIST_BY_STREAM, OURS)]
     best = min(cost for cost in costs[:2] if cost is not None)
     return (
@@ -246,7 +246,7 @@ def _tabulate_conjunction(records: Sequence[Record]) -> Table:
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
-    """Cost of an event by window, for the automaton and the list of runs."""
+    """Return the cost of an event by window, for the automaton and the list of runs."""
     series = {"automaton": "{}", LIST: "{} list of runs"}
     return [
         {
