@@ -20,9 +20,9 @@ from cernis.events import text
 from cernis.spark.batch import select_rows
 from cernis.spark.carriers import carrier_of, convert, note_type, noted_type
 from cernis.spark.files import merge as parts
-from cernis.spark.files.check import open_files
-from cernis.spark.files.load import frames_of_files
-from cernis.spark.files.merge import Parts, parts_of
+from cernis.spark.files.check import check_files
+from cernis.spark.files.load import load_files
+from cernis.spark.files.merge import MatchFiles, write_matches
 from cernis.spark.prepare import JobOptions, prepare_job
 from cernis.spark.worker import ROW
 
@@ -30,8 +30,8 @@ QUERY = cernis.query("SELECT * FROM S WHERE A AS a ; B AS b WITHIN 1 SECOND")
 
 
 def frames(spark: Any, path: Path, **options: Any) -> Any:
-    sources = open_files([path], QUERY, on_error=options.get("on_error", "fail"))
-    return frames_of_files(spark, sources, **options)
+    sources = check_files(QUERY, [path], on_error=options.get("on_error", "fail"))
+    return load_files(spark, sources, **options)
 
 
 # --------------------------------------------------------------- DataFrames
@@ -104,8 +104,8 @@ def test_a_type_that_spark_cannot_carry_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"type": ["A"], "n": pa.array([1], pa.decimal256(50, 0))}), path)
     local = SimpleNamespace(conf={})
     query = cernis.query("SELECT * FROM S WHERE A")
-    sources = open_files([path], query)
-    with pytest.raises(DataError, match="'n' holds decimal256"), frames_of_files(local, sources):
+    sources = check_files(query, [path])
+    with pytest.raises(DataError, match="'n' holds decimal256"), load_files(local, sources):
         pass
 
 
@@ -170,8 +170,8 @@ def test_parts_are_merged_in_the_order_of_ends(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "_ROWS", size)
         patch.setattr(parts, "_FEWEST", size)
-        merged = Parts(RESULTS, ["c1", "c0"], files)
-        tables = list(merged.merged())
+        merged = MatchFiles(RESULTS, ["c1", "c0"], files)
+        tables = list(merged.merge())
     whole = pa.concat_tables([RESULTS.empty_table(), *tables])
     times = whole.column("end_ts").cast(pa.int64()).to_pylist()
     rows = whole.column("end").to_pylist()
@@ -185,7 +185,7 @@ def test_parts_that_were_written_elsewhere_are_missed(
 ) -> None:
     data = spark.range(3).selectExpr("id as end", "timestamp_micros(id) as end_ts", "id as place")
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
-    found = parts_of(data, RESULTS, ["end_ts", "end", "place"], tmp_path, sort=True)
+    found = write_matches(data, RESULTS, ["end_ts", "end", "place"], tmp_path, sort=True)
     with pytest.raises(CernisError, match="a folder that all of them share"), found:
         pass
     assert not [*tmp_path.iterdir()]

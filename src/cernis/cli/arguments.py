@@ -1,22 +1,92 @@
-"""What the arguments of a command stand for: the query, the streams, the output."""
+"""The arguments of the commands: the query, the files, how they are read, the output."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from cernis.errors import CernisError
 
 LARGEST_QUERY = 1 << 20
-"""In bytes. A query is written by a person; a larger file is a mistake, or hostile."""
+"""In bytes. A person writes a query; a larger file is a mistake, or hostile."""
 
 _LANGUAGES = {".cq": "cq", ".ceql": "ceql", ".spaseq": "spaseq"}
+_GRAPH_FORMATS = {None: None, "nquads": "nq", "trig": "trig"}
+_SHOWN = 10
+
+Files = list[Path] | dict[str, Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """Where the matches go, and how many of them."""
+
+    output: str | None
+    count: bool
+    limit: int | None
+
+    @property
+    def shown(self) -> int:
+        """How many matches a table shows."""
+        return _SHOWN if self.limit is None else self.limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventOptions:
+    """How files of events are read, and how many candidates a query may check."""
+
+    time: str | None
+    type: str
+    time_unit: str
+    format: str | None
+    on_error: str = "fail"
+    budget: int | None = None
+    partial: bool = False
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        return {
+            "time": self.time,
+            "type": self.type,
+            "time_unit": self.time_unit,
+            "format": self.format,
+        }
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        budget = {} if self.budget is None else {"budget": self.budget}
+        return {**budget, "on_budget": "partial" if self.partial else "fail"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphOptions:
+    """How RDF streams are read."""
+
+    background: Sequence[str] = ()
+    time: str | None
+    time_unit: str
+    format: str | None
+    on_error: str = "fail"
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        if self.format not in _GRAPH_FORMATS:
+            raise CernisError(f"--format {self.format}: RDF streams are nquads or trig")
+        return {
+            "background": named_graphs(self.background) if self.background else None,
+            "time": self.time,
+            "time_unit": self.time_unit,
+            "format": _GRAPH_FORMATS[self.format],
+            "on_error": self.on_error,
+        }
 
 
 def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:
-    """The text of a query, or of the file that holds it, and its language.
+    """Return the text of a query, or of the file that holds it, and its language.
 
     >>> read_query("SELECT * FROM S WHERE A")
     ('SELECT * FROM S WHERE A', 'ceql')
@@ -49,8 +119,8 @@ def _read(path: Path) -> str:
         raise CernisError(f"{path}: not UTF-8 text at byte {error.start}") from None
 
 
-def named_files(arguments: Sequence[str]) -> list[Path] | dict[str, Path]:
-    """The files of events; a dictionary where a name is given, as `NAME=FILE`.
+def named_files(arguments: Sequence[str]) -> Files:
+    """Return the files of events; a dictionary where a name is given, as `NAME=FILE`.
 
     >>> named_files(["Stock=trades.csv"])
     {'Stock': PosixPath('trades.csv')}
@@ -80,8 +150,7 @@ def _name_and_file(argument: str) -> tuple[str | None, Path]:
 
 
 def named_graphs(arguments: Sequence[str]) -> dict[str, list[Path]] | list[Path]:
-    """Files of background knowledge; by the name of their graph where one is given, as
-    `IRI=FILE`.
+    """Return files of background knowledge; by graph where `IRI=FILE` names one.
 
     >>> named_graphs(["http://x.org/db=kb.ttl"])
     {'http://x.org/db': [PosixPath('kb.ttl')]}

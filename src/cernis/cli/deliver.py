@@ -1,82 +1,122 @@
-"""Where the matches (or answers) of `cernis run` go: a table, a number, JSON lines, Parquet.
+"""Deliver the matches (or answers) of `cernis run`: as a table, a number, JSON lines, Parquet.
 
-Matches come in runs, one for each batch of events that had some, and each run is
-delivered before the next batch is read: the input may be larger than memory.
+Matches come in runs, one for each batch of events that had some. Each run is delivered before
+the next batch is read: the input may be larger than memory.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import typer
-from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
-from cernis.cli.show import answers_table, errors, matches_table
+from cernis.cli.arguments import Delivery
+from cernis.cli.terminal import (
+    answers_table,
+    error_console,
+    graph_matches_table,
+    matches_table,
+    output_console,
+)
 from cernis.errors import DataError
-from cernis.results.answers import Answer, Answers
+from cernis.pattern.selection import counts_only
+from cernis.results.answers import Answers
 from cernis.results.matches import Matches
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from cernis.rdf.session import GraphSession
-    from cernis.results.match import Match
     from cernis.results.result import Result
+    from cernis.run.query import Query
     from cernis.run.session import Session
 
     Runs = Generator[Result[Any], None, None]
 
-MATCH, ANSWER = ("match", "matches"), ("answer", "answers")
-Noun = tuple[str, str]
+
+@dataclass(frozen=True)
+class Kind:
+    """What a query finds: what it is called, and the table that shows it."""
+
+    noun: tuple[str, str]
+    table: Callable[[Sequence[Any]], Table]
+
+    def describe(self, count: int) -> str:
+        return f"{count:,} {self.noun[count != 1]}"
 
 
-def show(runs: Runs, limit: int, console: Console, noun: Noun = MATCH) -> None:
-    """A table of the first matches, and how many there are."""
-    first: list[Match] = []
-    answers: list[Answer] = []
-    count, counting = 0, False
+MATCHES = Kind(Matches.noun, matches_table)
+COUNTS = Kind(Matches.noun, partial(matches_table, counting=True))
+"""Of SELECT COUNT(*): a row is the number of matches at one end."""
+ANSWERS = Kind(Answers.noun, answers_table)
+GRAPH_MATCHES = Kind(Matches.noun, graph_matches_table)
+
+
+def kind_of(query: Query[Any]) -> Kind:
+    """Return what a query over events finds."""
+    if query.plan.head is not None:
+        return ANSWERS
+    return COUNTS if counts_only(query.pattern) else MATCHES
+
+
+def deliver(runs: Runs, delivery: Delivery, kind: Kind, schema: Callable[[], pa.Schema]) -> None:
+    """Show, count or write the matches; `schema` gives the columns if there are none."""
+    limit, output = delivery.limit, delivery.output
+    if delivery.count:
+        write_number(sum(matches.count() for matches in runs), delivery)
+    elif output is None:
+        _show(runs, delivery.shown, kind)
+    elif output.endswith(".parquet"):
+        say_written(_write_parquet(runs, limit, output, schema), output, kind)
+    elif output.endswith(".nq"):
+        say_written(_write_graphs(runs, limit, output), output, kind)
+    elif output == "-":
+        _write_lines(runs, limit, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    else:
+        with open(output, "wb") as file:
+            say_written(_write_lines(runs, limit, file), output, kind)
+
+
+def _show(runs: Runs, limit: int, kind: Kind) -> None:
+    first: list[Any] = []
+    count = 0
     for found in runs:
         count += found.count()
-        if isinstance(found, Answers):
-            answers += found.head(limit - len(answers))
-        elif isinstance(found, Matches):
-            counting = found.counting
-            first += found.head(limit - len(first))
+        first += found.head(limit - len(first))
+    show_first(first, count, kind)
+
+
+def show_first(first: Sequence[Any], count: int, kind: Kind) -> None:
+    """Print a table of the first of so many matches, and their number."""
+    console = output_console()
     if first:
-        console.print(matches_table(first, counting=counting))
-    if answers:
-        console.print(answers_table(answers))
-    say_found(console, count, 0 if counting else count - len(first) - len(answers), noun)
+        console.print(kind.table(first))
+    more = 0 if kind is COUNTS else count - len(first)
+    console.print(f"{kind.describe(count)}{f'; {more:,} more' if more else ''}")
 
 
-def say_found(console: Console, count: int, more: int, noun: Noun) -> None:
-    """How many matches there are, and how many of them are not shown."""
-    console.print(f"{_number(count, noun)}{f'; {more:,} more' if more else ''}")
-
-
-def write_count(runs: Runs, limit: int | None, output: str | None) -> None:
-    """The number of matches."""
-    write_number(sum(matches.count() for matches in runs), limit, output)
-
-
-def write_number(count: int, limit: int | None, output: str | None) -> None:
-    """A number of matches, of which no more than the limit are wanted."""
-    number = count if limit is None else min(limit, count)
-    if output is None or output == "-":
+def write_number(count: int, delivery: Delivery) -> None:
+    """Write the number of matches, or the limit if that is less."""
+    number = count if delivery.limit is None else min(delivery.limit, count)
+    if delivery.output is None or delivery.output == "-":
         typer.echo(number)
     else:
-        Path(output).write_text(f"{number}\n")
+        Path(delivery.output).write_text(f"{number}\n")
 
 
-def write_graphs(runs: Runs, limit: int | None, output: str) -> None:
-    """The graphs of CONSTRUCT, as N-Quads."""
+def _write_graphs(runs: Runs, limit: int | None, output: str) -> int:
+    """Write the graphs of CONSTRUCT, as N-Quads."""
     from cernis.rdf.matches import GraphMatches
 
     written = 0
@@ -87,20 +127,10 @@ def write_graphs(runs: Runs, limit: int | None, output: str) -> None:
             written += matches.write_nquads(file, limit=left, first=written)
             if written == limit:
                 break
-    say_written(written, output, MATCH)
+    return written
 
 
-def write_lines(runs: Runs, limit: int | None, output: str, noun: Noun = MATCH) -> None:
-    """JSON lines, to standard output or a file."""
-    if output == "-":
-        _lines(runs, limit, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    with open(output, "wb") as file:
-        say_written(_lines(runs, limit, file), output, noun)
-
-
-def _lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
+def _write_lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
     written = 0
     with closing(runs):
         for matches in runs:
@@ -111,14 +141,9 @@ def _lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
     return written
 
 
-def write_parquet(
-    runs: Runs,
-    limit: int | None,
-    output: str,
-    schema: Callable[[], pa.Schema],
-    noun: Noun = MATCH,
-) -> None:
-    """A Parquet file; `schema` is asked for the columns if there is no match."""
+def _write_parquet(
+    runs: Runs, limit: int | None, output: str, schema: Callable[[], pa.Schema]
+) -> int:
     import pyarrow.parquet as pq
 
     written = 0
@@ -135,7 +160,7 @@ def write_parquet(
                 break
         if writer is None:
             stack.enter_context(pq.ParquetWriter(output, schema()))
-    say_written(written, output, noun)
+    return written
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBatch:
@@ -150,21 +175,17 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBat
         ) from error
 
 
-def say_written(number: int, output: str, noun: Noun) -> None:
-    """How many matches went where."""
-    errors().print(f"wrote {_number(number, noun)} to {output}", soft_wrap=True)
+def say_written(number: int, output: str, kind: Kind) -> None:
+    """Print how many matches were written, and where."""
+    error_console().print(f"wrote {kind.describe(number)} to {output}", soft_wrap=True)
 
 
-def _number(count: int, noun: Noun) -> str:
-    return f"{count:,} {noun[count != 1]}"
+def stream_files(session: Session | GraphSession, files: Any, output: str | None) -> Runs:
+    """Yield the runs of matches in the files, and show how many events have been read.
 
-
-def watched(session: Session | GraphSession, files: Any, output: str | None) -> Runs:
-    """The runs of matches in the files; meanwhile the number of events read is on display.
-
-    On standard error, if that is a terminal that no lines are written to.
+    The number is on standard error, if that is a terminal that no lines are written to.
     """
-    console = errors()
+    console = error_console()
     if not console.is_terminal or (output == "-" and sys.stdout.isatty()):
         yield from session.stream(files)
         return

@@ -1,23 +1,44 @@
-"""The commands. Each module they need is imported when they run: `--help` is instant."""
+"""The commands. Each imports the modules that it needs when it runs: `--help` is instant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cernis import __version__
-from cernis.cli.arguments import check_output, named_files, read_query
+from cernis.cli.arguments import (
+    Delivery,
+    EventOptions,
+    Files,
+    GraphOptions,
+    check_output,
+    named_files,
+    read_query,
+)
 from cernis.cli.failure import reported
+from cernis.cli.options import (
+    Background,
+    BadEvents,
+    EngineName,
+    EngineOption,
+    Events,
+    InputFormat,
+    Lang,
+    LanguageName,
+    MoreEvents,
+    OnError,
+    OutputFormat,
+    QueryArgument,
+    StreamFormat,
+    TimeColumn,
+    TimeUnit,
+    TypeColumn,
+    Unit,
+)
 from cernis.errors import CernisError
-
-if TYPE_CHECKING:
-    from cernis.run.query import Query
-
-_SHOWN = 10
 
 app = typer.Typer(
     name="cernis",
@@ -27,101 +48,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Language(StrEnum):
-    ceql = "ceql"
-    cq = "cq"
-    spaseq = "spaseq"
-
-
-class Format(StrEnum):
-    csv = "csv"
-    tsv = "tsv"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    arrow = "arrow"
-    nquads = "nquads"
-    trig = "trig"
-
-
-class Engine(StrEnum):
-    local = "local"
-    spark = "spark"
-
-
-class StreamFormat(StrEnum):
-    csv = "csv"
-    tsv = "tsv"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    json = "json"
-    protobuf = "protobuf"
-
-
-class OutputFormat(StrEnum):
-    parquet = "parquet"
-    jsonl = "jsonl"
-
-
-class BadEvents(StrEnum):
-    fail = "fail"
-    skip = "skip"
-
-
-class TimeUnit(StrEnum):
-    s = "s"
-    ms = "ms"
-    us = "us"
-    ns = "ns"
-
-
-QueryArgument = Annotated[
-    str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq, .spaseq), or the query itself.")
-]
-Lang = Annotated[Language, typer.Option(help="The language of a query given as text.")]
-TimeColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--time",
-        help="The column of timestamps (ts if there is one); for RDF, the property that has them, "
-        "or graph:REGEX for the names of graphs.",
-    ),
-]
-TypeColumn = Annotated[str, typer.Option("--type", help="The column of event types.")]
-Unit = Annotated[TimeUnit, typer.Option("--time-unit", help="What integer timestamps count.")]
-Events = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--events", "-e", metavar="FILE", help="A file of events, or NAME=FILE; may be repeated."
-    ),
-]
-MoreEvents = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE", help="More files of events.", show_default=False),
-]
-EngineOption = Annotated[Engine, typer.Option("--engine", help="What runs the query.")]
-InputFormat = Annotated[
-    Format | None,
-    typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
-]
-Background = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--background",
-        "-b",
-        metavar="FILE",
-        help="Background knowledge for GRAPH, or IRI=FILE; may be repeated.",
-    ),
-]
-OnError = Annotated[
-    str,
-    typer.Option(
-        "--on-error",
-        metavar="fail|skip|FILE",
-        help="Rows that cannot be read: stop, leave them out, or set them aside in FILE.",
-    ),
-]
 
 
 @app.command()
@@ -136,7 +62,7 @@ def run(
             "--output", "-o", metavar="FILE", help=".jsonl or .parquet; - for standard output."
         ),
     ] = None,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = EngineName.local,
     time: TimeColumn = None,
     type: TypeColumn = "type",
     time_unit: Unit = TimeUnit.ms,
@@ -159,7 +85,7 @@ def run(
         typer.Option("--partial", help="When the budget is spent: keep the matches found so far."),
     ] = False,
     background: Background = None,
-    lang: Lang = Language.ceql,
+    lang: Lang = LanguageName.ceql,
 ) -> None:
     """Find the matches of QUERY in files of events."""
     with reported():
@@ -167,101 +93,48 @@ def run(
         files = named_files([*(events or ()), *(more or ())])
         if not files:
             raise typer.BadParameter("name a file of events", param_hint="--events")
+        delivery = Delivery(output=output, count=count, limit=limit)
         if language == "spaseq":
-            from cernis.cli import spaseq as graphs
-
-            graphs.run(
-                text,
-                files,
-                graphs.Asked(
-                    background=background or [],
-                    time=time,
-                    time_unit=time_unit.value,
-                    format=None if format is None else format.value,
-                    on_error=on_error,
-                ),
-                output=output,
-                count=count,
-                limit=limit,
-                shown=_SHOWN,
-                engine=engine.value,
-            )
-            return
-        _without(background, "--background", "RDF queries (.spaseq)")
-        check_output(output)
-        form = _reading(time, type, time_unit, format)
-        if engine is Engine.spark:
-            from cernis.cli import on_spark
-
-            on_spark.run(
-                _query(text, language, files, form, on_spark.readable),
-                files,
-                form,
-                output=output,
-                count=count,
-                limit=limit,
-                shown=_SHOWN,
+            graph_options = GraphOptions(
+                background=background or [],
+                time=time,
+                time_unit=time_unit.value,
+                format=_value(format),
                 on_error=on_error,
-                allowance=_allowance(budget, partial),
             )
+            if engine is EngineName.spark:
+                from cernis.cli import graphs_on_spark
+
+                graphs_on_spark.run(text, files, graph_options, delivery)
+            else:
+                from cernis.cli import graphs
+
+                graphs.run(text, files, graph_options, delivery)
             return
+        if background:
+            raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
+        check_output(output)
+        options = EventOptions(
+            time=time,
+            type=type,
+            time_unit=time_unit.value,
+            format=_value(format),
+            on_error=on_error,
+            budget=budget,
+            partial=partial,
+        )
+        if engine is EngineName.spark:
+            from cernis.cli import events_on_spark
 
-        from cernis.cli import deliver, show
-
-        recognizer = _query(text, language, files, form)
-        reading = {**form, "on_error": on_error, **_allowance(budget, partial)}
-        session = recognizer.session(**reading)
-        runs = deliver.watched(session, files, output)
-        noun = deliver.MATCH if recognizer.plan.head is None else deliver.ANSWER
-        if count:
-            deliver.write_count(runs, limit, output)
-        elif output is None:
-            deliver.show(runs, _SHOWN if limit is None else limit, show.output(), noun)
-        elif output.endswith(".parquet"):
-            deliver.write_parquet(
-                runs, limit, output, lambda: recognizer.run(files, **reading).schema, noun
-            )
+            events_on_spark.run(text, language, files, options, delivery)
         else:
-            deliver.write_lines(runs, limit, output, noun)
-        for note in session.notes:
-            show.errors().print(f"note: {note}", soft_wrap=True)
+            from cernis.cli import events as events_here
+
+            events_here.run(text, language, files, options, delivery)
 
 
-def _without(given: object, option: str, what: str) -> None:
-    if given:
-        raise typer.BadParameter(f"is for {what}", param_hint=option)
-
-
-def _query(
-    text: str,
-    language: str,
-    files: Any,
-    reading: dict[str, Any],
-    readable: Callable[[Any], Any] = lambda files: files,
-) -> Query:
-    """The query; one with arguments by position may learn their names from the events."""
-    import cernis
-
-    try:
-        return cernis.query(text, lang=language)
-    except cernis.QueryError:
-        if language != "cq" or not files:
-            raise
-    known = cernis.schema_of(readable(files), **reading)
-    return cernis.query(text, lang=language, schema=known)
-
-
-def _allowance(budget: int | None, partial: bool) -> dict[str, Any]:
-    """How many candidates may be checked, and what happens beyond."""
-    given = {} if budget is None else {"budget": budget}
-    return {**given, "on_budget": "partial" if partial else "fail"}
-
-
-def _reading(
-    time: str | None, type: str, time_unit: TimeUnit, format: Format | StreamFormat | None
-) -> dict[str, Any]:
-    form = None if format is None else format.value
-    return {"time": time, "type": type, "time_unit": time_unit.value, "format": form}
+def _value(option: StrEnum | None) -> str | None:
+    return None if option is None else option.value
 
 
 @app.command()
@@ -343,7 +216,7 @@ def stream(
     cores: Annotated[
         int | None, typer.Option(min=1, help="How many cores of this machine; all of them.")
     ] = None,
-    lang: Lang = Language.ceql,
+    lang: Lang = LanguageName.ceql,
 ) -> None:
     """Find the matches of QUERY in events that go on coming, on Spark."""
     with reported():
@@ -359,7 +232,13 @@ def stream(
         from cernis.cli import stream as streaming
         from cernis.spark.streaming.sources import Reading
 
-        reading = Reading(**_reading(time, type, time_unit, format), on_error=on_error.value)
+        reading = Reading(
+            time=time,
+            type=type,
+            time_unit=time_unit.value,
+            format=_value(format),
+            on_error=on_error.value,
+        )
         streaming.stream(
             text,
             language,
@@ -373,7 +252,7 @@ def stream(
                 lateness=lateness,
                 ahead=ahead,
                 late_output=late_output,
-                output_format=None if output_format is None else output_format.value,
+                output_format=_value(output_format),
                 buckets=buckets,
                 trigger=trigger,
                 max_files=max_files,
@@ -389,48 +268,54 @@ def explain(
     query: QueryArgument,
     events: Events = None,
     format: InputFormat = None,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = EngineName.local,
     time: TimeColumn = None,
     type: TypeColumn = "type",
     time_unit: Unit = TimeUnit.ms,
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="The automaton as a Mermaid diagram.")
     ] = False,
-    lang: Lang = Language.ceql,
+    lang: Lang = LanguageName.ceql,
 ) -> None:
     """Show how QUERY is run, and what that costs."""
     with reported():
         text, language = read_query(query, lang.value)
         files = named_files(events or ())
         if language == "spaseq":
-            from cernis.cli import spaseq as graphs
-
-            asked = graphs.Asked(
-                background=[],
-                time=time,
-                time_unit=time_unit.value,
-                format=None if format is None else format.value,
-                on_error="fail",
+            graph_options = GraphOptions(
+                time=time, time_unit=time_unit.value, format=_value(format)
             )
-            explained = graphs.explain(text, files, asked, mermaid=mermaid, engine=engine.value)
-            typer.echo(explained)
+            typer.echo(_explain_graphs(text, files, graph_options, engine, mermaid=mermaid))
             return
-
-        reading = _reading(time, type, time_unit, format)
-        if engine is Engine.spark and not mermaid:
-            from cernis.cli import on_spark
+        options = EventOptions(
+            time=time, type=type, time_unit=time_unit.value, format=_value(format)
+        )
+        if engine is EngineName.spark and not mermaid:
+            from cernis.cli import events_on_spark
 
             if not files:
                 raise typer.BadParameter("name a file of events", param_hint="--events")
-            known = _query(text, language, files, reading, on_spark.readable)
-            typer.echo(on_spark.explain(known, files, reading))
-            return
-        explanation = _query(text, language, files, reading).explain(files or None, **reading)
-        typer.echo(explanation.mermaid() if mermaid else str(explanation))
+            typer.echo(events_on_spark.explain(text, language, files, options))
+        else:
+            from cernis.cli import events as events_here
+
+            typer.echo(events_here.explain(text, language, files, options, mermaid=mermaid))
+
+
+def _explain_graphs(
+    text: str, files: Files, options: GraphOptions, engine: EngineName, *, mermaid: bool
+) -> str:
+    if engine is EngineName.spark and not mermaid:
+        from cernis.cli import graphs_on_spark
+
+        return graphs_on_spark.explain(text, files, options)
+    from cernis.cli import graphs
+
+    return graphs.explain(text, mermaid=mermaid)
 
 
 @app.command()
-def check(query: QueryArgument, lang: Lang = Language.ceql) -> None:
+def check(query: QueryArgument, lang: Lang = LanguageName.ceql) -> None:
     """Parse and type-check QUERY; say every mistake in it."""
     with reported():
         text, language = read_query(query, lang.value)
@@ -439,7 +324,9 @@ def check(query: QueryArgument, lang: Lang = Language.ceql) -> None:
 
             parse(text)
         else:
-            _query(text, language, None, {})
+            import cernis
+
+            cernis.query(text, lang=language)
         typer.echo("OK")
 
 

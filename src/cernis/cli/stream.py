@@ -28,7 +28,7 @@ import typer
 
 import cernis
 from cernis.cli.live import Clock, Tally, shown, summary
-from cernis.cli.show import errors, waiting
+from cernis.cli.terminal import error_console, spinner
 from cernis.errors import QueryError
 from cernis.events.times import UNITS
 from cernis.plan.explain import entry
@@ -207,7 +207,7 @@ def _check_folders(
 def _session(cores: int | None, plan: Plan) -> Any:
     spark_class()  # says so if there is none
     chosen = is_chosen()
-    with waiting("starting Spark"):
+    with spinner("starting Spark"):
         if chosen:
             spark = session().newSession()
         else:
@@ -282,7 +282,7 @@ def _run_to_the_end(plan: Plan, found: Any, tally: Tally) -> None:
 
     assert plan.sink is not None
     assert plan.checkpoint is not None
-    console, out = errors(), _Output(tally)
+    console, out = error_console(), _Output(tally)
     printing = isinstance(plan.sink, StandardOutput) and sys.stdout.isatty()
     form, trigger = plan.form, plan.trigger
     with _signals() as caught, shown(tally, console, wanted=console.is_terminal and not printing):
@@ -388,4 +388,4 @@ def _clock(plan: Plan, frames: dict[str, Any]) -> Clock:
 
 
 def _say(text: str) -> None:
-    errors().print(text, soft_wrap=True)
+    error_console().print(text, soft_wrap=True)

@@ -1,10 +1,10 @@
-"""Matches and answers on a terminal."""
+"""The terminal: its two consoles, tables of matches and answers, a spinner."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -13,21 +13,24 @@ from rich.text import Text
 from cernis.results.answers import Answer
 from cernis.results.match import Match
 
+if TYPE_CHECKING:
+    from cernis.rdf.matches import GraphMatch
+
 _MOST_ROWS = 6
 
 
-def output() -> Console:
-    """Standard output; without markup, for everything in it is data."""
+def output_console() -> Console:
+    """Return standard output, without markup: its text is data."""
     return Console(markup=False, highlight=False, emoji=False)
 
 
-def errors() -> Console:
-    """Standard error, for progress and notes."""
+def error_console() -> Console:
+    """Return standard error, for progress and notes."""
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
-    """A row for each match: interval, times, partition, aggregates, rows of variables."""
+    """Return a row for each match: interval, times, partition, aggregates, rows of variables."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     first = matches[0]
     numbers = ["end"] if counting else ["start", "end"]
@@ -49,7 +52,7 @@ def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
 
 
 def answers_table(answers: Sequence[Answer]) -> Table:
-    """A row for each answer: the values of the head, and where it first appears."""
+    """Return a row for each answer: the values of the head, and where it first appears."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in answers[0].values:
         table.add_column(Text(name))
@@ -62,17 +65,33 @@ def answers_table(answers: Sequence[Answer]) -> Table:
     return table
 
 
+def graph_matches_table(matches: Sequence[GraphMatch]) -> Table:
+    """Return a row for each match: times, variables, events."""
+    names = list(dict.fromkeys(name for match in matches for name in match.bindings))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("start_ts", "end_ts", *(f"?{name}" for name in names), "events"):
+        table.add_column(Text(name))
+    for match in matches:
+        bound = [match.bindings.get(name) for name in names]
+        events = ", ".join(f"{stream} {number}" for stream, number in match.events)
+        cells = [value_text(value) for value in (match.start_ts, match.end_ts, *bound)]
+        table.add_row(*cells, Text(events))
+    return table
+
+
 def events_table(match: Match) -> Table:
-    """The events of one match, variable by variable, in the order of the stream."""
-    held = {name: match.events(name) for name in match.vars}
-    columns = dict.fromkeys(key for events in held.values() for event in events for key in event)
+    """Return the events of one match with their variables, in the order of the stream."""
+    by_variable = {name: match.events(name) for name in match.vars}
+    columns = dict.fromkeys(
+        key for events in by_variable.values() for event in events for key in event
+    )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", style="bold cyan")
     for name in columns:
         table.add_column(Text(name))
     places = [
         (position, name, event)
-        for name, events in held.items()
+        for name, events in by_variable.items()
         for position, event in zip(match.positions[name], events, strict=True)
     ]
     for _, name, event in sorted(places, key=lambda place: place[0]):
@@ -81,7 +100,7 @@ def events_table(match: Match) -> Table:
 
 
 def value_text(value: Any) -> Text:
-    """A value as a cell; NULL is a dash, a time of day keeps milliseconds only."""
+    """Return a value as a cell; NULL is a dash, times keep milliseconds only."""
     if value is None:
         return Text("–", style="dim")
     if hasattr(value, "isoformat"):
@@ -94,12 +113,18 @@ def _rows_text(rows: Sequence[int]) -> Text:
     return Text(shown + (f", … ({len(rows)})" if len(rows) > _MOST_ROWS else ""))
 
 
+def print_notes(notes: Iterable[str]) -> None:
+    """Print remarks on a run to standard error."""
+    for note in notes:
+        error_console().print(f"note: {note}", soft_wrap=True)
+
+
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """A spinner on standard error while a long step runs, if someone is looking."""
-    console = errors()
+def spinner(text: str) -> Iterator[None]:
+    """Show a spinner while a long step runs, if standard error is a terminal."""
+    console = error_console()
     if not console.is_terminal:
         yield
         return
-    with console.status(what):
+    with console.status(text):
         yield

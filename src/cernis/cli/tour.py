@@ -16,7 +16,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 import cernis
-from cernis.cli.show import events_table, matches_table, output, waiting
+from cernis.cli.terminal import events_table, matches_table, output_console, spinner
 from cernis.cli.tour_spark import tour_on_spark
 from cernis.generators.stock import stock_stream
 from cernis.results.matches import Matches
@@ -85,8 +85,8 @@ STOPS = (
 
 def tour(size: int) -> None:
     """Show the stream, then each query: its plan, its first matches, its speed."""
-    console = output()
-    with waiting(f"making a stream of {size:,} events …"):
+    console = output_console()
+    with spinner(f"making a stream of {size:,} events …"):
         events = stock_stream(size, seed=1)
     console.print(Rule("A stock market stream"))
     console.print(f"{size:,} generated events. The first three:")
@@ -111,9 +111,9 @@ def _show(stop: Stop, events: pa.Table, console: Console) -> None:
     query = cernis.query(text)
     _, plan = str(query.explain(events)).split("\n", 1)  # the first line is the query again
     console.print(Panel(plan, title="plan", title_align="left"))
-    with waiting("compiling, the first time only …"):
+    with spinner("compiling, the first time only …"):
         query.run(events.slice(0, _FEW)).head(1)
-    with waiting("recognizing …"):
+    with spinner("recognizing …"):
         began = perf_counter()
         matches = query.run(events)
         seconds = perf_counter() - began

@@ -23,7 +23,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import cernis
-from cernis.cli.show import waiting
+from cernis.cli.terminal import spinner
 from cernis.generators.stock import stock_stream
 from cernis.results.matches import Matches
 
@@ -53,7 +53,7 @@ def tour_on_spark(size: int, console: Console) -> None:
     console.print(Padding(Syntax(text, "sql", background_color="default"), (1, 2)))
     with tempfile.TemporaryDirectory(prefix="cernis-demo-") as folder:
         events = _write(Path(folder), size)
-        with waiting("starting Spark …"):
+        with spinner("starting Spark …"):
             from cernis.spark.local.session import session
 
             spark = session(app="cernis demo")
@@ -76,16 +76,16 @@ def _compare(spark: Any, folder: str, events: pa.Table, query: Any, console: Con
     df = spark.read.parquet(folder)
     told = str(explain(df, query, measure=True)).split("\non Spark", 1)[1]
     console.print(Panel("on Spark" + told, title="Spark's part of the plan", title_align="left"))
-    with waiting("the embedded engine …"):
+    with spinner("the embedded engine …"):
         began = perf_counter()
         here = query.run(events)
         here_count, here_seconds = here.count(), perf_counter() - began
     assert isinstance(here, Matches)
-    with waiting("Spark, the first time …"), warnings.catch_warnings():
+    with spinner("Spark, the first time …"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = recognize(df, query)
         first = found.orderBy("end_ts", "end", "start").limit(_SHOWN).collect()
-    with waiting("Spark …"):
+    with spinner("Spark …"):
         began = perf_counter()
         there_count, there_seconds = found.count(), perf_counter() - began
     table = Table(box=None, pad_edge=False, header_style="bold")

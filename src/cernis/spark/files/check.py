@@ -1,10 +1,10 @@
-"""Files of events, opened and checked before Spark starts.
+"""Check files of events before Spark starts.
 
-What is wrong with a file's name, its columns or the query is known within milliseconds, in
-the words of the embedded engine; Spark takes seconds to start. On Spark a stream may also
-be a folder of Parquet files, in the order of their names.
+Mistakes in a file's name, its columns or the query are found within milliseconds, with the
+embedded engine's messages; Spark takes seconds to start. On Spark a stream may also be a
+folder of Parquet files, in the order of their names.
 
-Knows nothing of Spark itself.
+Does not import Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Files = Sequence[Path] | Mapping[str, Path]
 
 
 class FolderReader:
-    """A folder of Parquet files, in the order of their names; hidden files do not count."""
+    """A folder of Parquet files, in the order of their names, without hidden files."""
 
     reopens = True
     nbytes: int | None = None
@@ -66,14 +66,14 @@ class FolderReader:
             ) from error
 
 
-def readable(files: Files) -> Any:
-    """The same for what knows no folders: these are tables without rows."""
-    return _with_tables(files, _folders(files))
+def without_folders(files: Files) -> Any:
+    """Replace folders by tables without rows, for callers that read no folders."""
+    return _replace_folders(files, _folders(files))
 
 
-def open_files(
-    files: Files,
+def check_files(
     query: Query,
+    files: Files,
     *,
     time: str | None = None,
     type: str = "type",
@@ -81,11 +81,11 @@ def open_files(
     format: str | None = None,
     on_error: str = "fail",
 ) -> list[Source]:
-    """The streams that the query reads, checked against it."""
+    """Open the streams that a query reads, and check it against their columns."""
     pattern = query.pattern
     folders, alone = _folders(files), len(files) == 1
     sources = open_events(
-        _with_tables(files, folders),
+        _replace_folders(files, folders),
         names=pattern.streams,
         time=time,
         type=type,
@@ -127,6 +127,6 @@ def _folders(files: Files) -> dict[str, FolderReader]:
     return {name: FolderReader(path) for name, path in named if path.is_dir()}
 
 
-def _with_tables(files: Files, folders: Mapping[str, FolderReader]) -> Any:
+def _replace_folders(files: Files, folders: Mapping[str, FolderReader]) -> Any:
     tables = {name: folder.schema.empty_table() for name, folder in folders.items()}
     return {**_by_name(files), **tables} if folders else files

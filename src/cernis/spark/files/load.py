@@ -1,16 +1,16 @@
-"""Files of events as DataFrames.
+"""Load files of events as DataFrames.
 
-Parquet that Spark can read is read by Spark: filters reach the files. Everything else (text,
-Arrow, types that Spark does not have, bad rows that are to be set aside) is *staged*: this
-process reads it as the embedded engine does, with the same types, messages and counts, and
-writes it to a temporary folder as Parquet files with row numbers.
+Spark reads the Parquet that it can read, and filters reach the files. Everything else (text,
+Arrow, types that Spark does not have, bad rows to be set aside) is *staged*: this process reads
+it as the embedded engine does, with the same types, messages and counts, and writes it to a
+temporary folder as Parquet files with row numbers.
 
-Turned down: Spark's own readers of text. They infer other types, and drop or blank out rows
-that they do not understand without a word.
+Turned down: Spark's own readers of text. They infer other types, and silently drop or blank
+out rows that they do not understand.
 
-Cost: staging is one pass in this process, chunk by chunk, and as much disk as the events
-take in Parquet. A pass over the time column alone where the footers of Parquet files
-cannot tell that every event has a time.
+Cost: staging is one pass in this process, chunk by chunk, and the disk space of the events in
+Parquet. One pass over the time column, if the footers of Parquet files do not tell that every
+event has a time.
 """
 
 from __future__ import annotations
@@ -47,46 +47,46 @@ from cernis.spark.worker import ROW, TICKS
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"})
 _ODD = re.compile(r"[][{}*?\\:]|/[._][^/]*$")
-"""Paths that Spark takes for patterns, or for files that it shall not see."""
+"""Paths that Spark takes for patterns or for hidden files."""
 
 Types = dict[str, pa.DataType]
 
 
 @dataclass(frozen=True)
-class Frames:
+class FileFrames:
     """The streams of a query as DataFrames, each with its row numbers in `row`."""
 
     frames: dict[str, Any]
     columns: dict[str, pa.Schema]
-    """The columns of each stream as they are in the file."""
+    """The columns of each stream, in the types of the file."""
     on_error: Literal["fail", "skip"]
-    """What is left to do with events that have no usable time."""
+    """What Spark does with events that have no usable time."""
     types: dict[str, frozenset[str]]
-    """Of streams that were staged: which of the types that were asked for have events."""
+    """For each staged stream, the types of the query that have events."""
     notes: list[str]
     rows: int
-    """About how many events there are: bad ones count."""
+    """About how many events there are, with bad ones."""
     row: str = ROW
 
 
 @contextmanager
-def frames_of_files(
+def load_files(
     spark: Any, sources: Sequence[Source], *, on_error: str = "fail", types: Collection[str] = ()
-) -> Iterator[Frames]:
-    """The sources as DataFrames; what was staged is gone afterwards.
+) -> Iterator[FileFrames]:
+    """Load the sources as DataFrames, and delete staged files afterwards.
 
-    `types` are those that the query asks for.
+    `types` are the types that the query asks for.
     """
     folder = Path(tempfile.mkdtemp(prefix="cernis-staged-"))
     try:
-        yield _Staging(spark, folder, sources, on_error, frozenset(types)).frames()
+        yield _Staging(spark, folder, sources, on_error, frozenset(types)).load()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass
-class _Staged:
-    """A source that was written down."""
+class _StagedSource:
+    """A source in temporary Parquet files."""
 
     folder: Path
     types: Types
@@ -99,38 +99,38 @@ class _Staging:
     folder: Path
     sources: Sequence[Source]
     on_error: str
-    asked: frozenset[str]
+    types: frozenset[str]
 
-    def frames(self) -> Frames:
+    def load(self) -> FileFrames:
         unit = Ordering(self.sources).unit_ns
-        staged: dict[str, _Staged] = {}
+        staged: dict[str, _StagedSource] = {}
         first = 0
         firsts: dict[str, int] = {}
         for source in self.sources:
             firsts[source.name] = first
-            if not self._read_by_spark(source):
+            if not self._is_read_by_spark(source):
                 staged[source.name] = self._stage(source, first, unit)
             first += source.reader.count or 0
         columns = {s.name: _columns(s, staged.get(s.name)) for s in self.sources}
-        ticked = not self._alike(columns)
+        ticked = not self._have_one_time_type(columns)
         for source in self.sources if ticked else ():
             if source.name not in staged:
                 staged[source.name] = self._stage(source, firsts[source.name], unit)
                 columns[source.name] = _columns(source, staged[source.name])
         frames = {
-            source.name: self._of_staged(staged[source.name], unit if ticked else None)
+            source.name: self._frame_of_staged(staged[source.name], unit if ticked else None)
             if source.name in staged
-            else self._of_parquet(source, firsts[source.name])
+            else self._frame_of_parquet(source, firsts[source.name])
             for source in self.sources
         }
         seen = {name: one.seen for name, one in staged.items()}
         policy: Literal["fail", "skip"] = "fail" if self.on_error == "fail" else "skip"
-        return Frames(frames, columns, policy, seen, [*skipped_notes(self.sources)], first)
+        return FileFrames(frames, columns, policy, seen, [*skipped_notes(self.sources)], first)
 
     # ------------------------------------------------------------ decisions
 
-    def _read_by_spark(self, source: Source) -> bool:
-        """Whether the source is Parquet that Spark can read, with nothing to set aside."""
+    def _is_read_by_spark(self, source: Source) -> bool:
+        """Return whether the source is Parquet that Spark can read, with no row to set aside."""
         files = _parquet_files(source)
         if not files or not all(map(_is_known_to_spark, files)):
             return False
@@ -138,19 +138,19 @@ class _Staging:
             return True
         if self.on_error not in ("fail", "skip"):
             return False
-        # where a bad row is an error, this says so
+        # raises an error for a bad row, if that is one
         good = sum(len(chunk.rows) for chunk in source.chunks(only_time=True))
         source.mistakes.skipped[source.label] = (source.reader.count or 0) - good
         return True
 
-    def _alike(self, columns: dict[str, pa.Schema]) -> bool:
-        """Whether Spark can tell the times of all streams, and compare them."""
+    def _have_one_time_type(self, columns: dict[str, pa.Schema]) -> bool:
+        """Return whether Spark has one type for the times of all streams."""
         times = [columns[s.name].field(s.time_column).type for s in self.sources if s.time_column]
         return all(map(_is_time_of_spark, times)) and len({*map(carrier_of, times)}) < 2
 
     # -------------------------------------------------------------- staging
 
-    def _stage(self, source: Source, first: int, unit: int | None) -> _Staged:
+    def _stage(self, source: Source, first: int, unit: int | None) -> _StagedSource:
         master = self.spark.conf.get("spark.master", "local")
         if not master.startswith("local"):
             raise CernisError(
@@ -159,9 +159,9 @@ class _Staging:
             )
         folder = self.folder / f"stream{len(os.listdir(self.folder))}"
         folder.mkdir()
-        return _Writer(source, folder, first, unit, self.asked).write()
+        return _Writer(source, folder, first, unit, self.types).write()
 
-    def _of_staged(self, staged: _Staged, unit: int | None) -> Any:
+    def _frame_of_staged(self, staged: _StagedSource, unit: int | None) -> Any:
         schema = _file_schema(staged.types)
         data = self.spark.read.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
         columns = [
@@ -174,7 +174,7 @@ class _Staging:
 
     # -------------------------------------------------------------- Parquet
 
-    def _of_parquet(self, source: Source, first: int) -> Any:
+    def _frame_of_parquet(self, source: Source, first: int) -> Any:
         files = _parquet_files(source)
         path = Path(source.label).resolve()
         if _ODD.search(path.as_posix()):
@@ -192,7 +192,7 @@ class _Staging:
         return data.select(*columns, (F.col(ROW) + F.lit(first)).alias(ROW))
 
 
-def _columns(source: Source, staged: _Staged | None) -> pa.Schema:
+def _columns(source: Source, staged: _StagedSource | None) -> pa.Schema:
     if staged is not None:
         return pa.schema(staged.types)
     return pa.schema([(f.name, value_type(f.type)) for f in source.schema])
@@ -208,7 +208,7 @@ def _parquet_files(source: Source) -> list[str]:
 
 
 def _is_known_to_spark(file: str) -> bool:
-    """Whether Spark reads the file, and reads what is in it."""
+    """Return whether Spark reads the file and all of its columns."""
     opened = pq.ParquetFile(file)
     schema, metadata = opened.schema_arrow, opened.metadata
     names = {name.lower() for name in schema.names}
@@ -223,7 +223,7 @@ def _is_known_to_spark(file: str) -> bool:
 
 
 def _is_type_of_spark(type_: pa.DataType) -> bool:
-    """Whether Spark reads values of the type from Parquet, into what would carry them."""
+    """Return whether Spark reads values of the type from Parquet into their carrier."""
     types = pa.types
     if isinstance(type_, pa.BaseExtensionType) or carrier_of(type_) is None:
         return False
@@ -235,7 +235,7 @@ def _is_type_of_spark(type_: pa.DataType) -> bool:
 
 
 def _is_time_of_spark(type_: pa.DataType) -> bool:
-    """Whether a time column of this type is one for Spark, and counts what it counts here."""
+    """Return whether a time column of this type is one for Spark, with the same unit."""
     types = pa.types
     return bool(
         types.is_signed_integer(type_)
@@ -248,7 +248,7 @@ def _is_time_of_spark(type_: pa.DataType) -> bool:
 
 
 def _have_times(files: Sequence[str], source: Source) -> bool:
-    """Whether the footers say that every row has a usable time."""
+    """Return whether the footers tell that every row has a usable time."""
     assert source.time_column is not None
     type_ = value_type(source.schema.field(source.time_column).type)
     if not (pa.types.is_integer(type_) or pa.types.is_temporal(type_)) or type_ == pa.uint64():
@@ -269,7 +269,7 @@ def _have_times(files: Sequence[str], source: Source) -> bool:
 
 
 def _file_schema(types: Types) -> pa.Schema:
-    """The columns of a staged file: by place, so that no name is too odd for Spark."""
+    """Return the columns of a staged file, named by place: Spark takes not every name."""
     fields = [(f"c{i}", carrier_of(type_)) for i, type_ in enumerate(types.values())]
     return pa.schema([*fields, (ROW, pa.int64()), (TICKS, pa.int64())])
 
@@ -278,21 +278,21 @@ class _Writer:
     """Writes a source chunk by chunk.
 
     The columns of text may change on the way: an integer turns out to be a fraction, a record
-    has an attribute that none had before. Then a new file is begun, and at the end those
-    that are not yet in the last form are written once more.
+    has a new attribute. Then a new file begins, and at the end files in another form than the
+    last are written once more.
     """
 
     def __init__(
-        self, source: Source, folder: Path, first: int, unit: int | None, asked: frozenset[str]
+        self, source: Source, folder: Path, first: int, unit: int | None, types: frozenset[str]
     ) -> None:
         self.source, self.folder, self.first, self.unit = source, folder, first, unit
-        self.asked = asked
+        self.types = types
         self.seen: set[str] = set()
         self.files: list[tuple[Path, Types]] = []
         self._numbers = count()
         self._writer: pq.ParquetWriter | None = None
 
-    def write(self) -> _Staged:
+    def write(self) -> _StagedSource:
         types: Types = {f.name: value_type(f.type) for f in self.source.schema}
         try:
             for chunk in self.source.chunks(tick=self.unit):
@@ -301,13 +301,13 @@ class _Writer:
         finally:
             self._close()
         if self.files:
-            types = _common([types for _, types in self.files])
+            types = _common_types([types for _, types in self.files])
         else:
             pq.write_table(self._schema(types).empty_table(), self._path())
         for path, own in self.files:
             if [*own.items()] != [*types.items()]:
                 self._write_again(path, own, types)
-        return _Staged(self.folder, types, frozenset(self.seen))
+        return _StagedSource(self.folder, types, frozenset(self.seen))
 
     def _add(self, chunk: Chunk) -> None:
         own = {f.name: value_type(f.type) for f in chunk.table.schema}
@@ -320,9 +320,9 @@ class _Writer:
         arrays.append(pa.array(chunk.rows + self.first))
         arrays.append(pa.nulls(len(chunk.rows), pa.int64()) if chunk.time is None else chunk.time)
         self._writer.write_table(pa.table(arrays, schema=self._schema(own)))
-        if self.asked and self.source.type_column in own:
+        if self.types and self.source.type_column in own:
             found = pc.unique(chunk.table.column(self.source.type_column))
-            self.seen |= self.asked.intersection(found.to_pylist())
+            self.seen |= self.types.intersection(found.to_pylist())
 
     def _schema(self, types: Types) -> pa.Schema:
         for name, type_ in types.items():
@@ -338,7 +338,7 @@ class _Writer:
         try:
             return convert(column, carrier_of(column.type))
         except pa.ArrowInvalid as error:
-            row = chunk.rows[_first_lost(column)]
+            row = chunk.rows[_find_lost(column)]
             raise DataError(
                 f"{self.source.label}, row {row}, column {name!r}: Spark counts microseconds and "
                 "cannot hold this time; round it, or use --engine local"
@@ -375,8 +375,8 @@ def _recast(table: pa.Table, place: int, own: pa.DataType, type_: pa.DataType) -
     return convert(pa.chunked_array([column]), carrier_of(type_))
 
 
-def _common(all_types: Sequence[Types]) -> Types:
-    """The columns of all files, in types that hold what is in each."""
+def _common_types(all_types: Sequence[Types]) -> Types:
+    """Return the columns of all files, in types that hold the values of each."""
     common: Types = {}
     for types in all_types:
         for name, type_ in types.items():
@@ -384,8 +384,8 @@ def _common(all_types: Sequence[Types]) -> Types:
     return common
 
 
-def _first_lost(column: pa.ChunkedArray) -> int:
-    """The first value that its carrier cannot hold."""
+def _find_lost(column: pa.ChunkedArray) -> int:
+    """Return the place of the first value that its carrier cannot hold."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,13 +1,13 @@
-"""Matches out of Spark in the order of the embedded engine, however many there are.
+"""Merge the matches of all tasks into the order of the embedded engine.
 
-Each task writes what it finds to a file of its own, in order of (end_ts, end). The files are
-then merged by this process: a block of rows of each is in memory, and whatever lies at or
-before the earliest last row among the blocks is final. No two tasks have matches of one end.
+Each task writes its matches to a file, in order of (end_ts, end). This process merges the files:
+it holds a block of rows of each, and rows up to the earliest last row among the blocks are
+final. No two tasks have matches of one end.
 
-Turned down: `orderBy`, for which Spark runs the whole query twice, once to learn where the
+Turned down: `orderBy`, for which Spark cursors the whole query twice, once to learn where the
 matches lie; and `collect` or `toLocalIterator`, which hold a whole task's matches in memory.
 
-Cost: each match is written and read once more than it must be; memory for one block.
+Cost: each match is written and read once more than necessary; memory for one block of rows.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ _NUMBER = "rows"
 
 
 @contextmanager
-def parts_of(
+def write_matches(
     matches: Any, schema: pa.Schema, order: Sequence[str], place: Path, *, sort: bool
-) -> Iterator[Parts]:
-    """What Spark finds, in files inside of `place` that are gone afterwards.
+) -> Iterator[MatchFiles]:
+    """Have Spark write the matches to files inside of `place`, and delete them afterwards.
 
-    `schema` has the columns of the matches in Arrow's types, which Parquet does not tell in
-    all cases. `order` names those of a match's time, its row, and its place among the matches
-    of that row. `sort` what each task finds first, where it has not found it in order.
+    `schema` has the columns of the matches in Arrow's types, which Parquet does not always
+    keep. `order` names the columns of a match's time, of its row, and of its place among the
+    matches of that row. `sort` the matches of each task first, where it does not find them in
+    order.
     """
     columns = [f"c{schema.names.index(name)}" for name in order]
     data = matches.toDF(*(f"c{i}" for i in range(len(schema))))
@@ -49,20 +50,20 @@ def parts_of(
     folder = Path(tempfile.mkdtemp(prefix=".cernis-", dir=place))
     try:
         counted = Observation()
-        written = folder / "parts"
+        written = folder / "matches"
         data.observe(counted, F.count(F.lit(1)).alias(_NUMBER)).write.parquet(f"file://{written}")
-        parts = Parts(schema, columns[:2], sorted(written.glob("part-*.parquet")))
-        if parts.count != counted.get[_NUMBER]:
+        files = MatchFiles(schema, columns[:2], sorted(written.glob("part-*.parquet")))
+        if files.count != counted.get[_NUMBER]:
             raise CernisError(
                 f"{place}: other machines ran the query, and what they wrote there is not to be "
                 "seen here; name an output in a folder that all of them share"
             )
-        yield parts
+        yield files
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Parts:
+class MatchFiles:
     """The files that the tasks have written; each is in order."""
 
     def __init__(self, schema: pa.Schema, order: Sequence[str], files: Sequence[Path]) -> None:
@@ -70,32 +71,32 @@ class Parts:
         self.count = sum(pq.read_metadata(file).num_rows for file in files)
 
     def column(self, name: str) -> Iterator[pa.Array]:
-        """One column, in no order."""
+        """Yield the chunks of one column, in no order."""
         for file in self.files:
             for batch in _open(file).iter_batches(columns=[f"c{self.schema.names.index(name)}"]):
                 yield batch.column(0)
 
-    def merged(self) -> Iterator[pa.Table]:
-        """All rows, in order."""
+    def merge(self) -> Iterator[pa.Table]:
+        """Yield all rows, in order."""
         size = max(_FEWEST, _ROWS // max(1, len(self.files)))
-        runs = [_Run(file, self.order, size) for file in self.files]
-        runs = [run for run in runs if run.table is not None]
-        while len(runs) > 1:
-            horizon = min(run.last for run in runs)
-            taken = pa.concat_tables([run.take(horizon) for run in runs])
-            runs = [run for run in runs if run.table is not None]
+        cursors = [_Cursor(file, self.order, size) for file in self.files]
+        cursors = [cursor for cursor in cursors if cursor.table is not None]
+        while len(cursors) > 1:
+            horizon = min(cursor.last for cursor in cursors)
+            taken = pa.concat_tables([cursor.take(horizon) for cursor in cursors])
+            cursors = [cursor for cursor in cursors if cursor.table is not None]
             keys = pa.table([_comparable(taken.column(name)) for name in self.order], self.order)
             order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in self.order])
-            yield self._typed(taken.take(order))
-        for run in runs:
-            yield from map(self._typed, run.rest())
+            yield self._cast(taken.take(order))
+        for cursor in cursors:
+            yield from map(self._cast, cursor.rest())
 
-    def _typed(self, table: pa.Table) -> pa.Table:
+    def _cast(self, table: pa.Table) -> pa.Table:
         return table.rename_columns(self.schema.names).cast(self.schema)
 
 
-class _Run:
-    """How far one file has been merged."""
+class _Cursor:
+    """A position in one file; the rows before it are merged."""
 
     def __init__(self, file: Path, order: Sequence[str], size: int) -> None:
         self._order = order
@@ -112,7 +113,7 @@ class _Run:
                 return
 
     def take(self, horizon: tuple[Any, ...]) -> pa.Table:
-        """The rows of the block up to the horizon."""
+        """Take the rows of the block up to the horizon."""
         assert self.table is not None
         time, end = self._keys
         earlier = pc.less(time, pa.scalar(horizon[0], time.type))
@@ -134,12 +135,12 @@ class _Run:
 
 
 def _open(file: Path) -> pq.ParquetFile:
-    # a page at a time: whole row groups of all files at once would be too much
+    # a page at a time: the row groups of all files at once would need too much memory
     return pq.ParquetFile(file, memory_map=True, pre_buffer=False, coerce_int96_timestamp_unit="us")
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times as numbers, which Python compares whatever their zone."""
+    """Return times as numbers, which Python compares whatever their zone."""
     if pa.types.is_date32(column.type):
         return column.cast(pa.int32())
     return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column

@@ -1,0 +1,103 @@
+"""The options that commands share: their names, values and help."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class LanguageName(StrEnum):
+    ceql = "ceql"
+    cq = "cq"
+    spaseq = "spaseq"
+
+
+class Format(StrEnum):
+    csv = "csv"
+    tsv = "tsv"
+    jsonl = "jsonl"
+    parquet = "parquet"
+    arrow = "arrow"
+    nquads = "nquads"
+    trig = "trig"
+
+
+class EngineName(StrEnum):
+    local = "local"
+    spark = "spark"
+
+
+class StreamFormat(StrEnum):
+    csv = "csv"
+    tsv = "tsv"
+    jsonl = "jsonl"
+    parquet = "parquet"
+    json = "json"
+    protobuf = "protobuf"
+
+
+class OutputFormat(StrEnum):
+    parquet = "parquet"
+    jsonl = "jsonl"
+
+
+class BadEvents(StrEnum):
+    fail = "fail"
+    skip = "skip"
+
+
+class TimeUnit(StrEnum):
+    s = "s"
+    ms = "ms"
+    us = "us"
+    ns = "ns"
+
+
+QueryArgument = Annotated[
+    str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq, .spaseq), or the query itself.")
+]
+Lang = Annotated[LanguageName, typer.Option(help="The language of a query given as text.")]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        help="The column of timestamps (ts if there is one); for RDF, the property that has them, "
+        "or graph:REGEX for the names of graphs.",
+    ),
+]
+TypeColumn = Annotated[str, typer.Option("--type", help="The column of event types.")]
+Unit = Annotated[TimeUnit, typer.Option("--time-unit", help="What integer timestamps count.")]
+Events = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--events", "-e", metavar="FILE", help="A file of events, or NAME=FILE; may be repeated."
+    ),
+]
+MoreEvents = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="More files of events.", show_default=False),
+]
+EngineOption = Annotated[EngineName, typer.Option("--engine", help="What runs the query.")]
+InputFormat = Annotated[
+    Format | None,
+    typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
+]
+Background = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--background",
+        "-b",
+        metavar="FILE",
+        help="Background knowledge for GRAPH, or IRI=FILE; may be repeated.",
+    ),
+]
+OnError = Annotated[
+    str,
+    typer.Option(
+        "--on-error",
+        metavar="fail|skip|FILE",
+        help="Rows that cannot be read: stop, leave them out, or set them aside in FILE.",
+    ),
+]
