@@ -13,7 +13,7 @@ LINEAR = "between two matches: linear in the match"
 UNCOUNTED = "counting and sampling: without enumerating"
 RESIDUAL = [
     "residual: some conditions can only be checked on candidates",
-    "per event: that of the conditions that are indexed",
+    "per event: the cost of the conditions that are indexed",
     "between two matches: no bound; a budget guards the number of candidates",
     "counting and sampling: by listing",
 ]

@@ -7,11 +7,11 @@ import pytest
 from cernis.automata.correlated.between import How
 from cernis.automata.correlated.hierarchical import JoinAtom
 from cernis.languages.ceql import parse
-from cernis.plan.joins import JoinOfEvents, join_of_events
+from cernis.plan.joins import EventJoin, recognize_join
 
 
-def join(text: str) -> JoinOfEvents | None:
-    return join_of_events(parse(f"SELECT * FROM S WHERE {text}").formula)
+def join(text: str) -> EventJoin | None:
+    return recognize_join(parse(f"SELECT * FROM S WHERE {text}").formula)
 
 
 def columns(text: str) -> list[dict[str, str]]:
@@ -51,14 +51,14 @@ def test_types_are_names_too() -> None:
     assert columns("(A ALL B) FILTER A[k] = B[k]") == [{"k": "k"}] * 2
 
 
-def test_events_of_one_type_are_told_apart_by_their_variables() -> None:
+def test_events_of_one_type_are_is_unique_for_their_variables() -> None:
     text = "(A AS x ALL A AS y) FILTER x[k] = y[k]"
     assert columns(text) == [{"k": "k"}] * 2
     found = join(text)
     assert found is not None
     assert found.own == (frozenset({"x"}), frozenset({"y"}))
-    assert found.told_apart_by(frozenset({"x", "y"}))
-    assert not found.told_apart_by(frozenset({"x", "A"}))
+    assert found.is_unique_for(frozenset({"x", "y"}))
+    assert not found.is_unique_for(frozenset({"x", "A"}))
 
 
 def test_two_variables_with_the_same_attributes_have_different_names() -> None:

@@ -31,7 +31,7 @@ from cernis.cli.live import Clock, Tally, shown, summary
 from cernis.cli.terminal import error_console, spinner
 from cernis.errors import QueryError
 from cernis.events.times import UNITS
-from cernis.plan.explain import entry
+from cernis.plan.explain import write_entry
 from cernis.run.query import Query
 from cernis.spark.local.session import is_chosen, local_session, session, spark_class
 from cernis.spark.streaming import sinks, sources
@@ -364,14 +364,18 @@ def _explained(plan: Plan, frames: dict[str, Any]) -> str:
     attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
     told = [str(explain(_streams(attributes), plan.query, **plan.options))]
     for feed in plan.feeds:
-        told += entry("source", [f"{feed.stream}: {feed.place}, {feed.format}: {feed.columns}"])
+        told += write_entry(
+            "source", [f"{feed.stream}: {feed.place}, {feed.format}: {feed.columns}"]
+        )
     ahead = "" if plan.ahead is None else f"; ahead of the clock by at most {plan.asked.ahead}"
-    told += entry("time", [f"lateness {plan.asked.lateness}{ahead}"])
+    told += write_entry("time", [f"lateness {plan.asked.lateness}{ahead}"])
     if plan.sink is not None:
-        told += entry("sink", [f"{plan.sink}, {plan.form}, {sinks.promise(plan.sink)}"])
+        told += write_entry("sink", [f"{plan.sink}, {plan.form}, {sinks.promise(plan.sink)}"])
     if plan.checkpoint is not None:
         there = (plan.checkpoint.path / "offsets").is_dir()
-        told += entry("checkpoint", [f"{plan.checkpoint}, {'begun before' if there else 'new'}"])
+        told += write_entry(
+            "checkpoint", [f"{plan.checkpoint}, {'begun before' if there else 'new'}"]
+        )
     return "\n".join(told)
 
 

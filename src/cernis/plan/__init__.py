@@ -1,5 +1,5 @@
-"""Which runtime a query gets, and what that promises.
+"""Choose the runtime of a query, and say what it promises.
 
-`plan` chooses, `explain` says what was chosen and why, `verify` and `choose` filter
-the matches of queries that no automaton can decide alone.
+`plan` makes the plan of a pattern, `graphs` that of a SPAseQ query; `explain` and
+`explain_graphs` describe them.
 """

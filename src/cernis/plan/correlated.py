@@ -1,19 +1,18 @@
-"""How a query that compares events with each other is run: the automaton, and why so.
+"""Choose the automaton of a query that compares events with each other, and say why.
 
 Tried in this order:
 
 1. A join of single events by equalities alone (a conjunctive query, or `A ALL B ALL C`
    with equal attributes) that is hierarchical: the automaton of its q-tree.
 2. The formula as an automaton that compares neighbours (`cernis.automata.correlated.correlate`).
-   Where that says all, matches come straight from it. Conditions between events that are
-   not neighbours are checked while matches are listed, as soon as both events are chosen
-   (`apart`); what is left then is verified on whole candidates.
-3. Neither: the automaton of the formula without its comparisons, and every candidate
-   is checked (the caller's business).
+   Where links decide every condition, matches come straight from it. Conditions between
+   distant events are checked while matches are listed, as soon as both events are chosen
+   (`apart`); the others are verified on whole candidates.
+3. Neither: the caller takes the automaton of the formula without its comparisons, and checks
+   every candidate.
 
 An automaton that could write a match twice is determinized (Theorem 8 of the chain automata
-paper) where
-it is a chain; otherwise its matches are listed and duplicates dropped.
+paper) where it is a chain; otherwise its matches are listed and duplicates dropped.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from cernis.automata.correlated.qtree import build_q_trees, draw_trees, find_con
 from cernis.errors import BudgetError
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
-from cernis.plan.apart import conditions_apart
-from cernis.plan.joins import JoinOfEvents, join_of_events
+from cernis.plan.apart import find_conditions_apart
+from cernis.plan.joins import EventJoin, recognize_join
 
 
 @dataclass(frozen=True)
 class Correlated:
-    """What was found; `pcea` None: no automaton compares anything."""
+    """The automaton of a query that compares events; `pcea` None: there is none."""
 
     pcea: PCEA | None
     exact: bool
@@ -55,17 +54,17 @@ class Correlated:
     notes: tuple[str, ...] = field(default=())
 
 
-def correlated_plan(
+def plan_correlated(
     pattern: Pattern,
     selected: frozenset[str],
     unordered: frozenset[str] = frozenset(),
     conjunctive: ConjunctiveQuery | None = None,
 ) -> Correlated:
-    """The automaton for a formula that compares events; `selected` variables are kept.
+    """Return the automaton for a formula that compares events; `selected` variables are kept.
 
     `unordered` attributes hold text, whose order no index keeps.
     """
-    join = join_of_events(pattern.formula)
+    join = recognize_join(pattern.formula)
     broken = ""
     if join is not None:
         clash = find_conflict(join.variables)
@@ -75,36 +74,36 @@ def correlated_plan(
             except BudgetError as error:
                 broken = str(error)
             else:
-                unique = join.told_apart_by(selected)
-                tree = _tree(join, conjunctive)
+                unique = join.is_unique_for(selected)
+                tree = _draw_tree(join, conjunctive)
                 return Correlated(pcea, True, unique, join.verdicts, tree=tree)
         else:
-            broken = _conflict(conjunctive) or clash.explain(join.texts)
+            broken = _explain_conflict(conjunctive) or clash.explain(join.texts)
     found = correlate(pattern.formula, unordered=unordered)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
     if not found.exact:
-        apart, complete = conditions_apart(pattern.formula, found.verdicts, unordered)
+        apart, complete = find_conditions_apart(pattern.formula, found.verdicts, unordered)
         if complete:
-            return replace(_told_apart(found, selected, broken), apart=apart)
+            return replace(_make_unique(found, selected, broken), apart=apart)
         named = correlate(pattern.formula, name_atoms=True, unordered=unordered)
         if isinstance(named, Refusal):
             return Correlated(None, False, False, broken=broken, refused=named.reason)
         return Correlated(named.pcea, False, False, found.verdicts, broken=broken, apart=apart)
-    return _told_apart(found, selected, broken)
+    return _make_unique(found, selected, broken)
 
 
-def _conflict(query: ConjunctiveQuery | None) -> str:
-    """What breaks the hierarchy, in the names of a conjunctive query."""
+def _explain_conflict(query: ConjunctiveQuery | None) -> str:
+    """Return why the query is not hierarchical, in its own names."""
     if query is None:
         return ""
     clash = find_conflict([tuple(columns) for columns in query.columns])
     return "" if clash is None else clash.explain([atom.short for atom in query.atoms])
 
 
-def _tree(join: JoinOfEvents, query: ConjunctiveQuery | None) -> tuple[str, ...]:
-    """The q-tree, drawn in the names of the query."""
+def _draw_tree(join: EventJoin, query: ConjunctiveQuery | None) -> tuple[str, ...]:
+    """Return the q-tree, drawn in the names of the query."""
     variables, texts = join.variables, join.texts
     if query is not None:
         variables = tuple(tuple(columns) for columns in query.columns)
@@ -114,8 +113,8 @@ def _tree(join: JoinOfEvents, query: ConjunctiveQuery | None) -> tuple[str, ...]
     return tuple(draw_trees(build_q_trees(variables), texts).splitlines())
 
 
-def _told_apart(found: Correlation, selected: frozenset[str], broken: str) -> Correlated:
-    """The automaton with one run for each match, where there is such a one."""
+def _make_unique(found: Correlation, selected: frozenset[str], broken: str) -> Correlated:
+    """Return the automaton with one run for each match, if there is one."""
     pcea = found.pcea
     if not is_ambiguous(pcea, selected):
         return Correlated(pcea, True, True, found.verdicts, broken=broken)

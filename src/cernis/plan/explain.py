@@ -1,4 +1,4 @@
-"""What a plan says of itself: the class, why, what it keeps, how it can be distributed."""
+"""Describe a plan: its class and why, its indexes, how it can be distributed."""
 
 from __future__ import annotations
 
@@ -35,24 +35,26 @@ class Explanation:
         return draw_cea(unary.cea) if unary is not None else ""
 
     def __str__(self) -> str:
-        lines = entry("query", (self.query or str(self.plan.pattern)).splitlines())
-        lines += entry("class", _guarantee(self.plan))
-        lines += entry("conditions", _conditions(self.plan))
-        lines += entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
-        lines += entry("indexes", _indexes(self.plan))
-        lines += entry("answers", [self.plan.answers] if self.plan.answers else [])
-        lines += entry("window", [_window(self.plan)])
-        lines += entry("partition", _partition(self.plan))
-        lines += entry("strategy", [_strategy(self.plan)])
-        lines += entry("events", [_relevance(self.plan)])
-        lines += entry("distributed", [_distributed(self.plan)])
-        lines += entry("note", [*_determinized(self.plan), *self.plan.notes, *self.notes])
-        lines += entry("automaton", _automaton(self.plan))
+        lines = write_entry("query", (self.query or str(self.plan.pattern)).splitlines())
+        lines += write_entry("class", _describe_guarantee(self.plan))
+        lines += write_entry("conditions", _describe_conditions(self.plan))
+        lines += write_entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
+        lines += write_entry("indexes", _describe_indexes(self.plan))
+        lines += write_entry("answers", [self.plan.answers] if self.plan.answers else [])
+        lines += write_entry("window", [_describe_window(self.plan)])
+        lines += write_entry("partition", _describe_partition(self.plan))
+        lines += write_entry("strategy", [_describe_strategy(self.plan)])
+        lines += write_entry("events", [_describe_relevance(self.plan)])
+        lines += write_entry("distributed", [_describe_distribution(self.plan)])
+        lines += write_entry(
+            "note", [*_list_determinized(self.plan), *self.plan.notes, *self.notes]
+        )
+        lines += write_entry("automaton", _describe_automaton(self.plan))
         return "\n".join(lines)
 
 
-def entry(name: str, lines: Sequence[str]) -> list[str]:
-    """Lines under one heading."""
+def write_entry(name: str, lines: Sequence[str]) -> list[str]:
+    """Return lines under one heading."""
     return [f"{name if i == 0 else '':<12} {line}" for i, line in enumerate(lines)]
 
 
@@ -79,23 +81,23 @@ _CLASSES = {
     ),
     Guarantee.RESIDUAL: (
         "residual: some conditions can only be checked on candidates",
-        "per event: that of the conditions that are indexed",
+        "per event: the cost of the conditions that are indexed",
         "between two matches: no bound; a budget guards the number of candidates",
     ),
 }
 
 
-def _guarantee(plan: Plan) -> list[str]:
+def _describe_guarantee(plan: Plan) -> list[str]:
     name, *costs = _CLASSES[plan.guarantee]
-    lines = [name, *_why_residual(plan), *costs]
+    lines = [name, *_explain_residual(plan), *costs]
     if not plan.listed:
-        return [*lines, f"counting and sampling: {_counting(plan)}"]
+        return [*lines, f"counting and sampling: {_describe_counting(plan)}"]
     if plan.exact:
-        lines.append(f"listed: {_why_listed(plan)}")
+        lines.append(f"listed: {_explain_listed(plan)}")
     return [*lines, "counting and sampling: by listing"]
 
 
-def _why_residual(plan: Plan) -> list[str]:
+def _explain_residual(plan: Plan) -> list[str]:
     found = plan.correlated
     if found is None or plan.guarantee is not Guarantee.RESIDUAL:
         return []
@@ -104,7 +106,7 @@ def _why_residual(plan: Plan) -> list[str]:
     return [f"not hierarchical: {found.broken}"] if found.broken else []
 
 
-def _why_listed(plan: Plan) -> str:
+def _explain_listed(plan: Plan) -> str:
     pattern, found = plan.pattern, plan.correlated
     if pattern.strategy is not Strategy.ALL:
         if found is None:
@@ -119,12 +121,12 @@ def _why_listed(plan: Plan) -> str:
     return "where the window's attribute is NULL a match has no start"
 
 
-def _determinized(plan: Plan) -> tuple[str, ...]:
+def _list_determinized(plan: Plan) -> tuple[str, ...]:
     found = plan.correlated
     return found.notes if found is not None and found.unique else ()
 
 
-def _counting(plan: Plan) -> str:
+def _describe_counting(plan: Plan) -> str:
     tables = plan.tables
     if tables is not None and tables.apart:
         return "by listing"
@@ -143,27 +145,27 @@ _HOW = {
 _WHILE_LISTING = "while listing, once both events are chosen"
 
 
-def _conditions(plan: Plan) -> list[str]:
-    """Each condition, how it is decided, and why so."""
+def _describe_conditions(plan: Plan) -> list[str]:
+    """Return a line for each condition: how it is decided, and why."""
     found = plan.correlated
     if found is None:
         return []
     if not found.verdicts:
-        return [f"{text}: on each candidate" for text in _residual(plan.pattern.formula)]
-    early = {_written(condition) for condition in found.apart}
+        return [f"{text}: on each candidate" for text in _list_residual(plan.pattern.formula)]
+    early = {_write_apart(condition) for condition in found.apart}
     return [
-        f"{v.text}: {_WHILE_LISTING if v.text in early else _how(v)} ({v.why})"
+        f"{v.text}: {_WHILE_LISTING if v.text in early else _describe_how(v)} ({v.why})"
         for v in found.verdicts
     ]
 
 
-def _how(verdict: Verdict) -> str:
+def _describe_how(verdict: Verdict) -> str:
     if verdict.how is How.ORDERED and write_name(pred.TIME.name) in verdict.text:
         return "by the order of time"
     return _HOW[verdict.how]
 
 
-def _written(apart: Apart) -> str:
+def _write_apart(apart: Apart) -> str:
     def side(variable: str, name: str) -> pred.Reference:
         return pred.Reference(variable, pred.Attribute.named(name))
 
@@ -172,8 +174,8 @@ def _written(apart: Apart) -> str:
     return write_condition(pred.Compare(apart.op, left, right))
 
 
-def _indexes(plan: Plan) -> list[str]:
-    """What is kept of the runs that wait."""
+def _describe_indexes(plan: Plan) -> list[str]:
+    """Return a line for each index of partial matches."""
     tables = plan.tables
     if tables is None:
         return []
@@ -197,7 +199,7 @@ def _indexes(plan: Plan) -> list[str]:
     return [*dict.fromkeys(lines)]
 
 
-def _residual(formula: cel.Formula) -> Iterator[str]:
+def _list_residual(formula: cel.Formula) -> Iterator[str]:
     for node in cel.walk(formula):
         match node:
             case cel.Filter(condition=condition) if compares_events(condition):
@@ -210,33 +212,33 @@ def _residual(formula: cel.Formula) -> Iterator[str]:
                 yield f"PARTITION BY [{named}]"
 
 
-def _window(plan: Plan) -> str:
+def _describe_window(plan: Plan) -> str:
     within = plan.pattern.within
     if within is None:
         return "none: partial matches are kept for ever (WITHIN bounds memory)"
     if within.unit is Unit.EVENTS:
-        return f"{_number(within.size)} events"
+        return f"{_write_number(within.size)} events"
     if within.unit is Unit.TIME:
-        return f"{_number(within.size / 10**9)} seconds"
+        return f"{_write_number(within.size / 10**9)} seconds"
     if within.plain:
         least = "less than " if within.strict else ""
-        return f"{least}{_number(within.size)} in the unit of the time column"
+        return f"{least}{_write_number(within.size)} in the unit of the time column"
     name = within.attribute.name if within.attribute else ""
-    return f"{_number(within.size)} units of {name}, which must never decrease"
+    return f"{_write_number(within.size)} units of {name}, which must never decrease"
 
 
-def _number(size: Fraction) -> str:
+def _write_number(size: Fraction) -> str:
     return str(size.numerator) if size.denominator == 1 else str(float(size))
 
 
-def _partition(plan: Plan) -> list[str]:
+def _describe_partition(plan: Plan) -> list[str]:
     if not plan.pattern.partition:
         return []
     groups = ", ".join(" or ".join(group) for group in plan.pattern.partition)
     return [f"by {groups}; idle keys leave with the window"]
 
 
-def _strategy(plan: Plan) -> str:
+def _describe_strategy(plan: Plan) -> str:
     how = {
         Strategy.ALL: "every match",
         Strategy.STRICT: "by the automaton: no event may be skipped",
@@ -250,13 +252,13 @@ def _strategy(plan: Plan) -> str:
     return f"{plan.pattern.strategy.value}: {how}"
 
 
-def _relevance(plan: Plan) -> str:
+def _describe_relevance(plan: Plan) -> str:
     if plan.pattern.contiguous:
         return "contiguity: no event can be passed over while a match waits"
     return "one that no transition can see costs a look-up"
 
 
-def _distributed(plan: Plan) -> str:
+def _describe_distribution(plan: Plan) -> str:
     match plan.distribution:
         case Distribution.KEYED:
             if plan.pattern.partition:
@@ -273,18 +275,18 @@ def _distributed(plan: Plan) -> str:
             return "single: add PARTITION BY or WITHIN to make it parallel"
 
 
-def _automaton(plan: Plan) -> list[str]:
+def _describe_automaton(plan: Plan) -> list[str]:
     if plan.unary is not None:
         cea = plan.unary.cea
         reads = sum(len(reads) for reads in cea.reads)
-        return [_sizes(cea.size, reads, len(cea.atoms())), *str(cea).splitlines()]
+        return [_write_sizes(cea.size, reads, len(cea.atoms())), *str(cea).splitlines()]
     if plan.tables is None:
         return []
     pcea = plan.tables.pcea
-    size = _sizes(len(pcea.names), len(pcea.transitions), len(pcea.atoms()))
+    size = _write_sizes(len(pcea.names), len(pcea.transitions), len(pcea.atoms()))
     return [size, *str(pcea).splitlines()]
 
 
-def _sizes(states: int, transitions: int, predicates: int) -> str:
+def _write_sizes(states: int, transitions: int, predicates: int) -> str:
     named = ((states, "state"), (transitions, "transition"), (predicates, "predicate"))
     return ", ".join(f"{n} {name}" if n == 1 else f"{n} {name}s" for n, name in named)

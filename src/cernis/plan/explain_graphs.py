@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cernis.automata.linked.mermaid import draw_linked
-from cernis.plan.explain import entry
+from cernis.plan.explain import write_entry
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Guarantee
 
@@ -24,18 +24,20 @@ class GraphExplanation:
 
     def __str__(self) -> str:
         plan = self.plan
-        lines = entry("query", [" ".join(str(plan.query).split())])
-        lines += entry("class", [_class(plan)])
-        lines += entry("reason", [*dict.fromkeys(_stores(plan))] or ["one step: nothing waits"])
-        lines += entry("spread by", [_spread(plan)])
-        lines += entry("automaton", str(plan.linked).splitlines())
+        lines = write_entry("query", [" ".join(str(plan.query).split())])
+        lines += write_entry("class", [_describe_class(plan)])
+        lines += write_entry(
+            "reason", [*dict.fromkeys(_describe_stores(plan))] or ["one step: nothing waits"]
+        )
+        lines += write_entry("spread by", [_describe_key(plan)])
+        lines += write_entry("automaton", str(plan.linked).splitlines())
         return "\n".join(lines)
 
     def mermaid(self) -> str:
         return draw_linked(self.plan.linked)
 
 
-def _class(plan: GraphPlan) -> str:
+def _describe_class(plan: GraphPlan) -> str:
     match plan.guarantee:
         case Guarantee.ORDERED:
             return "ordered: runs wait in the order of a value, and only those that fit are met"
@@ -50,7 +52,7 @@ def _class(plan: GraphPlan) -> str:
 _LINKS = {",": "the next timestamp", ";": "the first that fits", ":": "any later one"}
 
 
-def _stores(plan: GraphPlan) -> Iterator[str]:
+def _describe_stores(plan: GraphPlan) -> Iterator[str]:
     """Yield what the runs of each store wait for, and by which variables they are grouped."""
     linked = plan.linked
     for store in linked.stores:
@@ -63,7 +65,7 @@ def _stores(plan: GraphPlan) -> Iterator[str]:
         yield f"waiting for {names}{again} ({_LINKS[store.link]}): grouped by {kept}"
 
 
-def _spread(plan: GraphPlan) -> str:
+def _describe_key(plan: GraphPlan) -> str:
     if plan.key:
         return ", ".join(f"?{name}" for name in plan.key)
     if plan.counts_all_timestamps:

@@ -53,7 +53,7 @@ def make_graph_plan(query: SpaseqQuery) -> GraphPlan:
     """Return the plan of a checked query."""
     linked = construct_linked(query)
     strict = any("," in (step.link, step.rounds) for step in query.steps)
-    key = _shared_variables(query, linked, strict)
+    key = _find_key(query, linked, strict)
     single = len(query.steps) == 1 and not query.steps[0].rounds
     window = 0 if single else query.within  # the events of one step have one timestamp
     distribution = Distribution.SINGLE
@@ -61,11 +61,13 @@ def make_graph_plan(query: SpaseqQuery) -> GraphPlan:
         distribution = Distribution.KEYED
     elif window is not None:
         distribution = Distribution.SLICED
-    background = dict.fromkeys(name for gpm in query.gpms for name in _graph_names(gpm.pattern))
+    background = dict.fromkeys(
+        name for gpm in query.gpms for name in _find_graph_names(gpm.pattern)
+    )
     return GraphPlan(
         query=query,
         linked=linked,
-        guarantee=_guarantee(linked),
+        guarantee=_decide_guarantee(linked),
         distribution=distribution,
         key=key,
         window=window,
@@ -80,7 +82,7 @@ def _rebuild_graph_plan(query: SpaseqQuery) -> GraphPlan:
     return make_graph_plan(query)
 
 
-def _shared_variables(query: SpaseqQuery, linked: LinkedAutomaton, strict: bool) -> tuple[str, ...]:
+def _find_key(query: SpaseqQuery, linked: LinkedAutomaton, strict: bool) -> tuple[str, ...]:
     """Return the key; where `,` counts timestamps, only PARTITION BY tells solutions apart."""
     common = set(linked.columns).difference(*linked.local)
     for name in {name for one in linked.alternatives for name in one.gpms}:
@@ -90,7 +92,7 @@ def _shared_variables(query: SpaseqQuery, linked: LinkedAutomaton, strict: bool)
     return tuple(name for name in linked.columns if name in common)
 
 
-def _guarantee(linked: LinkedAutomaton) -> Guarantee:
+def _decide_guarantee(linked: LinkedAutomaton) -> Guarantee:
     links = [(t.store, t.reading) for t in linked.transitions if t.store is not None]
     links += [(guard.store, guard.reading) for guard in linked.guards]
     compared = [
@@ -119,18 +121,18 @@ def _orders_one_value(one: Alternative) -> bool:
     return False
 
 
-def _graph_names(pattern: g.GraphPattern) -> Iterator[str]:
+def _find_graph_names(pattern: g.GraphPattern) -> Iterator[str]:
     """Yield the background graphs that a pattern names, as IRIs."""
     match pattern:
         case g.BackgroundPattern(name, inner):
             if isinstance(name, g.Term):
                 yield name.text[1:-1]
-            yield from _graph_names(inner)
+            yield from _find_graph_names(inner)
         case g.JoinPattern(parts) | g.UnionPattern(parts):
             for part in parts:
-                yield from _graph_names(part)
+                yield from _find_graph_names(part)
         case g.OptionalPattern(inner, extra, _):
-            yield from _graph_names(inner)
-            yield from _graph_names(extra)
+            yield from _find_graph_names(inner)
+            yield from _find_graph_names(extra)
         case g.FilterPattern(inner, _):
-            yield from _graph_names(inner)
+            yield from _find_graph_names(inner)

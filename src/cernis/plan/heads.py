@@ -1,13 +1,13 @@
-"""The head of a conjunctive query that drops variables: its answers, and what they need.
+"""The head of a conjunctive query that drops variables: which events its answers need.
 
 An answer is a tuple of values, and each value is read off the event of one atom. Of the
-atoms that have a variable the last one in time is taken, so that as little as possible
-of a match is needed.
+atoms that have a variable, the last one in time is taken, so that an answer needs as few
+events of a match as possible.
 
-Where the atoms stand in one order of time, those before the first that is needed only
-matter by when they began: of all partial matches with one key the one that started last
-stays in the window longest. So their states are *collapsed*: an index keeps the latest
-start for each key, and the runs are not kept at all. For
+Where timestamps put the atoms in one order, the atoms before the first needed one matter
+only by their start: of all partial matches with one key, the one that started last stays in
+the window longest. So their states are *collapsed*: an index keeps the latest start for each
+key, and no run. For
 `Q(y, t3) <- r(x)@t1, s(x, y)@t2, t(y)@t3, t1 < t2 < t3, t3 - t1 < 5` everything before
 the last atom collapses: these are the tables H_R and H_S of Algorithm 1 of the dynamic
 evaluation paper, with its line 6 corrected (the maximum of the old and the new start is
@@ -15,7 +15,7 @@ kept), for chains of any length, and every event takes constant time. An index b
 by ≠ has no such single best entry; states whose runs are found through one are not
 collapsed.
 
-Everything else is enumerated, projected and told apart: `run.project`.
+All other matches are enumerated and projected: `run.project`.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Head:
         return dates[0] if dates else None
 
 
-def head_of(query: ConjunctiveQuery, order: Sequence[int] | None) -> Head | None:
-    """How the answers of a query are read off its matches; None where they are the matches.
+def make_head(query: ConjunctiveQuery, order: Sequence[int] | None) -> Head | None:
+    """Return how answers are read off matches; None where they are the matches.
 
-    `order` is that of the atoms in time, if there is but one.
+    `order` has the atoms by time, if that is one order.
     """
     if query.full:
         return None
@@ -86,9 +86,9 @@ def head_of(query: ConjunctiveQuery, order: Sequence[int] | None) -> Head | None
     return Head(tuple(columns), None if order is None else tuple(order))
 
 
-def collapsible(head: Head, pcea: PCEA) -> frozenset[int]:
-    """The states of which only the latest start matters to the answers."""
-    depth = _depths(pcea)
+def find_collapsible(head: Head, pcea: PCEA) -> frozenset[int]:
+    """Return the states of which only the latest start matters to the answers."""
+    depth = _measure_depths(pcea)
     if depth is None:
         return frozenset()
     links = [source for t in pcea.transitions for source in t.sources]
@@ -96,8 +96,8 @@ def collapsible(head: Head, pcea: PCEA) -> frozenset[int]:
     return frozenset(q for q, d in depth.items() if d < head.first_needed) - unsuited
 
 
-def _depths(pcea: PCEA) -> dict[int, int] | None:
-    """How many events each state of a chain has read before its last; None if that varies."""
+def _measure_depths(pcea: PCEA) -> dict[int, int] | None:
+    """Return how many events each state of a chain has read before its last; None if it varies."""
     if not pcea.is_chain:
         return None
     found: dict[int, int] = {}
@@ -112,8 +112,8 @@ def _depths(pcea: PCEA) -> dict[int, int] | None:
     return found
 
 
-def cost_note(head: Head, collapsed: frozenset[int] = frozenset()) -> str:
-    """What finding the answers costs."""
+def describe_cost(head: Head, collapsed: frozenset[int] = frozenset()) -> str:
+    """Return what finding the answers costs, in words."""
     shown = ", ".join(column.name for column in head.columns)
     if head.order is not None and len(collapsed) == len(head.order) - 1:
         return f"the distinct ({shown}): found at once, without enumerating matches"

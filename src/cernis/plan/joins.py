@@ -1,4 +1,4 @@
-"""Recognizes joins: single events in any order, tied by equal attributes.
+"""Recognize joins: single events in any order, tied by equal attributes.
 
 `(A AS x ALL B AS y ALL C) FILTER x[a] = y[a] AND …`, which is also what a conjunctive
 query lowers to. Equalities are closed transitively: each class of attributes that must
@@ -22,7 +22,7 @@ from cernis.pattern.write import write_condition
 
 
 @dataclass(frozen=True)
-class JoinOfEvents:
+class EventJoin:
     """The atoms of a join, in the order of the text."""
 
     atoms: tuple[JoinAtom, ...]
@@ -36,23 +36,23 @@ class JoinOfEvents:
         """The variables of each atom."""
         return tuple(tuple(atom.columns) for atom in self.atoms)
 
-    def told_apart_by(self, selected: frozenset[str]) -> bool:
+    def is_unique_for(self, selected: frozenset[str]) -> bool:
         """Whether each atom has a selected variable that no other atom has."""
         return all(names & selected for names in self.own)
 
 
 @dataclass
-class _Atom:
+class _JoinedEvent:
     event: cel.Event
     names: tuple[str, ...]
 
 
-def join_of_events(formula: cel.Formula) -> JoinOfEvents | None:
-    """The join that a formula is, if it is one."""
-    body, conditions = _unfiltered(formula)
-    if not isinstance(body, cel.All) or any(not _simple(c) for c in conditions):
+def recognize_join(formula: cel.Formula) -> EventJoin | None:
+    """Return the formula as a join, if it is one."""
+    body, conditions = _strip_filters(formula)
+    if not isinstance(body, cel.All) or any(not _is_simple(c) for c in conditions):
         return None
-    found = [_single(part) for part in body.parts]
+    found = [_read_single(part) for part in body.parts]
     atoms = [atom for atom in found if atom is not None]
     if len(atoms) < len(found):
         return None
@@ -61,7 +61,7 @@ def join_of_events(formula: cel.Formula) -> JoinOfEvents | None:
     owner = {name: i for i, names in enumerate(own) for name in names}
     if any(name not in owner for c in conditions for name in _names(c)):
         return None
-    columns, tests = _variables(atoms, conditions, owner)
+    columns, tests = _name_variables(atoms, conditions, owner)
     joined = []
     for i, atom in enumerate(atoms):
         test: Test = Is(TypeIs(atom.event.type, atom.event.stream))
@@ -69,15 +69,15 @@ def join_of_events(formula: cel.Formula) -> JoinOfEvents | None:
             test = conjoin(test, build_test(predicate))
         sort = frozenset({(atom.event.stream, atom.event.type)})
         joined.append(JoinAtom(test, frozenset(atom.names), sort, columns[i]))
-    return JoinOfEvents(
+    return EventJoin(
         tuple(joined),
-        tuple(_text(atom) for atom in atoms),
-        tuple(_verdict(c) for c in conditions),
+        tuple(_write_atom(atom) for atom in atoms),
+        tuple(_judge(c) for c in conditions),
         own,
     )
 
 
-def _unfiltered(formula: cel.Formula) -> tuple[cel.Formula, list[pred.Condition]]:
+def _strip_filters(formula: cel.Formula) -> tuple[cel.Formula, list[pred.Condition]]:
     conditions: list[pred.Condition] = []
     while isinstance(formula, cel.Filter):
         conditions += pred.conjuncts(formula.condition)
@@ -85,8 +85,8 @@ def _unfiltered(formula: cel.Formula) -> tuple[cel.Formula, list[pred.Condition]
     return formula, conditions
 
 
-def _simple(condition: pred.Condition) -> bool:
-    """x[P], or an equality of attributes as they are."""
+def _is_simple(condition: pred.Condition) -> bool:
+    """Whether a condition is x[P], or a plain equality of attributes."""
     match condition:
         case pred.Holds():
             return True
@@ -106,18 +106,18 @@ def _names(condition: pred.Condition) -> tuple[str, ...]:
             return ()
 
 
-def _single(part: cel.Formula) -> _Atom | None:
+def _read_single(part: cel.Formula) -> _JoinedEvent | None:
     names: list[str] = []
     while isinstance(part, cel.As):
         names.append(part.variable)
         part = part.body
-    return _Atom(part, (part.type, *names)) if isinstance(part, cel.Event) else None
+    return _JoinedEvent(part, (part.type, *names)) if isinstance(part, cel.Event) else None
 
 
-def _variables(
-    atoms: list[_Atom], conditions: list[pred.Condition], owner: dict[str, int]
+def _name_variables(
+    atoms: list[_JoinedEvent], conditions: list[pred.Condition], owner: dict[str, int]
 ) -> tuple[list[dict[str, str]], list[list[pred.Predicate]]]:
-    """Per atom: which attribute each variable of the join stands in, and its own predicates."""
+    """Return for each atom the attribute of each variable of the join, and its own predicates."""
     own: list[list[pred.Predicate]] = [[] for _ in atoms]
     equal: list[tuple[Key, Key]] = []
     for condition in conditions:
@@ -137,7 +137,7 @@ def _variables(
             ((atom, attribute),) = members
             own[atom].append(_equal(attribute, attribute))
             continue
-        name = _variable_name(members)
+        name = _join_names(members)
         if name in taken:
             name = f"{name}#{number}"
         taken.add(name)
@@ -153,17 +153,17 @@ def _equal(left: str, right: str) -> pred.Comparison:
     return pred.Comparison("=", pred.Attribute.named(left), pred.Attribute.named(right))
 
 
-def _variable_name(group: list[tuple[int, str]]) -> str:
-    """The attributes that are equal, as one would call them."""
+def _join_names(group: list[tuple[int, str]]) -> str:
+    """Return the name of a variable of the join: its attributes, joined by `=`."""
     return "=".join(dict.fromkeys(attribute for _, attribute in group))
 
 
-def _text(atom: _Atom) -> str:
+def _write_atom(atom: _JoinedEvent) -> str:
     variable = atom.names[-1]
     return atom.event.type if variable == atom.event.type else f"{atom.event.type} AS {variable}"
 
 
-def _verdict(condition: pred.Condition) -> Verdict:
+def _judge(condition: pred.Condition) -> Verdict:
     text = write_condition(condition)
     if isinstance(condition, pred.Holds):
         return Verdict(text, How.UNARY, "looks at one event")

@@ -1,8 +1,8 @@
-"""The key that a query implies: an attribute for each type that all events of a match share.
+"""Find the key that a query implies: for each type, an attribute that all events of a match share.
 
-With such a key, matches never mix events of different keys, so the stream can be split
-by it over machines without a PARTITION BY in the query (the root of the q-tree, the
-attributes of a PARTITION BY around the whole formula).
+Matches never mix events of different keys, so the stream can be split by the key over
+machines without a PARTITION BY in the query. Such keys are the root of the q-tree, and the
+attributes of a PARTITION BY around the whole formula.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from cernis.automata.unary.cea import Both, Is, Test
 from cernis.pattern.atom import TypeIs
 
 
-def shared_key(pcea: PCEA) -> Mapping[str, str] | None:
-    """Type to attribute, if there is one choice that every link compares by =.
+def find_shared_key(pcea: PCEA) -> Mapping[str, str] | None:
+    """Return type to attribute, if there is one choice that every link compares by =.
 
     Contiguity counts the events between, whatever their key: then there is none.
     """
@@ -24,14 +24,14 @@ def shared_key(pcea: PCEA) -> Mapping[str, str] | None:
         return None
     first, source = links[0]
     for pair in source.link.equal:
-        key = _spread(pcea, {source.state: pair[0], first.target: pair[1]})
+        key = _follow_links(pcea, {source.state: pair[0], first.target: pair[1]})
         if key is not None:
             return key
     return None
 
 
-def _spread(pcea: PCEA, chosen: dict[int, str]) -> dict[str, str] | None:
-    """Follows one choice of attributes through all links."""
+def _follow_links(pcea: PCEA, chosen: dict[int, str]) -> dict[str, str] | None:
+    """Return the key that one choice of attributes gives, followed through all links."""
     waiting = True
     while waiting:
         waiting = False
@@ -51,15 +51,15 @@ def _spread(pcea: PCEA, chosen: dict[int, str]) -> dict[str, str] | None:
     key: dict[str, str] = {}
     for t in pcea.transitions:
         attribute = chosen.get(t.target)
-        for name in _types(t.test):
+        for name in _list_types(t.test):
             if attribute is not None and key.setdefault(name, attribute) != attribute:
                 return None
     # a match of one event that plays all roles has no links: any key of its type will do
-    whole = all(name in key for t in pcea.transitions for name in _types(t.test))
+    whole = all(name in key for t in pcea.transitions for name in _list_types(t.test))
     return key if whole else None
 
 
-def _types(test: Test) -> Iterator[str]:
+def _list_types(test: Test) -> Iterator[str]:
     parts = test.parts if isinstance(test, Both) else (test,)
     for part in parts:
         if isinstance(part, Is) and isinstance(part.atom, TypeIs):

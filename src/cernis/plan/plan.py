@@ -1,11 +1,13 @@
-"""From a pattern to a plan: the cheapest sound runtime, with what it promises.
+"""From a pattern to a plan: the cheapest sound runtime, and what it promises.
 
-Two engines. One reads symbols (`automaton`), the other compares events with each other
-as well (`tables`). From either, matches are handed on in one of two ways. *Compact*:
-everything the query asks is in the automaton and in how roots are resolved; counting and
-sampling never enumerate. *Listed*: the automaton finds candidates, each of which is
-checked on its own where conditions are left (`verify`), and strategies, projection,
-consumption and limits are applied to what is left (`choose`).
+A plan is made once, here, from a pattern, the conjunctive query that it was lowered from, and
+the attributes that hold text. Sessions, Spark and its workers receive it.
+
+There are two engines: one reads symbols (`unary`), the other also compares events with each
+other (`tables`). Either gives matches in one of two ways. *Compact*: the automaton and the
+resolution of roots decide the whole query; counting and sampling never enumerate. *Listed*: the
+automaton finds candidates. Each is verified where conditions are undecided (`run.verify`); then
+strategy, projection, consumption and limit apply (`run.choose`).
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
-from cernis.plan.correlated import Correlated, correlated_plan
-from cernis.plan.heads import Head, collapsible, cost_note, head_of
-from cernis.plan.key import shared_key
+from cernis.plan.correlated import Correlated, plan_correlated
+from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
+from cernis.plan.key import find_shared_key
 from cernis.schema import Schema, texts
 
 
 class Guarantee(Enum):
-    """The classes of queries by what they cost."""
+    """The classes of queries by their cost."""
 
     UNARY = "unary"
     CHAIN = "chain"
@@ -103,7 +105,7 @@ class Plan:
     """Matches are listed one by one: conditions are left to check, duplicates to drop, or
     a clause after WITHIN to decide."""
     exact: bool
-    """What the automaton finds are matches; otherwise candidates, to be verified."""
+    """The automaton finds matches; otherwise candidates, to be verified."""
     settings: Settings
     unary: Unary | None = None
     """The automaton that reads symbols; None where `tables` runs instead."""
@@ -112,7 +114,7 @@ class Plan:
     tables: CorrelatedTables | None = None
     """The automaton that compares events; None where `unary` runs instead."""
     notes: tuple[str, ...] = ()
-    """What a user should know before the first match."""
+    """Notes for the user, before the first match."""
     unordered: frozenset[str] = frozenset()
     """Attributes that are known to hold text, whose order no index keeps."""
     conjunctive: ConjunctiveQuery | None = None
@@ -120,7 +122,7 @@ class Plan:
     head: Head | None = None
     """How answers are read off matches, where they are not the matches."""
     answers: str = ""
-    """And what that costs."""
+    """The cost of reading them, in words."""
     key: Mapping[str, str] | None = None
     """For each type, an attribute that all events of a match share."""
     _by_text: dict[frozenset[str], Plan] = field(default_factory=dict, compare=False, repr=False)
@@ -153,12 +155,12 @@ class Plan:
 
     @property
     def within(self) -> Window | None:
-        """What the query says with WITHIN; its pattern may have a smaller window."""
+        """The WITHIN of the query; its pattern may have a smaller window."""
         return self.pattern.within if self.conjunctive is None else self.conjunctive.within
 
     @property
     def candidate_variables(self) -> tuple[str, ...]:
-        """What the automaton writes: the variables of a match, or all labels to check them by."""
+        """The labels that the automaton writes: the variables of a match, or all for a check."""
         if not self.listed:
             return self.variables
         if self.tables is not None:
@@ -171,30 +173,30 @@ def make_plan(
     unordered: frozenset[str] = frozenset(),
     conjunctive: ConjunctiveQuery | None = None,
 ) -> Plan:
-    """The plan of a checked pattern; `unordered` attributes are known to hold text.
+    """Return the plan of a checked pattern; `unordered` attributes are known to hold text.
 
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
     if is_correlated(pattern.formula):
-        return _correlated(pattern, unordered, conjunctive)
+        return _plan_correlated(pattern, unordered, conjunctive)
     strategy = pattern.strategy
     cea = construct(pattern.formula)
     variables = selected_variables(pattern)
     automaton = Deterministic(cea, variables, strategy, keep_marks=strategy in _RESOLVE)
     listed = strategy in (Strategy.NEXT, Strategy.MAX) and automaton.begins_unmarked()
     if listed:
-        automaton = _candidates(pattern, cea)
-    head = _head(pattern, conjunctive)
+        automaton = _build_candidates(pattern, cea)
+    head = _make_head(pattern, conjunctive)
     return Plan(
         pattern=pattern,
         guarantee=Guarantee.UNARY,
-        distribution=_distribution(pattern),
+        distribution=_decide_distribution(pattern),
         variables=variables,
         listed=listed,
         exact=True,
-        settings=_settings(pattern, listed),
+        settings=_make_settings(pattern, listed),
         unary=Unary.of(cea, automaton),
-        answers=cost_note(head) if head is not None else "",
+        answers=describe_cost(head) if head is not None else "",
         conjunctive=conjunctive,
         head=head,
     )
@@ -208,21 +210,21 @@ def _rebuild_plan(
     return make_plan(pattern, unordered, conjunctive)
 
 
-def _candidates(pattern: Pattern, cea: CEA) -> Deterministic:
-    """The automaton that writes every label."""
+def _build_candidates(pattern: Pattern, cea: CEA) -> Deterministic:
+    """Return the automaton that writes every label."""
     labels = {name for reads in cea.reads for read in reads for name in read.labels}
     marked = labels | set(marked_variables(pattern.formula))
     return Deterministic(cea, marked, Strategy.ALL, keep_marks=False)
 
 
-def _correlated(
+def _plan_correlated(
     pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
 ) -> Plan:
-    """The plan of a pattern that compares events with each other."""
+    """Return the plan of a pattern that compares events with each other."""
     variables = selected_variables(pattern)
-    found = correlated_plan(pattern, frozenset(variables), unordered, conjunctive)
+    found = plan_correlated(pattern, frozenset(variables), unordered, conjunctive)
     pcea = found.pcea
-    loose = pcea is not None and not pcea.is_chain and _attribute_window(pattern)
+    loose = pcea is not None and not pcea.is_chain and _has_attribute_window(pattern)
     listed = (
         not found.exact
         or not found.unique
@@ -232,29 +234,29 @@ def _correlated(
     )
     key = None
     if pcea is not None and not any(isinstance(n, cel.Unless) for n in cel.walk(pattern.formula)):
-        key = shared_key(pcea)  # a guard's events may have any key
-    head = _head(pattern, conjunctive)
+        key = find_shared_key(pcea)  # a guard's events may have any key
+    head = _make_head(pattern, conjunctive)
     collapsed: frozenset[int] = frozenset()
     if head is not None and pcea is not None and not listed and not found.apart:
-        collapsed = collapsible(head, pcea)
+        collapsed = find_collapsible(head, pcea)
     tables = CorrelatedTables(pcea, collapsed, found.apart) if pcea is not None else None
     unary = None
     if tables is None:
         cea = construct(pattern.formula, name_atoms=True)
-        unary = Unary.of(cea, _candidates(pattern, cea))
+        unary = Unary.of(cea, _build_candidates(pattern, cea))
     return Plan(
         pattern=pattern,
-        guarantee=_guarantee(found, tables),
-        distribution=_distribution(pattern, key is not None),
+        guarantee=_decide_guarantee(found, tables),
+        distribution=_decide_distribution(pattern, key is not None),
         variables=variables,
         listed=listed,
         exact=found.exact,
-        settings=_settings(pattern, listed=True),
+        settings=_make_settings(pattern, listed=True),
         unary=unary,
         correlated=found,
         tables=tables,
-        notes=_notes(found, conjunctive),
-        answers=cost_note(head, collapsed) if head is not None else "",
+        notes=_write_notes(found, conjunctive),
+        answers=describe_cost(head, collapsed) if head is not None else "",
         conjunctive=conjunctive,
         head=head,
         unordered=unordered,
@@ -262,17 +264,17 @@ def _correlated(
     )
 
 
-def _head(pattern: Pattern, conjunctive: ConjunctiveQuery | None) -> Head | None:
-    """How answers are read off matches, if a query says so."""
+def _make_head(pattern: Pattern, conjunctive: ConjunctiveQuery | None) -> Head | None:
+    """Return how answers are read off matches, if the query drops variables."""
     if conjunctive is None:
         return None
     body = pattern.formula.body if isinstance(pattern.formula, cel.Filter) else pattern.formula
     parts = body.parts if isinstance(body, cel.Sequence) else ()
     order = [int(part.variable) for part in parts if isinstance(part, cel.As)]
-    return head_of(conjunctive, order or None)
+    return make_head(conjunctive, order or None)
 
 
-def _guarantee(found: Correlated, tables: CorrelatedTables | None) -> Guarantee:
+def _decide_guarantee(found: Correlated, tables: CorrelatedTables | None) -> Guarantee:
     if tables is None or tables.apart or not found.exact:
         return Guarantee.RESIDUAL
     if tables.ordered:
@@ -280,31 +282,31 @@ def _guarantee(found: Correlated, tables: CorrelatedTables | None) -> Guarantee:
     return Guarantee.CHAIN if tables.pcea.is_chain else Guarantee.HIERARCHICAL
 
 
-def _notes(found: Correlated, conjunctive: ConjunctiveQuery | None) -> tuple[str, ...]:
+def _write_notes(found: Correlated, conjunctive: ConjunctiveQuery | None) -> tuple[str, ...]:
     if conjunctive is None or not found.broken:
         return ()
     return (f"not hierarchical: {found.broken}; candidates are checked one by one",)
 
 
-def _attribute_window(pattern: Pattern) -> bool:
+def _has_attribute_window(pattern: Pattern) -> bool:
     within = pattern.within
     return within is not None and within.unit is Unit.ATTRIBUTE and not within.plain
 
 
-def _settings(pattern: Pattern, listed: bool) -> Settings:
+def _make_settings(pattern: Pattern, listed: bool) -> Settings:
     within = pattern.within
     ranked = within is not None and within.attribute == RANK
     return Settings(
         window=update.CLOCK_WINDOW if ranked else _WINDOW[within.unit if within else None],
         size=floor(within.size) if within and within.unit is Unit.EVENTS else 0,
         partitioned=bool(pattern.partition),
-        shared_clock=not _attribute_window(pattern),
+        shared_clock=not _has_attribute_window(pattern),
         consume=update.CONSUME_NOTHING if listed else _CONSUME[pattern.consume],
         resolve=0 if listed else _RESOLVE.get(pattern.strategy, 0),
     )
 
 
-def _distribution(pattern: Pattern, shared: bool = False) -> Distribution:
+def _decide_distribution(pattern: Pattern, shared: bool = False) -> Distribution:
     if pattern.consume is Consume.ANY:
         return Distribution.SINGLE
     if pattern.partition or (shared and pattern.consume is Consume.NONE):

@@ -1,8 +1,9 @@
-"""How much may be looked at in vain, and what happens when it is spent.
+"""The most candidates that a session checks, and what happens beyond.
 
-Where conditions can only be decided on candidates, most of these may be looked at for
-nothing. A budget ends that: with a clear error, or, where the user chose so, with what
-has been found up to there, flagged as partial. It belongs to a session, not to a batch.
+Some conditions can only be decided on candidates, and most candidates may fail. A budget
+bounds their number: beyond it the session raises an error, or, where the user chose so,
+returns the matches found so far, flagged as partial. A budget belongs to a session, not to a
+batch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OnBudget = Literal["fail", "partial"]
 
 
 class Budget:
-    """The candidates looked at so far, and how many may be.
+    """The candidates checked so far, and the most that may be.
 
     >>> budget = Budget(10, "partial")
     >>> budget.spend(11)
@@ -39,7 +40,7 @@ class Budget:
         return self.used > self.most
 
     def spend(self, candidates: int) -> None:
-        """Note what was looked at; BudgetError where that was too much."""
+        """Count checked candidates; raise BudgetError where they are too many."""
         self.used += candidates
         if self.spent and self.on_budget == "fail":
             raise BudgetError(

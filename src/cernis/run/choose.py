@@ -1,8 +1,8 @@
-"""The clauses after WITHIN on matches that are listed one by one.
+"""Apply a selection strategy and SELECT to matches that are listed one by one.
 
-Used only where candidates had to be checked on their own; everything else is decided
-on compact sets. Cost contract: quadratic in the candidates of one end position for
-MAX, linear otherwise.
+Plans that are not listed decide both on compact sets.
+
+Cost contract: quadratic in the candidates of one end position for MAX, linear otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
 
 
 def choose(strategy: Strategy, end: int, found: set[Candidate]) -> set[Candidate]:
-    """The candidates of one end position that the strategy keeps."""
+    """Return the candidates of one end position that the strategy keeps."""
     match strategy:
         case Strategy.ALL:
             return found
@@ -36,26 +36,26 @@ def choose(strategy: Strategy, end: int, found: set[Candidate]) -> set[Candidate
             maximal = {s for s in sets if not any(s < other for other in sets)}
             return {c for c in found if c.positions in maximal}
         case Strategy.NEXT:
-            best = max((c.positions for c in found), key=_earliest_first, default=None)
+            best = max((c.positions for c in found), key=_sort_earliest_first, default=None)
             return {c for c in found if c.positions == best}
         case Strategy.LAST | Strategy.ANY:
-            best = max((c.positions for c in found), key=_latest_first, default=None)
+            best = max((c.positions for c in found), key=_sort_latest_first, default=None)
             last = {c for c in found if c.positions == best}
             if strategy is Strategy.LAST or not last:
                 return last
             return {min(last, key=lambda c: (-c.start, sorted(c.labels)))}
 
 
-def _latest_first(positions: frozenset[int]) -> list[int]:
+def _sort_latest_first(positions: frozenset[int]) -> list[int]:
     return sorted(positions, reverse=True)
 
 
-def _earliest_first(positions: frozenset[int]) -> list[int]:
+def _sort_earliest_first(positions: frozenset[int]) -> list[int]:
     # the greater list has the smaller number at the first difference, or is longer
     return [-position for position in sorted(positions)]
 
 
 def project(found: Iterable[Candidate], variables: Iterable[str]) -> set[Candidate]:
-    """The candidates restricted to some variables, as a set."""
+    """Return the candidates restricted to some variables, as a set."""
     kept = frozenset(variables)
     return {Candidate(c.start, frozenset((v, p) for v, p in c.labels if v in kept)) for c in found}

@@ -1,10 +1,10 @@
-"""From a batch of events to what an engine reads, one class for each runtime.
+"""Encode batches of events for an engine, one class for each runtime.
 
-A *feed* owns an engine and the tables that number what it sees: predicates as symbols,
-and, where events are compared with each other, values as codes and words.
+A *feed* owns an engine and the encoders of its input: predicates become symbols; where events
+are compared with each other, values become codes and words.
 
 Cost contract: a fixed number of Arrow and NumPy passes per batch; the engine's kernels
-per event. What is remembered of values is given back with the keys that leave.
+per event. The codes of values expire with the partial matches that hold them.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _FORGET_CODES = 1 << 16
 
 
 class Feed(Protocol):
-    """What a session needs of a runtime."""
+    """A runtime as a pipeline sees it."""
 
     @property
     def encoder(self) -> Encoder: ...
     @property
     def engine(self) -> UnaryEngine | CorrelatedEngine: ...
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
-        """Reads a batch; what comes back is for `found`."""
+        """Read a batch; return the compact sets of its matches, for `find`."""
 
-    def found(
+    def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
-        """The matches in what was taken; what must be searched for spends the budget."""
+        """Return the matches in compact sets; checking candidates spends the budget."""
 
     def forget(self) -> None:
-        """Give back what is remembered of values that nothing alive refers to."""
+        """Drop the codes of values that no partial match holds."""
 
     def keep_keys(self, keys: Keys) -> None:
         """Renumber partitions: keys[i] becomes i."""
@@ -65,8 +65,8 @@ class Feed(Protocol):
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None: ...
 
 
-def feed_of(plan: Plan, encode: Encode) -> Feed:
-    """The feed of the runtime that the plan has chosen."""
+def make_feed(plan: Plan, encode: Encode) -> Feed:
+    """Return the feed of the plan's runtime."""
     if plan.tables is not None:
         return CorrelatedFeed(plan, plan.tables, encode)
     assert plan.unary is not None
@@ -74,14 +74,14 @@ def feed_of(plan: Plan, encode: Encode) -> Feed:
 
 
 class _Symbols:
-    """The symbol of each event, as the alphabet numbers them."""
+    """Numbers the events of a batch by the symbols of an alphabet."""
 
     def __init__(self, alphabet: Alphabet, encoder: Encoder) -> None:
         self.alphabet = alphabet
         self.encoder = encoder
         self._numbers = np.empty(0, np.int32)
 
-    def of(self, batch: EventBatch) -> NDArray[np.int32]:
+    def encode(self, batch: EventBatch) -> NDArray[np.int32]:
         codes = self.encoder.encode(batch)
         vectors = self.encoder.vectors
         if len(self._numbers) < len(vectors):
@@ -91,7 +91,7 @@ class _Symbols:
 
 
 class UnaryFeed:
-    """Symbols alone: every condition looks at one event."""
+    """Encodes symbols alone: every condition looks at one event."""
 
     def __init__(self, unary: Unary, settings: Settings, encode: Encode) -> None:
         self.tables = unary.tables
@@ -100,12 +100,12 @@ class UnaryFeed:
         self._symbols = _Symbols(unary.automaton.alphabet, self.encoder)
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
-        symbols = self._symbols.of(batch)
+        symbols = self._symbols.encode(batch)
         self.tables.add_symbols(len(self._symbols.alphabet.passed))
         self.engine.fit_tables()
         return [*self.engine.push(symbols, keys=keys, **_clock(clock))]
 
-    def found(
+    def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
         return CompactMatches(variables, taken, self.tables.labels, most)
@@ -124,7 +124,7 @@ class UnaryFeed:
 
 
 class CorrelatedFeed:
-    """Symbols, and the values that events are compared by."""
+    """Encodes symbols, and the values that events are compared by."""
 
     def __init__(self, plan: Plan, tables: CorrelatedTables, encode: Encode) -> None:
         self.tables = tables
@@ -138,7 +138,7 @@ class CorrelatedFeed:
         self._kinds: dict[tuple[str, str], int] = {}
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
-        symbols = self._symbols.of(batch)
+        symbols = self._symbols.encode(batch)
         self.tables.add_symbols()
         codes = self.equality.encode(batch, keys)
         self._mark_present(batch, codes)
@@ -152,7 +152,7 @@ class CorrelatedFeed:
         ]
 
     def _moments(self, batch: EventBatch) -> NDArray[np.int64]:
-        """For each event, the position of the first event with its timestamp."""
+        """Return for each event the position of the first event with its timestamp."""
         words = self._time.encode(batch)[:, 0]
         if not len(batch):
             return np.empty(0, np.int64)
@@ -165,7 +165,7 @@ class CorrelatedFeed:
         return moments
 
     def _mark_present(self, batch: EventBatch, codes: NDArray[np.int64]) -> None:
-        """Tells NaN from NULL where values are compared by !=, and refuses mixed kinds."""
+        """Tell NaN from NULL where values are compared by !=; refuse mixed kinds."""
         names = [*dict.fromkeys(name for pair in self.tables.different for name in pair)]
         if not names:
             return
@@ -182,7 +182,7 @@ class CorrelatedFeed:
                     "kinds; give them one type, or declare it with CREATE STREAM"
                 )
 
-    def found(
+    def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
         found = CorrelatedMatches(variables, taken, self.tables.labels, most)

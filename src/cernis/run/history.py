@@ -1,23 +1,22 @@
-"""What a session keeps to be asked again: the matches so far, inside the window that ends now.
+"""The matches so far that are inside the window that ends now, for `Session.pull`.
 
-Pull mode of the dynamic evaluation paper: the answer is not written down but kept as it
-was found: roots of compact sets wherever there are such, matches one by one where they
-were listed, or chosen by a strategy inside a window. What has left the window is let go
-of, so that it grows with the answer and not with the stream.
+Pull mode of the dynamic evaluation paper. Matches stay in the form in which they were found:
+as roots of compact sets, or one by one where they were listed, or chosen by a strategy inside a
+window. Matches that have left the window are dropped, so the history grows with the answer and
+not with the stream.
 
-"Now" is the last event read. A window of events is counted inside a partition, so there
-it is the last event of that partition; so it is for a window over an attribute. A match
-is inside when it starts at or after the *horizon* of its partition. Roots have a bound
-already, the start of the window at their own end: pulling raises it. Engines count
-events from where a partition came to life, so for windows of events the bound is moved
-by as many events as the partition has had since.
+"Now" is the last event read; for a window of events or over an attribute, the last event of the
+match's partition. A match is inside when it starts at or after the *horizon* of its partition. A
+root has a bound already: the start of the window at its own end. To pull is to raise that bound.
+Engines count the events of a partition from its first live event, so for windows of events the
+bound moves by the number of events that the partition has had since.
 
-The window is what a query says with WITHIN. A condition such as `t3 - t1 < 5` is true of a
-match for ever, though an engine may use it as a window.
+The window is the query's WITHIN. A condition such as `t3 - t1 < 5` holds of a match for ever,
+though an engine may use it as a window.
 
 Cost contract: per batch, some NumPy passes over its events (none without a window); per
-pull, one pass over the roots kept. Whether they have left is looked at whenever their
-number has doubled.
+pull, one pass over the roots. Roots outside the window are dropped whenever the number of roots
+has doubled.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _TRIM_EVERY = 1 << 16
 
 
 class _Readings(NamedTuple):
-    """What the window measures, for the events of a batch: a rank or a clock."""
+    """The ranks or times of the events of a batch, as the window measures them."""
 
     base: int
     keys: Numbers
@@ -66,7 +65,7 @@ class _Roots(NamedTuple):
         return np.asarray(taken.arena["start"][taken.roots["node"]], np.int64)
 
 
-class _Listed(NamedTuple):
+class _ListedBlock(NamedTuple):
     """Matches one by one, each with its partition and the reading of its first event."""
 
     block: MatchBlock
@@ -85,34 +84,34 @@ class MatchHistory:
         apart = plan.tables is not None and bool(plan.tables.apart)
         resolved = bool(plan.settings.resolve) and self.window != update.NO_WINDOW
         self.lists = plan.listed or apart or resolved
-        """Whether matches are kept one by one: they are checked so, or a strategy has chosen
-        them, whose roots do not know the window any more."""
+        """Whether matches are kept one by one: they are listed, or a strategy has chosen them,
+        and its roots have lost the window."""
         self.moves = self.partitioned and self.window == update.EVENT_WINDOW
         self._readings: list[_Readings] = []
         self._counts = np.zeros(1, np.int64)
         self._bounds = np.full(1, FOREVER, np.int64)
         self._roots: list[_Roots] = []
-        self._listed: list[_Listed] = []
+        self._listed: list[_ListedBlock] = []
         self._number = 0
         self._trim_at = _TRIM_EVERY
 
     # ------------------------------------------------------------- reading
 
     def note(self, batch: EventBatch, keys: Numbers | None, clock: Clock | None) -> None:
-        """Remembers what the window measures of the events of a batch."""
+        """Store the ranks or times of the events of a batch."""
         if self.window == update.NO_WINDOW or not len(batch):
             return
         own = np.zeros(len(batch), np.int64) if keys is None else keys
         self._reserve(int(own.max()) + 1)
         if clock is not None:
-            self._pass(own, clock)
+            self._move_bounds(own, clock)
             values = clock.clock
         else:
-            values = _ranks(own, self._counts)
+            values = _rank_events(own, self._counts)
             self._counts += np.bincount(own[own >= 0], minlength=len(self._counts))
         self._readings.append(_Readings(batch.base, own, values))
 
-    def _pass(self, keys: Numbers, clock: Clock) -> None:
+    def _move_bounds(self, keys: Numbers, clock: Clock) -> None:
         usable = keys >= 0 if not self.shared else np.ones(len(keys), np.bool_)
         if clock.usable is not None:
             usable = usable & (clock.usable != 0)
@@ -132,12 +131,12 @@ class MatchHistory:
             self._bounds = np.concatenate([self._bounds, np.full(more, newest, np.int64)])
 
     def add(self, taken: Sequence[Segment | Snapshot], found: MatchSet) -> None:
-        """Keeps what was found, as roots or one by one."""
+        """Add the matches that a batch gave, as roots or one by one."""
         if self.lists:
             for block in found.blocks():
                 keys, _ = self._read(block.end)
                 _, starts = self._read(block.start)
-                self._listed.append(_Listed(block, keys, starts))
+                self._listed.append(_ListedBlock(block, keys, starts))
                 self._number += len(block.end)
         else:
             for one in taken:
@@ -149,7 +148,7 @@ class MatchHistory:
             self._trim_at = max(_TRIM_EVERY, 2 * self._number)
 
     def _read(self, positions: Numbers) -> tuple[Numbers, Numbers]:
-        """The partition and the reading of events."""
+        """Return the partitions of events, and their readings."""
         keys, values = np.zeros((2, len(positions)), np.int64)
         if self.window != update.NO_WINDOW:
             bases = [readings.base for readings in self._readings]
@@ -164,48 +163,50 @@ class MatchHistory:
     # ------------------------------------------------------------- pulling
 
     def roots(self) -> list[Segment | Snapshot]:
-        """The compact sets, bounded by the window that ends now."""
+        """Return the compact sets, bounded by the window that ends now."""
         self.trim()
         return [
-            roots.taken._replace(roots=_bounded(roots.taken.roots, self._bound(roots)))
+            roots.taken._replace(roots=_raise_bounds(roots.taken.roots, self._find_bound(roots)))
             for roots in self._roots
         ]
 
     def listed(self, variables: Sequence[str]) -> ListedMatches:
-        """The matches one by one."""
+        """Return the matches one by one."""
         self.trim()
         return ListedMatches(variables, [listed.block for listed in self._listed])
 
     def trim(self) -> None:
-        """Lets go of what has left the window."""
+        """Drop the matches that have left the window."""
         if self.window == update.NO_WINDOW:
             return
-        roots = (_inside(one, one.starts >= self._bound(one)) for one in self._roots)
+        roots = (_keep_inside(one, one.starts >= self._find_bound(one)) for one in self._roots)
         self._roots = [one for one in roots if len(one.taken.roots)]
-        listed = (_chosen(one, one.starts >= self._horizon(one.keys)) for one in self._listed)
+        listed = (
+            _keep_listed(one, one.starts >= self._find_horizon(one.keys)) for one in self._listed
+        )
         self._listed = [one for one in listed if len(one.keys)]
         self._number = sum(len(one.readings) for one in self._roots)
         self._number += sum(len(one.keys) for one in self._listed)
 
-    def _horizon(self, keys: Numbers) -> Numbers:
-        """The least reading inside the window of each partition."""
+    def _find_horizon(self, keys: Numbers) -> Numbers:
+        """Return the least reading inside the window of each partition."""
         if self.window == update.EVENT_WINDOW:
             return np.asarray(self._counts[keys] - 1 - self.size, np.int64)
         return np.asarray(self._bounds[keys], np.int64)
 
-    def _bound(self, roots: _Roots) -> Numbers:
-        """The same in the engine's own count, for each root."""
+    def _find_bound(self, roots: _Roots) -> Numbers:
+        """Return the horizon of each root in the engine's own count."""
         own = roots.taken.roots
         if self.window == update.NO_WINDOW:
             return np.asarray(own["bound"], np.int64)
         if self.moves:
             return np.asarray(own["bound"] + self._counts[own["key"]] - 1 - roots.readings)
-        return np.asarray(np.maximum(own["bound"], self._horizon(own["key"])))
+        return np.asarray(np.maximum(own["bound"], self._find_horizon(own["key"])))
 
     # ----------------------------------------------------------- forgetting
 
     def earliest(self, position: int) -> int:
-        """No match that is kept reaches back before this; `position` if there is none."""
+        """Return the first position that a match reaches; `position` if there is no match."""
         self.trim()
         if not self._number:
             return position
@@ -213,27 +214,27 @@ class MatchHistory:
             return 0
         for readings in self._readings:
             there = readings.keys >= 0
-            inside = there & (readings.values >= self._horizon(np.maximum(readings.keys, 0)))
+            inside = there & (readings.values >= self._find_horizon(np.maximum(readings.keys, 0)))
             if inside.any():
                 return min(position, readings.base + int(np.argmax(inside)))
         return position
 
     def forget_before(self, position: int) -> None:
-        """No match to come reaches back before this position."""
+        """Drop the readings before this position, which no later match reaches."""
         last = bisect_right(self._readings, position, key=lambda readings: readings.base) - 1
         del self._readings[: max(0, last)]
 
     def keys(self) -> Numbers:
-        """The partitions that have matches, ascending."""
+        """Return the partitions that have matches, ascending."""
         found = [one.taken.roots["key"] for one in self._roots]
         found += [one.keys for one in self._listed]
         return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
 
     def keep_keys(self, keys: Numbers) -> None:
-        """Renumber partitions: keys[i] becomes i; the others have nothing alive."""
+        """Renumber partitions: keys[i] becomes i; no other partition has a match."""
         number = np.full(len(self._counts), -1, np.int64)
         number[keys] = np.arange(len(keys))
-        self._readings = [r._replace(keys=_renumbered(r.keys, number)) for r in self._readings]
+        self._readings = [r._replace(keys=_renumber(r.keys, number)) for r in self._readings]
         self._listed = [one._replace(keys=number[one.keys]) for one in self._listed]
         renumbered = []
         for one in self._roots:
@@ -248,10 +249,10 @@ class MatchHistory:
             self._counts, self._bounds = np.zeros(1, np.int64), np.full(1, newest, np.int64)
 
 
-def _ranks(keys: Numbers, counts: Numbers) -> Numbers:
-    """The rank of each event in its partition, which has had so many before; -1 for none.
+def _rank_events(keys: Numbers, counts: Numbers) -> Numbers:
+    """Return the rank of each event in its partition, which has had `counts` before; -1: none.
 
-    >>> _ranks(np.array([1, 0, -1, 1]), np.array([5, 0]))
+    >>> _rank_events(np.array([1, 0, -1, 1]), np.array([5, 0]))
     array([ 0,  5, -1,  1])
     """
     order = np.argsort(keys, kind="stable")
@@ -262,24 +263,24 @@ def _ranks(keys: Numbers, counts: Numbers) -> Numbers:
     return np.where(keys < 0, -1, ranks)
 
 
-def _renumbered(keys: Numbers, number: Numbers) -> Numbers:
+def _renumber(keys: Numbers, number: Numbers) -> Numbers:
     return np.where(keys < 0, -1, number[keys])
 
 
-def _bounded(roots: NDArray[Any], bound: Numbers) -> NDArray[Any]:
+def _raise_bounds(roots: NDArray[Any], bound: Numbers) -> NDArray[Any]:
     raised = roots.copy()
     raised["bound"] = bound
     return raised
 
 
-def _inside(one: _Roots, inside: NDArray[np.bool_]) -> _Roots:
+def _keep_inside(one: _Roots, inside: NDArray[np.bool_]) -> _Roots:
     if inside.all():
         return one
     return _Roots(one.taken._replace(roots=one.taken.roots[inside]), one.readings[inside])
 
 
-def _chosen(one: _Listed, inside: NDArray[np.bool_]) -> _Listed:
+def _keep_listed(one: _ListedBlock, inside: NDArray[np.bool_]) -> _ListedBlock:
     if inside.all():
         return one
     kept = np.flatnonzero(inside)
-    return _Listed(take(one.block, kept), one.keys[kept], one.starts[kept])
+    return _ListedBlock(take(one.block, kept), one.keys[kept], one.starts[kept])

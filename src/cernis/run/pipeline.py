@@ -37,7 +37,7 @@ from cernis.pattern.query import Unit
 from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchSet
 from cernis.run.budget import Budget
-from cernis.run.feed import feed_of
+from cernis.run.feed import make_feed
 from cernis.run.history import MatchHistory
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
@@ -59,7 +59,7 @@ class Pipeline:
         self.budget = budget
         self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
         self.clock = _attribute_clock(plan)
-        self.feed = feed_of(plan, encode)
+        self.feed = make_feed(plan, encode)
         self.sieve = Sieve(plan, store, budget, encode) if plan.listed else None
         self.projector = self.new_projector(budget)
         self.history = MatchHistory(plan) if keep else None
@@ -117,10 +117,10 @@ class Pipeline:
         """Return the matches in what `take` gave."""
         plan = self.plan
         if self.sieve:
-            candidates = self.feed.found(plan.candidate_variables, segments, None, self.budget)
+            candidates = self.feed.find(plan.candidate_variables, segments, None, self.budget)
             found: MatchSet = self.sieve.matches(candidates)
         else:
-            found = self.feed.found(plan.variables, segments, plan.pattern.limit, self.budget)
+            found = self.feed.find(plan.variables, segments, plan.pattern.limit, self.budget)
         if self.history:
             self.history.add(segments, found)
         return found
@@ -131,7 +131,7 @@ class Pipeline:
         plan = self.plan
         if self.history.lists:
             return self.history.listed(plan.variables)
-        return self.feed.found(plan.variables, self.history.roots(), plan.pattern.limit, budget)
+        return self.feed.find(plan.variables, self.history.roots(), plan.pattern.limit, budget)
 
     # ---------------------------------------------------------- forgetting
 

@@ -1,18 +1,17 @@
-"""From the matches of a conjunctive query to its answers: the distinct tuples of the head.
+"""Project the matches of a conjunctive query to its answers: the distinct tuples of the head.
 
-Matches are enumerated, in blocks, and each block is cut down to its distinct tuples in
-Arrow and NumPy; those are looked up among the answers given so far. An answer is given
-once, when it first appears, whatever becomes of it in a window: so what was given must
-be remembered, sixteen bytes (a digest) and a place in a set for each. Where the head says
-when a match ends, an answer can only come again at the same time, and what is remembered
-is what ended then.
+Matches are enumerated in blocks. Each block is reduced to its distinct tuples in Arrow and
+NumPy, and those are looked up among the answers given so far. An answer is given once, when
+it first appears, and stays given when it leaves the window. So each answer is stored as a
+digest of sixteen bytes in a set. Where the head says when a match ends, an answer can come
+again only at the same time, and the set holds the answers of the last time alone.
 
 NULL is a value here, and so is NaN: an answer has each of them once. Numbers are the same
 when they are equal, whatever their type.
 
 Cost contract: linear in the matches that are enumerated, which may be many more than the
-answers, unless the plan keeps only the latest starts of what the head does not need
-(`plan.heads`). A budget guards those that were enumerated in vain.
+answers, unless the plan keeps only the latest starts of atoms that the head does not need
+(`plan.heads`). A budget bounds the matches that give no new answer.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _DIGEST = 16
 
 
 class Projector:
-    """Turns matches into the answers that have not been given before."""
+    """Turns matches into answers that were not given before."""
 
     def __init__(self, head: Head, variables: Sequence[str], budget: Budget) -> None:
         self.head = head
@@ -50,52 +49,52 @@ class Projector:
         self._moment = ""
 
     def answers(self, found: MatchSet, store: EventStore) -> pa.Table:
-        """The new answers, with the row and the time at which each appears."""
-        tables = [self._new(_nothing(len(found.variables)), store)]
+        """Return the new answers, with the row and the time at which each appears."""
+        tables = [self._find_new(_make_empty_block(len(found.variables)), store)]
         for block in found.blocks():
             if self.budget.spent:
                 break
-            tables.append(self._new(block, store))
+            tables.append(self._find_new(block, store))
             new = tables[-1].num_rows
             fair = len(np.unique(block.end))  # one look at each end is not in vain
             self.budget.spend(max(0, len(block.start) - max(new, fair)))
         return pa.concat_tables(tables)
 
-    def _new(self, block: MatchBlock, store: EventStore) -> pa.Table:
+    def _find_new(self, block: MatchBlock, store: EventStore) -> pa.Table:
         columns = [
-            _values(column, block, place, store)
+            _read_values(column, block, place, store)
             for column, place in zip(self.head.columns, self._places, strict=True)
         ]
-        first = _first_of_each(columns, len(block.end))
+        first = _find_first(columns, len(block.end))
         columns = [column.take(pa.array(first)) for column in columns]
-        kept = self._unknown(columns, len(first))
+        kept = self._find_unknown(columns, len(first))
         ends = block.end[first][kept]
         values = [column.take(pa.array(kept)) for column in columns]
-        every = [*values, pa.array(store.rows(ends), pa.int64()), _whole(store.times(ends))]
+        every = [*values, pa.array(store.rows(ends), pa.int64()), _combine(store.times(ends))]
         return pa.table(every, [f"{i}" for i in range(len(every))])
 
-    def _unknown(self, columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
-        """Which of the distinct tuples, in order of their ends, are not given yet; now they are."""
+    def _find_unknown(self, columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
+        """Return the places of the distinct tuples that are new; from now on they are given."""
         if not length:
             return np.zeros(0, np.int64)
         if self._dated is None:
-            return np.flatnonzero(self._ask(columns))
-        moments = _codes(columns[self._dated])
+            return np.flatnonzero(self._keep_unknown(columns))
+        moments = _encode(columns[self._dated])
         new = np.ones(length, np.bool_)
         # what ends in between can neither be given already nor be found again
         for edge in dict.fromkeys((int(moments[0]), int(moments[-1]))):
             rows = np.flatnonzero(moments == edge)
             taken = [column.take(pa.array(rows)) for column in columns]
-            moment = value_text(python_values(taken[self._dated].slice(0, 1))[0])
+            moment = write_value(python_values(taken[self._dated].slice(0, 1))[0])
             if moment != self._moment:
                 self._moment = moment
                 self.given.clear()
-            new[rows] = self._ask(taken)
+            new[rows] = self._keep_unknown(taken)
         return np.flatnonzero(new)
 
-    def _ask(self, columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
-        """Which tuples are not given yet."""
-        texts = [map(value_text, python_values(column)) for column in columns]
+    def _keep_unknown(self, columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
+        """Return which tuples are new; from now on they are given."""
+        texts = [map(write_value, python_values(column)) for column in columns]
         new = []
         for held in zip(*texts, strict=True) if columns else [()]:
             text = repr(held).encode("utf-8", "surrogatepass")
@@ -107,12 +106,12 @@ class Projector:
     # -------------------------------------------------------------- frozen
 
     def freeze(self) -> tuple[str, NDArray[np.uint8]]:
-        """What is remembered: the time of it, and the digests."""
+        """Return the digests of the answers given, and the time they belong to."""
         digests = np.frombuffer(b"".join(sorted(self.given)), np.uint8)
         return self._moment, digests.reshape(-1, _DIGEST)
 
     def thaw(self, moment: object, digests: NDArray[np.uint8] | None) -> None:
-        """Go on from what `freeze` gave."""
+        """Restore what `freeze` returned."""
         shaped = digests is not None and digests.ndim == 2 and digests.shape[1] == _DIGEST
         if not isinstance(moment, str) or digests is None or not shaped:
             raise StateError("the frozen state is damaged: the answers given cannot be read")
@@ -120,50 +119,50 @@ class Projector:
         self.given = {row.astype(np.uint8).tobytes() for row in digests}
 
 
-def _nothing(width: int) -> MatchBlock:
-    """No matches; what the types of the answers are read off."""
+def _make_empty_block(width: int) -> MatchBlock:
+    """Return a block without matches, which gives the types of the answers."""
     none = np.zeros(0, np.int64)
     return MatchBlock(none, none, (np.zeros(1, np.int64),) * width, (none,) * width)
 
 
-def _values(column: HeadColumn, block: MatchBlock, place: int, store: EventStore) -> pa.Array:
+def _read_values(column: HeadColumn, block: MatchBlock, place: int, store: EventStore) -> pa.Array:
     positions = block.positions[place]
     assert len(positions) == len(block.end)  # a match has one event for each atom that is needed
     if column.attribute is None:
-        return _whole(store.times(positions))
-    return _whole(store.column(positions, column.attribute))
+        return _combine(store.times(positions))
+    return _combine(store.column(positions, column.attribute))
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combine(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _first_of_each(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
-    """Where each distinct row stands first, ascending.
+def _find_first(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
+    """Return the first place of each distinct row, ascending.
 
-    >>> _first_of_each([pa.array([1, 1, None, None]), pa.array(["a", "a", "b", "c"])], 4)
+    >>> _find_first([pa.array([1, 1, None, None]), pa.array(["a", "a", "b", "c"])], 4)
     array([0, 2, 3])
     """
     codes = np.zeros(length, np.int64)
     for column in columns:
-        own = _codes(column)
+        own = _encode(column)
         _, codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)
     return np.sort(np.unique(codes, return_index=True)[1])
 
 
-def _codes(column: pa.Array) -> NDArray[np.int64]:
+def _encode(column: pa.Array) -> NDArray[np.int64]:
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     if pa.types.is_nested(column.type):
-        column = pa.array([value_text(value) for value in python_values(column)], pa.string())
+        column = pa.array([write_value(value) for value in python_values(column)], pa.string())
     indices = column.dictionary_encode(null_encoding="encode").indices
     return np.asarray(indices, np.int64)
 
 
-def value_text(value: Any) -> str:
-    """A text that two values share exactly when they are the same in an answer.
+def write_value(value: Any) -> str:
+    """Return a text that two values share exactly when they are the same in an answer.
 
-    >>> [value_text(v) for v in (1, 1.0, True, "1", None)]
+    >>> [write_value(v) for v in (1, 1.0, True, "1", None)]
     ['1/1', '1/1', 'True', "'1'", 'None']
     """
     if isinstance(value, float | Decimal):

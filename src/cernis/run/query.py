@@ -25,7 +25,7 @@ from cernis.schema import Schema, Stream
 
 
 class Query(Generic[Found]):
-    """What to look for. Cheap to make; the automaton is built when it is first needed.
+    """A checked query. It is cheap to make; the automaton is built when it is first needed.
 
     `Query[Matches]` is one that gives `Matches`. The head of a conjunctive query decides between
     `Matches` and `Answers`; its type leaves that open.
@@ -73,7 +73,7 @@ class Query(Generic[Found]):
         return make_plan(self.pattern, conjunctive=self.conjunctive)
 
     def explain(self, events: Any = None, **options: Any) -> Explanation:
-        """How the query will be run and what that costs; with events, checked against them."""
+        """Explain how the query runs and what it costs; with events, check it against them."""
         if events is not None:
             Session(self.plan, RunOptions(**options)).check(events)
         return Explanation(self.plan, query=str(self.conjunctive or ""))
@@ -90,13 +90,14 @@ class Query(Generic[Found]):
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
     ) -> Found:
-        """All matches in the events: a frame, an Arrow table, dicts, a path, or several by name.
+        """Return all matches in the events.
 
-        `time` and `type` name the columns of the timestamp and of the event's type;
-        integers count `time_unit`s. `on_error` is "fail", "skip", or a path or function
-        that bad rows are given to. `budget` is the most candidates that a query which
-        compares events with each other may have to check; beyond it the run ends with an
-        error, or with `on_budget="partial"` gives the matches found so far (`partial`).
+        `events` is a frame, an Arrow table, dicts, a path, or several of these by name. `time`
+        and `type` name the columns of the timestamp and of the event's type; integers count
+        `time_unit`s. `on_error` is "fail", "skip", or a path or function that receives bad rows.
+        `budget` is the most candidates that a query which compares events with each other may
+        check. Beyond it the run raises an error, or with `on_budget="partial"` returns the
+        matches found so far (`partial`).
         """
         session = self.session(
             time=time,
@@ -110,11 +111,11 @@ class Query(Generic[Found]):
         return session.collect(events)
 
     def stream(self, events: Any, **options: Any) -> Iterator[Found]:
-        """The matches batch by batch, in memory that does not grow with the input."""
+        """Yield the matches batch by batch, in memory that does not grow with the input."""
         return self.session(**options).stream(events)
 
     def session(self, *, keep: bool = False, **options: Any) -> Session[Found]:
-        """A stream that goes on: push events as they come; `keep` what is found, to pull it."""
+        """Return a session to push events to; with `keep`, matches can be pulled from it."""
         return Session(self.plan, RunOptions(**options), keep=keep)
 
     def thaw(
@@ -126,8 +127,10 @@ class Query(Generic[Found]):
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
     ) -> Session[Found]:
-        """The session that `Session.freeze` turned into bytes; what to do with bad rows and
-        with too many candidates is not in them."""
+        """Return the session that `Session.freeze` turned into bytes.
+
+        The bytes do not say what to do with bad rows and with too many candidates.
+        """
         options = RunOptions(format=format, on_error=on_error, budget=budget, on_budget=on_budget)
         return Session.thaw(self.plan, frozen, options)
 
@@ -158,7 +161,7 @@ def schema_of_events(
     time_unit: str = "ms",
     format: str | None = None,
 ) -> Schema:
-    """The attributes that events have, in their order, the type and time columns aside."""
+    """Return the attributes of events in order, without the type and time columns."""
     sources = open_events(
         events, names=(), time=time, type=type, time_unit=time_unit, format=format
     )

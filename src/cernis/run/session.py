@@ -163,7 +163,7 @@ class Session(Generic[Found]):
         return self._answers([projector.answers(found, self.store)], budget)
 
     def check(self, events: Any) -> None:
-        """Raise what is wrong with the query for these events, without running it."""
+        """Raise the mistakes of the query for these events, without running it."""
         self._open(events)
 
     def forget(self) -> None:

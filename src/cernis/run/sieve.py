@@ -1,14 +1,13 @@
-"""Matches that are found as candidates and checked one by one.
+"""Check candidates one by one and keep the matches.
 
 For queries that compare events with each other (and for NEXT and MAX over patterns
-that begin with NOT). The engine's automaton yields a superset of the matches; each
-candidate is verified against the formula, then strategy, SELECT, CONSUME BY and LIMIT
-apply to what is left, in that order.
+that begin with NOT). The engine's automaton yields a superset of the matches. The sieve
+verifies each candidate against the formula, then applies strategy, SELECT, CONSUME BY and
+LIMIT, in that order.
 
 Cost contract: linear in the candidates, which can be many more than the matches; a
-budget (`run.budget`) guards their number. A partial answer holds matches only: an end
-position where the strategy or CONSUME BY would have to look at candidates that were not
-checked is left out.
+budget (`run.budget`) bounds their number. Every match in a partial answer is real: where the
+strategy or CONSUME BY depends on candidates that were not checked, an end position gives none.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from cernis.plan.plan import Plan
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.run.budget import Budget
 from cernis.run.choose import Candidate, choose, project
-from cernis.run.verify import Mark, Verifier, Window
+from cernis.run.verify import EventView, Mark, Verifier
 
 
-class _Chunk(NamedTuple):
-    """What checks may ask about the events of one batch."""
+class _CheckedBatch(NamedTuple):
+    """The codes and values of the events of one batch."""
 
     base: int
     codes: NDArray[np.int32]
@@ -58,15 +57,15 @@ class Sieve:
         self.store = store
         self.budget = budget
         self.consumed: dict[int, int] = {}
-        self._chunks: list[_Chunk] = []
+        self._chunks: list[_CheckedBatch] = []
         self._members: dict[int, list[int]] = {}
         self._gone: dict[int, int] = {}
         self._rank: dict[int, tuple[int, int]] = {}
         self._truths: dict[int, dict[Atom, bool]] = {}
 
     def note(self, batch: EventBatch, keys: NDArray[np.int64] | None, since: int = 0) -> None:
-        """Remembers what the events of a batch (from position `since` on) answer."""
-        self._chunks.append(_Chunk(batch.base, self.encoder.encode(batch), {}))
+        """Store the codes of a batch, and the ranks of its events from position `since` on."""
+        self._chunks.append(_CheckedBatch(batch.base, self.encoder.encode(batch), {}))
         if keys is not None:
             for offset, key in enumerate(keys.tolist()):
                 if key >= 0 and batch.base + offset >= since:
@@ -76,7 +75,7 @@ class Sieve:
                     members.append(batch.base + offset)
 
     def forget_before(self, position: int) -> None:
-        """No candidate will reach back before this position."""
+        """Drop the events before this position, which no candidate reaches."""
         while len(self._chunks) > 1 and self._chunks[1].base <= position:
             self._chunks.pop(0)
         for old in [p for p in self._rank if p < position]:
@@ -94,43 +93,43 @@ class Sieve:
             self.consumed = {number[k]: v for k, v in self.consumed.items() if k in number}
 
     def freeze(self) -> dict[str, Any]:
-        """What cannot be worked out again from the events that are kept."""
+        """Return the state that the stored events do not determine."""
         return {
             "consumed": list(self.consumed.items()),
             "gone": list(self._gone.items()),
         }
 
     def thaw(self, frozen: dict[str, Any]) -> None:
-        """Before the kept events are noted again."""
+        """Restore what `freeze` returned, before the stored events are noted again."""
         self.consumed = dict(map(tuple, frozen["consumed"]))
         self._gone = dict(map(tuple, frozen["gone"]))
 
     def matches(self, found: MatchSet) -> ListedMatches:
-        """The matches among these candidates."""
+        """Return the matches among these candidates."""
         listed = []
         for end, candidates in groupby(
-            (one for block in found.blocks() for one in _unpacked(block)), key=lambda c: c[1]
+            (one for block in found.blocks() for one in _unpack(block)), key=lambda c: c[1]
         ):
             if self.budget.spent:
                 break
-            for match in self._at(end, candidates):
+            for match in self._find_at(end, candidates):
                 marks: dict[str, list[int]] = {}
                 for variable, position in match.labels:
                     marks.setdefault(variable, []).append(position)
                 listed.append((match.start, end, marks))
         return ListedMatches.of(self.plan.variables, listed)
 
-    def _at(
+    def _find_at(
         self, end: int, candidates: Iterator[tuple[int, int, list[list[int]]]]
     ) -> list[Candidate]:
         pattern = self.plan.pattern
-        key, last = self._local(end)
+        key, last = self._to_local(end)
         valid: set[Candidate] = set()
         for start, _, positions in candidates:
             self.budget.spend(1)
             if self.budget.spent:
                 break
-            checked = self._checked(start, positions, key, last)
+            checked = self._check(start, positions, key, last)
             if checked is not None:
                 valid.add(checked)
         decided = pattern.strategy is Strategy.ALL and pattern.consume is Consume.NONE
@@ -139,8 +138,8 @@ class Sieve:
         chosen = choose(pattern.strategy, last, valid)
         kept = [
             Candidate(
-                self._global(key, c.start),
-                frozenset((v, self._global(key, p)) for v, p in c.labels),
+                self._to_global(key, c.start),
+                frozenset((v, self._to_global(key, p)) for v, p in c.labels),
             )
             for c in project(chosen, self.plan.variables)
         ]
@@ -152,46 +151,46 @@ class Sieve:
         kept.sort(key=lambda c: (-c.start, sorted(c.labels)))
         return kept if pattern.limit is None else kept[: pattern.limit]
 
-    def _checked(
+    def _check(
         self, start: int, positions: list[list[int]], key: int, last: int
     ) -> Candidate | None:
-        """The candidate with positions counted inside its partition, if it is a match."""
+        """Return a candidate that is a match, its positions counted inside its partition."""
         marks, labels = [], []
         for variable, where in zip(self.plan.candidate_variables, positions, strict=True):
             path = self.verifier.path_of(variable)
             for position in where:
-                _, local = self._local(position)
+                _, local = self._to_local(position)
                 if path is None:
                     labels.append((variable, local))
                 else:
                     marks.append(Mark(local, path))
-        _, first = self._local(start)
-        window = Window(
-            lambda p: self._truth(self._global(key, p)),
-            lambda p, attribute: self._value(self._global(key, p), attribute),
+        _, first = self._to_local(start)
+        view = EventView(
+            lambda p: self._read_truth(self._to_global(key, p)),
+            lambda p, attribute: self._read_value(self._to_global(key, p), attribute),
         )
         exact = self.plan.exact
-        if not exact and not self.verifier.accepts(tuple(marks), first, last, window):
+        if not exact and not self.verifier.accepts(tuple(marks), first, last, view):
             return None
         return Candidate(first, frozenset(labels))
 
     # -------------------------------------------------------------- events
 
-    def _local(self, position: int) -> tuple[int, int]:
-        """(partition, position inside it)."""
+    def _to_local(self, position: int) -> tuple[int, int]:
+        """Return the partition of an event, and its position inside."""
         return self._rank[position] if self._members else (0, position)
 
-    def _global(self, key: int, local: int) -> int:
+    def _to_global(self, key: int, local: int) -> int:
         if not self._members:
             return local
         return self._members[key][local - self._gone.get(key, 0)]
 
-    def _chunk(self, position: int) -> tuple[_Chunk, int]:
+    def _find_batch(self, position: int) -> tuple[_CheckedBatch, int]:
         at = bisect_right(self._chunks, position, key=lambda c: c.base) - 1
         return self._chunks[at], position - self._chunks[at].base
 
-    def _truth(self, position: int) -> dict[Atom, bool]:
-        chunk, offset = self._chunk(position)
+    def _read_truth(self, position: int) -> dict[Atom, bool]:
+        chunk, offset = self._find_batch(position)
         code = int(chunk.codes[offset])
         if code not in self._truths:
             self._truths[code] = dict(
@@ -199,15 +198,15 @@ class Sieve:
             )
         return self._truths[code]
 
-    def _value(self, position: int, attribute: Attribute) -> Any:
-        chunk, offset = self._chunk(position)
+    def _read_value(self, position: int, attribute: Attribute) -> Any:
+        chunk, offset = self._find_batch(position)
         if attribute.name not in chunk.values:
             positions = np.arange(chunk.base, chunk.base + len(chunk.codes))
             chunk.values[attribute.name] = self.store.column(positions, attribute.name).to_pylist()
         return chunk.values[attribute.name][offset]
 
 
-def _unpacked(block: MatchBlock) -> Iterator[tuple[int, int, list[list[int]]]]:
+def _unpack(block: MatchBlock) -> Iterator[tuple[int, int, list[list[int]]]]:
     starts, ends = block.start.tolist(), block.end.tolist()
     offsets = [offset.tolist() for offset in block.offsets]
     positions = [position.tolist() for position in block.positions]

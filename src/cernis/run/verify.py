@@ -1,10 +1,12 @@
-"""Whether a candidate is a valuation of the formula: the part no automaton decided.
+"""Verify that a candidate is a valuation of the formula.
 
 A candidate says which atom of the formula marked which event. That splits it among the
-parts of `;`, `:`, OR and ALL without a choice; only where one iteration ends and the
-next begins is open, and `_iterations` tries every cut. So a check is polynomial in the
-candidate (times the length of its interval where NOT is involved), except for UNLESS
-whose guard itself compares events: that guard's candidates are searched one by one.
+parts of `;`, `:`, OR and ALL without a choice. Only the cuts between the rounds of an
+iteration are open, and `_find_iterations` tries all of them.
+
+Cost contract: a check is polynomial in the candidate, times the length of its interval where
+NOT is involved. An UNLESS whose guard compares events is the exception: its candidates are
+searched one by one.
 
 The rejected design was to filter the finished match by its variables: a condition
 inside an iteration must hold in each round, and the finished match has forgotten the
@@ -51,35 +53,35 @@ class Mark(NamedTuple):
 Marks = tuple[Mark, ...]
 
 
-class Window(NamedTuple):
-    """The events that a check may look at, by position inside the partition."""
+class EventView(NamedTuple):
+    """The events that a check reads, by position inside the partition."""
 
     truth: Callable[[int], dict[Atom, bool]]
     value: Callable[[int, pred.Attribute], Any]
 
 
-def questions(formula: cel.Formula) -> tuple[Atom, ...]:
-    """Every question that checking the formula may ask of one event."""
+def list_atoms(formula: cel.Formula) -> tuple[Atom, ...]:
+    """Return the atoms that checking the formula may ask of an event."""
     found: dict[Atom, None] = {}
     for node in cel.walk(formula):
         match node:
             case cel.Event(type=name, stream=stream):
                 found[TypeIs(name, stream)] = None
             case cel.Filter(condition=condition):
-                for holds in _holds(condition):
+                for holds in _list_holds(condition):
                     found.update(dict.fromkeys(find_atoms(build_test(holds.predicate))))
             case cel.Not(body=body):
                 found.update(dict.fromkeys(find_atoms(build_event_test(body))))
     return tuple(found)
 
 
-def _holds(condition: pred.Condition) -> Iterator[pred.Holds]:
+def _list_holds(condition: pred.Condition) -> Iterator[pred.Holds]:
     match condition:
         case pred.Holds():
             yield condition
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             for part in parts:
-                yield from _holds(part)
+                yield from _list_holds(part)
 
 
 class Verifier:
@@ -87,22 +89,22 @@ class Verifier:
 
     def __init__(self, formula: cel.Formula) -> None:
         self.formula = formula
-        self.atoms = questions(formula)
-        self._labels = {name_atom(path): path for path, _ in _events(formula, ())}
+        self.atoms = list_atoms(formula)
+        self._labels = {name_atom(path): path for path, _ in _list_events(formula, ())}
         self._variables: dict[Path, dict[str, frozenset[Path]]] = {}
         self._guards: dict[Path, Runs] = {}
 
     def path_of(self, label: str) -> Path | None:
-        """The path that an atom's label stands for; None for a variable's label."""
+        """Return the path that an atom's label stands for; None for a variable's label."""
         return self._labels.get(label)
 
-    def accepts(self, marks: Marks, start: int, end: int, window: Window) -> bool:
+    def accepts(self, marks: Marks, start: int, end: int, view: EventView) -> bool:
         """Whether the formula has a valuation with exactly these marks on [start, end]."""
         ordered = tuple(sorted(marks))
-        return (start, end) in self._spans(self.formula, (), ordered, start, end, window)
+        return (start, end) in self._find_spans(self.formula, (), ordered, start, end, view)
 
-    def _spans(
-        self, node: cel.Formula, path: Path, marks: Marks, low: int, high: int, window: Window
+    def _find_spans(
+        self, node: cel.Formula, path: Path, marks: Marks, low: int, high: int, view: EventView
     ) -> Spans:
         match node:
             case cel.Event():
@@ -112,57 +114,57 @@ class Verifier:
                     return NO_SPAN
                 test = build_event_test(body)
                 return frozenset(
-                    (p, p) for p in range(low, high + 1) if not passes(test, window.truth(p))
+                    (p, p) for p in range(low, high + 1) if not passes(test, view.truth(p))
                 )
             case cel.As(body=body):
-                return self._spans(body, (*path, 0), marks, low, high, window)
+                return self._find_spans(body, (*path, 0), marks, low, high, view)
             case cel.Optional(body=body):
-                inner = self._spans(body, (*path, 0), marks, low, high, window)
+                inner = self._find_spans(body, (*path, 0), marks, low, high, view)
                 return inner if marks else inner | {None}
             case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
                 contiguous = isinstance(node, cel.Contiguous)
                 spans: Spans = frozenset({None})
                 for i, part in enumerate(parts):
                     here = (*path, i)
-                    more = self._spans(part, here, _below(marks, here), low, high, window)
+                    more = self._find_spans(part, here, _select_below(marks, here), low, high, view)
                     spans = _concatenate(spans, more, contiguous)
                 return spans
             case cel.Choice(parts=parts):
                 return frozenset(
                     span
                     for i, part in enumerate(parts)
-                    if len(_below(marks, (*path, i))) == len(marks)
-                    for span in self._spans(part, (*path, i), marks, low, high, window)
+                    if len(_select_below(marks, (*path, i))) == len(marks)
+                    for span in self._find_spans(part, (*path, i), marks, low, high, view)
                 )
             case cel.All(parts=parts):
                 spans = frozenset({None})
                 for i, part in enumerate(parts):
                     here = (*path, i)
-                    more = self._spans(part, here, _below(marks, here), low, high, window)
-                    spans = frozenset(_hull(a, b) for a in spans for b in more)
+                    more = self._find_spans(part, here, _select_below(marks, here), low, high, view)
+                    spans = frozenset(_span_both(a, b) for a in spans for b in more)
                 return spans
             case cel.Iterate():
-                return self._iterations(node, path, marks, low, high, window)
+                return self._find_iterations(node, path, marks, low, high, view)
             case cel.Filter(body=body, condition=condition):
-                if not self._satisfied(condition, body, (*path, 0), marks, window):
+                if not self._is_satisfied(condition, body, (*path, 0), marks, view):
                     return NO_SPAN
-                return self._spans(body, (*path, 0), marks, low, high, window)
+                return self._find_spans(body, (*path, 0), marks, low, high, view)
             case cel.PartitionBy(body=body, keys=keys):
-                if not self._one_value(keys, body, (*path, 0), marks, window):
+                if not self._has_one_value(keys, body, (*path, 0), marks, view):
                     return NO_SPAN
-                return self._spans(body, (*path, 0), marks, low, high, window)
+                return self._find_spans(body, (*path, 0), marks, low, high, view)
             case cel.Unless(body=body, guard=guard):
                 return frozenset(
                     span
-                    for span in self._spans(body, (*path, 0), marks, low, high, window)
+                    for span in self._find_spans(body, (*path, 0), marks, low, high, view)
                     if span is None
-                    or not self._occurs(guard, (*path, 1), span[0] + 1, span[1] - 1, window)
+                    or not self._occurs(guard, (*path, 1), span[0] + 1, span[1] - 1, view)
                 )
 
-    def _iterations(
-        self, node: cel.Iterate, path: Path, marks: Marks, low: int, high: int, window: Window
+    def _find_iterations(
+        self, node: cel.Iterate, path: Path, marks: Marks, low: int, high: int, view: EventView
     ) -> Spans:
-        """Every way to cut the marks into rounds; a round takes the next few of them."""
+        """Return the spans of all ways to cut the marks into rounds of consecutive marks."""
         here = (*path, 0)
         cuts = [i for i in range(len(marks)) if i == 0 or marks[i][0] != marks[i - 1][0]]
         cuts.append(len(marks))
@@ -179,7 +181,7 @@ class Verifier:
             begin = low if span is None else span[1] + 1
             for upto in (cut for cut in cuts if cut >= used):
                 group = marks[used:upto]
-                for more in self._spans(node.body, here, group, begin, high, window):
+                for more in self._find_spans(node.body, here, group, begin, high, view):
                     for joined in _concatenate(
                         frozenset({span}), frozenset({more}), node.contiguous
                     ):
@@ -194,66 +196,68 @@ class Verifier:
 
     # ---------------------------------------------------------- conditions
 
-    def _positions(self, variable: str, body: cel.Formula, path: Path, marks: Marks) -> list[int]:
-        """μ(variable) of the valuation of `body` that these marks describe."""
+    def _find_positions(
+        self, variable: str, body: cel.Formula, path: Path, marks: Marks
+    ) -> list[int]:
+        """Return μ(variable) of the valuation of `body` that these marks describe."""
         names = self._variables.get(path)
         if names is None:
-            names = self._variables[path] = _bound(body, path)
+            names = self._variables[path] = _find_bound(body, path)
         atoms = names.get(variable, frozenset())
         return sorted({mark.position for mark in marks if mark.path in atoms})
 
-    def _satisfied(
+    def _is_satisfied(
         self,
         condition: pred.Condition,
         body: cel.Formula,
         path: Path,
         marks: Marks,
-        window: Window,
+        view: EventView,
     ) -> bool:
         match condition:
             case pred.Holds(variable=variable, predicate=predicate):
                 test = build_test(predicate)
-                events = self._positions(variable, body, path, marks)
-                return all(passes(test, window.truth(p)) for p in events)
+                events = self._find_positions(variable, body, path, marks)
+                return all(passes(test, view.truth(p)) for p in events)
             case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
-                one = self._positions(left.variable, body, path, marks)
-                other = self._positions(right.variable, body, path, marks)
+                one = self._find_positions(left.variable, body, path, marks)
+                other = self._find_positions(right.variable, body, path, marks)
                 return all(
                     compare(
                         op,
-                        window.value(p, left.attribute),
-                        _shifted(window.value(q, right.attribute), shift),
+                        view.value(p, left.attribute),
+                        _shift(view.value(q, right.attribute), shift),
                     )
                     for p, q in (
-                        _neighbours(one, other, marks) if adjacent else product(one, other)
+                        _pair_neighbours(one, other, marks) if adjacent else product(one, other)
                     )
                 )
             case pred.AllOf(parts=parts):
-                return all(self._satisfied(c, body, path, marks, window) for c in parts)
+                return all(self._is_satisfied(c, body, path, marks, view) for c in parts)
             case pred.AnyOf(parts=parts):
-                return any(self._satisfied(c, body, path, marks, window) for c in parts)
+                return any(self._is_satisfied(c, body, path, marks, view) for c in parts)
 
-    def _one_value(
+    def _has_one_value(
         self,
         keys: Sequence[cel.KeyPart],
         body: cel.Formula,
         path: Path,
         marks: Marks,
-        window: Window,
+        view: EventView,
     ) -> bool:
         values = []
         for key in keys:
             events = (
                 sorted({mark.position for mark in marks})
                 if key.variable is None
-                else self._positions(key.variable, body, path, marks)
+                else self._find_positions(key.variable, body, path, marks)
             )
-            values += [window.value(p, key.attribute) for p in events]
+            values += [view.value(p, key.attribute) for p in events]
         return all(compare("=", values[0], value) for value in values)
 
     # -------------------------------------------------------------- guards
 
-    def _occurs(self, guard: cel.Formula, path: Path, low: int, high: int, window: Window) -> bool:
+    def _occurs(self, guard: cel.Formula, path: Path, low: int, high: int, view: EventView) -> bool:
         """Whether the guard has a valuation inside [low, high]."""
         runs = self._guards.get(path)
         if runs is None:
@@ -270,12 +274,12 @@ class Verifier:
                     raise BudgetError("an UNLESS that compares events has too many candidates")
                 configuration, position, marks = stack.pop()
                 if runs.accepts(configuration):
-                    if exact or verifier.accepts(marks, start, position - 1, window):
+                    if exact or verifier.accepts(marks, start, position - 1, view):
                         return True
                     continue
                 if position > high:
                     continue
-                truth = window.truth(position)
+                truth = view.truth(position)
                 symbol = runs.alphabet.symbol([truth[a] for a in runs.alphabet.atoms])
                 for labels, moved in runs.moves(configuration, symbol):
                     paths = (verifier.path_of(label) for label in labels)
@@ -288,7 +292,7 @@ class Verifier:
 
 
 def compare(op: str, left: Any, right: Any) -> bool:
-    """A comparison that holds; unknown does not."""
+    """Whether a comparison holds; one with an unknown value does not."""
     if left is None or right is None:
         return False
     text = isinstance(left, str), isinstance(right, str)
@@ -312,29 +316,29 @@ def compare(op: str, left: Any, right: Any) -> bool:
         return False
 
 
-def _shifted(value: Any, shift: float | None) -> Any:
-    """A number plus the shift; anything else cannot be shifted."""
+def _shift(value: Any, shift: float | None) -> Any:
+    """Return a number plus the shift; None for anything else."""
     if shift is None:
         return value
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return value + shift if numeric else None
 
 
-def _neighbours(
+def _pair_neighbours(
     earlier: Sequence[int], later: Sequence[int], marks: Marks
 ) -> Iterator[tuple[int, int]]:
-    """The pairs of the two that are consecutive among all positions of the marks."""
+    """Yield the pairs of the two that are consecutive among the positions of the marks."""
     first, second = set(earlier), set(later)
     for p, q in pairwise(sorted({mark.position for mark in marks})):
         if p in first and q in second:
             yield p, q
 
 
-def _below(marks: Marks, path: Path) -> Marks:
+def _select_below(marks: Marks, path: Path) -> Marks:
     return tuple(mark for mark in marks if mark.path[: len(path)] == path)
 
 
-def _hull(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+def _span_both(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
     if a is None or b is None:
         return a or b
     return min(a[0], b[0]), max(a[1], b[1])
@@ -351,27 +355,27 @@ def _concatenate(left: Spans, right: Spans, contiguous: bool) -> Spans:
     return frozenset(joined)
 
 
-def _events(node: cel.Formula, path: Path) -> Iterator[tuple[Path, frozenset[str]]]:
-    """Every atom that can mark an event, with the variables it then belongs to."""
+def _list_events(node: cel.Formula, path: Path) -> Iterator[tuple[Path, frozenset[str]]]:
+    """Yield each atom that can mark an event, with the variables that the event joins."""
     match node:
         case cel.Event(type=name):
             yield path, frozenset({name})
         case cel.Not():
             return
         case cel.As(body=body, variable=variable):
-            for below, names in _events(body, (*path, 0)):
+            for below, names in _list_events(body, (*path, 0)):
                 yield below, names | {variable}
         case cel.Unless(body=body):
-            yield from _events(body, (*path, 0))
+            yield from _list_events(body, (*path, 0))
         case _:
             for i, child in enumerate(cel.children(node)):
-                yield from _events(child, (*path, i))
+                yield from _list_events(child, (*path, i))
 
 
-def _bound(body: cel.Formula, path: Path) -> dict[str, frozenset[Path]]:
-    """variable → the atoms of the formula that give it events."""
+def _find_bound(body: cel.Formula, path: Path) -> dict[str, frozenset[Path]]:
+    """Return for each variable the atoms of the formula that give it events."""
     found: dict[str, set[Path]] = {}
-    for below, names in _events(body, path):
+    for below, names in _list_events(body, path):
         for name in names:
             found.setdefault(name, set()).add(below)
     return {name: frozenset(paths) for name, paths in found.items()}

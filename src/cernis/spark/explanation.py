@@ -15,7 +15,7 @@ from cernis.automata.unary.cea import Is, write_test
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern
-from cernis.plan.explain import Explanation, entry
+from cernis.plan.explain import Explanation, write_entry
 from cernis.plan.plan import Distribution
 from cernis.run.query import Query
 from cernis.spark.numbering import describe_numbers
@@ -36,11 +36,11 @@ class SparkExplanation:
         job = self.job
         query = Explanation(job.query.plan, query=str(job.query.conjunctive or ""))
         lines = [str(query)]
-        lines += entry("on Spark", [*_describe_layout(job)])
-        lines += entry("in Catalyst", [*_describe_predicates(job)])
-        lines += entry("dropped", [*_describe_drops(job, self.share)])
-        lines += entry("travelling", [*_describe_columns(job)])
-        lines += entry("rows", [_describe_rows(job)])
+        lines += write_entry("on Spark", [*_describe_layout(job)])
+        lines += write_entry("in Catalyst", [*_describe_predicates(job)])
+        lines += write_entry("dropped", [*_describe_drops(job, self.share)])
+        lines += write_entry("travelling", [*_describe_columns(job)])
+        lines += write_entry("rows", [_describe_rows(job)])
         return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from cernis.languages.ceql.parse import parse
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
-from cernis.run.verify import Mark, Verifier, Window
+from cernis.run.verify import EventView, Mark, Verifier
 from cernis.testing import oracle
 from cernis.testing.grammar import FAMILIES, Features, random_case
 from cernis.testing.naive import NaiveRuns
@@ -93,7 +93,7 @@ def verified(of: cel.Formula, candidates: Found, events: Events) -> Found:
             for atom in verifier.atoms
         }
 
-    window = Window(truth, lambda position, name: attribute(name, events[position]))
+    window = EventView(truth, lambda position, name: attribute(name, events[position]))
     found: Found = set()
     for start, end, labels in candidates:
         paths = {(label, p): verifier.path_of(label) for label, p in labels}

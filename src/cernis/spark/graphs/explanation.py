@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cernis.plan.explain import entry
+from cernis.plan.explain import write_entry
 from cernis.plan.plan import Distribution
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import FilePart
@@ -25,9 +25,9 @@ class GraphSparkExplanation:
 
     def __str__(self) -> str:
         lines = [str(self.query.explain())]
-        lines += entry("on Spark", [*self._describe_layout()])
-        lines += entry("reading", [*self._describe_reading()])
-        lines += entry("travelling", [*self._describe_columns()])
+        lines += write_entry("on Spark", [*self._describe_layout()])
+        lines += write_entry("reading", [*self._describe_reading()])
+        lines += write_entry("travelling", [*self._describe_columns()])
         return "\n".join(lines)
 
     def _describe_layout(self) -> Iterator[str]:
