@@ -104,7 +104,7 @@ def test_a_list_of_runs_finds_what_the_oracle_finds(name: str, link: str) -> Non
         f"<{iri}>": [(s, p, o) for s, p, o, _ in quads(text) if s in told]
         for iri, text in (workload.make_background(1000) or {}).items()
     }
-    expected = oracle.find(ready.query.query, streams, known)
+    expected = oracle.find_matches(ready.query.query, streams, known)
     assert len(listed(ready, window, index=True)) == len(expected) > 0
 
 

@@ -14,7 +14,7 @@ import pytest
 from cernis.cli.main import main
 from cernis.generators import cards, market, smartgrid, traffic, vessels
 from cernis.languages.spaseq import parse
-from cernis.testing.spaseq.oracle import Found, find
+from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
 ox = pytest.importorskip("pyoxigraph")
 
@@ -137,7 +137,7 @@ def test_the_papers_queries_find_in_files_what_they_mean(
     query = parse((EXAMPLES / f"{name}.spaseq").read_text(encoding="utf-8"))
     events = {stream: events_of(text) for stream, text in texts.items()}
     got = {
-        Found(
+        SpaseqMatch(
             nanoseconds(one["start_ts"]),
             nanoseconds(one["end_ts"]),
             tuple((stream, number) for stream, number in one["events"]),
@@ -146,7 +146,7 @@ def test_the_papers_queries_find_in_files_what_they_mean(
         for one in found
     }
     assert len(got) == len(found) > 0
-    assert got == find(query, events, known)
+    assert got == find_matches(query, events, known)
     assert cernis("run", *arguments, "--count") == 0
     assert capfd.readouterr().out == f"{len(found)}\n"
 

@@ -17,7 +17,7 @@ from cernis.languages.spaseq import parse
 from cernis.rdf.reading.background import load_background
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
-from cernis.testing.spaseq.oracle import find
+from cernis.testing.spaseq.oracle import find_matches
 
 DOMAINS = [smartgrid, cards, market, traffic, vessels]
 WITH_BACKGROUND = [smartgrid, cards, vessels]
@@ -133,7 +133,7 @@ def test_some_events_match_the_papers_queries_and_some_do_not(
         )
         for graph, triples in known.items()
     }
-    starts = {match.events[0] for match in find(query, events, kb)}
+    starts = {match.events[0] for match in find_matches(query, events, kb)}
     assert 0 < len(starts) < len(events["S1"]) / 2
 
 

@@ -20,8 +20,8 @@ from cernis.pattern.check import check
 from cernis.pattern.conjunctive import ConjunctiveQuery, Literal
 from cernis.pattern.predicate import TIME, TIME_NS, Attribute
 from cernis.pattern.query import Unit, Window
+from cernis.testing.conjunctive.grammar import DECLARATION, JoinFeatures, make_seeded_join
 from cernis.testing.grammar import Events
-from cernis.testing.joins import DECLARATION, Joins, seeded
 from cernis.testing.oracle import evaluate
 from cernis.testing.strategies import joins
 
@@ -282,7 +282,7 @@ def test_random_queries_round_trip_and_lower_to_correct_patterns(case: tuple[str
 
 
 def test_random_queries_often_match_and_are_of_every_sort() -> None:
-    found = [(parse(text), events) for text, events in map(seeded, range(400))]
+    found = [(parse(text), events) for text, events in map(make_seeded_join, range(400))]
     assert sum(bool(evaluate(lower(query), events)) for query, events in found) > 100
     queries: list[ConjunctiveQuery] = [query for query, _ in found]
     assert any(not query.full for query in queries)
@@ -319,8 +319,8 @@ def _only_once(query: ConjunctiveQuery, name: str) -> bool:
 
 @pytest.mark.parametrize("seed", range(0, 300, 3))
 def test_the_lowered_pattern_has_the_homomorphisms_of_the_query(seed: int) -> None:
-    plain = Joins(comparisons=False, timestamps=False, windows=False)
-    text, events = seeded(seed, plain)
+    plain = JoinFeatures(comparisons=False, timestamps=False, windows=False)
+    text, events = make_seeded_join(seed, plain)
     query = parse(text)
     matches = evaluate(lower(query), events)
     found = {tuple(m.vars[str(i)][0] for i in range(len(query.atoms))) for m in matches}

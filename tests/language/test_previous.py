@@ -12,7 +12,7 @@ from cernis.pattern import formula as f
 from cernis.pattern import predicate as q
 from cernis.pattern.check import resolve
 from cernis.pattern.write import write_condition
-from cernis.testing.oracle import Valuation, satisfies, valuations
+from cernis.testing.oracle import Valuation, find_valuations, satisfies
 
 A, B = q.Attribute(("a",)), q.Attribute(("b",))
 IN_FILTER = "prev() stands in a comparison of filter()"
@@ -204,5 +204,5 @@ def test_a_single_event_has_no_neighbours() -> None:
     text = "SELECT * WHERE A : NOT (A FILTER PREV(A)[a] < A[a]) : B"
     pattern = parse(text)
     rows = [{"type": kind, "a": 1} for kind in "AAB"]
-    assert valuations(pattern.formula, rows) == set()
+    assert find_valuations(pattern.formula, rows) == set()
     assert list(cernis.query(text).run(rows)) == []

@@ -27,10 +27,10 @@ from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading import merge
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.session import GraphSession
-from cernis.testing.spaseq.corpus import background_text, found, stream_text
+from cernis.testing.spaseq.corpus import comparable_match, write_background, write_stream
 from cernis.testing.spaseq.grammar import random_background, random_query, random_streams
 from cernis.testing.spaseq.graph_patterns import Triples
-from cernis.testing.spaseq.oracle import Found, find
+from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
 ox = pytest.importorskip("pyoxigraph")
 
@@ -52,21 +52,21 @@ class Drawn(NamedTuple):
 
     def files(self) -> dict[str, bytes]:
         return {
-            name: stream_text(name, [(t, list(g)) for t, g in events])
+            name: write_stream(name, [(t, list(g)) for t, g in events])
             for name, events in self.streams.items()
         }
 
     def session(self, **reading: Any) -> GraphSession:
-        known = {name[1:-1]: background_text(triples) for name, triples in self.known.items()}
+        known = {name[1:-1]: write_background(triples) for name, triples in self.known.items()}
         return GraphQuery(self.query).session(background=known, time_unit="ns", **reading)
 
     def run(self, files: Mapping[str, Any] | None = None, **reading: Any) -> GraphMatches:
         return self.session(**reading).collect(self.files() if files is None else files)
 
-    def defined(self) -> set[Found]:
+    def defined(self) -> set[SpaseqMatch]:
         begin = self.query.tumbling_from
         assert not isinstance(begin, str)
-        return find(self.query, self.streams, self.known, begin)
+        return find_matches(self.query, self.streams, self.known, begin)
 
 
 def drawn(seed: int, longest: int) -> Drawn:
@@ -80,11 +80,11 @@ def draws(longest: int = 12) -> st.SearchStrategy[Drawn]:
     return st.integers(0, 2**32).map(lambda seed: drawn(seed, longest))
 
 
-def told(matches: GraphMatches) -> list[Found]:
-    return [found(match) for match in matches]
+def told(matches: GraphMatches) -> list[SpaseqMatch]:
+    return [comparable_match(match) for match in matches]
 
 
-def same(got: list[Found], wanted: set[Found]) -> None:
+def same(got: list[SpaseqMatch], wanted: set[SpaseqMatch]) -> None:
     assert len(got) == len(set(got)), "a match is there twice"
     assert set(got) == wanted
 
@@ -133,7 +133,7 @@ def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(case: D
     whole = told(case.run())
     pushed = case.session()
     got = [
-        found(match)
+        comparable_match(match)
         for batch in pushed.open(case.files())
         for part in parts(batch, random.Random(case.seed))
         for match in pushed.push(part)
@@ -168,17 +168,17 @@ def test_little_room_at_first_changes_nothing(case: Drawn) -> None:
 @given(draws(), st.integers(0, 12))
 def test_a_sample_is_drawn_from_the_matches(case: Drawn, k: int) -> None:
     matches = case.run()
-    got = [found(match) for match in matches.sample(k, seed=case.seed)]
+    got = [comparable_match(match) for match in matches.sample(k, seed=case.seed)]
     assert len(got) == len(set(got)) == min(k, matches.count())
     assert set(got) <= set(told(matches))
-    assert got == [found(match) for match in matches.sample(k, seed=case.seed)]
+    assert got == [comparable_match(match) for match in matches.sample(k, seed=case.seed)]
 
 
 @some
 @given(draws(), st.integers(0, 12))
 def test_the_first_matches_are_those_that_come_first(case: Drawn, n: int) -> None:
     matches = case.run()
-    assert [found(match) for match in matches.head(n)] == told(matches)[:n]
+    assert [comparable_match(match) for match in matches.head(n)] == told(matches)[:n]
     assert matches.to_arrow(limit=n).num_rows == min(n, matches.count())
 
 

@@ -20,9 +20,9 @@ from cernis.pattern.selection import counts_only
 from cernis.results.match import Match
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import FAMILIES, Family
-from cernis.testing.strategies import batches as split
 from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import by_stream, table
+from cernis.testing.strategies import split_batches as split
+from cernis.testing.tables import make_table, split_by_stream
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]
@@ -39,7 +39,7 @@ some = settings(
 
 
 def streams(pattern: Pattern, events: Events) -> pa.Table:
-    return table(events, timed=True if needs_time(pattern) else None)
+    return make_table(events, timed=True if needs_time(pattern) else None)
 
 
 def needs_time(pattern: Pattern) -> bool:
@@ -93,10 +93,10 @@ def test_windows_inside_partitions_agree_with_the_oracle(case: Case) -> None:
 def test_several_streams_agree_with_the_oracle(case: Case) -> None:
     pattern, events = case
     read = [e for e in events if not pattern.streams or e["_stream"] in pattern.streams]
-    events, apart = by_stream(read)
+    events, apart = split_by_stream(read)
     for name in pattern.streams:
         apart.setdefault(name, [])
-    tables = {name: table(part, timed=True) for name, part in apart.items()}
+    tables = {name: make_table(part, timed=True) for name, part in apart.items()}
     if tables:
         compare(pattern, events, cernis.query(pattern).run(tables))
 

@@ -19,11 +19,12 @@ from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answer, Answers
 from cernis.run import history
-from cernis.testing import heads, oracle
-from cernis.testing.differential import answer
+from cernis.testing import oracle
+from cernis.testing.conjunctive import oracle as conjunctive_oracle
+from cernis.testing.differential import comparable_match
 from cernis.testing.grammar import FAMILIES
 from cernis.testing.strategies import cases, cuts, joins
-from cernis.testing.tables import table
+from cernis.testing.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]
@@ -57,7 +58,7 @@ def tuples(found: Any) -> dict[tuple[Any, ...], int]:
 
 def pieces(events: Events, at: Sequence[int], timed: bool | None = None) -> Iterator[pa.Table]:
     """The events in several tables, all with the same columns."""
-    whole = table(events, timed=timed)
+    whole = make_table(events, timed=timed)
     for low, high in pairwise([0, *at, len(events)]):
         yield whole.slice(low, high - low)
 
@@ -158,8 +159,8 @@ def needs_time(text: str) -> bool | None:
 def check_answers(text: str, events: Events) -> None:
     parsed = parse(text)
     if not parsed.full:
-        found = tuples(query(text).run(table(events, timed=needs_time(text))))
-        assert found == heads.answers(parsed, events)
+        found = tuples(query(text).run(make_table(events, timed=needs_time(text))))
+        assert found == conjunctive_oracle.find_answers(parsed, events)
 
 
 @some
@@ -179,7 +180,7 @@ def test_what_is_pushed_is_what_is_new(case: tuple[str, Events], data: st.DataOb
         pushed |= new
         if number == frozen_at:
             session = query(text).thaw(session.freeze())
-    assert pushed == heads.answers(parsed, events)
+    assert pushed == conjunctive_oracle.find_answers(parsed, events)
 
 
 @some
@@ -200,7 +201,9 @@ def test_pulled_are_the_answers_inside_the_window(
         read += piece.num_rows
         seen = events[:read]
         pulled = tuples(session.pull())
-        assert pulled == heads.projected(parsed, matches_inside(parsed, seen), seen)
+        assert pulled == conjunctive_oracle.project_matches(
+            parsed, matches_inside(parsed, seen), seen
+        )
         assert pulled.keys() <= pushed
         if parsed.within is None:
             assert pulled.keys() == pushed
@@ -210,7 +213,7 @@ def matches_inside(parsed: ConjunctiveQuery, events: Events) -> list[oracle.Orac
     """The matches that start inside the window that WITHIN sets, ending now."""
     pattern = lower(parsed)
     matches = oracle.evaluate(pattern, events)
-    return heads.inside(replace(pattern, within=parsed.within), matches, events)
+    return conjunctive_oracle.keep_inside(replace(pattern, within=parsed.within), matches, events)
 
 
 def test_a_condition_on_times_is_no_window_to_pull_from() -> None:
@@ -335,11 +338,11 @@ def check_pull(pattern: Pattern, events: Events, at: Sequence[int]) -> None:
         seen = events[:read]
         expected = oracle.evaluate(pattern, seen)
         if read:
-            expected = heads.inside(pattern, expected, seen)
+            expected = conjunctive_oracle.keep_inside(pattern, expected, seen)
         pulled = session.pull()
         assert pulled.count() == len(expected)
         if not counts_only(pattern):
-            assert sorted(map(answer, pulled)) == sorted(map(answer, expected))
+            assert sorted(map(comparable_match, pulled)) == sorted(map(comparable_match, expected))
 
 
 one_answer = {
@@ -386,7 +389,9 @@ def test_pulled_are_the_matches_of_a_full_conjunctive_query(
         session.forget()
         read += piece.num_rows
         expected = matches_inside(parse(text), events[:read])
-        assert sorted(map(answer, session.pull())) == sorted(map(answer, expected))
+        assert sorted(map(comparable_match, session.pull())) == sorted(
+            map(comparable_match, expected)
+        )
 
 
 def test_matches_that_have_left_the_window_are_let_go_of(monkeypatch: Any) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 import cernis
 from cernis.engine.unary.freeze import VERSION, pack, unpack
-from cernis.testing import heads, oracle
-from cernis.testing.differential import answer
+from cernis.testing import oracle
+from cernis.testing.conjunctive import oracle as conjunctive_oracle
+from cernis.testing.differential import comparable_match
 
 RELEASED = Path(__file__).parent / "frozen"
 
@@ -35,14 +36,16 @@ class Case(NamedTuple):
         events = [*self.before, *self.after]
         if self.query.conjunctive is None:
             found = oracle.evaluate(self.query.pattern, events)
-            return sorted(answer(match) for match in found if match.end >= len(self.before))
-        answers = heads.answers(self.query.conjunctive, events)
+            return sorted(
+                comparable_match(match) for match in found if match.end >= len(self.before)
+            )
+        answers = conjunctive_oracle.find_answers(self.query.conjunctive, events)
         return sorted((end, key) for key, end in answers.items() if end >= len(self.before))
 
     def found(self, session: cernis.Session) -> list[Any]:
         """What a thawed session has for them."""
         if self.query.conjunctive is None:
-            return sorted(map(answer, session.push(self.after)))
+            return sorted(map(comparable_match, session.push(self.after)))
         return sorted((each.end, tuple(each.values.values())) for each in session.push(self.after))
 
 

@@ -22,10 +22,10 @@ import cernis
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.spark.recognition import recognize
-from cernis.testing.corpus import Case, cases
-from cernis.testing.differential import answer, assert_agrees, assert_counts_agree
+from cernis.testing.corpus import CorpusCase, read_cases
+from cernis.testing.differential import assert_agrees, assert_counts_agree, comparable_match
 from cernis.testing.strategies import cases as random_cases
-from cernis.testing.tables import STREAM, by_stream, table
+from cernis.testing.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
 SPREAD = (1, 2, 7)
@@ -57,11 +57,11 @@ def job(pattern: Pattern | cernis.Query, events: Events, timed: bool | None = No
             rows.setdefault(name, []).append(row)
             apart.setdefault(name, []).append(event)
     streams = {
-        name: table(part, timed=timed).append_column(ROW, pa.array(rows[name], pa.int64()))
+        name: make_table(part, timed=timed).append_column(ROW, pa.array(rows[name], pa.int64()))
         for name, part in apart.items()
     }
     if not streams:
-        streams = {"S": table([], timed=timed).append_column(ROW, pa.array([], pa.int64()))}
+        streams = {"S": make_table([], timed=timed).append_column(ROW, pa.array([], pa.int64()))}
     return Job(query, streams)
 
 
@@ -101,7 +101,7 @@ def triples(lines: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int, dict[st
 
 @pytest.mark.parametrize("spread", SPREAD)
 def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, spread: int) -> None:
-    chosen = [case for case in cases() if case.answers is None]
+    chosen = [case for case in read_cases() if case.answers is None]
     _answered(spark, chosen[SPREAD.index(spread) :: 4 * len(SPREAD)], spread)
 
 
@@ -110,16 +110,16 @@ def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, spread: int) 
 def test_all_of_the_corpus_has_these_answers_on_any_number_of_tasks(
     spark: Any, spread: int
 ) -> None:
-    _answered(spark, [case for case in cases() if case.answers is None], spread)
+    _answered(spark, [case for case in read_cases() if case.answers is None], spread)
 
 
-def _answered(spark: Any, chosen: Sequence[Case], spread: int) -> None:
+def _answered(spark: Any, chosen: Sequence[CorpusCase], spread: int) -> None:
     jobs = [job(cernis.query(case.query, lang=case.lang), case.events) for case in chosen]
     for case, lines in zip(chosen, run(spark, jobs, spread), strict=True):
         _check(case, lines)
 
 
-def _check(case: Case, lines: list[dict[str, Any]]) -> None:
+def _check(case: CorpusCase, lines: list[dict[str, Any]]) -> None:
     if case.counts is not None and lines and "count" in lines[0]:
         counted = sorted((line["end"], line["count"]) for line in lines)
         assert counted == sorted(case.counts), case.name
@@ -127,14 +127,16 @@ def _check(case: Case, lines: list[dict[str, Any]]) -> None:
         return
     case.check(triples(lines))
     if case.aggregates is not None:
-        held = {answer(found): line for found, line in zip(triples(lines), lines, strict=True)}
+        held = {
+            comparable_match(found): line for found, line in zip(triples(lines), lines, strict=True)
+        }
         for match, values in zip(case.matches, case.aggregates, strict=True):
-            assert tuple(held[answer(match)]["aggregates"].values()) == values, case.name
+            assert tuple(held[comparable_match(match)]["aggregates"].values()) == values, case.name
 
 
 @pytest.mark.parametrize("spread", SPREAD)
 def test_a_head_that_drops_variables_has_each_answer_once(spark: Any, spread: int) -> None:
-    for case in cases():
+    for case in read_cases():
         if case.answers is None:
             continue
         one = job(cernis.query(case.query, lang="cq"), case.events)
@@ -234,5 +236,5 @@ def test_several_streams_agree_with_the_oracle(
     ordered = []
     for pattern, events in drawn:
         read = [e for e in events if not pattern.streams or e[STREAM] in pattern.streams]
-        ordered.append((pattern, by_stream(read)[0]))
+        ordered.append((pattern, split_by_stream(read)[0]))
     _agree(spark, ordered, spread)

@@ -27,7 +27,7 @@ from cernis.spark.graphs.worker import (
     recognize_solutions,
     solve_parts,
 )
-from cernis.testing.spaseq.corpus import background_text, cases, stream_text
+from cernis.testing.spaseq.corpus import read_cases, write_background, write_stream
 from cernis.testing.spaseq.grammar import (
     INTEGER,
     random_background,
@@ -103,9 +103,9 @@ def test_random_queries_are_answered_alike_however_they_are_spread(
         streams = random_streams(draw, draw.randrange(30, 50) if long else draw.randrange(1, 14))
         files = {name: tmp_path / f"{name}.nq" for name in streams}
         for name, events in streams.items():
-            files[name].write_bytes(stream_text(name, events))
+            files[name].write_bytes(write_stream(name, events))
         background = {
-            name[1:-1]: background_text(triples)
+            name[1:-1]: write_background(triples)
             for name, triples in random_background(draw).items()
         }
         expected = local(query, files, background)
@@ -119,7 +119,7 @@ def test_random_queries_are_answered_alike_however_they_are_spread(
 def test_the_corpus_is_answered_alike_by_one_task_and_by_several(
     tmp_path: Path, tasks: int
 ) -> None:
-    for case in cases():
+    for case in read_cases():
         query = GraphQuery(case.query)
         files = {name: tmp_path / f"{name}.nq" for name in case.streams}
         for name, text in case.files().items():
@@ -136,7 +136,7 @@ def test_a_match_found_by_two_keys_that_are_not_shown_is_one(tmp_path: Path) -> 
     event = [(iri("e"), iri("k"), iri(f"k{i}")) for i in range(9)]
     event.append((iri("e"), iri("v"), f'"1"^^<{INTEGER}>'))
     files = {"S": tmp_path / "S.nq"}
-    files["S"].write_bytes(stream_text("S", [(1, event), (5, event)]))
+    files["S"].write_bytes(write_stream("S", [(1, event), (5, event)]))
     assert choose_graph_layout(query.plan).repeats
     assert len(local(query, files, None)) == 1
     assert spread(query, files, None, 3, 1 << 20) == local(query, files, None)

@@ -29,7 +29,7 @@ from cernis.spark.graphs.layout import choose_graph_layout
 from cernis.spark.graphs.recognition import recognize_graphs
 from cernis.spark.graphs.source import RdfDataSource
 from cernis.testing.spaseq import oracle
-from cernis.testing.spaseq.corpus import Case, cases, found, stream_text
+from cernis.testing.spaseq.corpus import SpaseqCase, comparable_match, read_cases, write_stream
 from cernis.testing.spaseq.grammar import (
     INTEGER,
     random_background,
@@ -211,7 +211,7 @@ def collect_lines(frames: list[Any]) -> list[list[str]]:
     return found
 
 
-def check_corpus(spark: Any, folder: Path, chosen: Sequence[Case], tasks: int) -> None:
+def check_corpus(spark: Any, folder: Path, chosen: Sequence[SpaseqCase], tasks: int) -> None:
     frames = []
     for number, case in enumerate(chosen):
         files = {name: folder / f"{number}-{name}.nq" for name in case.streams}
@@ -229,11 +229,11 @@ def check_corpus(spark: Any, folder: Path, chosen: Sequence[Case], tasks: int) -
             )
         )
     for case, lines in zip(chosen, collect_lines(frames), strict=True):
-        case.check(found(SimpleNamespace(**json.loads(line))) for line in lines)
+        case.check(comparable_match(SimpleNamespace(**json.loads(line))) for line in lines)
 
 
 def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) -> None:
-    check_corpus(spark, tmp_path, cases()[::12], 2)
+    check_corpus(spark, tmp_path, read_cases()[::12], 2)
 
 
 @pytest.mark.fuzz
@@ -241,17 +241,19 @@ def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, tmp_path: Pat
 def test_all_of_the_corpus_has_these_answers_on_any_number_of_tasks(
     spark: Any, tmp_path: Path, tasks: int
 ) -> None:
-    check_corpus(spark, tmp_path, cases(), tasks)
+    check_corpus(spark, tmp_path, read_cases(), tasks)
 
 
-def found_in(line: str) -> oracle.Found:
+def found_in(line: str) -> oracle.SpaseqMatch:
     told = json.loads(line)
     bindings = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in told["bindings"].items()
     }
     held = tuple((stream, number) for stream, number in told["events"])
-    return oracle.Found(told["start_ts"], told["end_ts"], held, tuple(sorted(bindings.items())))
+    return oracle.SpaseqMatch(
+        told["start_ts"], told["end_ts"], held, tuple(sorted(bindings.items()))
+    )
 
 
 def test_random_queries_agree_with_the_oracle(spark: Any, tmp_path: Path) -> None:
@@ -263,7 +265,7 @@ def test_random_queries_agree_with_the_oracle(spark: Any, tmp_path: Path) -> Non
         known = random_background(draw)
         files = {name: tmp_path / f"{name}{seed}.nq" for name in streams}
         for name, stream in streams.items():
-            files[name].write_bytes(stream_text(name, stream))
+            files[name].write_bytes(write_stream(name, stream))
         background = {
             name[1:-1]: "".join(f"{s} {p} {o} .\n" for s, p, o in triples).encode()
             for name, triples in known.items()
@@ -278,7 +280,7 @@ def test_random_queries_agree_with_the_oracle(spark: Any, tmp_path: Path) -> Non
             tasks=2,
         )
         frames.append(lines)
-        expected.append(oracle.find(query, streams, known))
+        expected.append(oracle.find_matches(query, streams, known))
         kinds.add(choose_graph_layout(GraphQuery(query).plan).distribution)
     given = [[found_in(line) for line in lines] for lines in collect_lines(frames)]
     assert [set(one) for one in given] == expected

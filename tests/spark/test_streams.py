@@ -26,10 +26,10 @@ import cernis
 from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.spark import progress_of, recognize
-from cernis.testing.corpus import cases
+from cernis.testing.corpus import read_cases
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases
-from cernis.testing.tables import STREAM, by_stream, table
+from cernis.testing.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
 AT_ONCE = 4
@@ -90,7 +90,7 @@ def by_streams(query: cernis.Query, events: Events) -> dict[str, pa.Table]:
             rows[name].append(row)
             apart[name].append({"ts": row, **event})
     return {
-        name: table(part, timed=True).append_column(ROW, pa.array(rows[name], pa.int64()))
+        name: make_table(part, timed=True).append_column(ROW, pa.array(rows[name], pa.int64()))
         for name, part in apart.items()
     }
 
@@ -147,7 +147,7 @@ def _one_partition(spark: Any) -> Iterator[None]:
 
 
 def _answered(spark: Any, folder: Path, every: int) -> None:
-    chosen = [case for case in cases() if case.answers is None][::every]
+    chosen = [case for case in read_cases() if case.answers is None][::every]
     for first in range(0, len(chosen), AT_ONCE):
         some = chosen[first : first + AT_ONCE]
         drawn = [(cernis.query(case.query, lang=case.lang), case.events) for case in some]
@@ -216,7 +216,7 @@ def _by_stream(drawn: Sequence[tuple[Pattern, Events]]) -> list[tuple[Pattern, E
     ordered: list[tuple[Pattern, Events]] = []
     for pattern, events in drawn:
         read = [e for e in events if not pattern.streams or e[STREAM] in pattern.streams]
-        ordered.append((pattern, by_stream(read)[0]))
+        ordered.append((pattern, split_by_stream(read)[0]))
     return ordered
 
 

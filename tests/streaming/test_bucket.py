@@ -28,7 +28,7 @@ from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases
 from cernis.testing.tables import STREAM as OF_STREAM
-from cernis.testing.tables import by_stream, table
+from cernis.testing.tables import make_table, split_by_stream
 
 Events = Sequence[dict[str, Any]]
 FOREVER = 2**40
@@ -157,7 +157,7 @@ def arrived(pattern: Pattern, events: Events) -> tuple[pa.Table, dict[str, pa.Ta
     """All events as one table with row and stream numbers, and the tables by stream."""
     names = pattern.streams or ("S",)
     rows = [(i, e) for i, e in enumerate(events) if str(e.get(OF_STREAM, names[0])) in names]
-    whole = table([e for _, e in rows], timed=True)
+    whole = make_table([e for _, e in rows], timed=True)
     whole = whole.append_column(ROW, pa.array([i for i, _ in rows], pa.int64()))
     if len(names) > 1:
         numbers = [names.index(str(e[OF_STREAM])) for _, e in rows]
@@ -282,7 +282,7 @@ def test_several_streams_are_merged_by_time(
 ) -> None:
     pattern, events = case
     read = [e for e in events if not pattern.streams or e[OF_STREAM] in pattern.streams]
-    agree(data, (pattern, by_stream(read)[0]))
+    agree(data, (pattern, split_by_stream(read)[0]))
 
 
 # ------------------------------------------------------------------- state

@@ -8,7 +8,7 @@ import pytest
 from cernis.languages.ceql.parse import parse
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.testing import oracle
-from cernis.testing.differential import Run, assert_agrees, assert_counts_agree, check
+from cernis.testing.differential import Executor, assert_agrees, assert_counts_agree, check
 from cernis.testing.grammar import EVERYTHING, Events, random_case
 from cernis.testing.oracle import OracleMatch, evaluate
 from cernis.testing.predicates import Event
@@ -74,12 +74,12 @@ def test_under_limit_any_matches_will_do_but_so_many() -> None:
 Pick = Callable[[Sequence[OracleMatch]], OracleMatch]
 
 
-def one_of_each_end(pick: Pick) -> Run:
+def one_of_each_end(pick: Pick) -> Executor:
     """An executor of ANY that picks in its own way, then consumes."""
 
     def run(pattern: Pattern, given: Sequence[Event]) -> list[OracleMatch]:
         free = replace(pattern, strategy=Strategy.ALL, consume=Consume.NONE, limit=None)
-        rank = {row: i for i, row in enumerate(oracle.in_order(pattern, given))}
+        rank = {row: i for i, row in enumerate(oracle.order_rows(pattern, given))}
         found = evaluate(free, given)
         used: dict[tuple[object, ...], int] = {}
         kept = []

@@ -21,11 +21,11 @@ from cernis.testing.grammar import (
     Events,
     Family,
     Features,
-    batches,
-    bound,
+    find_bound_variables,
     random_case,
+    split_batches,
 )
-from cernis.testing.oracle import evaluate, in_order
+from cernis.testing.oracle import evaluate, order_rows
 from cernis.testing.strategies import cases, cuts, patterns, streams
 
 MANY = range(400)
@@ -128,7 +128,7 @@ def test_a_random_query_is_well_formed(case: tuple[Pattern, Events]) -> None:
     pattern, _ = case
     for node in cel.walk(pattern.formula):
         if isinstance(node, cel.Filter):
-            assert _variables(node.condition) <= set(bound(node.body))
+            assert _variables(node.condition) <= set(find_bound_variables(node.body))
         elif isinstance(node, cel.Not):
             allowed = (cel.Event, cel.As, cel.Choice, cel.Filter)
             assert all(isinstance(below, allowed) for below in cel.walk(node.body))
@@ -137,9 +137,9 @@ def test_a_random_query_is_well_formed(case: tuple[Pattern, Events]) -> None:
     for item in pattern.select.items:
         match item:
             case Variable(name=x) | Aggregate(argument=str() as x):
-                assert x in bound(pattern.formula)
+                assert x in find_bound_variables(pattern.formula)
             case Aggregate(argument=pred.Reference(variable=x)):
-                assert x in bound(pattern.formula)
+                assert x in find_bound_variables(pattern.formula)
     assert check(pattern) == []
     assert parse(str(pattern)) == pattern
 
@@ -160,7 +160,7 @@ def test_rising_attributes_never_decrease_and_time_windows_have_times(
     case: tuple[Pattern, Events],
 ) -> None:
     pattern, events = case
-    ordered = [events[row] for row in in_order(pattern, events)]
+    ordered = [events[row] for row in order_rows(pattern, events)]
     for name in RISING:
         values = [event[name] for event in ordered if name in event]
         assert values == sorted(values)
@@ -171,7 +171,7 @@ def test_rising_attributes_never_decrease_and_time_windows_have_times(
 @settings(max_examples=50, deadline=None)
 @given(st.data(), streams())
 def test_the_batches_of_a_split_make_up_the_stream(data: st.DataObject, events: Events) -> None:
-    split = batches(events, data.draw(cuts(len(events))))
+    split = split_batches(events, data.draw(cuts(len(events))))
     assert [event for batch in split for event in batch] == events
 
 

@@ -8,7 +8,7 @@ from cernis.automata.correlated.pcea import PCEA, Link, Ordered, RunSource, Tran
 from cernis.automata.unary.cea import ANYTHING, Either, Is, Isnt
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.predicate import Attribute, Comparison, Literal
-from cernis.testing.naive import NaiveRuns, linked, passes
+from cernis.testing.naive import NaiveRuns, is_linked, is_passed
 
 NAN = float("nan")
 
@@ -38,12 +38,12 @@ def pairs(link: Link) -> PCEA:
 )
 def test_what_a_link_asks_of_two_values(link: Link, values: list[tuple[Any, Any]]) -> None:
     cases = [(1, 1.0), (1, 2), (1, "1"), (None, None), (NAN, NAN), (1, None)]
-    found = [pair for pair in cases if linked(link, {"a": pair[0]}, {"a": pair[1]})]
+    found = [pair for pair in cases if is_linked(link, {"a": pair[0]}, {"a": pair[1]})]
     assert str(found) == str(values)
 
 
 def test_nested_attributes_are_compared() -> None:
-    assert linked(Link(equal=(("a", "b.c"),)), {"a": 1}, {"b": {"c": 1}})
+    assert is_linked(Link(equal=(("a", "b.c"),)), {"a": 1}, {"b": {"c": 1}})
 
 
 def test_a_contiguous_link_wants_the_event_right_before() -> None:
@@ -57,11 +57,11 @@ def test_a_contiguous_link_wants_the_event_right_before() -> None:
 def test_what_a_test_asks_of_an_event() -> None:
     cheap = Comparison("<", Attribute(("a",)), Literal(3))
     event = {"type": "A", "_stream": "S", "a": 1}
-    assert passes(Is(TypeIs("A", "S")), event)
-    assert not passes(Is(TypeIs("A", "U")), event)
-    assert passes(Either((Is(TypeIs("B")), Is(cheap))), event)
-    assert passes(Isnt(Is(cheap)), {})
-    assert passes(Is(TypeIs("A")), {"kind": "A"}, type="kind")
+    assert is_passed(Is(TypeIs("A", "S")), event)
+    assert not is_passed(Is(TypeIs("A", "U")), event)
+    assert is_passed(Either((Is(TypeIs("B")), Is(cheap))), event)
+    assert is_passed(Isnt(Is(cheap)), {})
+    assert is_passed(Is(TypeIs("A")), {"kind": "A"}, type="kind")
 
 
 def test_runs_grow_with_the_stream_unless_a_window_ends_them() -> None:

@@ -17,16 +17,16 @@ from cernis.pattern import formula as cel
 from cernis.pattern.predicate import Attribute, Comparison, Holds, Literal
 from cernis.pattern.query import Consume, Pattern, Select, Strategy, Unit, Window
 from cernis.testing import grammar
-from cernis.testing.differential import Answer, answer
+from cernis.testing.differential import ComparableMatch, comparable_match
 from cernis.testing.grammar import EVERYTHING, Events, Features
 from cernis.testing.oracle import (
     EPSILON,
     OracleMatch,
     Valuation,
-    counts,
+    count_matches,
     evaluate,
+    find_valuations,
     positions,
-    valuations,
 )
 from cernis.testing.strategies import cases, streams
 
@@ -44,11 +44,11 @@ def chooser(draw: st.DrawFn) -> grammar.Chooser:
 
 @st.composite
 def formulas(draw: st.DrawFn) -> cel.Formula:
-    return grammar.formula(chooser(draw), SMALL, 3)
+    return grammar.make_formula(chooser(draw), SMALL, 3)
 
 
-def answers(pattern: Pattern, events: Events) -> set[Answer]:
-    return set(map(answer, evaluate(pattern, events)))
+def answers(pattern: Pattern, events: Events) -> set[ComparableMatch]:
+    return set(map(comparable_match, evaluate(pattern, events)))
 
 
 # --------------------------------------------------------------------- CEL
@@ -66,7 +66,7 @@ def test_a_sequence_of_types_is_every_choice_of_rows_that_spells_it(
         if [events[row]["type"] for row in rows] == word
         and (not contiguous or rows[-1] - rows[0] == len(word) - 1)
     }
-    assert valuations(node, events) == expected
+    assert find_valuations(node, events) == expected
 
 
 @quick
@@ -84,7 +84,7 @@ def test_an_iteration_of_a_type_is_every_subset_of_its_rows_of_the_right_size(
     }
     if low == 0:
         expected.add(EPSILON)
-    assert valuations(cel.Iterate(A, low, high, contiguous), events) == expected
+    assert find_valuations(cel.Iterate(A, low, high, contiguous), events) == expected
 
 
 Law = Callable[[cel.Formula, cel.Formula, cel.Formula], tuple[cel.Formula, cel.Formula]]
@@ -156,7 +156,9 @@ def test_the_law_of_the_algebra(law: str) -> None:
     @given(formulas(), formulas(), formulas(), streams(events=5, untimed=True))
     def holds(f: cel.Formula, g: cel.Formula, h: cel.Formula, events: Events) -> None:
         left, right = LAWS[law](f, g, h)
-        assert _marks(law, valuations(left, events)) == _marks(law, valuations(right, events))
+        assert _marks(law, find_valuations(left, events)) == _marks(
+            law, find_valuations(right, events)
+        )
 
     holds()
 
@@ -175,9 +177,9 @@ def _marks(law: str, found: set[Valuation]) -> set[Valuation]:
 def test_unless_keeps_what_has_no_guard_strictly_inside(
     body: cel.Formula, guard: cel.Formula, events: Events
 ) -> None:
-    intervals = {(g.start, g.end) for g in valuations(guard, events)} - {(0, -1)}
-    kept = valuations(cel.Unless(body, guard), events)
-    for v in valuations(body, events):
+    intervals = {(g.start, g.end) for g in find_valuations(guard, events)} - {(0, -1)}
+    kept = find_valuations(cel.Unless(body, guard), events)
+    for v in find_valuations(body, events):
         inner = product(range(v.start + 1, v.end), repeat=2)
         assert (v in kept) == intervals.isdisjoint(inner)
 
@@ -185,7 +187,7 @@ def test_unless_keeps_what_has_no_guard_strictly_inside(
 def test_a_filter_sees_every_event_of_its_variable_and_passes_over_none() -> None:
     events: Events = [{"type": "A", "p": p} for p in (1, 2, None, 2)]
     two = Holds("A", Comparison("=", Attribute(("p",)), Literal(2)))
-    found = valuations(cel.Filter(cel.Iterate(A), two), events)
+    found = find_valuations(cel.Filter(cel.Iterate(A), two), events)
     assert {positions(v) for v in found} == {frozenset(s) for s in ({1}, {3}, {1, 3})}
 
 
@@ -227,7 +229,7 @@ def test_next_and_last_are_the_greatest_in_two_orders_of_binary_numbers(
 
     for strategy, order in ((Strategy.NEXT, forwards), (Strategy.LAST, backwards)):
         expected = {
-            answer(match)
+            comparable_match(match)
             for here in ends.values()
             for match in here
             if order(match) == max(map(order, here))
@@ -244,11 +246,11 @@ def test_max_keeps_what_no_other_contains_and_strict_what_has_no_gap(
     pattern = replace(_shown(pattern), partition=())
     found = evaluate(pattern, events)
     maximal = {
-        answer(m)
+        comparable_match(m)
         for m in found
         if not any(m.end == n.end and set(m.vars["all"]) < set(n.vars["all"]) for n in found)
     }
-    gapless = {answer(m) for m in found if len(m.vars["all"]) == m.end - m.start + 1}
+    gapless = {comparable_match(m) for m in found if len(m.vars["all"]) == m.end - m.start + 1}
     assert answers(replace(pattern, strategy=Strategy.MAX), events) == maximal
     assert answers(replace(pattern, strategy=Strategy.STRICT), events) == gapless
 
@@ -295,7 +297,7 @@ def test_a_partition_answers_as_if_its_events_were_alone(
         rows = [row for row, event in enumerate(events) if event["k"] == key]
         for match in evaluate(pattern, [events[row] for row in rows]):
             held = {x: [rows[i] for i in found] for x, found in match.vars.items()}
-            expected.add(answer((rows[match.start], rows[match.end], held)))
+            expected.add(comparable_match((rows[match.start], rows[match.end], held)))
     assert answers(replace(pattern, partition=(("k",),)), events) == expected
 
 
@@ -310,7 +312,9 @@ def test_the_order_in_which_events_are_given_changes_row_numbers_alone(
     shuffled = random.sample(range(len(events)), len(events))
     back = {old: new for new, old in enumerate(shuffled)}
     expected = {
-        answer((back[m.start], back[m.end], {x: [back[r] for r in s] for x, s in m.vars.items()}))
+        comparable_match(
+            (back[m.start], back[m.end], {x: [back[r] for r in s] for x, s in m.vars.items()})
+        )
         for m in evaluate(pattern, events)
     }
     assert answers(pattern, [events[row] for row in shuffled]) == expected
@@ -333,8 +337,8 @@ def test_after_consumption_matches_of_different_ends_share_nothing(
 @given(cases(), st.integers(0, 3))
 def test_limit_cuts_each_end_to_so_many(case: tuple[Pattern, Events], limit: int) -> None:
     pattern, events = case
-    everything = dict(counts(replace(pattern, limit=None), events))
-    limited = dict(counts(replace(pattern, limit=limit), events))
+    everything = dict(count_matches(replace(pattern, limit=None), events))
+    limited = dict(count_matches(replace(pattern, limit=limit), events))
     assert limited == {end: min(number, limit) for end, number in everything.items() if limit}
 
 
@@ -359,8 +363,8 @@ def test_matches_come_by_end_with_the_latest_start_first(seed: int) -> None:
 def test_an_empty_valuation_is_neutral_in_sequences_and_never_a_match() -> None:
     events: Events = [{"type": "A"}, {"type": "B"}]
     maybe = cel.Optional(A)
-    assert EPSILON in valuations(maybe, events)
-    assert valuations(cel.Sequence((maybe, maybe)), []) == {EPSILON}
+    assert EPSILON in find_valuations(maybe, events)
+    assert find_valuations(cel.Sequence((maybe, maybe)), []) == {EPSILON}
     assert [(m.start, m.end) for m in evaluate(Pattern(maybe), events)] == [(0, 0)]
 
 

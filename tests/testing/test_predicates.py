@@ -19,7 +19,7 @@ from cernis.pattern.predicate import (
     Or,
     Predicate,
 )
-from cernis.testing.predicates import attribute, holds, truth, value
+from cernis.testing.predicates import evaluate_value, holds, read_attribute, truth
 
 NAN = float("nan")
 P = Attribute(("p",))
@@ -113,13 +113,13 @@ def test_not_unknown_is_unknown_and_neither_holds() -> None:
 )
 def test_arithmetic(op: Any, left: Any, right: Any, expected: Any) -> None:
     event = {"l": left, "r": right}
-    assert value(Arithmetic(op, Attribute(("l",)), Attribute(("r",))), event) == expected
+    assert evaluate_value(Arithmetic(op, Attribute(("l",)), Attribute(("r",))), event) == expected
 
 
 def test_the_negative_of_a_number_and_of_anything_else() -> None:
-    assert value(Negative(P), p(3)) == -3
-    assert value(Negative(P), p("3")) is None
-    assert value(Negative(P), p(None)) is None
+    assert evaluate_value(Negative(P), p(3)) == -3
+    assert evaluate_value(Negative(P), p("3")) is None
+    assert evaluate_value(Negative(P), p(None)) is None
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ def test_is_null_is_never_unknown() -> None:
 
 def test_a_nested_attribute_is_reached_by_its_path() -> None:
     path = Attribute(("a", "b"))
-    assert attribute(path, {"a": {"b": 3}}) == 3
-    assert attribute(path, {"a": {}}) is None
-    assert attribute(path, {"a": 3}) is None
+    assert read_attribute(path, {"a": {"b": 3}}) == 3
+    assert read_attribute(path, {"a": {}}) is None
+    assert read_attribute(path, {"a": 3}) is None

@@ -32,10 +32,16 @@ from typing import Any
 
 from cernis.languages import ceql, conjunctive
 from cernis.pattern.query import Pattern
-from cernis.testing.differential import Answer, MatchLike, Triple, answer, table
+from cernis.testing.differential import (
+    ComparableMatch,
+    MatchLike,
+    MatchTriple,
+    comparable_match,
+    write_table,
+)
 from cernis.testing.oracle import OracleMatch
 
-__all__ = ["Case", "cases"]
+__all__ = ["CorpusCase", "read_cases"]
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _MATCH = re.compile(r"(\d+)\.\.(\d+)((?:\s+[^\s@]+=[\d,]+)*)(?:\s+@(.*))?")
@@ -55,7 +61,7 @@ _KEYS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CorpusCase:
     """A query, its events, and what it must answer."""
 
     topic: str
@@ -76,21 +82,21 @@ class Case:
             return conjunctive.lower(conjunctive.parse(self.query))
         return ceql.parse(self.query)
 
-    def check(self, got: Iterable[MatchLike | Triple]) -> None:
+    def check(self, got: Iterable[MatchLike | MatchTriple]) -> None:
         """Raise unless these are the matches (or, with `per_end`, a right choice)."""
-        found = Counter(map(answer, got))
-        allowed = set(map(answer, self.matches or ()))
+        found = Counter(map(comparable_match, got))
+        allowed = set(map(comparable_match, self.matches or ()))
         missing = sorted(allowed - found.keys()) if self.per_end is None else []
         surplus = sorted((found - Counter(allowed)).elements())
         lines = [f"missing {each}" for each in missing] + [f"surplus {each}" for each in surplus]
         if self.per_end is not None:
             lines += self._ends_with_another_number(allowed, found)
         if lines:
-            head = f"{self.topic}: {self.name}\n{self.query}\n\n{table(self.events)}\n"
+            head = f"{self.topic}: {self.name}\n{self.query}\n\n{write_table(self.events)}\n"
             raise AssertionError("\n".join([head, *lines]))
 
     def _ends_with_another_number(
-        self, allowed: Iterable[Answer], found: Iterable[Answer]
+        self, allowed: Iterable[ComparableMatch], found: Iterable[ComparableMatch]
     ) -> list[str]:
         given = Counter(each.end for each in found)
         return [
@@ -101,16 +107,16 @@ class Case:
 
 
 @cache
-def cases() -> tuple[Case, ...]:
+def read_cases() -> tuple[CorpusCase, ...]:
     """Every case of the corpus, by topic.
 
-    >>> len(cases()) > 60
+    >>> len(read_cases()) > 60
     True
     """
-    return tuple(_case(topic, entry) for topic, entry in written_cases("corpus", _KEYS))
+    return tuple(_read_case(topic, entry) for topic, entry in read_case_files("corpus", _KEYS))
 
 
-def written_cases(folder: str, keys: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def read_case_files(folder: str, keys: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The cases of a folder as they are written, each with its topic: the name of its file."""
     place = files("cernis.testing") / folder
     for file in sorted(place.iterdir(), key=lambda entry: entry.name):
@@ -124,13 +130,13 @@ def written_cases(folder: str, keys: Collection[str]) -> Iterator[tuple[str, Map
             yield topic, entry
 
 
-def _case(topic: str, entry: Mapping[str, Any]) -> Case:
-    return Case(
+def _read_case(topic: str, entry: Mapping[str, Any]) -> CorpusCase:
+    return CorpusCase(
         topic=topic,
         name=entry["name"],
         query=entry["query"].strip(),
-        events=_events(entry["events"]),
-        matches=tuple(map(_match, entry["matches"])) if "matches" in entry else None,
+        events=_read_events(entry["events"]),
+        matches=tuple(map(_read_match, entry["matches"])) if "matches" in entry else None,
         per_end=entry.get("per_end"),
         counts=tuple((end, number) for end, number in entry["counts"])
         if "counts" in entry
@@ -143,24 +149,24 @@ def _case(topic: str, entry: Mapping[str, Any]) -> Case:
         else None,
         note=entry.get("note", ""),
         lang=entry.get("lang", "ceql"),
-        answers=tuple(map(_answer, entry["answers"])) if "answers" in entry else None,
+        answers=tuple(map(_read_answer, entry["answers"])) if "answers" in entry else None,
     )
 
 
-def _events(text: str) -> tuple[Mapping[str, Any], ...]:
+def _read_events(text: str) -> tuple[Mapping[str, Any], ...]:
     if "\n" not in text:
         return tuple({"type": name} for name in text.split())
     header, *lines = (_CELL.findall(line) for line in text.strip().splitlines())
     return tuple(
-        {name: _value(cell) for name, cell in zip(header, line, strict=True) if cell != "-"}
+        {name: _read_value(cell) for name, cell in zip(header, line, strict=True) if cell != "-"}
         for line in lines
     )
 
 
-def _value(cell: str) -> Any:
+def _read_value(cell: str) -> Any:
     """The value that a cell stands for.
 
-    >>> [_value(cell) for cell in ("3", "0.5", "MSFT", "'3'", "null", "true", "0:01")]
+    >>> [_read_value(cell) for cell in ("3", "0.5", "MSFT", "'3'", "null", "true", "0:01")]
     [3, 0.5, 'MSFT', '3', None, True, 60000]
     """
     words = {"null": None, "true": True, "false": False}
@@ -179,17 +185,19 @@ def _value(cell: str) -> Any:
     return cell
 
 
-def _answer(text: str) -> tuple[int, Mapping[str, Any]]:
+def _read_answer(text: str) -> tuple[int, Mapping[str, Any]]:
     """The row and the values of an answer.
 
-    >>> _answer("4 y=9 z=null")
+    >>> _read_answer("4 y=9 z=null")
     (4, {'y': 9, 'z': None})
     """
     row, *values = text.split()
-    return int(row), {name: _value(cell) for name, cell in (word.split("=") for word in values)}
+    return int(row), {
+        name: _read_value(cell) for name, cell in (word.split("=") for word in values)
+    }
 
 
-def _match(text: str) -> OracleMatch:
+def _read_match(text: str) -> OracleMatch:
     parts = _MATCH.fullmatch(text)
     if not parts:
         raise ValueError(f"not a match: {text}")
@@ -199,5 +207,5 @@ def _match(text: str) -> OracleMatch:
         int(start),
         int(end),
         {x: tuple(map(int, rows.split(","))) for x, rows in pairs},
-        tuple(map(_value, key.split(","))) if key else (),
+        tuple(map(_read_value, key.split(","))) if key else (),
     )

@@ -34,11 +34,11 @@ class MatchLike(Protocol):
     def vars(self) -> Mapping[str, Iterable[int]]: ...
 
 
-Triple = tuple[int, int, Mapping[str, Iterable[int]]]
-Run = Callable[[Pattern, Sequence[Event]], Iterable[MatchLike | Triple]]
+MatchTriple = tuple[int, int, Mapping[str, Iterable[int]]]
+Executor = Callable[[Pattern, Sequence[Event]], Iterable[MatchLike | MatchTriple]]
 
 
-class Answer(NamedTuple):
+class ComparableMatch(NamedTuple):
     """A match in the form that is compared: rows ascending, no empty variables."""
 
     end: int
@@ -50,10 +50,10 @@ class Answer(NamedTuple):
         return f"[{self.start}, {self.end}]{held}"
 
 
-def answer(match: MatchLike | Triple) -> Answer:
+def comparable_match(match: MatchLike | MatchTriple) -> ComparableMatch:
     """The match in comparable form.
 
-    >>> print(answer((0, 3, {"x": [3, 0], "y": []})))
+    >>> print(comparable_match((0, 3, {"x": [3, 0], "y": []})))
     [0, 3]  x = 0, 3
     """
     if isinstance(match, MatchLike):
@@ -61,10 +61,12 @@ def answer(match: MatchLike | Triple) -> Answer:
     else:
         start, end, held = match
     kept = {x: tuple(sorted(int(row) for row in rows)) for x, rows in held.items()}
-    return Answer(int(end), int(start), tuple(sorted((x, r) for x, r in kept.items() if r)))
+    return ComparableMatch(
+        int(end), int(start), tuple(sorted((x, r) for x, r in kept.items() if r))
+    )
 
 
-def check(pattern: Pattern, events: Sequence[Event], run: Run, **options: Any) -> None:
+def check(pattern: Pattern, events: Sequence[Event], run: Executor, **options: Any) -> None:
     """Raise unless `run` gives what the oracle gives; options are the oracle's."""
     assert_agrees(pattern, events, run(pattern, events), **options)
 
@@ -72,13 +74,13 @@ def check(pattern: Pattern, events: Sequence[Event], run: Run, **options: Any) -
 def assert_agrees(
     pattern: Pattern,
     events: Sequence[Event],
-    got: Iterable[MatchLike | Triple],
+    got: Iterable[MatchLike | MatchTriple],
     **options: Any,
 ) -> None:
     """Raise unless these matches are what the oracle gives, or a choice that is as good."""
-    missing, surplus = differences(pattern, events, map(answer, got), **options)
+    missing, surplus = find_differences(pattern, events, map(comparable_match, got), **options)
     if missing or surplus:
-        raise AssertionError(counterexample(pattern, events, missing, surplus))
+        raise AssertionError(describe_counterexample(pattern, events, missing, surplus))
 
 
 def assert_counts_agree(
@@ -88,7 +90,7 @@ def assert_counts_agree(
     **options: Any,
 ) -> None:
     """Raise unless these are the numbers of matches per end row; zeros do not count."""
-    expected = dict(oracle.counts(pattern, events, **options))
+    expected = dict(oracle.count_matches(pattern, events, **options))
     found = {int(end): int(number) for end, number in got if number}
     if found != expected:
         lines = [
@@ -96,30 +98,35 @@ def assert_counts_agree(
             for end in sorted(expected.keys() | found.keys())
             if expected.get(end) != found.get(end)
         ]
-        raise AssertionError("\n".join([shown(pattern, events), "counts:", *lines]))
+        raise AssertionError("\n".join([describe_case(pattern, events), "counts:", *lines]))
 
 
-def differences(
-    pattern: Pattern, events: Sequence[Event], got: Iterable[Answer], **options: Any
+def find_differences(
+    pattern: Pattern, events: Sequence[Event], got: Iterable[ComparableMatch], **options: Any
 ) -> tuple[list[str], list[str]]:
     """What is missing and what is surplus; both empty when the answer is right."""
     found = Counter(got)
     twice = [f"{each}  (given {times} times)" for each, times in found.items() if times > 1]
     if pattern.strategy is Strategy.ANY:
-        missing, surplus = _against_any(pattern, events, set(found), options)
+        missing, surplus = _compare_with_any(pattern, events, set(found), options)
     else:
-        missing, surplus = _against_limit(pattern, events, set(found), options)
+        missing, surplus = _compare_with_limit(pattern, events, set(found), options)
     return missing, surplus + twice
 
 
-def _against_limit(
-    pattern: Pattern, events: Sequence[Event], found: set[Answer], options: Mapping[str, Any]
+def _compare_with_limit(
+    pattern: Pattern,
+    events: Sequence[Event],
+    found: set[ComparableMatch],
+    options: Mapping[str, Any],
 ) -> tuple[list[str], list[str]]:
-    allowed = set(map(answer, oracle.evaluate(replace(pattern, limit=None), events, **options)))
+    allowed = set(
+        map(comparable_match, oracle.evaluate(replace(pattern, limit=None), events, **options))
+    )
     surplus = [str(each) for each in sorted(found - allowed)]
     if pattern.limit is None:
         return [str(each) for each in sorted(allowed - found)], surplus
-    possible, given = _ends(allowed), _ends(found)
+    possible, given = _count_ends(allowed), _count_ends(found)
     missing = []
     for end, number in sorted(possible.items()):
         wanted = min(number, pattern.limit)
@@ -128,62 +135,66 @@ def _against_limit(
     return missing, surplus
 
 
-def _against_any(
-    pattern: Pattern, events: Sequence[Event], found: set[Answer], options: Mapping[str, Any]
+def _compare_with_any(
+    pattern: Pattern,
+    events: Sequence[Event],
+    found: set[ComparableMatch],
+    options: Mapping[str, Any],
 ) -> tuple[list[str], list[str]]:
     """One valuation per end; without one only if the choice there may have been used up."""
     free = replace(pattern, strategy=Strategy.ALL, consume=Consume.NONE, limit=None)
     members = oracle.evaluate(free, events, **options)
     wanted = {key: value for key, value in options.items() if key in ("time", "stream")}
-    rank = {row: i for i, row in enumerate(oracle.in_order(pattern, events, **wanted))}
+    rank = {row: i for i, row in enumerate(oracle.order_rows(pattern, events, **wanted))}
     missing: list[str] = []
-    surplus = [str(each) for each in sorted(found - set(map(answer, members)))]
+    surplus = [str(each) for each in sorted(found - set(map(comparable_match, members)))]
     used: dict[tuple[Any, ...], int] = {}
     for end in sorted({m.end for m in members}, key=rank.__getitem__):
         here = [m for m in members if m.end == end]
         partition = here[0].partition if pattern.consume is Consume.PARTITION else ()
         last_used = used.get(partition, -1)
-        usable = {answer(m) for m in here if rank[m.start] > last_used}
+        usable = {comparable_match(m) for m in here if rank[m.start] > last_used}
         given = {each for each in found if each.end == end}
         surplus.extend(
-            f"{each}  (used up)" for each in sorted(given - usable & set(map(answer, here)))
+            f"{each}  (used up)"
+            for each in sorted(given - usable & set(map(comparable_match, here)))
         )
         if len(given) > 1:
             surplus.append(f"{len(given)} matches that end at {end}, where one is asked for")
-        if not given and len(usable) == len(set(map(answer, here))):
+        if not given and len(usable) == len(set(map(comparable_match, here))):
             missing.append(f"a match that ends at {end}, for example {min(usable)}")
         if given and pattern.consume is not Consume.NONE:
             used[partition] = rank[end]
     return missing, surplus
 
 
-def _ends(answers: Iterable[Answer]) -> Counter[int]:
+def _count_ends(answers: Iterable[ComparableMatch]) -> Counter[int]:
     return Counter(each.end for each in answers)
 
 
 # ---------------------------------------------------------------- printing
 
 
-def counterexample(
+def describe_counterexample(
     pattern: Pattern, events: Sequence[Event], missing: Sequence[str], surplus: Sequence[str]
 ) -> str:
     """The query, the events, and what is wrong with the answer."""
-    lines = [shown(pattern, events)]
+    lines = [describe_case(pattern, events)]
     for title, entries in (("missing:", missing), ("surplus:", surplus)):
         if entries:
             lines += [title, *(f"  {entry}" for entry in entries)]
     return "\n".join(lines)
 
 
-def shown(pattern: Pattern, events: Sequence[Event]) -> str:
+def describe_case(pattern: Pattern, events: Sequence[Event]) -> str:
     """The query's text and the events as a table."""
-    return f"the answer differs from the oracle's\n{pattern}\n\n{table(events)}\n"
+    return f"the answer differs from the oracle's\n{pattern}\n\n{write_table(events)}\n"
 
 
-def table(events: Sequence[Event]) -> str:
+def write_table(events: Sequence[Event]) -> str:
     """The events, one a line, with their row numbers; a dot where a key is missing.
 
-    >>> print(table([{"type": "A", "price": 3}, {"type": "B", "name": "x"}]))
+    >>> print(write_table([{"type": "A", "price": 3}, {"type": "B", "name": "x"}]))
     row  type  price  name
     0    'A'   3      .
     1    'B'   .      'x'

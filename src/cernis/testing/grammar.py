@@ -39,7 +39,7 @@ from cernis.pattern.query import (
 T = TypeVar("T")
 Chooser = Callable[[int], int]
 Events = list[dict[str, Any]]
-Case = tuple[Pattern, Events]
+RandomCase = tuple[Pattern, Events]
 
 MISSING = object()
 
@@ -106,30 +106,30 @@ class Features:
 EVERYTHING = Features(binary=True, previous=True, partition_by_inside=True, streams=("S", "T"))
 
 
-def random_case(seed: int, features: Features | None = None) -> Case:
+def random_case(seed: int, features: Features | None = None) -> RandomCase:
     """A query and a stream for it; the same for the same seed.
 
     >>> random_case(7) == random_case(7)
     True
     """
-    return case(random.Random(seed).randrange, features or Features())
+    return make_case(random.Random(seed).randrange, features or Features())
 
 
-def case(choose: Chooser, features: Features) -> Case:
+def make_case(choose: Chooser, features: Features) -> RandomCase:
     """A query and a stream that has the attributes it asks for."""
-    made = pattern(choose, features)
-    return made, events(choose, features, made)
+    made = make_pattern(choose, features)
+    return made, make_events(choose, features, made)
 
 
-def cuts(choose: Chooser, length: int) -> list[int]:
+def make_cuts(choose: Chooser, length: int) -> list[int]:
     """Where to split a stream into batches: ascending, repeats make empty batches."""
     return sorted(choose(length + 1) for _ in range(choose(4)))
 
 
-def batches(items: Sequence[T], at: Sequence[int]) -> list[Sequence[T]]:
+def split_batches(items: Sequence[T], at: Sequence[int]) -> list[Sequence[T]]:
     """The items split at the cuts.
 
-    >>> batches("abcd", [1, 1, 3])
+    >>> split_batches("abcd", [1, 1, 3])
     ['a', '', 'bc', 'd']
     """
     edges = [0, *at, len(items)]
@@ -139,15 +139,15 @@ def batches(items: Sequence[T], at: Sequence[int]) -> list[Sequence[T]]:
 # ----------------------------------------------------------------- queries
 
 
-def pattern(choose: Chooser, features: Features) -> Pattern:
+def make_pattern(choose: Chooser, features: Features) -> Pattern:
     """A random query; over several streams, FROM names all of them or the last."""
     if _chance(choose, 3):
         features = replace(features, streams=features.streams[-1:])
     if features.families:
         few = replace(features, types=features.types[:2])
-        body = correlated(choose, few, _pick(choose, features.families))
+        body = make_correlated(choose, few, _pick(choose, features.families))
     else:
-        body = formula(choose, features, 1 + max(choose(features.size), choose(features.size)))
+        body = make_formula(choose, features, 1 + max(choose(features.size), choose(features.size)))
     return Pattern(
         formula=body,
         select=_select(choose, features, body),
@@ -160,7 +160,7 @@ def pattern(choose: Chooser, features: Features) -> Pattern:
     )
 
 
-def formula(choose: Chooser, features: Features, size: int) -> cel.Formula:
+def make_formula(choose: Chooser, features: Features, size: int) -> cel.Formula:
     """A random formula of at most `size` nodes."""
     if size <= 1:
         return _atom(choose, features)
@@ -216,15 +216,15 @@ def _single(choose: Chooser, features: Features, depth: int) -> cel.Formula:
 
 
 def _as(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.As(formula(choose, features, size), _pick(choose, features.variables))
+    return cel.As(make_formula(choose, features, size), _pick(choose, features.variables))
 
 
 def _optional(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.Optional(formula(choose, features, size))
+    return cel.Optional(make_formula(choose, features, size))
 
 
 def _iterate(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    body = formula(choose, features, size)
+    body = make_formula(choose, features, size)
     contiguous = features.contiguous and _chance(choose, 3)
     low, high = _pick(
         choose, ((1, None), (1, None), (1, 2), (2, 3), (2, None), (2, 2), (0, 2), (0, None), (1, 3))
@@ -252,7 +252,9 @@ def _all(choose: Chooser, features: Features, size: int) -> cel.Formula:
 
 def _unless(choose: Chooser, features: Features, size: int) -> cel.Formula:
     guard = 1 + choose(max(1, size // 3))
-    return cel.Unless(formula(choose, features, size - guard), formula(choose, features, guard))
+    return cel.Unless(
+        make_formula(choose, features, size - guard), make_formula(choose, features, guard)
+    )
 
 
 def _parts(choose: Chooser, features: Features, size: int) -> tuple[cel.Formula, ...]:
@@ -261,20 +263,20 @@ def _parts(choose: Chooser, features: Features, size: int) -> tuple[cel.Formula,
     shares = [1] * number
     for _ in range(size - number):
         shares[choose(number)] += 1
-    return tuple(formula(choose, features, share) for share in shares)
+    return tuple(make_formula(choose, features, share) for share in shares)
 
 
 def _filter(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return _filtered(choose, features, formula(choose, features, size))
+    return _filtered(choose, features, make_formula(choose, features, size))
 
 
 def _filtered(choose: Chooser, features: Features, body: cel.Formula) -> cel.Formula:
-    names = bound(body)
+    names = find_bound_variables(body)
     return cel.Filter(body, _condition(choose, features, names, 2)) if names else body
 
 
 def _partition_by(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    body = formula(choose, features, size)
+    body = make_formula(choose, features, size)
     types = sorted({node.type for node in _marking(body) if isinstance(node, cel.Event)})
     if not types or choose(2) == 0:
         return cel.PartitionBy(body, (cel.KeyPart(None, _attribute(choose, "ab")),))
@@ -282,17 +284,17 @@ def _partition_by(choose: Chooser, features: Features, size: int) -> cel.Formula
     return cel.PartitionBy(body, keys)
 
 
-def bound(body: cel.Formula) -> tuple[str, ...]:
+def find_bound_variables(body: cel.Formula) -> tuple[str, ...]:
     """The variables that a valuation of the formula can hold, types included.
 
-    >>> bound(cel.Unless(cel.As(cel.Event("A"), "x"), cel.Event("B")))
+    >>> find_bound_variables(cel.Unless(cel.As(cel.Event("A"), "x"), cel.Event("B")))
     ('A', 'x')
     """
     names = set()
     for node in _marking(body):
         if isinstance(node, cel.Event):
             names.add(node.type)
-        elif isinstance(node, cel.As) and bound(node.body):
+        elif isinstance(node, cel.As) and find_bound_variables(node.body):
             names.add(node.variable)
     return tuple(sorted(names))
 
@@ -313,7 +315,7 @@ _ORDER: tuple[pred.Operator, ...] = ("<", "<=", ">", ">=", "=")
 _NEIGHBOURS: tuple[pred.Operator, ...] = ("=", "<", "!=", "<=", ">", "=", ">=")
 
 
-def correlated(choose: Chooser, features: Features, family: Family) -> cel.Formula:
+def make_correlated(choose: Chooser, features: Features, family: Family) -> cel.Formula:
     """A random formula of one family."""
     match family:
         case "chain":
@@ -424,8 +426,8 @@ def _previous(choose: Chooser, features: Features) -> cel.Formula:
         first = choose(len(names))
         left, right = names[first], names[min(first + 1, len(names) - 1)]
         if choose(5) >= 3:
-            left = right = _pick(choose, bound(line))
-            right = _pick(choose, bound(line)) if choose(2) else right
+            left = right = _pick(choose, find_bound_variables(line))
+            right = _pick(choose, find_bound_variables(line)) if choose(2) else right
         link = _compare(choose, left, right, _NEIGHBOURS)
         links.append(replace(link, adjacent=True))
     body: cel.Formula = cel.Filter(line, _joined(choose, features, links))
@@ -476,7 +478,9 @@ def _gathered(choose: Chooser, features: Features) -> cel.Formula:
 
 def _mixture(choose: Chooser, features: Features) -> cel.Formula:
     """Two families after each other, or either, or one inside conditions of another."""
-    first, second = (correlated(choose, features, _pick(choose, FAMILIES[:-1])) for _ in range(2))
+    first, second = (
+        make_correlated(choose, features, _pick(choose, FAMILIES[:-1])) for _ in range(2)
+    )
     match choose(4):
         case 0:
             body: cel.Formula = cel.Sequence((first, cel.As(_event(choose, features), "y")))
@@ -486,7 +490,7 @@ def _mixture(choose: Chooser, features: Features) -> cel.Formula:
             body = cel.Unless(first, cel.Sequence((_event(choose, features), second)))
         case _:
             body = cel.Sequence((first, second))
-    names = bound(body)
+    names = find_bound_variables(body)
     link = _compare(choose, _pick(choose, names), _pick(choose, names), _NEIGHBOURS)
     return cel.Filter(body, replace(link, adjacent=choose(2) == 0))
 
@@ -581,7 +585,7 @@ def _int(choose: Chooser) -> pred.Literal:
 
 
 def _select(choose: Chooser, features: Features, body: cel.Formula) -> Select:
-    names = bound(body)
+    names = find_bound_variables(body)
     match _mostly_first(choose, features.selects):
         case "list" if names:
             chosen = dict.fromkeys(_pick(choose, names) for _ in range(1 + choose(2)))
@@ -636,7 +640,7 @@ def _window(choose: Chooser, unit: Unit | None) -> Window | None:
 # ----------------------------------------------------------------- streams
 
 
-def events(choose: Chooser, features: Features, for_: Pattern | None = None) -> Events:
+def make_events(choose: Chooser, features: Features, for_: Pattern | None = None) -> Events:
     """A random stream; for a query, with the types and attributes that it asks for."""
     timed = not features.untimed or _needs_time(for_) or not _chance(choose, 4)
     names = [*DOMAINS, *RISING] if for_ is None else sorted(_asked(for_))

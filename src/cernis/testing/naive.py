@@ -34,7 +34,7 @@ from cernis.automata.correlated.pcea import PCEA, Link, RunSource, Transition
 from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.predicate import Attribute
-from cernis.testing.predicates import Event, attribute, compare, holds
+from cernis.testing.predicates import Event, compare, holds, read_attribute
 
 STREAM = "_stream"
 
@@ -47,7 +47,7 @@ class NaiveMatch(NamedTuple):
     labels: dict[str, tuple[int, ...]]
 
 
-class _Run(NamedTuple):
+class _NaiveRun(NamedTuple):
     start: int
     last: int
     event: Event
@@ -62,7 +62,7 @@ class NaiveRuns:
         self.window_events = window_events
         self.position = -1
         self._type = type
-        self._runs: list[list[_Run]] = [[] for _ in pcea.names]
+        self._runs: list[list[_NaiveRun]] = [[] for _ in pcea.names]
 
     @property
     def size(self) -> int:
@@ -76,33 +76,33 @@ class NaiveRuns:
         made = [
             (transition.target, run)
             for transition in self.pcea.transitions
-            if passes(transition.test, event, type=self._type)
+            if is_passed(transition.test, event, type=self._type)
             for run in self._extend(transition, event)
         ]
         for state, run in made:
             self._runs[state].append(run)
-        return [_match(run) for state, run in made if state in self.pcea.finals]
+        return [_make_match(run) for state, run in made if state in self.pcea.finals]
 
     def run(self, events: Iterable[Event]) -> list[NaiveMatch]:
         """The matches of a whole stream, by their ends."""
         return [match for event in events for match in self.push(event)]
 
-    def _extend(self, transition: Transition, event: Event) -> Iterator[_Run]:
+    def _extend(self, transition: Transition, event: Event) -> Iterator[_NaiveRun]:
         waiting = [self._waiting(source, event) for source in transition.sources]
         own = frozenset((label, self.position) for label in transition.labels)
         for runs in product(*waiting):
-            yield _Run(
+            yield _NaiveRun(
                 min((run.start for run in runs), default=self.position),
                 self.position,
                 event,
                 own.union(*(run.labels for run in runs)),
             )
 
-    def _waiting(self, source: RunSource, event: Event) -> list[_Run]:
+    def _waiting(self, source: RunSource, event: Event) -> list[_NaiveRun]:
         return [
             run
             for run in self._runs[source.state]
-            if linked(source.link, run.event, event)
+            if is_linked(source.link, run.event, event)
             and (not source.link.contiguous or run.last == self.position - 1)
         ]
 
@@ -114,14 +114,14 @@ class NaiveRuns:
             runs[:] = [run for run in runs if run.start >= oldest]
 
 
-def _match(run: _Run) -> NaiveMatch:
+def _make_match(run: _NaiveRun) -> NaiveMatch:
     labels: dict[str, tuple[int, ...]] = {}
     for label, position in sorted(run.labels):
         labels[label] = (*labels.get(label, ()), position)
     return NaiveMatch(run.start, run.last, labels)
 
 
-def passes(test: Test, event: Event, *, type: str = "type") -> bool:
+def is_passed(test: Test, event: Event, *, type: str = "type") -> bool:
     """Whether an event passes the test of a transition."""
     match test:
         case Is(atom=atom):
@@ -129,18 +129,18 @@ def passes(test: Test, event: Event, *, type: str = "type") -> bool:
                 return event.get(type) == atom.type and atom.stream in (None, event.get(STREAM))
             return holds(atom, event)
         case Isnt(body=body):
-            return not passes(body, event, type=type)
+            return not is_passed(body, event, type=type)
         case Both(parts=parts):
-            return all(passes(part, event, type=type) for part in parts)
+            return all(is_passed(part, event, type=type) for part in parts)
         case Either(parts=parts):
-            return any(passes(part, event, type=type) for part in parts)
+            return any(is_passed(part, event, type=type) for part in parts)
 
 
-def linked(link: Link, earlier: Event, later: Event) -> bool:
+def is_linked(link: Link, earlier: Event, later: Event) -> bool:
     """Whether two events satisfy a link, contiguity aside."""
 
     def values(pair: tuple[str, str]) -> tuple[Any, Any]:
-        return _named(pair[0], earlier), _named(pair[1], later)
+        return _read_attribute(pair[0], earlier), _read_attribute(pair[1], later)
 
     return (
         all(compare("=", *values(pair)) is True for pair in link.equal)
@@ -150,5 +150,5 @@ def linked(link: Link, earlier: Event, later: Event) -> bool:
     )
 
 
-def _named(name: str, event: Event) -> Any:
-    return attribute(Attribute.named(name), event)
+def _read_attribute(name: str, event: Event) -> Any:
+    return read_attribute(Attribute.named(name), event)

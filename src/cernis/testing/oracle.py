@@ -1,6 +1,6 @@
 """What a query means, as the shortest program that says it: the oracle of every test.
 
-`valuations` is the table of complex event logic, one case per row; `evaluate` is the
+`find_valuations` is the table of complex event logic, one case per row; `evaluate` is the
 seven steps of a query, in their order. Nothing here is clever: sets of valuations are
 built whole, so the cost is exponential in the stream. Ten events are plenty.
 
@@ -56,7 +56,7 @@ from cernis.pattern.query import (
     Variable,
     Window,
 )
-from cernis.testing.predicates import Event, attribute, compare, holds, kind, shifted
+from cernis.testing.predicates import Event, compare, holds, kind_of, read_attribute, shift_value
 
 Labels = frozenset[tuple[str, int]]
 STREAM: Final = "_stream"
@@ -83,21 +83,21 @@ def positions(v: Valuation) -> frozenset[int]:
 # --------------------------------------------------------------------- CEL
 
 
-def valuations(
+def find_valuations(
     formula: cel.Formula, events: Sequence[Event], *, type: str = "type"
 ) -> set[Valuation]:
     """Every valuation of the formula over the events in order, EPSILON included.
 
     >>> A, B = cel.Event("A"), cel.Event("B")
     >>> stream = [{"type": "A"}, {"type": "A"}, {"type": "B"}]
-    >>> sorted((v.start, v.end) for v in valuations(cel.Sequence((A, B)), stream))
+    >>> sorted((v.start, v.end) for v in find_valuations(cel.Sequence((A, B)), stream))
     [(0, 2), (1, 2)]
-    >>> sorted((v.start, v.end) for v in valuations(cel.Contiguous((A, B)), stream))
+    >>> sorted((v.start, v.end) for v in find_valuations(cel.Contiguous((A, B)), stream))
     [(1, 2)]
     """
 
     def of(f: cel.Formula) -> set[Valuation]:
-        return valuations(f, events, type=type)
+        return find_valuations(f, events, type=type)
 
     match formula:
         case cel.Event(type=name, stream=stream):
@@ -129,7 +129,7 @@ def valuations(
         case cel.Filter(body=body, condition=condition):
             return {v for v in of(body) if satisfies(condition, v, events)}
         case cel.PartitionBy(body=body, keys=keys):
-            return {v for v in of(body) if _one_common_value(keys, v, events)}
+            return {v for v in of(body) if _has_common_value(keys, v, events)}
         case cel.Unless(body=body, guard=guard):
             guards = of(guard) - {EPSILON}
             return {
@@ -160,7 +160,7 @@ def _then(follows: Callable[[Valuation, Valuation], bool]) -> Product:
 
     def product(left: set[Valuation], right: set[Valuation]) -> set[Valuation]:
         return {
-            w if v == EPSILON else v if w == EPSILON else _hull(v, w)
+            w if v == EPSILON else v if w == EPSILON else _unite(v, w)
             for v in left
             for w in right
             if EPSILON in (v, w) or follows(v, w)
@@ -171,10 +171,10 @@ def _then(follows: Callable[[Valuation, Valuation], bool]) -> Product:
 
 def _both(left: set[Valuation], right: set[Valuation]) -> set[Valuation]:
     """The product of ALL."""
-    return {w if v == EPSILON else v if w == EPSILON else _hull(v, w) for v in left for w in right}
+    return {w if v == EPSILON else v if w == EPSILON else _unite(v, w) for v in left for w in right}
 
 
-def _hull(v: Valuation, w: Valuation) -> Valuation:
+def _unite(v: Valuation, w: Valuation) -> Valuation:
     return Valuation(min(v.start, w.start), max(v.end, w.end), v.labels | w.labels)
 
 
@@ -207,8 +207,8 @@ def satisfies(condition: Condition, v: Valuation, events: Sequence[Event]) -> bo
             return all(
                 compare(
                     op,
-                    attribute(left.attribute, events[p]),
-                    shifted(attribute(right.attribute, events[q]), shift),
+                    read_attribute(left.attribute, events[p]),
+                    shift_value(read_attribute(right.attribute, events[q]), shift),
                 )
                 is True
                 for p, q in (pairwise(inside) if adjacent else pairs(inside, inside))
@@ -220,9 +220,9 @@ def satisfies(condition: Condition, v: Valuation, events: Sequence[Event]) -> bo
             return any(satisfies(part, v, events) for part in parts)
 
 
-def _one_common_value(keys: Sequence[cel.KeyPart], v: Valuation, events: Sequence[Event]) -> bool:
+def _has_common_value(keys: Sequence[cel.KeyPart], v: Valuation, events: Sequence[Event]) -> bool:
     found = [
-        attribute(key.attribute, events[position])
+        read_attribute(key.attribute, events[position])
         for key in keys
         for variable, position in v.labels
         if key.variable in (None, variable)
@@ -243,7 +243,7 @@ class OracleMatch:
     partition: tuple[Any, ...] = ()
 
 
-class _Found(NamedTuple):
+class _PositionedValuation(NamedTuple):
     """A valuation on its way to being a match, in positions of its partition.
 
     `global_start` and `global_end` are ranks among all events.
@@ -273,30 +273,30 @@ def evaluate(
 
     `time` counts ticks of `tick` nanoseconds; `stream` names the stream of the events
     that do not say theirs in "_stream" (the only stream in FROM, if there is but one).
-    A lone `SELECT COUNT(*)` gives the matches it counts; see `counts`.
+    A lone `SELECT COUNT(*)` gives the matches it counts; see `count_matches`.
     """
-    rows = in_order(pattern, events, time=time, stream=stream)
+    rows = order_rows(pattern, events, time=time, stream=stream)
     ordered = [
-        {STREAM: _stream(pattern, stream), **_moment(rank, events[row].get(time), tick)}
+        {STREAM: _find_stream(pattern, stream), **_read_times(rank, events[row].get(time), tick)}
         | dict(events[row])
         for rank, row in enumerate(rows)
     ]
-    names = selected(pattern)
-    matches: list[_Found] = []
+    names = find_selected(pattern)
+    matches: list[_PositionedValuation] = []
     # 1. PARTITION BY: each key is a stream of its own
-    for partition in _partitions(pattern.partition, ordered):
+    for partition in _make_partitions(pattern.partition, ordered):
         local = [ordered[rank] for rank in partition.ranks]
         # 2. the valuations of the formula
-        found = valuations(pattern.formula, local, type=type) - {EPSILON}
+        found = find_valuations(pattern.formula, local, type=type) - {EPSILON}
         # 3. WITHIN
-        found = {v for v in found if _within(pattern.within, v, local, time, tick)}
+        found = {v for v in found if _is_within(pattern.within, v, local, time, tick)}
         for end in range(len(local)):
             # 4. the strategy, among those that end at one position
             chosen = choose(pattern.strategy, {v for v in found if v.end == end})
             # 5. SELECT, as a set
             chosen = {v._replace(labels=restrict(v.labels, names)) for v in chosen}
             matches.extend(
-                _Found(partition, v, partition.ranks[v.start], partition.ranks[v.end])
+                _PositionedValuation(partition, v, partition.ranks[v.start], partition.ranks[v.end])
                 for v in chosen
             )
     matches.sort(key=lambda m: (m.global_end, -m.global_start, sorted(m.valuation.labels)))
@@ -304,10 +304,10 @@ def evaluate(
     matches = _consume(pattern.consume, matches)
     # 7. LIMIT
     matches = _limit(pattern.limit, matches)
-    return [_report(m, names, rows) for m in matches]
+    return [_make_match(m, names, rows) for m in matches]
 
 
-def counts(
+def count_matches(
     pattern: Pattern,
     events: Sequence[Event],
     *,
@@ -321,11 +321,11 @@ def counts(
     return list(Counter(m.end for m in found).items())
 
 
-def in_order(
+def order_rows(
     pattern: Pattern, events: Sequence[Event], *, time: str = "ts", stream: str | None = None
 ) -> list[int]:
     """The rows of the streams in FROM in time order; equal times keep the order given."""
-    known = [event.get(STREAM, _stream(pattern, stream)) for event in events]
+    known = [event.get(STREAM, _find_stream(pattern, stream)) for event in events]
     rows = [
         row for row in range(len(events)) if not pattern.streams or known[row] in pattern.streams
     ]
@@ -334,20 +334,22 @@ def in_order(
     return sorted(rows, key=lambda row: events[row][time])
 
 
-def _moment(rank: int, time: Any, tick: int) -> dict[str, Any]:
+def _read_times(rank: int, time: Any, tick: int) -> dict[str, Any]:
     """What an event answers when it is asked for its time."""
     if time is None:
         return {TIME.name: rank}
     return {TIME.name: time, TIME_NS.name: time * tick if isinstance(time, int) else time}
 
 
-def _stream(pattern: Pattern, stream: str | None) -> str | None:
+def _find_stream(pattern: Pattern, stream: str | None) -> str | None:
     if stream is None and len(pattern.streams) == 1:
         return pattern.streams[0]
     return stream
 
 
-def _partitions(groups: tuple[tuple[str, ...], ...], events: Sequence[Event]) -> list[_Partition]:
+def _make_partitions(
+    groups: tuple[tuple[str, ...], ...], events: Sequence[Event]
+) -> list[_Partition]:
     """The ranks of each key's events; an event without a whole key is in none."""
     keys: dict[Hashable, tuple[Any, ...]] = {}
     members: dict[Hashable, list[int]] = {}
@@ -357,13 +359,13 @@ def _partitions(groups: tuple[tuple[str, ...], ...], events: Sequence[Event]) ->
         )
         if any(compare("=", part, part) is not True for part in key):
             continue
-        identity = tuple((kind(part), part) for part in key)
+        identity = tuple((kind_of(part), part) for part in key)
         keys.setdefault(identity, key)
         members.setdefault(identity, []).append(rank)
     return [_Partition(keys[each], tuple(members[each])) for each in keys]
 
 
-def _within(
+def _is_within(
     window: Window | None, v: Valuation, events: Sequence[Event], time: str, tick: int
 ) -> bool:
     if window is None:
@@ -376,8 +378,11 @@ def _within(
             return bool((last[time] - first[time]) * Fraction(tick) <= window.size)
         case Unit.ATTRIBUTE:
             assert window.attribute is not None
-            low, high = attribute(window.attribute, first), attribute(window.attribute, last)
-            if kind(low) != "number" or kind(high) != "number":
+            low, high = (
+                read_attribute(window.attribute, first),
+                read_attribute(window.attribute, last),
+            )
+            if kind_of(low) != "number" or kind_of(high) != "number":
                 return False
             # a column of floats is measured in floats: 0.3 - 0.2 is within 0.1 or not as they say
             span = high - low
@@ -394,9 +399,9 @@ def choose(strategy: Strategy, found: set[Valuation]) -> set[Valuation]:
         case Strategy.STRICT:
             return {v for v in found if positions(v) == set(range(v.start, v.end + 1))}
         case Strategy.NEXT:
-            return {v for v in found if not any(_differ(v, w, min) for w in found)}
+            return {v for v in found if not any(_is_decided_by(v, w, min) for w in found)}
         case Strategy.LAST:
-            return {v for v in found if not any(_differ(v, w, max) for w in found)}
+            return {v for v in found if not any(_is_decided_by(v, w, max) for w in found)}
         case Strategy.MAX:
             return {v for v in found if not any(positions(v) < positions(w) for w in found)}
         case Strategy.ANY:
@@ -404,15 +409,15 @@ def choose(strategy: Strategy, found: set[Valuation]) -> set[Valuation]:
             return set(sorted(last, key=lambda v: (-v.start, sorted(v.labels)))[:1])
 
 
-def _differ(v: Valuation, w: Valuation, pick: Callable[[frozenset[int]], int]) -> bool:
+def _is_decided_by(v: Valuation, w: Valuation, pick: Callable[[frozenset[int]], int]) -> bool:
     """Whether the smallest (largest) position that only one of the two has is w's."""
     difference = positions(v) ^ positions(w)
     return bool(difference) and pick(difference) in positions(w)
 
 
-def _consume(consume: Consume, matches: list[_Found]) -> list[_Found]:
+def _consume(consume: Consume, matches: list[_PositionedValuation]) -> list[_PositionedValuation]:
     """Without the matches that start at or before an earlier end; matches come by end."""
-    kept: list[_Found] = []
+    kept: list[_PositionedValuation] = []
     for m in matches:
         used = [
             earlier.global_end
@@ -428,15 +433,17 @@ def _consume(consume: Consume, matches: list[_Found]) -> list[_Found]:
     return kept
 
 
-def _limit(limit: int | None, matches: list[_Found]) -> list[_Found]:
-    kept: list[_Found] = []
+def _limit(limit: int | None, matches: list[_PositionedValuation]) -> list[_PositionedValuation]:
+    kept: list[_PositionedValuation] = []
     for m in matches:
         if limit is None or sum(k.global_end == m.global_end for k in kept) < limit:
             kept.append(m)
     return kept
 
 
-def _report(m: _Found, names: tuple[str, ...], rows: Sequence[int]) -> OracleMatch:
+def _make_match(
+    m: _PositionedValuation, names: tuple[str, ...], rows: Sequence[int]
+) -> OracleMatch:
     held = {
         x: tuple(sorted(rows[m.partition.ranks[i]] for y, i in m.valuation.labels if x == y))
         for x in names
@@ -453,7 +460,7 @@ def restrict(labels: Labels, names: Iterable[str]) -> Labels:
     return frozenset((x, position) for x, position in labels if x in kept)
 
 
-def counts_alone(select: Select) -> bool:
+def is_count_alone(select: Select) -> bool:
     """Whether this is `SELECT COUNT(*)` with nothing else."""
     return [
         (item.function.upper(), item.argument) if isinstance(item, Aggregate) else None
@@ -461,15 +468,15 @@ def counts_alone(select: Select) -> bool:
     ] == [("COUNT", None)]
 
 
-def selected(pattern: Pattern) -> tuple[str, ...]:
+def find_selected(pattern: Pattern) -> tuple[str, ...]:
     """The variables that a match keeps, in the order in which they are first named."""
     select = pattern.select
-    if select.everything or counts_alone(select):
-        return tuple(dict.fromkeys(_starred(pattern.formula)))
-    return tuple(dict.fromkeys(x for item in select.items for x in _named(item)))
+    if select.everything or is_count_alone(select):
+        return tuple(dict.fromkeys(_find_starred(pattern.formula)))
+    return tuple(dict.fromkeys(x for item in select.items for x in _find_named(item)))
 
 
-def _named(item: Variable | Aggregate) -> list[str]:
+def _find_named(item: Variable | Aggregate) -> list[str]:
     match item:
         case Variable(name=name):
             return [name]
@@ -481,22 +488,22 @@ def _named(item: Variable | Aggregate) -> list[str]:
             return []
 
 
-def _starred(formula: cel.Formula, under_as: bool = False) -> list[str]:
+def _find_starred(formula: cel.Formula, under_as: bool = False) -> list[str]:
     """Every AS variable, and every type outside any AS."""
     match formula:
         case cel.Event(type=name):
             return [] if under_as else [name]
         case cel.As(body=body, variable=x):
-            return [x, *_starred(body, True)]
+            return [x, *_find_starred(body, True)]
         case cel.Not():
             return []
         case cel.Unless(body=body):
-            return _starred(body, under_as)
+            return _find_starred(body, under_as)
         case _:
-            return [x for child in cel.children(formula) for x in _starred(child, under_as)]
+            return [x for child in cel.children(formula) for x in _find_starred(child, under_as)]
 
 
-def aggregates(
+def compute_aggregates(
     pattern: Pattern, match: OracleMatch, events: Sequence[Event], *, time: str = "ts"
 ) -> list[Any]:
     """The values of the aggregates in the SELECT list, in its order.
@@ -504,7 +511,7 @@ def aggregates(
     NULLs are ignored; over nothing COUNT is 0 and the others are NULL. FIRST and LAST
     go by time.
     """
-    rank = {row: i for i, row in enumerate(in_order(pattern, events, time=time))}
+    rank = {row: i for i, row in enumerate(order_rows(pattern, events, time=time))}
 
     def one(aggregate: Aggregate) -> Any:
         argument = aggregate.argument
@@ -513,7 +520,7 @@ def aggregates(
         if isinstance(argument, str):
             return len(match.vars[argument])
         rows = sorted(match.vars[argument.variable], key=rank.__getitem__)
-        found = [attribute(argument.attribute, events[row]) for row in rows]
+        found = [read_attribute(argument.attribute, events[row]) for row in rows]
         return _aggregate(aggregate.function.upper(), [v for v in found if v is not None])
 
     return [one(item) for item in pattern.select.items if isinstance(item, Aggregate)]

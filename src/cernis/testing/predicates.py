@@ -69,20 +69,20 @@ def truth(predicate: Predicate, event: Event) -> bool | None:
     """True, False, or None for unknown."""
     match predicate:
         case Comparison(op=op, left=left, right=right):
-            return compare(op, value(left, event), value(right, event))
+            return compare(op, evaluate_value(left, event), evaluate_value(right, event))
         case Like(body=body, pattern=pattern):
-            text = value(body, event)
+            text = evaluate_value(body, event)
             if not isinstance(text, str):
                 return None
             return re.fullmatch(pattern, text, re.ASCII) is not None
         case InSet(body=body, values=values):
-            found = value(body, event)
+            found = evaluate_value(body, event)
             return any_of(compare("=", found, literal.value) for literal in values)
         case InRange(body=body, low=low, high=high):
-            found = value(body, event)
+            found = evaluate_value(body, event)
             return all_of((compare("<=", low.value, found), compare("<=", found, high.value)))
         case IsNull(body=body, negated=negated):
-            return (value(body, event) is None) != negated
+            return (evaluate_value(body, event) is None) != negated
         case And(parts=parts):
             return all_of(truth(part, event) for part in parts)
         case Or(parts=parts):
@@ -98,12 +98,12 @@ def compare(op: Operator, left: Any, right: Any) -> bool | None:
     >>> compare("=", 1, 1.0), compare("=", 1, "1"), compare("!=", float("nan"), 1)
     (True, None, True)
     """
-    if kind(left) is None or kind(left) != kind(right):
+    if kind_of(left) is None or kind_of(left) != kind_of(right):
         return None
     return bool(_COMPARE[op](left, right))
 
 
-def kind(found: Any) -> str | None:
+def kind_of(found: Any) -> str | None:
     """What a value can be compared with; None for NULL."""
     match found:
         case None:
@@ -130,24 +130,24 @@ def any_of(truths: Iterable[bool | None]) -> bool | None:
     return True if True in known else None if None in known else False
 
 
-def value(node: Value, event: Event) -> Any:
+def evaluate_value(node: Value, event: Event) -> Any:
     """The value of an expression on an event; None for NULL."""
     match node:
         case Literal(value=constant):
             return constant
         case Attribute():
-            return attribute(node, event)
+            return read_attribute(node, event)
         case Negative(body=body):
-            found = value(body, event)
-            return -found if kind(found) == "number" else None
+            found = evaluate_value(body, event)
+            return -found if kind_of(found) == "number" else None
         case Arithmetic(op=op, left=left, right=right):
-            a, b = value(left, event), value(right, event)
-            if kind(a) != "number" or kind(b) != "number":
+            a, b = evaluate_value(left, event), evaluate_value(right, event)
+            if kind_of(a) != "number" or kind_of(b) != "number":
                 return None
-            return _arithmetic(op, a, b)
+            return _compute(op, a, b)
 
 
-def attribute(node: Attribute, event: Event) -> Any:
+def read_attribute(node: Attribute, event: Event) -> Any:
     """An attribute, through nested records; None where any step is missing."""
     found: Any = event
     for name in node.path:
@@ -155,14 +155,14 @@ def attribute(node: Attribute, event: Event) -> Any:
     return found
 
 
-def shifted(found: Any, shift: float | None) -> Any:
+def shift_value(found: Any, shift: float | None) -> Any:
     """A value plus a shift, if there is one; NULL where it is no number."""
     if shift is None:
         return found
-    return found + shift if kind(found) == "number" else None
+    return found + shift if kind_of(found) == "number" else None
 
 
-def _arithmetic(op: str, a: float, b: float) -> float | None:
+def _compute(op: str, a: float, b: float) -> float | None:
     if op in "/%" and b == 0:
         return None
     match op:

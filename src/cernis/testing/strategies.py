@@ -18,24 +18,33 @@ from hypothesis import strategies as st
 
 from cernis.pattern.query import Pattern
 from cernis.testing import grammar
-from cernis.testing import joins as join_grammar
-from cernis.testing.grammar import Case, Chooser, Events, Features, batches, random_case
-from cernis.testing.joins import JoinCase, Joins
+from cernis.testing.conjunctive import grammar as join_grammar
+from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures
+from cernis.testing.grammar import Chooser, Events, Features, RandomCase, random_case, split_batches
 
-__all__ = ["Features", "batches", "cases", "cuts", "joins", "patterns", "random_case", "streams"]
+__all__ = [
+    "Features",
+    "cases",
+    "cuts",
+    "joins",
+    "patterns",
+    "random_case",
+    "split_batches",
+    "streams",
+]
 
 
 def _chooser(draw: st.DrawFn) -> Chooser:
     return lambda below: draw(st.integers(0, below - 1))
 
 
-def cases(**features: Any) -> st.SearchStrategy[Case]:
+def cases(**features: Any) -> st.SearchStrategy[RandomCase]:
     """A query and a stream for it."""
     switched = Features(**features)
 
     @st.composite
-    def make(draw: st.DrawFn) -> Case:
-        return grammar.case(_chooser(draw), switched)
+    def make(draw: st.DrawFn) -> RandomCase:
+        return grammar.make_case(_chooser(draw), switched)
 
     return make()
 
@@ -46,7 +55,7 @@ def patterns(**features: Any) -> st.SearchStrategy[Pattern]:
 
     @st.composite
     def make(draw: st.DrawFn) -> Pattern:
-        return grammar.pattern(_chooser(draw), switched)
+        return grammar.make_pattern(_chooser(draw), switched)
 
     return make()
 
@@ -57,23 +66,23 @@ def streams(for_: Pattern | None = None, **features: Any) -> st.SearchStrategy[E
 
     @st.composite
     def make(draw: st.DrawFn) -> Events:
-        return grammar.events(_chooser(draw), switched, for_)
+        return grammar.make_events(_chooser(draw), switched, for_)
 
     return make()
 
 
 def joins(**features: Any) -> st.SearchStrategy[JoinCase]:
     """The text of a conjunctive query and a stream for it; switches of `joins.Joins`."""
-    switched = Joins(**features)
+    switched = JoinFeatures(**features)
 
     @st.composite
     def make(draw: st.DrawFn) -> JoinCase:
-        return join_grammar.random_join(_chooser(draw), switched)
+        return join_grammar.make_join(_chooser(draw), switched)
 
     return make()
 
 
 @st.composite
 def cuts(draw: st.DrawFn, length: int) -> list[int]:
-    """Where to split a stream of this length into batches; see `grammar.batches`."""
-    return grammar.cuts(_chooser(draw), length)
+    """Where to split a stream of this length into batches; see `grammar.split_batches`."""
+    return grammar.make_cuts(_chooser(draw), length)

@@ -20,10 +20,10 @@ _PYTHON = {"int64": int, "double": float, "string": str, "bool": bool}
 Event = Mapping[str, Any]
 
 
-def table(events: Sequence[Event], *, timed: bool | None = None) -> pa.Table:
+def make_table(events: Sequence[Event], *, timed: bool | None = None) -> pa.Table:
     """All attributes of the random grammar, and those that the events have beside them.
 
-    >>> table([{"type": "A", "a": 1}]).select(["type", "a", "k"]).to_pylist()
+    >>> make_table([{"type": "A", "a": 1}]).select(["type", "a", "k"]).to_pylist()
     [{'type': 'A', 'a': 1, 'k': None}]
     """
     columns = {"type": pa.array([event["type"] for event in events], pa.string())}
@@ -32,11 +32,11 @@ def table(events: Sequence[Event], *, timed: bool | None = None) -> pa.Table:
     names = dict.fromkeys([*_TYPES, *(name for event in events for name in event)])
     for name in names:
         if name not in ("type", "ts", STREAM):
-            columns[name] = _column([event.get(name) for event in events], _TYPES.get(name))
+            columns[name] = _make_column([event.get(name) for event in events], _TYPES.get(name))
     return pa.table(columns)
 
 
-def _column(values: list[Any], type_: pa.DataType | None) -> pa.Array:
+def _make_column(values: list[Any], type_: pa.DataType | None) -> pa.Array:
     found = {type(value) for value in values if value is not None}
     if float in found:
         type_ = pa.float64()
@@ -45,7 +45,7 @@ def _column(values: list[Any], type_: pa.DataType | None) -> pa.Array:
     return pa.array(values, type_)
 
 
-def by_stream(events: Sequence[Event]) -> tuple[list[Event], dict[str, list[Event]]]:
+def split_by_stream(events: Sequence[Event]) -> tuple[list[Event], dict[str, list[Event]]]:
     """The events one stream after the other, in one list and apart; for runs over files."""
     apart: dict[str, list[Event]] = {}
     for event in sorted(events, key=lambda event: str(event.get(STREAM, "S"))):

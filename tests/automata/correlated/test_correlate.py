@@ -20,7 +20,7 @@ from cernis.run.verify import EventView, Mark, Verifier
 from cernis.testing import oracle
 from cernis.testing.grammar import FAMILIES, Features, random_case
 from cernis.testing.naive import NaiveRuns
-from cernis.testing.predicates import attribute, holds
+from cernis.testing.predicates import holds, read_attribute
 
 Found = set[tuple[int, int, frozenset[tuple[str, int]]]]
 Events = Sequence[dict[str, Any]]
@@ -64,7 +64,9 @@ def accepted(pcea: PCEA, events: Events) -> Found | None:
 
 
 def meant(of: cel.Formula, events: Events) -> Found:
-    return {(v.start, v.end, v.labels) for v in oracle.valuations(of, events) - {oracle.EPSILON}}
+    return {
+        (v.start, v.end, v.labels) for v in oracle.find_valuations(of, events) - {oracle.EPSILON}
+    }
 
 
 def check(of: cel.Formula, events: Events) -> None:
@@ -93,7 +95,7 @@ def verified(of: cel.Formula, candidates: Found, events: Events) -> Found:
             for atom in verifier.atoms
         }
 
-    window = EventView(truth, lambda position, name: attribute(name, events[position]))
+    window = EventView(truth, lambda position, name: read_attribute(name, events[position]))
     found: Found = set()
     for start, end, labels in candidates:
         paths = {(label, p): verifier.path_of(label) for label, p in labels}

@@ -18,7 +18,7 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.testing import oracle
-from cernis.testing.joined import join_of
+from cernis.testing.conjunctive.joins import make_join
 from cernis.testing.naive import NaiveRuns
 from cernis.testing.oracle import Valuation
 from cernis.testing.strategies import joins
@@ -249,7 +249,7 @@ def expected(atoms: Sequence[JoinAtom], events: Sequence[Event]) -> list[tuple[A
         kept = sorted((x, p) for x, p in v.labels if x.isdigit())
         return v.start, v.end, tuple(kept)
 
-    return sorted({plain(v) for v in oracle.valuations(as_formula(atoms), events)})
+    return sorted({plain(v) for v in oracle.find_valuations(as_formula(atoms), events)})
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -276,7 +276,7 @@ def test_random_hierarchical_joins_have_one_run_for_each_match(seed: int) -> Non
 
 def by_automaton(query: ConjunctiveQuery, events: Sequence[Event]) -> list[tuple[Any, ...]]:
     window = None if query.within is None else int(query.within.size)
-    runs = NaiveRuns(construct_join(join_of(query).atoms), window)
+    runs = NaiveRuns(construct_join(make_join(query).atoms), window)
     return sorted((m.start, m.end, tuple(sorted(m.labels.items()))) for m in runs.run(events))
 
 
@@ -286,8 +286,8 @@ def test_a_random_hierarchical_query_and_its_automaton_agree(
 ) -> None:
     text, events = case
     query = parse(text)
-    assert find_conflict(join_of(query).variables) is None
-    assert join_of(query).residual == ()
+    assert find_conflict(make_join(query).variables) is None
+    assert make_join(query).residual == ()
     matches = oracle.evaluate(lower(query), events)
     found = sorted((m.start, m.end, tuple(sorted(m.vars.items()))) for m in matches)
     assert by_automaton(query, events) == found
@@ -295,7 +295,7 @@ def test_a_random_hierarchical_query_and_its_automaton_agree(
 
 def test_what_the_automaton_of_a_query_leaves_out() -> None:
     query = parse("Q(x, y, t) <- T(a: x)@t, S(b: y)@t, R(a: x)@u, x < y, x < 3, t - u < 5")
-    join = join_of(query)
+    join = make_join(query)
     assert [str(node) for node in join.residual] == ["x < y", "t - u < 5"]
     assert [dict(atom.columns) for atom in join.atoms] == [
         {"x": "a", "t": "@time"},
@@ -306,17 +306,17 @@ def test_what_the_automaton_of_a_query_leaves_out() -> None:
 
 def test_a_query_that_is_not_hierarchical_says_which_variables_are_in_the_way() -> None:
     query = parse("Q1(x, y) <- T(a: x), R(a: x, b: y), S(a: 2, b: y), T(a: x)")
-    found = find_conflict(join_of(query).variables)
+    found = find_conflict(make_join(query).variables)
     assert found is not None
     assert found.explain([atom.short for atom in query.atoms]) == (
         "'x' and 'y' meet in R(x, y), but T(x) has only 'x' and S(2, y) only 'y'"
     )
     with pytest.raises(ValueError, match="not hierarchical"):
-        construct_join(join_of(query).atoms)
+        construct_join(make_join(query).atoms)
 
 
 def test_an_event_has_one_time_and_is_not_asked_for_it() -> None:
-    made = construct_join(join_of(parse("Q(t) <- R()@t, R()@t")).atoms)
+    made = construct_join(make_join(parse("Q(t) <- R()@t, R()@t")).atoms)
     assert made.tests() == (R,)
     events = [{"type": "R", "@time": 1}, {"type": "R", "@time": 1}, {"type": "R", "@time": 2}]
     assert [(m.start, m.end) for m in NaiveRuns(made).run(events)].count((0, 1)) == 2

@@ -16,7 +16,7 @@ from cernis.rdf.reading.terms import Terms
 from cernis.rdf.solving.functions import TermFunction
 from cernis.rdf.solving.programs import compile_expression
 from cernis.rdf.solving.values import TermValues
-from cernis.testing.spaseq.sparql import expression_text
+from cernis.testing.spaseq.sparql import write_expression
 
 ox = pytest.importorskip("pyoxigraph")
 
@@ -101,7 +101,7 @@ def theirs(
     store.load("\n".join(lines).encode(), ox.RdfFormat.N_TRIPLES)
     optional = " ".join(f"OPTIONAL {{ ?s <r:{name}> ?{name} }}" for name in names)
     text = (
-        f"SELECT ?k (({expression_text(expression)} && true) AS ?x) "
+        f"SELECT ?k (({write_expression(expression)} && true) AS ?x) "
         f"WHERE {{ ?s <r:row> ?k {optional} }}"
     )
     found: list[bool | None] = [None] * len(rows)
@@ -770,7 +770,7 @@ def test_another_engine_agrees_on_every_pair_of_terms(
     for row, here, there in zip(
         rows, ours(expression, rows), theirs(expression, rows), strict=True
     ):
-        assert here == there, (expression_text(expression), row)
+        assert here == there, (write_expression(expression), row)
 
 
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">="])

@@ -17,7 +17,7 @@ from cernis.rdf.reading.terms import Terms
 from cernis.rdf.solving.solutions import Solutions
 from cernis.rdf.solving.solve import Matcher
 from cernis.rdf.solving.values import TermValues
-from cernis.testing.spaseq.sparql import pattern_text
+from cernis.testing.spaseq.sparql import write_graph_pattern
 
 ox = pytest.importorskip("pyoxigraph")
 
@@ -480,7 +480,7 @@ def asked(
     lines += [f"{' '.join(t)} <{name}> ." for name, part in background.items() for t in part]
     store.extend(ox.parse("\n".join(lines).encode(), ox.RdfFormat.N_QUADS))
     names = [name for name in g.find_variables(pattern) if not name.startswith("_:")]
-    found = store.query(f"SELECT DISTINCT * WHERE {pattern_text(pattern)}")
+    found = store.query(f"SELECT DISTINCT * WHERE {write_graph_pattern(pattern)}")
     rows = []
     for solution in found:
         row = {name: solution[name] for name in names if f"?{name}" in map(str, found.variables)}
@@ -629,8 +629,8 @@ def test_another_engine_finds_the_same_solutions(
     for k, graph in enumerate(graphs):
         here = [row for event, row in found if event == k]
         assert len(comparable(here)) == len(here)
-        assert comparable(here) == comparable(asked(pattern, graph, knowledge)), pattern_text(
-            pattern
+        assert comparable(here) == comparable(asked(pattern, graph, knowledge)), (
+            write_graph_pattern(pattern)
         )
     keep = data.draw(st.lists(st.sampled_from("abcd"), unique=True))
     kept = Matcher(pattern, values, loaded, keep).solve(batch(terms, graphs))

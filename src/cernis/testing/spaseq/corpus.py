@@ -26,10 +26,17 @@ from typing import Any, Protocol
 from cernis.languages.spaseq import parse
 from cernis.pattern.graph import GraphVariable
 from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery
-from cernis.testing.corpus import written_cases
-from cernis.testing.spaseq.oracle import Found, find
+from cernis.testing.corpus import read_case_files
+from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
-__all__ = ["Case", "Told", "background_text", "cases", "found", "stream_text"]
+__all__ = [
+    "ReportedMatch",
+    "SpaseqCase",
+    "comparable_match",
+    "read_cases",
+    "write_background",
+    "write_stream",
+]
 
 Triple = tuple[str, str, str]
 Event = tuple[int, Sequence[Triple]]
@@ -47,7 +54,7 @@ _LABEL = re.compile(r"_:[\w-]+[.]")
 _KEYS = {"name", "query", "streams", "background", "matches", "graphs", "note"}
 
 
-class Told(Protocol):
+class ReportedMatch(Protocol):
     """A match as an executor tells it."""
 
     @property
@@ -60,18 +67,18 @@ class Told(Protocol):
     def bindings(self) -> Mapping[str, str | Sequence[str]]: ...
 
 
-def found(match: Told) -> Found:
+def comparable_match(match: ReportedMatch) -> SpaseqMatch:
     """A match in the form that matches are compared in; blank nodes by their labels alone."""
     bound = {
-        name: _unscoped(value) if isinstance(value, str) else tuple(map(_unscoped, value))
+        name: _drop_scope(value) if isinstance(value, str) else tuple(map(_drop_scope, value))
         for name, value in match.bindings.items()
     }
     events = tuple((str(stream), int(number)) for stream, number in match.events)
-    return Found(match.start_ts, match.end_ts, events, tuple(sorted(bound.items())))
+    return SpaseqMatch(match.start_ts, match.end_ts, events, tuple(sorted(bound.items())))
 
 
 @dataclass(frozen=True, slots=True)
-class _Plain:
+class _TimedMatch:
     """A match of the oracle, with times in seconds."""
 
     start_ts: int
@@ -81,14 +88,14 @@ class _Plain:
 
 
 @dataclass(frozen=True)
-class Case:
+class SpaseqCase:
     """A query, its streams, and what it must answer."""
 
     topic: str
     name: str
     query: str
     streams: Mapping[str, Sequence[Event]]
-    matches: tuple[Found, ...]
+    matches: tuple[SpaseqMatch, ...]
     background: Mapping[str, Sequence[Triple]] = field(default_factory=dict)
     graphs: tuple[frozenset[Triple], ...] | None = None
     note: str = ""
@@ -97,9 +104,9 @@ class Case:
     def parsed(self) -> SpaseqQuery:
         return parse(self.query)
 
-    def oracle(self) -> set[Found]:
+    def oracle(self) -> set[SpaseqMatch]:
         """The matches by the definition."""
-        query = _selecting(self.parsed)
+        query = _as_select(self.parsed)
         streams = {
             name: [(time * SECOND, triples) for time, triples in events]
             for name, events in self.streams.items()
@@ -109,23 +116,31 @@ class Case:
         origin = None if begin is None else begin * SECOND
         known = {f"<{name}>": triples for name, triples in self.background.items()}
         return {
-            found(_Plain(one.start // SECOND, one.end // SECOND, one.events, dict(one.bindings)))
-            for one in find(query, streams, known, origin)
+            comparable_match(
+                _TimedMatch(one.start // SECOND, one.end // SECOND, one.events, dict(one.bindings))
+            )
+            for one in find_matches(query, streams, known, origin)
         }
 
     def files(self) -> dict[str, bytes]:
         """Each stream as N-Quads; times count seconds."""
-        return {name: stream_text(name, events) for name, events in self.streams.items()}
+        return {name: write_stream(name, events) for name, events in self.streams.items()}
 
     def knowledge(self) -> dict[str, bytes]:
         """Each background graph as N-Triples, by its name."""
-        return {name: background_text(triples) for name, triples in self.background.items()}
+        return {name: write_background(triples) for name, triples in self.background.items()}
 
-    def check(self, got: Iterable[Found]) -> None:
+    def check(self, got: Iterable[SpaseqMatch]) -> None:
         """Raise unless these are the matches."""
         given, wanted = Counter(got), Counter(self.matches)
-        lines = [f"missing {_shown(one)}" for one in sorted((wanted - given).elements(), key=str)]
-        lines += [f"surplus {_shown(one)}" for one in sorted((given - wanted).elements(), key=str)]
+        lines = [
+            f"missing {_describe_match(one)}"
+            for one in sorted((wanted - given).elements(), key=str)
+        ]
+        lines += [
+            f"surplus {_describe_match(one)}"
+            for one in sorted((given - wanted).elements(), key=str)
+        ]
         if lines:
             head = f"{self.topic}: {self.name}\n{self.query}\n"
             raise AssertionError("\n".join([head, *self._events(), *lines]))
@@ -136,7 +151,7 @@ class Case:
                 yield f"{name}.{number} at {time}: {' . '.join(map(' '.join, triples))}"
 
 
-def _selecting(query: SpaseqQuery) -> SpaseqQuery:
+def _as_select(query: SpaseqQuery) -> SpaseqQuery:
     """CONSTRUCT as the SELECT of what its template names: that is what tells matches apart."""
     if query.construct is None:
         return query
@@ -150,7 +165,7 @@ def _selecting(query: SpaseqQuery) -> SpaseqQuery:
     return replace(query, construct=None, select=chosen)
 
 
-def _shown(match: Found) -> str:
+def _describe_match(match: SpaseqMatch) -> str:
     events = " ".join(f"{stream}.{number}" for stream, number in match.events)
     bound = " ".join(f"?{name}={value}" for name, value in match.bindings)
     return f"{match.start}..{match.end} {events} {bound}"
@@ -159,33 +174,33 @@ def _shown(match: Found) -> str:
 # ---------------------------------------------------------------- as RDF text
 
 
-def stream_text(name: str, events: Sequence[Event]) -> bytes:
+def write_stream(name: str, events: Sequence[Event]) -> bytes:
     """A stream as N-Quads: a graph for each event, its time in the default graph.
 
-    >>> print(stream_text("S", [(5, [("<urn:a>", "<urn:p>", '"x"')])]).decode().splitlines()[1])
+    >>> print(write_stream("S", [(5, [("<urn:a>", "<urn:p>", '"x"')])]).decode().splitlines()[1])
     <urn:a> <urn:p> "x" <http://example.org/S/0/event> .
     """
     lines = []
     for number, (time, triples) in enumerate(events):
         graph = f"<{EXAMPLE}{name}/{number}/event>"
         lines.append(f'{graph} {_GENERATED} "{time}"^^<{_XSD}integer> .')
-        lines += [f"{_line(triple)} {graph} ." for triple in triples]
+        lines += [f"{_write_triple(triple)} {graph} ." for triple in triples]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def background_text(triples: Sequence[Triple]) -> bytes:
+def write_background(triples: Sequence[Triple]) -> bytes:
     """A graph as N-Triples."""
-    return "".join(f"{_line(triple)} .\n" for triple in triples).encode()
+    return "".join(f"{_write_triple(triple)} .\n" for triple in triples).encode()
 
 
-def _line(triple: Triple) -> str:
-    return " ".join(map(_unscoped, triple))
+def _write_triple(triple: Triple) -> str:
+    return " ".join(map(_drop_scope, triple))
 
 
-def _unscoped(term: str) -> str:
+def _drop_scope(term: str) -> str:
     """A blank node without the file it is of.
 
-    >>> _unscoped("_:f0.b"), _unscoped("_:S1.b"), _unscoped("_:b")
+    >>> _drop_scope("_:f0.b"), _drop_scope("_:S1.b"), _drop_scope("_:b")
     ('_:b', '_:b', '_:b')
     """
     return _LABEL.sub("_:", term) if term.startswith("_:") else term
@@ -195,46 +210,48 @@ def _unscoped(term: str) -> str:
 
 
 @cache
-def cases() -> tuple[Case, ...]:
+def read_cases() -> tuple[SpaseqCase, ...]:
     """Every case of the corpus, by topic.
 
-    >>> len(cases()) > 60
+    >>> len(read_cases()) > 60
     True
     """
-    return tuple(_case(topic, entry) for topic, entry in written_cases("corpus/spaseq", _KEYS))
+    return tuple(
+        _read_case(topic, entry) for topic, entry in read_case_files("corpus/spaseq", _KEYS)
+    )
 
 
-def _case(topic: str, entry: Mapping[str, Any]) -> Case:
+def _read_case(topic: str, entry: Mapping[str, Any]) -> SpaseqCase:
     query = f"PREFIX : <{EXAMPLE}>\n{entry['query'].strip()}"
     names = [name for name, _ in parse(query).streams]
-    return Case(
+    return SpaseqCase(
         topic=topic,
         name=entry["name"],
         query=query,
-        streams=_streams(names, entry["streams"]),
-        matches=tuple(map(_match, entry["matches"])),
+        streams=_read_streams(names, entry["streams"]),
+        matches=tuple(map(_read_match, entry["matches"])),
         background={
-            name: triples(text, "kb") for name, text in entry.get("background", {}).items()
+            name: read_triples(text, "kb") for name, text in entry.get("background", {}).items()
         },
-        graphs=tuple(frozenset(triples(text, "")) for text in entry["graphs"])
+        graphs=tuple(frozenset(read_triples(text, "")) for text in entry["graphs"])
         if "graphs" in entry
         else None,
         note=entry.get("note", ""),
     )
 
 
-def _streams(names: Iterable[str], text: str) -> dict[str, list[Event]]:
+def _read_streams(names: Iterable[str], text: str) -> dict[str, list[Event]]:
     streams: dict[str, list[Event]] = {name: [] for name in names}
     for line in text.strip().splitlines():
         name, time, graph = line.split(None, 2)
-        streams[name].append((int(time), triples(graph, name)))
+        streams[name].append((int(time), read_triples(graph, name)))
     return streams
 
 
-def triples(text: str, scope: str) -> list[Triple]:
+def read_triples(text: str, scope: str) -> list[Triple]:
     """Triples of a small part of Turtle; `scope` tells blank nodes of several files apart.
 
-    >>> [" ".join(triple) for triple in triples(":a :p :b , 5 ; a :C .", "")][1]
+    >>> [" ".join(triple) for triple in read_triples(":a :p :b , 5 ; a :C .", "")][1]
     '<http://example.org/a> <http://example.org/p> "5"^^<http://www.w3.org/2001/XMLSchema#integer>'
     """
     read: list[Triple] = []
@@ -247,14 +264,14 @@ def triples(text: str, scope: str) -> list[Triple]:
                 raise ValueError(f"not triples: {text}")
             nodes = nodes[: {".": 0, ";": 1, ",": 2}[word]]
         else:
-            nodes.append(_term(word, scope))
+            nodes.append(_read_term(word, scope))
     return read
 
 
-def _term(word: str, scope: str = "") -> str:
+def _read_term(word: str, scope: str = "") -> str:
     """A term in N-Triples form.
 
-    >>> _term(":a"), _term('"a"@en'), _term("_:b", "S")
+    >>> _read_term(":a"), _read_term('"a"@en'), _read_term("_:b", "S")
     ('<http://example.org/a>', '"a"@en', '_:S.b')
     """
     if word == "a":
@@ -275,9 +292,9 @@ def _term(word: str, scope: str = "") -> str:
     return word
 
 
-def _match(text: str) -> Found:
+def _read_match(text: str) -> SpaseqMatch:
     """
-    >>> _match("1..3 S.0 ?l=(:a :b)").bindings
+    >>> _read_match("1..3 S.0 ?l=(:a :b)").bindings
     (('l', ('<http://example.org/a>', '<http://example.org/b>')),)
     """
     parts = _MATCH.fullmatch(text)
@@ -285,10 +302,12 @@ def _match(text: str) -> Found:
         raise ValueError(f"not a match: {text}")
     events = [one.rpartition(".") for one in parts[3].split()]
     bound = {
-        name: _term(word) if word else tuple(_term(one) for one in re.findall(_WORD, several))
+        name: _read_term(word)
+        if word
+        else tuple(_read_term(one) for one in re.findall(_WORD, several))
         for name, several, word in _BINDING.findall(parts[4])
     }
-    return Found(
+    return SpaseqMatch(
         int(parts[1]),
         int(parts[2]),
         tuple((stream, int(number)) for stream, _, number in events),

@@ -22,59 +22,68 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^<([^>]*)>|@([\w-]+))?', re.DOTALL)
 
 
-class Wrong(Exception):
+class ExpressionError(Exception):
     """An error of an expression."""
 
 
-def solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> list[Solution]:
+def find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> list[Solution]:
     """The distinct solutions of a pattern.
 
     >>> p = g.Term("<p>")
     >>> one = g.BasicPattern((g.Triple(g.GraphVariable("x"), p, g.GraphVariable("y")),))
-    >>> solutions(one, [("<a>", "<p>", "<b>")], {})
+    >>> find_solutions(one, [("<a>", "<p>", "<b>")], {})
     [{'x': '<a>', 'y': '<b>'}]
     """
     found: list[Solution] = []
-    for solution in _solutions(pattern, triples, kb):
+    for solution in _find_solutions(pattern, triples, kb):
         if solution not in found:
             found.append(solution)
     return found
 
 
-def _solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> Iterable[Solution]:
+def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> Iterable[Solution]:
     match pattern:
         case g.BasicPattern(patterns):
-            return _basic(patterns, triples, {})
+            return _match_triples(patterns, triples, {})
         case g.JoinPattern(parts):
             found: list[Solution] = [{}]
             for part in parts:
-                found = list(joined(found, list(_solutions(part, triples, kb))))
+                found = list(join_solutions(found, list(_find_solutions(part, triples, kb))))
             return found
         case g.UnionPattern(parts):
-            return [s for part in parts for s in _solutions(part, triples, kb)]
+            return [s for part in parts for s in _find_solutions(part, triples, kb)]
         case g.FilterPattern(inner, condition):
-            return [s for s in _solutions(inner, triples, kb) if is_true(condition, s)]
+            return [s for s in _find_solutions(inner, triples, kb) if is_true(condition, s)]
         case g.OptionalPattern(inner, extra, condition):
-            left, right = _solutions(inner, triples, kb), list(_solutions(extra, triples, kb))
-            return [one for s in left for one in _with_extra(s, right, condition)]
+            left, right = (
+                _find_solutions(inner, triples, kb),
+                list(_find_solutions(extra, triples, kb)),
+            )
+            return [one for s in left for one in _join_optional(s, right, condition)]
         case g.BackgroundPattern(name, inner):
             if isinstance(name, g.Term):
-                return _solutions(inner, kb.get(name.text, ()), kb)
+                return _find_solutions(inner, kb.get(name.text, ()), kb)
             return [
                 one
                 for graph, known in kb.items()
-                for one in joined([{name.name: graph}], list(_solutions(inner, known, kb)))
+                for one in join_solutions(
+                    [{name.name: graph}], list(_find_solutions(inner, known, kb))
+                )
             ]
 
 
-def _with_extra(
+def _join_optional(
     solution: Solution, extra: list[Solution], condition: g.Expression | None
 ) -> list[Solution]:
-    both = [s for s in joined([solution], extra) if condition is None or is_true(condition, s)]
+    both = [
+        s for s in join_solutions([solution], extra) if condition is None or is_true(condition, s)
+    ]
     return both or [solution]
 
 
-def _basic(patterns: tuple[g.Triple, ...], triples: Triples, bound: Solution) -> Iterator[Solution]:
+def _match_triples(
+    patterns: tuple[g.Triple, ...], triples: Triples, bound: Solution
+) -> Iterator[Solution]:
     if not patterns:
         yield bound
         return
@@ -85,19 +94,19 @@ def _basic(patterns: tuple[g.Triple, ...], triples: Triples, bound: Solution) ->
             if known != term:
                 break
         else:
-            yield from _basic(patterns[1:], triples, extended)
+            yield from _match_triples(patterns[1:], triples, extended)
 
 
-def compatible(one: Solution, other: Solution) -> bool:
+def is_compatible(one: Solution, other: Solution) -> bool:
     """Whether two solutions agree on what both bind."""
     return all(other.get(name, term) == term for name, term in one.items())
 
 
-def joined(left: Iterable[Solution], right: list[Solution]) -> Iterator[Solution]:
+def join_solutions(left: Iterable[Solution], right: list[Solution]) -> Iterator[Solution]:
     """The compatible pairs, united."""
     for one in left:
         for other in right:
-            if compatible(one, other):
+            if is_compatible(one, other):
                 yield {**one, **other}
 
 
@@ -110,65 +119,65 @@ Value = bool | int | Decimal | float | str | tuple[str, str, str]
 def is_true(condition: g.Expression, solution: Solution) -> bool:
     """Whether a filter lets a solution pass; an error does not."""
     try:
-        return _boolean(_value(condition, solution))
-    except (Wrong, ArithmeticError):
+        return _to_boolean(_evaluate(condition, solution))
+    except (ExpressionError, ArithmeticError):
         return False
 
 
-def _boolean(value: Value) -> bool:
+def _to_boolean(value: Value) -> bool:
     match value:
         case tuple():
-            raise Wrong
+            raise ExpressionError
         case float():
             return value != 0 and value == value
         case _:
             return bool(value)
 
 
-def _value(expression: g.Expression, solution: Solution) -> Value:
+def _evaluate(expression: g.Expression, solution: Solution) -> Value:
     match expression:
         case g.GraphVariable(name):
             if name not in solution:
-                raise Wrong
-            return _of_term(solution[name])
+                raise ExpressionError
+            return _value_of_term(solution[name])
         case g.Term(text):
-            return _of_term(text)
+            return _value_of_term(text)
         case g.OrExpression(parts):
-            return _any(parts, solution, True)
+            return _is_any(parts, solution, True)
         case g.AndExpression(parts):
-            return not _any(tuple(g.NotExpression(part) for part in parts), solution, True)
+            return not _is_any(tuple(g.NotExpression(part) for part in parts), solution, True)
         case g.NotExpression(part):
-            return not _boolean(_value(part, solution))
+            return not _to_boolean(_evaluate(part, solution))
         case g.ComparisonExpression(op, left, right):
-            return _compared(op, _value(left, solution), _value(right, solution))
+            return _compare(op, _evaluate(left, solution), _evaluate(right, solution))
         case g.InExpression(value, choices, negated):
             equal = tuple(g.ComparisonExpression("=", value, choice) for choice in choices)
-            return _any(equal, solution, True) != negated
+            return _is_any(equal, solution, True) != negated
         case g.ArithmeticExpression(op, left, right):
-            return _computed(op, _value(left, solution), _value(right, solution))
+            return _compute(op, _evaluate(left, solution), _evaluate(right, solution))
         case g.NegativeExpression(part):
-            return _computed("-", 0, _value(part, solution))
+            return _compute("-", 0, _evaluate(part, solution))
         case g.CallExpression("BOUND", (g.GraphVariable(name),)):
             return name in solution
         case _:
             raise NotImplementedError(expression)
 
 
-def _any(parts: tuple[g.Expression, ...], solution: Solution, wanted: bool) -> bool:
+def _is_any(parts: tuple[g.Expression, ...], solution: Solution, wanted: bool) -> bool:
     """Whether one part is true; an error counts only where none is."""
     wrong = False
     for part in parts:
         try:
-            if _boolean(_value(part, solution)) is wanted:
+            if _to_boolean(_evaluate(part, solution)) is wanted:
                 return True
-        except (Wrong, ArithmeticError):
+        except (ExpressionError, ArithmeticError):
             wrong = True
     if wrong:
-        raise Wrong
+        raise ExpressionError
     return False
 
 
-def _of_term(text: str) -> Value:
+def _value_of_term(text: str) -> Value:
     found = _LITERAL.fullmatch(text)
     if found is None or found[3]:
         return ("term", text, "")
@@ -193,46 +202,46 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _compared(op: str, left: Value, right: Value) -> bool:
+def _compare(op: str, left: Value, right: Value) -> bool:
     if op in ("=", "!="):
-        return _equal(left, right) == (op == "=")
+        return _is_equal(left, right) == (op == "=")
     if _is_number(left) and _is_number(right):
-        left, right = _alike(left, right)
+        left, right = _promote(left, right)
     elif type(left) is not type(right) or isinstance(left, tuple):
-        raise Wrong
+        raise ExpressionError
     order = {"<": left < right, "<=": left <= right, ">": left > right}  # type: ignore[operator]
     return order.get(op, left >= right)  # type: ignore[operator]
 
 
-def _equal(left: Value, right: Value) -> bool:
+def _is_equal(left: Value, right: Value) -> bool:
     if _is_number(left) and _is_number(right):
-        left, right = _alike(left, right)
+        left, right = _promote(left, right)
         return left == right
     if isinstance(left, tuple) and isinstance(right, tuple) and left != right:
         both_literals = left[1].startswith('"') and right[1].startswith('"')
         if both_literals and "^^" in left[1] and "^^" in right[1]:
-            raise Wrong
+            raise ExpressionError
         return False
     if type(left) is not type(right):
         unknown = [v for v in (left, right) if isinstance(v, tuple) and "^^" in v[1]]
         if unknown:
-            raise Wrong
+            raise ExpressionError
         return False
     return left == right
 
 
-def _alike(left: Value, right: Value) -> tuple[Value, Value]:
+def _promote(left: Value, right: Value) -> tuple[Value, Value]:
     if isinstance(left, float) or isinstance(right, float):
         return float(left), float(right)  # type: ignore[arg-type]
     return left, right
 
 
-def _computed(op: str, left: Value, right: Value) -> Value:
+def _compute(op: str, left: Value, right: Value) -> Value:
     if not (_is_number(left) and _is_number(right)):
-        raise Wrong
-    a, b = _alike(left, right)
+        raise ExpressionError
+    a, b = _promote(left, right)
     if op == "/":
         if isinstance(a, float):
-            raise Wrong  # INF and NaN are left to SPARQL's own engines
+            raise ExpressionError  # INF and NaN are left to SPARQL's own engines
         return Decimal(a) / Decimal(b)  # type: ignore[arg-type]
     return {"+": a + b, "-": a - b, "*": a * b}[op]  # type: ignore[operator,return-value]

@@ -18,10 +18,10 @@ from cernis.testing.spaseq.graph_patterns import (
     Dataset,
     Solution,
     Triples,
-    compatible,
+    find_solutions,
+    is_compatible,
     is_true,
-    joined,
-    solutions,
+    join_solutions,
 )
 
 Event = tuple[int, Triples]
@@ -31,7 +31,7 @@ Reference = tuple[str, int]
 """An event: its stream, and its number in it."""
 
 
-class Found(NamedTuple):
+class SpaseqMatch(NamedTuple):
     """A match: when it begins and ends, its events, what is selected."""
 
     start: int
@@ -40,7 +40,7 @@ class Found(NamedTuple):
     bindings: tuple[tuple[str, str | tuple[str, ...]], ...]
 
 
-class Row(NamedTuple):
+class ElementRow(NamedTuple):
     """A solution of an element at a timestamp."""
 
     events: tuple[Reference, ...]
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     """What has to hold together with what was bound before."""
 
 
-class Run(NamedTuple):
+class SpaseqRun(NamedTuple):
     step: int
     moments: tuple[int, ...]
     events: tuple[Reference, ...]
@@ -58,9 +58,9 @@ class Run(NamedTuple):
     """For each step that was taken, the solutions of its rounds."""
 
 
-def find(
+def find_matches(
     query: SpaseqQuery, streams: Streams, kb: Dataset | None = None, origin: int | None = None
-) -> set[Found]:
+) -> set[SpaseqMatch]:
     """All matches. `origin` is where tumbling windows begin, in the unit of the times."""
     return set(_Finder(query, streams, kb or {}, origin).matches())
 
@@ -83,35 +83,39 @@ class _Finder:
         ]
 
     def _names(self, leaf: GpmName) -> list[str]:
-        return [*_named(dict.fromkeys(g.find_variables(self.query.gpm(leaf.gpm).pattern), ""))]
+        return [
+            *_drop_blank_nodes(
+                dict.fromkeys(g.find_variables(self.query.gpm(leaf.gpm).pattern), "")
+            )
+        ]
 
     # ------------------------------------------------------------------ rows
 
     @cached_property
-    def _found(self) -> dict[tuple[str, int], list[Row]]:
+    def _found(self) -> dict[tuple[str, int], list[ElementRow]]:
         """The solutions of each pattern at each timestamp."""
-        found: dict[tuple[str, int], list[Row]] = {}
+        found: dict[tuple[str, int], list[ElementRow]] = {}
         for gpm in self.query.gpms:
             local, late = g.split_filters(gpm.pattern)
             for stream in gpm.streams:
                 for number, (time, triples) in enumerate(self.streams.get(stream, ())):
                     rows = found.setdefault((gpm.name, time), [])
-                    for solution in solutions(local, triples, self.kb):
-                        row = Row(((stream, number),), _named(solution), late)
+                    for solution in find_solutions(local, triples, self.kb):
+                        row = ElementRow(((stream, number),), _drop_blank_nodes(solution), late)
                         if row not in rows:
                             rows.append(row)
         return found
 
-    def rows(self, element: Element, moment: int) -> Iterator[Row]:
+    def rows(self, element: Element, moment: int) -> Iterator[ElementRow]:
         if isinstance(element, GpmName):
             yield from self._found.get((element.gpm, moment), ())
         elif isinstance(element, GpmConjunction):
             for rows in product(*(list(self.rows(part, moment)) for part in element.parts)):
                 united: list[Solution] = [{}]
                 for row in rows:
-                    united = list(joined(united, [row.solution]))
+                    united = list(join_solutions(united, [row.solution]))
                 for solution in united:
-                    yield Row(
+                    yield ElementRow(
                         tuple(e for row in rows for e in row.events),
                         solution,
                         tuple(c for row in rows for c in row.late),
@@ -120,13 +124,13 @@ class _Finder:
             for part in element.parts:
                 yield from self.rows(part, moment)
 
-    def fitting(self, step: int, run: Run, moment: int) -> list[tuple[Row, Solution]]:
+    def fitting(self, step: int, run: SpaseqRun, moment: int) -> list[tuple[ElementRow, Solution]]:
         """The rows of a step at a moment that fit a run, and what is bound then."""
         own = self.local[step] if run.step == step else set()
         bound = {name: term for name, term in run.bound.items() if name not in own}
-        found: list[tuple[Row, Solution]] = []
+        found: list[tuple[ElementRow, Solution]] = []
         for row in self.rows(self.steps[step].element, moment):
-            if compatible(bound, row.solution):
+            if is_compatible(bound, row.solution):
                 both = {**bound, **row.solution}
                 if all(is_true(condition, both) for condition in row.late):
                     found.append((row, both))
@@ -134,14 +138,14 @@ class _Finder:
 
     # ------------------------------------------------------------------ runs
 
-    def matches(self) -> Iterator[Found]:
+    def matches(self) -> Iterator[SpaseqMatch]:
         for step in self._next(-1):
             for moment in self.moments:
-                empty = Run(-1, (), (), {}, {})
+                empty = SpaseqRun(-1, (), (), {}, {})
                 for run in self._extended(step, empty, moment):
                     yield from self._complete(run)
 
-    def _complete(self, run: Run) -> Iterator[Found]:
+    def _complete(self, run: SpaseqRun) -> Iterator[SpaseqMatch]:
         if not self._inside(run):
             return
         if all(s.optional or s.negated for s in self.steps[run.step + 1 :]):
@@ -159,7 +163,7 @@ class _Finder:
                 if not self.steps[k].optional:
                     return
 
-    def _on(self, run: Run, step: int, link: str | None) -> Iterator[Found]:
+    def _on(self, run: SpaseqRun, step: int, link: str | None) -> Iterator[SpaseqMatch]:
         guards = range(run.step + 1, step)
         for moment in self._later(run):
             for extended in self._extended(step, run, moment):
@@ -171,7 +175,7 @@ class _Finder:
             if any(self.steps[k].negated and self.fitting(k, run, moment) for k in guards):
                 return
 
-    def _later(self, run: Run) -> list[int]:
+    def _later(self, run: SpaseqRun) -> list[int]:
         """The timestamps after a run; with PARTITION BY, those of its partition."""
         later = [moment for moment in self.moments if moment > run.moments[-1]]
         if not self.query.partition:
@@ -188,9 +192,9 @@ class _Finder:
             )
         ]
 
-    def _extended(self, step: int, run: Run, moment: int) -> Iterator[Run]:
+    def _extended(self, step: int, run: SpaseqRun, moment: int) -> Iterator[SpaseqRun]:
         for row, bound in self.fitting(step, run, moment):
-            yield Run(
+            yield SpaseqRun(
                 step,
                 (*run.moments, moment),
                 run.events + row.events,
@@ -198,7 +202,7 @@ class _Finder:
                 {**run.rounds, step: (*run.rounds.get(step, ()), row.solution)},
             )
 
-    def _inside(self, run: Run) -> bool:
+    def _inside(self, run: SpaseqRun) -> bool:
         first, last, within = run.moments[0], run.moments[-1], self.query.within
         if within is None:
             return True
@@ -208,7 +212,7 @@ class _Finder:
             return False
         return (first - self.origin) // within == (last - self.origin) // within
 
-    def _told(self, run: Run) -> Found:
+    def _told(self, run: SpaseqRun) -> SpaseqMatch:
         query = self.query
         if query.select is None:
             told: dict[str, str | tuple[str, ...]] = dict(run.bound)
@@ -224,9 +228,9 @@ class _Finder:
                     )
                 elif one.variable in run.bound:
                     told[one.name] = run.bound[one.variable]
-        return Found(run.moments[0], run.moments[-1], run.events, tuple(sorted(told.items())))
+        return SpaseqMatch(run.moments[0], run.moments[-1], run.events, tuple(sorted(told.items())))
 
 
-def _named(solution: Solution) -> Solution:
+def _drop_blank_nodes(solution: Solution) -> Solution:
     """A solution without its blank nodes, which nobody outside the pattern knows."""
     return {name: term for name, term in solution.items() if not name.startswith("_:")}

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from cernis.pattern import graph as g
 
-__all__ = ["expression_text", "pattern_text"]
+__all__ = ["write_expression", "write_graph_pattern"]
 
 _NAMES = {"SAMETERM": "sameTerm"}
 
 
-def expression_text(expression: g.Expression) -> str:
+def write_expression(expression: g.Expression) -> str:
     """Return an expression as SPARQL.
 
     >>> less = g.ComparisonExpression("<", g.GraphVariable("a"), g.Term('"b"'))
-    >>> expression_text(g.NotExpression(less))
+    >>> write_expression(g.NotExpression(less))
     '(! (?a < "b"))'
     """
     match expression:
@@ -26,52 +26,52 @@ def expression_text(expression: g.Expression) -> str:
         case g.Term(text):
             return text
         case g.AndExpression(parts):
-            return "(" + " && ".join(map(expression_text, parts)) + ")"
+            return "(" + " && ".join(map(write_expression, parts)) + ")"
         case g.OrExpression(parts):
-            return "(" + " || ".join(map(expression_text, parts)) + ")"
+            return "(" + " || ".join(map(write_expression, parts)) + ")"
         case g.NotExpression(part):
-            return f"(! {expression_text(part)})"
+            return f"(! {write_expression(part)})"
         case g.NegativeExpression(part):
-            return f"(- {expression_text(part)})"
+            return f"(- {write_expression(part)})"
         case g.ComparisonExpression(op, left, right) | g.ArithmeticExpression(op, left, right):
-            return f"({expression_text(left)} {op} {expression_text(right)})"
+            return f"({write_expression(left)} {op} {write_expression(right)})"
         case g.InExpression(value, choices, negated):
-            inside = ", ".join(map(expression_text, choices))
-            return f"({expression_text(value)} {'NOT ' if negated else ''}IN ({inside}))"
+            inside = ", ".join(map(write_expression, choices))
+            return f"({write_expression(value)} {'NOT ' if negated else ''}IN ({inside}))"
         case g.CallExpression(name, arguments):
-            inside = ", ".join(map(expression_text, arguments))
+            inside = ", ".join(map(write_expression, arguments))
             return f"{_NAMES.get(name, name)}({inside})"
 
 
-def pattern_text(pattern: g.GraphPattern) -> str:
+def write_graph_pattern(pattern: g.GraphPattern) -> str:
     """
     >>> s, p = g.GraphVariable("s"), g.Term("<http://x/p>")
-    >>> pattern_text(g.FilterPattern(g.BasicPattern((g.Triple(s, p, s),)), s))
+    >>> write_graph_pattern(g.FilterPattern(g.BasicPattern((g.Triple(s, p, s),)), s))
     '{ ?s <http://x/p> ?s . FILTER(?s) }'
     """
-    return f"{{ {_inside(pattern)} }}"
+    return f"{{ {_write_inside(pattern)} }}"
 
 
-def _inside(pattern: g.GraphPattern) -> str:
+def _write_inside(pattern: g.GraphPattern) -> str:
     match pattern:
         case g.BasicPattern(triples):
-            return " ".join(" ".join(map(_node, triple.nodes())) + " ." for triple in triples)
+            return " ".join(" ".join(map(_write_node, triple.nodes())) + " ." for triple in triples)
         case g.JoinPattern(parts):
-            return " ".join(map(pattern_text, parts))
+            return " ".join(map(write_graph_pattern, parts))
         case g.UnionPattern(parts):
-            return " UNION ".join(map(pattern_text, parts))
+            return " UNION ".join(map(write_graph_pattern, parts))
         case g.OptionalPattern(inner, extra, condition):
-            tail = f" FILTER({expression_text(condition)})" if condition is not None else ""
-            return f"{pattern_text(inner)} OPTIONAL {{ {pattern_text(extra)}{tail} }}"
+            tail = f" FILTER({write_expression(condition)})" if condition is not None else ""
+            return f"{write_graph_pattern(inner)} OPTIONAL {{ {write_graph_pattern(extra)}{tail} }}"
         case g.FilterPattern(g.BasicPattern() as inner, condition):
-            return f"{_inside(inner)} FILTER({expression_text(condition)})"
+            return f"{_write_inside(inner)} FILTER({write_expression(condition)})"
         case g.FilterPattern(inner, condition):
-            return f"{pattern_text(inner)} FILTER({expression_text(condition)})"
+            return f"{write_graph_pattern(inner)} FILTER({write_expression(condition)})"
         case g.BackgroundPattern(name, inner):
-            return f"GRAPH {_node(name)} {pattern_text(inner)}"
+            return f"GRAPH {_write_node(name)} {write_graph_pattern(inner)}"
 
 
-def _node(node: g.Node) -> str:
+def _write_node(node: g.Node) -> str:
     if isinstance(node, g.Term):
         return node.text
     return node.name if node.hidden else f"?{node.name}"

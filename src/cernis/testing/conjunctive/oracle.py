@@ -14,36 +14,38 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern, Unit
 from cernis.testing import oracle
 from cernis.testing.oracle import OracleMatch
-from cernis.testing.predicates import Event, attribute
+from cernis.testing.predicates import Event, read_attribute
 
 
-def answers(query: ConjunctiveQuery, events: Sequence[Event]) -> dict[tuple[Any, ...], int]:
+def find_answers(query: ConjunctiveQuery, events: Sequence[Event]) -> dict[tuple[Any, ...], int]:
     """Each answer with the row at which it first appears; events come in order of time."""
-    return projected(query, oracle.evaluate(lower(query), events), events)
+    return project_matches(query, oracle.evaluate(lower(query), events), events)
 
 
-def projected(
+def project_matches(
     query: ConjunctiveQuery, matches: Sequence[OracleMatch], events: Sequence[Event]
 ) -> dict[tuple[Any, ...], int]:
     """The distinct head tuples of some matches, which come by their end."""
     found: dict[tuple[Any, ...], int] = {}
     for match in matches:
         found.setdefault(
-            tuple(_value(query, name, match, events) for name in query.head), match.end
+            tuple(_read_value(query, name, match, events) for name in query.head), match.end
         )
     return found
 
 
-def _value(query: ConjunctiveQuery, name: str, match: OracleMatch, events: Sequence[Event]) -> Any:
+def _read_value(
+    query: ConjunctiveQuery, name: str, match: OracleMatch, events: Sequence[Event]
+) -> Any:
     if name in query.moments:
         (row,) = match.vars[str(query.moments[name][0])]
         return events[row].get("ts", row)
     index = query.holders[name][0]
     (row,) = match.vars[str(index)]
-    return attribute(query.columns[index][name], events[row])
+    return read_attribute(query.columns[index][name], events[row])
 
 
-def inside(
+def keep_inside(
     pattern: Pattern, matches: Sequence[OracleMatch], events: Sequence[Event]
 ) -> list[OracleMatch]:
     """The matches that start inside the pattern's window which ends at the last of the events.
@@ -61,17 +63,17 @@ def _begins_inside(pattern: Pattern, match: OracleMatch, events: Sequence[Event]
     if window.unit is Unit.TIME:
         span = events[-1]["ts"] - events[match.start]["ts"]
         return bool(span * oracle.NANOSECONDS <= window.size)
-    own = [row for row in range(len(events)) if _key(pattern, events[row]) == match.partition]
+    own = [row for row in range(len(events)) if _read_key(pattern, events[row]) == match.partition]
     if window.unit is Unit.EVENTS:
         return len(own) - 1 - own.index(match.start) <= window.size
     assert window.attribute is not None
-    read = [attribute(window.attribute, events[row]) for row in own]
+    read = [read_attribute(window.attribute, events[row]) for row in own]
     last = [value for value in read if value is not None and value == value][-1]
-    span = last - attribute(window.attribute, events[match.start])
+    span = last - read_attribute(window.attribute, events[match.start])
     return bool(span <= (float(window.size) if isinstance(span, float) else window.size))
 
 
-def _key(pattern: Pattern, event: Event) -> tuple[Any, ...]:
+def _read_key(pattern: Pattern, event: Event) -> tuple[Any, ...]:
     return tuple(
         next((event[a] for a in group if event.get(a) is not None), None)
         for group in pattern.partition

@@ -3,7 +3,7 @@
 The same two drivers as `cernis.testing.grammar`: everything random comes from a chooser
 for which 0 is the simplest answer. A query is a text: by position (with declarations) or
 by name, with self joins, constants, variables that stand twice, comparisons, timestamps
-and windows. `Joins` switches what it may contain; `hierarchical` keeps to joins whose
+and windows. `JoinFeatures` switches what it may contain; `hierarchical` keeps to joins whose
 variables form a tree, `chain` to atoms in one order of time, with heads that drop variables.
 """
 
@@ -35,7 +35,7 @@ _OPERATORS = ("<", "!=", "<=", "=", ">", ">=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joins:
+class JoinFeatures:
     """What a random conjunctive query may contain."""
 
     atoms: int = 4
@@ -52,18 +52,18 @@ class Joins:
     projections: bool = True
 
 
-def random_join(choose: Chooser, features: Joins | None = None) -> JoinCase:
+def make_join(choose: Chooser, features: JoinFeatures | None = None) -> JoinCase:
     """A text and a stream for it.
 
-    >>> random_join(random.Random(1).randrange) == random_join(random.Random(1).randrange)
+    >>> make_join(random.Random(1).randrange) == make_join(random.Random(1).randrange)
     True
     """
-    switched = features or Joins()
+    switched = features or JoinFeatures()
     timed = switched.timestamps and choose(2) == 1
-    text = (_chain if switched.chain else _text)(choose, switched, timed)
+    text = (_write_chain if switched.chain else _write_query)(choose, switched, timed)
     body = text.rpartition("<-")[2]
     used = [name for name in RELATIONS for _ in range(body.count(f"{name}("))]
-    return text, _events(choose, switched, timed, used)
+    return text, _make_events(choose, switched, timed, used)
 
 
 def _pick(choose: Chooser, items: Sequence[T]) -> T:
@@ -77,24 +77,24 @@ def _chance(choose: Chooser, one_in: int) -> bool:
 # ----------------------------------------------------------------- queries
 
 
-def _text(choose: Chooser, features: Joins, timed: bool) -> str:
+def _write_query(choose: Chooser, features: JoinFeatures, timed: bool) -> str:
     number = 1 + choose(features.atoms)
-    paths = _tree(choose, features) if features.hierarchical else None
+    paths = _make_tree(choose, features) if features.hierarchical else None
     positional = choose(2) == 1
     clock = features.timestamps and choose(3) > 0
     atoms: list[str] = []
     own: list[list[str]] = []
     times: list[str] = []
     for index in range(number):
-        relation, terms = _arguments(choose, features, paths)
+        relation, terms = _choose_arguments(choose, features, paths)
         own.append([term for term in dict.fromkeys(terms) if term[0] in features.variables])
-        atom = _atom(choose, relation, terms, positional)
+        atom = _write_atom(choose, relation, terms, positional)
         if clock and not _chance(choose, 6):
             again = bool(times) and _chance(choose, 10)
             times.append(_pick(choose, times) if again else f"t{index}")
             atom += f"@{times[-1]}"
         atoms.append(atom)
-    body = atoms + _comparisons(choose, features, own) + _ordering(choose, times, timed)
+    body = atoms + _write_comparisons(choose, features, own) + _write_ordering(choose, times, timed)
     names = list(dict.fromkeys([name for names in own for name in names] + times))
     if features.projections and _chance(choose, 4):
         names = [name for name in names if choose(2) == 0]
@@ -104,18 +104,18 @@ def _text(choose: Chooser, features: Joins, timed: bool) -> str:
     return f"{DECLARATION}\n{text}" if positional else text
 
 
-def _chain(choose: Chooser, features: Joins, timed: bool) -> str:
+def _write_chain(choose: Chooser, features: JoinFeatures, timed: bool) -> str:
     """Atoms one after the other in time, mostly sharing a variable with the one before."""
     number = 2 + choose(max(1, features.atoms - 1))
     names, atoms, last = list[str](), list[str](), ""
     for index in range(number):
         relation = _pick(choose, tuple(RELATIONS))
-        terms = [_term(choose, features) for _ in RELATIONS[relation]]
+        terms = [_choose_term(choose, features) for _ in RELATIONS[relation]]
         if last and not _chance(choose, 4):
             terms[choose(len(terms))] = last
         names += [term for term in terms if term in features.variables]
         last = _pick(choose, names) if names else ""
-        atoms.append(f"{_atom(choose, relation, terms, positional=False)}@t{index}")
+        atoms.append(f"{_write_atom(choose, relation, terms, positional=False)}@t{index}")
     times = [f"t{index}" for index in range(number)]
     body = [*atoms, " < ".join(times)]
     if features.comparisons and names and _chance(choose, 6):
@@ -129,7 +129,7 @@ def _chain(choose: Chooser, features: Joins, timed: bool) -> str:
     return text + (" WITHIN 4 EVENTS" if features.windows and _chance(choose, 8) else "")
 
 
-def _tree(choose: Chooser, features: Joins) -> list[list[str]]:
+def _make_tree(choose: Chooser, features: JoinFeatures) -> list[list[str]]:
     """Paths from the root of a random forest of variables to each of them, and an empty one."""
     paths: list[list[str]] = [[]]
     for name in features.variables:
@@ -138,31 +138,31 @@ def _tree(choose: Chooser, features: Joins) -> list[list[str]]:
     return paths
 
 
-def _arguments(
-    choose: Chooser, features: Joins, paths: list[list[str]] | None
+def _choose_arguments(
+    choose: Chooser, features: JoinFeatures, paths: list[list[str]] | None
 ) -> tuple[str, list[str]]:
     """A relation and a term for each of its attributes."""
     if paths is None:
         relation = _pick(choose, tuple(RELATIONS))
-        terms = [_term(choose, features) for _ in RELATIONS[relation]]
+        terms = [_choose_term(choose, features) for _ in RELATIONS[relation]]
         return relation, terms
     path = paths[-1 - choose(len(paths))]
     wide = [name for name, attributes in RELATIONS.items() if len(attributes) >= len(path)]
     relation = _pick(choose, wide)
     spare = len(RELATIONS[relation]) - len(path)
-    terms = path + [_filler(choose, features, path) for _ in range(spare)]
+    terms = path + [_choose_filler(choose, features, path) for _ in range(spare)]
     if _chance(choose, 3):
         terms = terms[::-1]
     return relation, terms
 
 
-def _term(choose: Chooser, features: Joins) -> str:
+def _choose_term(choose: Chooser, features: JoinFeatures) -> str:
     if features.constants and _chance(choose, 8):
         return str(1 + choose(2))
     return "_" if _chance(choose, 10) else _pick(choose, features.variables[:3])
 
 
-def _filler(choose: Chooser, features: Joins, path: list[str]) -> str:
+def _choose_filler(choose: Chooser, features: JoinFeatures, path: list[str]) -> str:
     """What stands beside the variables of a path."""
     kind = choose(6)
     if kind == 1 and path:
@@ -172,7 +172,7 @@ def _filler(choose: Chooser, features: Joins, path: list[str]) -> str:
     return "_"
 
 
-def _atom(choose: Chooser, relation: str, terms: list[str], positional: bool) -> str:
+def _write_atom(choose: Chooser, relation: str, terms: list[str], positional: bool) -> str:
     if positional:
         return f"{relation}({', '.join(terms)})"
     named = [
@@ -183,7 +183,7 @@ def _atom(choose: Chooser, relation: str, terms: list[str], positional: bool) ->
     return f"{relation}({', '.join(named[::-1] if _chance(choose, 4) else named)})"
 
 
-def _comparisons(choose: Chooser, features: Joins, own: list[list[str]]) -> list[str]:
+def _write_comparisons(choose: Chooser, features: JoinFeatures, own: list[list[str]]) -> list[str]:
     names = list(dict.fromkeys(name for each in own for name in each))
     found: list[str] = []
     if not features.comparisons or not names:
@@ -198,7 +198,7 @@ def _comparisons(choose: Chooser, features: Joins, own: list[list[str]]) -> list
     return found
 
 
-def _ordering(choose: Chooser, times: list[str], timed: bool) -> list[str]:
+def _write_ordering(choose: Chooser, times: list[str], timed: bool) -> list[str]:
     """What the timestamps must be to each other."""
     names = list(dict.fromkeys(times))
     if len(names) < 2:
@@ -216,7 +216,7 @@ def _ordering(choose: Chooser, times: list[str], timed: bool) -> list[str]:
 # ----------------------------------------------------------------- streams
 
 
-def _events(choose: Chooser, features: Joins, timed: bool, used: list[str]) -> Events:
+def _make_events(choose: Chooser, features: JoinFeatures, timed: bool, used: list[str]) -> Events:
     """Mostly events that some atom can take."""
     events: Events = []
     now = 0
@@ -234,6 +234,6 @@ def _events(choose: Chooser, features: Joins, timed: bool, used: list[str]) -> E
     return events
 
 
-def seeded(seed: int, features: Joins | None = None) -> JoinCase:
+def make_seeded_join(seed: int, features: JoinFeatures | None = None) -> JoinCase:
     """A case without Hypothesis; the same for the same seed."""
-    return random_join(random.Random(seed).randrange, features)
+    return make_join(random.Random(seed).randrange, features)

@@ -16,7 +16,7 @@ from cernis.pattern.predicate import TIME
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class AtomJoin:
     """A conjunctive query as joined atoms, and the comparisons that these leave out."""
 
     atoms: tuple[JoinAtom, ...]
@@ -28,7 +28,7 @@ class Join:
         return tuple(tuple(atom.columns) for atom in self.atoms)
 
 
-def join_of(query: ConjunctiveQuery) -> Join:
+def make_join(query: ConjunctiveQuery) -> AtomJoin:
     """The join of a conjunctive query; each atom's label is its index.
 
     A timestamp that several atoms have is a variable like any other, of attribute @time.
@@ -46,4 +46,4 @@ def join_of(query: ConjunctiveQuery) -> Join:
             named[atom.time] = TIME.name
         sort = frozenset({(atom.stream, atom.relation)})
         atoms.append(JoinAtom(test, frozenset({str(index)}), sort, named))
-    return Join(tuple(atoms), residual)
+    return AtomJoin(tuple(atoms), residual)
