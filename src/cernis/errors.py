@@ -1,7 +1,7 @@
-"""What can go wrong, said so that the person who caused it can mend it.
+"""Errors that users can cause, and messages that say how to mend them.
 
 Every error that a user's input can cause derives from `CernisError`; the command
-line prints its text and exits with 1. Anything else that escapes is our bug.
+line prints its text and exits with 1. Any other exception that escapes is a bug of Cernis.
 
 A query's mistakes are `Diagnostic`s: a message, the span of the text it is about,
 and optionally what was expected and a suggestion. Several are reported together.
@@ -35,7 +35,7 @@ class Span(NamedTuple):
     end: int
 
     def to(self, other: Span) -> Span:
-        """The hull of two spans."""
+        """Return the span from the start of this one to the end of another."""
         return Span(min(self.start, other.start), max(self.end, other.end))
 
 
@@ -49,7 +49,7 @@ class Diagnostic:
     suggestion: str | None = None
 
     def render(self, source: str) -> str:
-        """The mistake with line, column, source line and carets.
+        """Return the mistake with line, column, source line and carets.
 
         >>> mistake = Diagnostic("unknown attribute 'prise'", Span(7, 12), suggestion="try 'price'")
         >>> print(mistake.render("FILTER prise > 3"))
@@ -75,7 +75,7 @@ class Diagnostic:
 
 
 def _locate(source: str, position: int) -> tuple[int, int, str, int]:
-    """(line, column, the line's text cut to a readable width, offset of the caret in it)."""
+    """Return line, column, the line's text cut to a readable width, and the caret's offset."""
     position = min(position, len(source))
     begin = source.rfind("\n", 0, position) + 1
     end = source.find("\n", position)

@@ -1,12 +1,11 @@
-"""The folder in which Cernis keeps files between runs: they can be made again at any time.
+"""The folder in which Cernis keeps files between runs; it can be deleted at any time.
 
-It is in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache` or what the system has
-in its place) or, where that cannot be written to (executors of a cluster, containers without a
-home), in the temporary folder, under a name with the user's number.
+It is in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache` or the system's equivalent).
+Where that cannot be written to (executors of a cluster, containers without a home), it is in the
+temporary folder, under a name with the user's number.
 
-What is kept is code, and to load it is to run it. So the folder must belong to this
-user, who alone may write to it; anything else that stands in its place, a link included, is
-passed over.
+Its files are code, and to load them is to run them. So the folder must belong to this
+user, who alone may write to it. Anything else in its place, a link included, is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 
 @cache
 def own_folder() -> Path | None:
-    """The folder, made where it is missing; None where there is no place for one."""
+    """Return the folder, made if it is missing; None if there is no place for one."""
     return next((place for place in _places() if _is_ours(place)), None)
 
 

@@ -1,8 +1,8 @@
-"""What is known of the events: streams, their event types, their attributes' kinds.
+"""The schema of events: streams, their event types, the kinds of their attributes.
 
 A schema is declared in the query (`CREATE STREAM …`), read off the data, or unknown.
-An attribute that a type does not have is NULL on its events, so one flat record per
-stream carries all of them.
+An attribute that an event type does not have is NULL on its events, so a stream has one flat
+record for all types.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Kind(Enum):
 
     @property
     def numeric(self) -> bool:
+        """Whether values are numbers."""
         return self in (Kind.INT, Kind.FLOAT)
 
 
@@ -51,11 +52,12 @@ class Schema:
     streams: tuple[Stream, ...] = ()
 
     def stream(self, name: str) -> Stream | None:
+        """Return the stream of this name, if there is one."""
         return next((s for s in self.streams if s.name == name), None)
 
 
 def texts(schema: Schema) -> frozenset[str]:
-    """The attributes that are text in some stream.
+    """Return the attributes that are text in some stream.
 
     >>> sorted(texts(Schema((Stream("S", {"name": Kind.STRING, "n": Kind.INT}),))))
     ['name']

@@ -82,6 +82,11 @@ class GraphRecognizer:
         """Whether times are numbers, not dates."""
         return False
 
+    @property
+    def notes(self) -> list[str]:
+        """Remarks on the run, for its results."""
+        return []
+
     def recognize(self, events: GraphEvents, found: Mapping[str, Solutions]) -> list[Snapshot]:
         """Read a batch of whole timestamps and the solutions in it; the triples are not read."""
         first = self.builder.events
@@ -136,9 +141,9 @@ class GraphRecognizer:
         """Return the matches of some snapshots of the engine."""
         labels = [frozenset(_ROWS)] * len(self.linked.alternatives)
         found = CorrelatedMatches(_ROWS, snapshots, labels)
-        format = TimeFormat(self.unit if self.counted else None)
-        store, terms = self.store.copy(), self.terms.view()
-        return GraphMatches(found, store, terms, self.shape, format, self._is_distinct())
+        form = TimeFormat(self.unit if self.counted else None)
+        store, terms, distinct = self.store.copy(), self.terms.view(), self._is_distinct()
+        return GraphMatches(found, store, terms, self.shape, form, distinct, self.notes)
 
     @cached_property
     def shape(self) -> AnswerShape:

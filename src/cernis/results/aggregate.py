@@ -27,7 +27,7 @@ _GROUPED = {"SUM": "sum", "MIN": "min", "MAX": "max", "AVG": "mean"}
 
 
 def aggregate_name(aggregate: Aggregate) -> str:
-    """The aggregate as it is written.
+    """Return the aggregate as a query writes it.
 
     >>> aggregate_name(Aggregate("count"))
     'COUNT(*)'
@@ -41,7 +41,7 @@ def aggregate_name(aggregate: Aggregate) -> str:
 def evaluate(
     aggregate: Aggregate, block: MatchBlock, variables: Sequence[str], events: EventLookup
 ) -> pa.Array:
-    """One value for each match of the block."""
+    """Return one value for each match of the block."""
     function, argument = aggregate.function.upper(), aggregate.argument
     if argument is None:
         return pa.array(_distinct_events(block), pa.int64())
@@ -62,11 +62,11 @@ def evaluate(
         case "FIRST" | "LAST":
             return _outermost(values, offsets, last=function == "LAST")
         case _:
-            return _grouped(aggregate, values, offsets)
+            return _aggregate_groups(aggregate, values, offsets)
 
 
 def _distinct_events(block: MatchBlock) -> NDArray[np.int64]:
-    """How many events each match has, an event of several variables counted once."""
+    """Return how many events each match has; an event of several variables counts once."""
     m = len(block.start)
     if not block.positions:
         return np.zeros(m, np.int64)
@@ -80,7 +80,7 @@ def _distinct_events(block: MatchBlock) -> NDArray[np.int64]:
 
 
 def _outermost(values: pa.Array, offsets: Positions, *, last: bool) -> pa.Array:
-    """The first or last value that is not null, between each two offsets."""
+    """Return the first or last value that is not null, between each two offsets."""
     valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     if last:
         index = np.searchsorted(valid, offsets[1:]) - 1
@@ -94,7 +94,8 @@ def _outermost(values: pa.Array, offsets: Positions, *, last: bool) -> pa.Array:
     return values.take(pa.array(chosen, mask=~inside))
 
 
-def _grouped(aggregate: Aggregate, values: pa.Array, offsets: Positions) -> pa.Array:
+def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions) -> pa.Array:
+    """Return SUM, MIN, MAX or AVG of the values between each two offsets."""
     function, m = aggregate.function.upper(), len(offsets) - 1
     kind = values.type
     if pa.types.is_null(kind):
@@ -129,7 +130,7 @@ def _grouped(aggregate: Aggregate, values: pa.Array, offsets: Positions) -> pa.A
 
 
 def _refuse_overflow(aggregate: Aggregate, exact: pa.Array, rough: pa.Array) -> None:
-    """64-bit sums wrap by 2^64; a sum of floats is never wrong by as much."""
+    """Raise if a 64-bit sum has wrapped, by 2^64: a sum of floats is never wrong by as much."""
     gap = pc.abs(pc.subtract(exact.cast(pa.float64(), safe=False), rough))
     if pc.any(pc.greater(gap, 2.0**63)).as_py():
         raise DataError(

@@ -64,18 +64,18 @@ class MatchFields:
 def record_batch(
     block: MatchBlock, fields: MatchFields, events: EventLookup, *, ids: bool = False
 ) -> pa.RecordBatch:
-    """The matches of a block with their events, and names for them where they are wanted."""
+    """Return the matches of a block with their events, and with `ids` a name for each."""
     columns = [
         pa.array(events.rows(block.start), pa.int64()),
         pa.array(events.rows(block.end), pa.int64()),
-        _whole(events.times(block.start)),
-        _whole(events.times(block.end)),
+        _combine(events.times(block.start)),
+        _combine(events.times(block.end)),
         *partition_columns(block.end, fields, events),
     ]
     for v, name in enumerate(fields.variables):
         structs = events.structs(block.positions[v], fields.attributes.get(name) or None)
         offsets = pa.array(block.offsets[v], pa.int32())
-        columns.append(pa.ListArray.from_arrays(offsets, _whole(structs)))
+        columns.append(pa.ListArray.from_arrays(offsets, _combine(structs)))
     columns += [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
     names = [*_INTERVAL, *fields.keys, *fields.variables, *fields.aggregate_names]
     if ids:
@@ -87,10 +87,10 @@ def record_batch(
 def count_batch(
     ends: Positions, counts: Sequence[int], fields: MatchFields, events: EventLookup
 ) -> pa.RecordBatch:
-    """The number of matches at each end position."""
+    """Return the number of matches at each end position."""
     columns = [
         pa.array(events.rows(ends), pa.int64()),
-        _whole(events.times(ends)),
+        _combine(events.times(ends)),
         *partition_columns(ends, fields, events),
         count_column(counts),
     ]
@@ -100,7 +100,7 @@ def count_batch(
 
 
 def count_column(counts: Sequence[int]) -> pa.Array:
-    """Counts in the narrowest type that holds them all.
+    """Return counts in the narrowest type that holds them all.
 
     int64, then decimal128(38, 0), then decimal256(76, 0), then their digits as strings.
 
@@ -117,13 +117,13 @@ def count_column(counts: Sequence[int]) -> pa.Array:
 
 
 def partition_columns(ends: Positions, fields: MatchFields, events: EventLookup) -> list[pa.Array]:
-    """The key of each match's partition, read off its last event."""
+    """Return the key of each match's partition, read off its last event."""
     return [_key([events.column(ends, name) for name in group]) for group in fields.partition]
 
 
 def _key(alternatives: Sequence[pa.Array]) -> pa.Array:
-    """The first that is not null; one type for all, strings if there is none."""
-    columns = [_plain(_whole(column)) for column in alternatives]
+    """Return the first alternative that is not null, in a type for all, or else as strings."""
+    columns = [_decode(_combine(column)) for column in alternatives]
     if len(columns) == 1:
         return columns[0]
     kinds = [pa.schema([("key", column.type)]) for column in columns]
@@ -134,16 +134,16 @@ def _key(alternatives: Sequence[pa.Array]) -> pa.Array:
     return pc.coalesce(*(column.cast(kind) for column in columns))
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _decode(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combine(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
-    """The names, with `_` appended to one that is taken: tables need distinct columns.
+    """Return the names, with `_` appended to one that is taken: tables need distinct columns.
 
     >>> distinct_names(["start", "name", "start", "name"])
     ['start', 'name', 'start_', 'name_']
@@ -157,7 +157,7 @@ def distinct_names(names: Iterable[str]) -> list[str]:
 
 
 def empty_block(fields: MatchFields) -> MatchBlock:
-    """No matches; what the schema is read off."""
+    """Return a block without matches, to read the schema off."""
     none, edge = np.zeros(0, np.int64), np.zeros(1, np.int64)
     width = len(fields.variables)
     return MatchBlock(none, none, (edge,) * width, (none,) * width)

@@ -1,9 +1,9 @@
 """A name for each match that depends on its events alone: 32 hexadecimal digits.
 
-Whoever gets a match twice can tell by it. Two sums of 64 bits over the mixed row numbers of
-the events, with numbers of their own for each variable: the order of events does not count,
-and what another run numbers alike gets the same name. Two of 10^15 matches share a name
-with a chance of one in a billion.
+The name tells apart a new match and one that was delivered before. It is two sums of 64 bits over
+the mixed row numbers of the events, with other mixing for each variable. So the order of events
+does not count, and another run that numbers rows alike gives the same name. Two of 10^15 matches
+share a name with a chance of one in a billion.
 
 Cost: linear in the positions of the block, in NumPy.
 """
@@ -25,7 +25,7 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def match_ids(block: MatchBlock, rows: Callable[[Positions], Positions]) -> pa.StringArray:
-    """The names of the matches of a block."""
+    """Return the names of the matches of a block."""
     marked = [
         (rows(positions), offsets)
         for positions, offsets in zip(block.positions, block.offsets, strict=True)
@@ -41,13 +41,13 @@ def _sums(marked: list[tuple[Positions, Positions]], salt: int) -> Words:
     for number, (rows, offsets) in enumerate(marked, 1):
         own = np.uint64(salt * (2 * number + 1) % 2**64)
         running = np.zeros(len(rows) + 1, np.uint64)
-        np.cumsum(_mixed(rows.astype(np.uint64) * np.uint64(salt) + own), out=running[1:])
-        total += _mixed(running[offsets[1:]] - running[offsets[:-1]] + own)
-    return _mixed(total)
+        np.cumsum(_mix(rows.astype(np.uint64) * np.uint64(salt) + own), out=running[1:])
+        total += _mix(running[offsets[1:]] - running[offsets[:-1]] + own)
+    return _mix(total)
 
 
-def _mixed(words: Words) -> Words:
-    """The last steps of SplitMix64: each bit of the result depends on all of the input's."""
+def _mix(words: Words) -> Words:
+    """Mix words by the last steps of SplitMix64: each bit depends on all bits of the input."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

@@ -6,8 +6,8 @@ and the answers of a conjunctive query that drops variables as
 
     {"end":9,"end_ts":…,"values":{"y":3}}
 
-The text is put together column by column in Arrow: numbers are cast, lists are joined,
-and the pieces of all lines are concatenated in one pass. Rejected: `json.dumps` for
+Arrow puts the text together column by column: it casts numbers, joins lists,
+and concatenates the pieces of all lines in one pass. Rejected: `json.dumps` for
 each match, which costs a Python object for each event and is some twenty times slower.
 """
 
@@ -30,10 +30,10 @@ from cernis.results.values import json_texts
 def match_lines(
     block: MatchBlock, fields: MatchFields, events: EventLookup, newline: str = "\n"
 ) -> pa.StringArray:
-    """One line for each match."""
+    """Return one line for each match."""
     aggregates = [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
     lists = [
-        _list_texts(sorted_rows(events.rows(p), o), o)
+        _list_texts(sort_rows(events.rows(p), o), o)
         for p, o in zip(block.positions, block.offsets, strict=True)
     ]
     return _lines(
@@ -64,7 +64,7 @@ def count_lines(
     events: EventLookup,
     newline: str = "\n",
 ) -> pa.StringArray:
-    """One line for each end position of a query that is `SELECT COUNT(*)` alone."""
+    """Return one line for each end position of a query that is `SELECT COUNT(*)` alone."""
     return _lines(
         [
             '{"end":',
@@ -87,7 +87,7 @@ def answer_lines(
     times: pa.Array,
     newline: str = "\n",
 ) -> pa.StringArray:
-    """One line for each answer of a query that keeps the values of some variables.
+    """Return one line for each answer of a query whose head drops variables.
 
     >>> columns = [pa.array(["a"]), pa.array([None], pa.int64())]
     >>> print(answer_lines(("x", "y"), columns, pa.array([5]), pa.array([50]), "")[0])
@@ -106,10 +106,10 @@ def answer_lines(
     )
 
 
-def sorted_rows(rows: Positions, offsets: Positions) -> Positions:
-    """Row numbers ascending within each match.
+def sort_rows(rows: Positions, offsets: Positions) -> Positions:
+    """Return row numbers, ascending within each match.
 
-    Positions ascend, but where the input was out of order the row numbers need not.
+    Positions ascend, but row numbers need not where the input was out of order.
     """
     falls = np.flatnonzero(rows[1:] < rows[:-1]) + 1
     if np.isin(falls, offsets).all():
@@ -119,7 +119,7 @@ def sorted_rows(rows: Positions, offsets: Positions) -> Positions:
 
 
 def _object(names: Sequence[str], texts: Iterable[pa.Array]) -> list[str | pa.Array]:
-    """The pieces of `{"name":text,…}`."""
+    """Return the pieces of `{"name":text,…}`."""
     pieces: list[str | pa.Array] = []
     for name, text in zip(names, texts, strict=True):
         pieces += [("," if pieces else "{") + json.dumps(name, ensure_ascii=False) + ":", text]
@@ -140,7 +140,7 @@ def _lines(pieces: Sequence[str | pa.Array]) -> pa.StringArray:
 
 
 def text_of(column: pa.StringArray) -> memoryview:
-    """All lines as one run of bytes: the data buffer of the column that they form."""
+    """Return all lines as one run of bytes: the data buffer of their column."""
     if not len(column):
         return memoryview(b"")
     _, offsets, data = column.buffers()

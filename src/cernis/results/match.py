@@ -1,4 +1,4 @@
-"""One match, as Python sees it."""
+"""`Match`: one match as a Python object."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Match:
     _attributes: Mapping[str, tuple[str, ...]] = field(repr=False)
 
     def events(self, variable: str) -> list[dict[str, Any]]:
-        """The events of a variable, in the order of the stream."""
+        """Return the events of a variable, in the order of the stream."""
         if variable not in self.positions:
             known = ", ".join(self.positions) or "none"
             raise KeyError(f"no variable {variable!r} in this match; it has {known}")
@@ -49,7 +49,7 @@ class Match:
         )
 
     def timeline(self, width: int = 60) -> str:
-        """The match as a picture in text."""
+        """Draw the match in text."""
         ends = (f"row {self.start}", f"row {self.end}")
         return timeline(self.positions, *self.interval, width=width, ends=ends)
 

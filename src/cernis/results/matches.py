@@ -26,7 +26,7 @@ from cernis.results.columns import (
     partition_columns,
     record_batch,
 )
-from cernis.results.jsonlines import count_lines, match_lines, sorted_rows
+from cernis.results.jsonlines import count_lines, match_lines, sort_rows
 from cernis.results.lookup import EventLookup
 from cernis.results.match import Match
 from cernis.results.matchset import MatchBlock, MatchSet, Positions, part, pieces
@@ -97,19 +97,19 @@ class Matches(Result[Match]):
     def _objects(self, block: MatchBlock) -> Iterator[Match]:
         fields, events = self._fields, self._events
         rows = tuple(
-            sorted_rows(events.rows(p), o)
+            sort_rows(events.rows(p), o)
             for p, o in zip(block.positions, block.offsets, strict=True)
         )
-        marks = held = _lists(fields.variables, block.positions, block)
+        marks = rows_held = _lists(fields.variables, block.positions, block)
         if not all(map(np.array_equal, rows, block.positions)):
-            held = _lists(fields.variables, rows, block)
+            rows_held = _lists(fields.variables, rows, block)
         aggregates = [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
         columns = zip(
             events.rows(block.start).tolist(),
             events.rows(block.end).tolist(),
             python_values(events.times(block.start)),
             python_values(events.times(block.end)),
-            held,
+            rows_held,
             marks,
             self._partitions(block.end),
             _records(fields.aggregate_names, aggregates, len(block.start)),
@@ -231,7 +231,7 @@ class Matches(Result[Match]):
 def _lists(
     names: Sequence[str], columns: Sequence[Positions], block: MatchBlock
 ) -> Iterable[dict[str, list[int]]]:
-    """{variable: its part of the column} for each match."""
+    """Return {variable: its part of the column} for each match."""
     if not names:
         return [{}] * len(block.start)
     split = [

@@ -1,13 +1,12 @@
-"""The border between what finds matches and what shows them.
+"""The border between the engines, which find matches, and the results, which show them.
 
-A *match set* answers how many matches there are, gives them block by block, and draws
-samples. It speaks of positions (ranks in the final order of the stream) and arrays
-only; row numbers, timestamps and events come from the event store. The engine's
-compact set is one implementation; `ListedMatches`, for queries whose matches must be
-filtered one by one, is the other.
+A *match set* counts matches, gives them block by block, and draws samples. It has positions
+(ranks in the final order of the stream) in arrays only; row numbers, timestamps and events come
+from the event store. The compact sets of the engines are implementations (`unary`, `correlated`);
+`ListedMatches`, for queries whose matches must be filtered one by one, is another.
 
 Cost contract: `count`, `counts` and `sample` never enumerate where the set is compact;
-`ListedMatches` has paid for its matches already. `blocks` costs its output.
+`ListedMatches` has paid for its matches already. `blocks` is linear in its output.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ class MatchBlock(NamedTuple):
 
 
 class MatchSet(Protocol):
-    """What every way of finding matches hands over."""
+    """A set of matches, however it was found."""
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables that a match maps to positions, in order of selection."""
+        """The variables that a match maps to positions, in the order of SELECT."""
 
     def count(self) -> int:
-        """The number of matches, exactly."""
+        """Return the number of matches, exactly."""
 
     def counts(self) -> tuple[Positions, list[int]]:
-        """The end positions that have matches, ascending, and how many each has."""
+        """Return the end positions that have matches, ascending, and how many each has."""
 
     def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
-        """The matches, or the first `limit`: by end position, latest start first."""
+        """Return the matches, or the first `limit`: by end position, latest start first."""
 
     def sample(self, k: int, seed: int | None) -> MatchBlock:
-        """`k` distinct matches, each subset equally likely; all when there are fewer."""
+        """Draw `k` distinct matches, each subset equally likely; all when there are fewer."""
 
 
 def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
-    """The matches with these indices, in that order.
+    """Return the matches with these indices, in that order.
 
     >>> listed = ListedMatches.of(("x",), [(0, 1, {"x": [0, 1]}), (2, 2, {"x": [2]})])
     >>> take(listed.block, np.array([1])).positions
@@ -72,7 +71,7 @@ def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
 
 
 def part(block: MatchBlock, low: int, high: int) -> MatchBlock:
-    """The matches low to high - 1; shares memory with the block."""
+    """Return the matches low to high - 1; they share memory with the block."""
     return MatchBlock(
         block.start[low:high],
         block.end[low:high],
@@ -85,10 +84,10 @@ def part(block: MatchBlock, low: int, high: int) -> MatchBlock:
 
 
 def pieces(block: MatchBlock, weight: int) -> Iterator[MatchBlock]:
-    """The block cut so that each piece holds about `weight` positions, or one match.
+    """Cut the block so that each piece holds about `weight` positions, or one match.
 
-    Blocks are cut by number of matches where they are made; a match may have any
-    number of events, and what is made of them (structs, text) must fit in memory.
+    The engines cut blocks by number of matches. A match may have any number of events, and the
+    structs and texts of a piece must fit in memory.
     """
     m = len(block.start)
     load = np.arange(m + 1, dtype=np.int64) + sum(block.offsets, start=np.int64(0))
@@ -101,23 +100,23 @@ def pieces(block: MatchBlock, weight: int) -> Iterator[MatchBlock]:
 
 
 def join(blocks: Sequence[MatchBlock], width: int) -> MatchBlock:
-    """One block of all, for matches over `width` variables."""
+    """Return one block of all, for matches over `width` variables."""
     if len(blocks) == 1:
         return blocks[0]
     offsets, positions = [], []
     for v in range(width):
         lengths = [np.diff(block.offsets[v]) for block in blocks]
         offsets.append(np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])))
-        positions.append(_joined([block.positions[v] for block in blocks]))
+        positions.append(_concatenate([block.positions[v] for block in blocks]))
     return MatchBlock(
-        _joined([block.start for block in blocks]),
-        _joined([block.end for block in blocks]),
+        _concatenate([block.start for block in blocks]),
+        _concatenate([block.end for block in blocks]),
         tuple(offsets),
         tuple(positions),
     )
 
 
-def _joined(arrays: Sequence[Positions]) -> Positions:
+def _concatenate(arrays: Sequence[Positions]) -> Positions:
     return np.concatenate([np.zeros(0, np.int64), *arrays])
 
 
@@ -130,7 +129,7 @@ class ListedMatches:
     """
 
     def __init__(self, variables: Sequence[str], blocks: Iterable[MatchBlock]) -> None:
-        """`blocks` hold distinct matches, in order of end position, latest start first."""
+        """Take blocks of distinct matches, by end position, latest start first."""
         self.variables = tuple(variables)
         self.block = join(tuple(blocks), len(self.variables))
 
@@ -140,7 +139,7 @@ class ListedMatches:
         variables: Sequence[str],
         matches: Iterable[tuple[int, int, Mapping[str, Iterable[int]]]],
     ) -> ListedMatches:
-        """From (start, end, {variable: positions}) in any order; repeated matches are one."""
+        """Make a set of (start, end, {variable: positions}) in any order, without duplicates."""
         distinct = {
             (end, -start, tuple(tuple(sorted(marks.get(v, ()))) for v in variables))
             for start, end, marks in matches

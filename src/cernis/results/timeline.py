@@ -1,7 +1,7 @@
 """A match drawn along the stream: one line for each variable, a mark for each event.
 
-As long as there is room every event of the stream has a cell, so that what was skipped
-can be seen; a longer match is scaled, and events that fall into one cell share a mark.
+While there is room, every event of the stream has a cell, which shows the skipped events. A longer
+match is scaled; events that fall into one cell share a mark.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _COLOURS = ("#3b6fb6", "#c4572e", "#3f8f5b", "#8a4fa3", "#a8812a", "#3a9aa3")
 def timeline(
     marks: Marks, start: int, end: int, *, width: int = 60, ends: tuple[str, str] | None = None
 ) -> str:
-    """The marks of each variable between the positions `start` and `end`, as text.
+    """Draw the marks of each variable between the positions `start` and `end`, as text.
 
-    `ends` is what to write above the two ends: the positions if it is not given.
+    `ends` are the texts above the two ends: by default, their positions.
 
     >>> print(timeline({"b": [3], "s": [5, 9]}, 3, 9, width=20))
       3                 9
@@ -29,7 +29,7 @@ def timeline(
     s ·──·──●──·──·──·──●
     """
     left, right = ends or (str(start), str(end))
-    names = [_shortened(name) for name in marks]
+    names = [_shorten(name) for name in marks]
     indent = max(map(len, names), default=0)
     span = end - start
     last = min(span * _WIDEST_STEP, max(width, 2) - 1)
@@ -52,7 +52,7 @@ def timeline(
 
 
 def timeline_svg(marks: Marks, start: int, end: int, *, width: int = 320) -> str:
-    """The same picture as an SVG element.
+    """Draw the picture of `timeline` as an SVG element.
 
     >>> timeline_svg({"<b>": [3]}, 3, 3).count("&lt;b&gt;")
     2
@@ -67,7 +67,7 @@ def timeline_svg(marks: Marks, start: int, end: int, *, width: int = 320) -> str
     for i, (name, positions) in enumerate(marks.items()):
         middle, colour = row * i + row // 2, _COLOURS[i % len(_COLOURS)]
         parts.append(
-            f'<text x="0" y="{middle + 4}" fill="currentColor">{escape(_shortened(name))}</text>'
+            f'<text x="0" y="{middle + 4}" fill="currentColor">{escape(_shorten(name))}</text>'
             f'<line x1="{left}" x2="{right}" y1="{middle}" y2="{middle}" '
             'stroke="currentColor" stroke-opacity="0.25"/>'
         )
@@ -83,5 +83,5 @@ def timeline_svg(marks: Marks, start: int, end: int, *, width: int = 320) -> str
     return "".join([*parts, "</svg>"])
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= _WIDEST_NAME else name[: _WIDEST_NAME - 1] + "…"

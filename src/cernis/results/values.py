@@ -1,7 +1,7 @@
 """Arrow values as Python objects and as JSON text.
 
 Timestamps become `datetime` where microseconds hold them exactly, `numpy.datetime64`
-where they do not: what comes out does not depend on pandas being installed. In JSON
+where they do not, whether or not pandas is installed. In JSON
 they are ISO 8601 strings, in UTC (`Z`) when they have a time zone.
 """
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """The column as a list.
+    """Return the column as a list.
 
     >>> python_values(pa.array([0], pa.timestamp("ns")))
     [datetime.datetime(1970, 1, 1, 0, 0)]
@@ -39,14 +39,14 @@ def python_values(column: pa.Array) -> list[Any]:
 
 
 def python_records(structs: pa.StructArray) -> list[dict[str, Any]]:
-    """Each struct as a dictionary."""
+    """Return each struct as a dictionary."""
     names = [field.name for field in structs.type]
     columns = [python_values(column) for column in structs.flatten()]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def json_texts(column: pa.Array) -> pa.Array:
-    """Each value as JSON text.
+    """Return each value as JSON text.
 
     >>> json_texts(pa.array(['a"b', None])).to_pylist()
     ['"a\\\\"b"', 'null']
@@ -63,7 +63,7 @@ def json_texts(column: pa.Array) -> pa.Array:
     elif pa.types.is_timestamp(kind):
         texts = pc.binary_join_element_wise('"', iso_texts(column), '"', "")
     else:
-        distinct = column.dictionary_encode() if _encodable(kind) else None
+        distinct = column.dictionary_encode() if _is_encodable(kind) else None
         if distinct is None:
             texts = pa.array([json_text(value) for value in python_values(column)], pa.string())
         else:
@@ -72,12 +72,12 @@ def json_texts(column: pa.Array) -> pa.Array:
     return pc.fill_null(texts, "null")
 
 
-def _encodable(kind: pa.DataType) -> bool:
+def _is_encodable(kind: pa.DataType) -> bool:
     return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
 
 
 def iso_texts(column: pa.Array) -> pa.Array:
-    """Timestamps in ISO 8601."""
+    """Return timestamps in ISO 8601."""
     kind = column.type
     if kind.tz is not None:
         column = column.cast(pa.timestamp(kind.unit, "UTC"))
@@ -85,11 +85,11 @@ def iso_texts(column: pa.Array) -> pa.Array:
 
 
 def json_text(value: Any) -> str:
-    """One Python value as JSON text; what JSON has no form for becomes its string."""
+    """Return one Python value as JSON text; a value that JSON lacks becomes its string."""
     return _ENCODER.encode(value)
 
 
-def _other(value: Any) -> Any:
+def _encode_other(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, bytes):
@@ -99,5 +99,5 @@ def _other(value: Any) -> Any:
     return str(value)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_other)
-"""`json.dumps` would make one for each value."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_encode_other)
+"""One for all values: `json.dumps` would make one for each."""
