@@ -48,7 +48,7 @@ def is_ambiguous(pcea: PCEA, labels_kept: frozenset[str] | None = None) -> bool:
 
 
 def _is_chain_ambiguous(pcea: PCEA, kept: Labels) -> bool:
-    """Forwards: two runs part at a state, and go on in pairs of states over the same events."""
+    """Follow pairs of runs forwards, from the state at which they part."""
     after: dict[int | None, list[Transition]] = {}
     for t in pcea.transitions:
         after.setdefault(t.sources[0].state if t.sources else None, []).append(t)
@@ -93,7 +93,7 @@ def _find_useful(pcea: PCEA) -> set[int]:
 def _compatible(
     ones: Iterable[Transition], others: Iterable[Transition], kept: Labels
 ) -> Iterator[tuple[Transition, Transition]]:
-    """Pairs that one event after one and the same other may take, with the same labels."""
+    """Yield the pairs that one event may take after the same event, with the same labels."""
     by_labels: dict[Labels, list[Transition]] = {}
     for other in others:
         by_labels.setdefault(other.labels & kept, []).append(other)
@@ -111,7 +111,7 @@ class _TooManyPairsError(Exception):
 
 
 class _Backwards:
-    """Pairs of runs, read from their common last event."""
+    """Pairs of runs, read backwards from their common last event."""
 
     def __init__(self, pcea: PCEA) -> None:
         self.pcea = pcea
@@ -133,7 +133,7 @@ class _Backwards:
             return True
 
     def _find_differences(self, kept: Labels) -> Iterator[bool]:
-        """For each state that a run can be in, whether two runs to it can be told apart."""
+        """Yield for each state whether two runs to it may write the same match."""
         stack = [(state, kept) for state in sorted(self.pcea.finals)]
         seen = set(stack)
         while stack:
@@ -152,7 +152,7 @@ class _Backwards:
                         stack.append(following)
 
     def _own_labels(self, transitions: Sequence[Transition], kept: Labels) -> list[Labels] | None:
-        """The labels that only one source's run writes; None where they do not tell all.
+        """Return the labels that only one source's run writes; None where they do not tell all.
 
         The transitions have their sources in the same order.
         """
@@ -240,7 +240,7 @@ class _Backwards:
     def _pair_sources(
         self, one: Transition, other: Transition, kept: Labels
     ) -> bool | list[tuple[int, int, Labels]]:
-        """Sources paired up so that each pair has labels of its own."""
+        """Pair the sources so that each pair has labels of its own; True if that fails."""
         if len(one.sources) > MOST_PAIRED_SOURCES:
             return True
         for order in permutations(other.sources):
@@ -256,7 +256,7 @@ class _Backwards:
     # --------------------------------------------------- what runs can write
 
     def _before(self, transition: Transition, labels: Sequence[Labels]) -> Labels:
-        """Labels of the events before the one that the transition reads."""
+        """Return the labels of the events before the one that the transition reads."""
         return Labels().union(*(labels[source.state] for source in transition.sources))
 
     def _may(self) -> list[Labels]:
@@ -284,7 +284,7 @@ class _Backwards:
         return found
 
     def _below(self, state: int) -> Collection[Transition]:
-        """Every transition that a run to the state may have taken."""
+        """Return every transition that a run to the state may have taken."""
         if state not in self.taken:
             seen = {state}
             stack = [state]

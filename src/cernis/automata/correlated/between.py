@@ -1,10 +1,10 @@
-"""Conditions between events, put on the links of the steps inside their scope.
+"""Put conditions between events on the links of the steps inside their scope.
 
 Equalities are closed transitively to classes, and each class is compared along the steps
-between its events. Every other comparison is put on the steps whose two events it speaks
-of, either way round. What links cannot decide is left to be checked for each candidate,
-and the *verdict* of the condition says so; so is what a link has no room for: the index
-behind it takes one order, or up to `MOST_DIFFERENT` values that must differ.
+between its events. Every other comparison is put on the steps whose two events it compares,
+either way round. Conditions that links cannot decide are checked on each candidate. So are
+those that a link has no room for: its index takes one order, or up to `MOST_DIFFERENT` values
+that must differ. The *verdict* of a condition says how it is decided.
 
 Cost contract: linear in steps times conditions, and the searches of `Shape`.
 """
@@ -75,13 +75,13 @@ class Verdicts:
         self.note(path, index, Verdict(text, How.CANDIDATE, why))
 
     def note(self, path: Path, index: int, verdict: Verdict) -> None:
-        """Of several copies of a condition, the hardest one is told."""
+        """Note a verdict; of several copies of a condition, the hardest one stays."""
         known = self.found.get((path, index))
         if known is None or _hardness(verdict) > _hardness(known):
             self.found[path, index] = verdict
 
     def in_text(self) -> tuple[Verdict, ...]:
-        """A condition stands after the formula that it filters."""
+        """Return the verdicts in order of the text: a condition stands after its formula."""
         order = sorted(self.found, key=lambda at: (*at[0], inf, at[1]))
         return tuple(self.found[at] for at in order)
 
@@ -94,7 +94,7 @@ def _hardness(verdict: Verdict) -> int:
 
 
 def compare_class(body: Fragment, known: States, keys: KeyClass) -> tuple[Fragment, int | None]:
-    """The body with the events of a class compared; and the state that keeps two apart."""
+    """Return the body with the events of a class compared, and a state between two of them."""
     attributes = {state: keys.attributes(known.labels[state]) for state in body.states}
     members = {state for state, found in attributes.items() if found}
     shape = body.shape
@@ -148,7 +148,10 @@ class Conditions:
         self.unordered = unordered
 
     def apply(self, chosen: tuple[int, ...]) -> Fragment:
-        """Equalities first, then the order, then what must differ: links have room for few."""
+        """Put the chosen conditions on the body; return it.
+
+        Equalities come first, then order, then inequality: links have little room.
+        """
         compares: list[int] = []
         for i in chosen:
             leaf = self.leaves[i]
@@ -170,10 +173,10 @@ class Conditions:
     def group_equalities(
         self, indices: Iterable[int]
     ) -> tuple[list[tuple[KeyClass, list[int]]], list[int]]:
-        """Equalities as classes, with the conditions that each stands for; and the rest.
+        """Return classes of equalities, each with its conditions, and the other conditions.
 
-        A class is tied together by variables that are always there. One that may be empty
-        can be tied to it, but ties nothing.
+        Variables that are always there tie a class together. One that may be empty
+        can join a class, but ties nothing.
         """
         rest = list(indices)
         equalities = {i: _keys(self.compare(i)) for i in rest if self.is_transitive(i)}
@@ -197,7 +200,7 @@ class Conditions:
         return is_transitive_equality(self.compare(index))
 
     def count_missing(self, chosen: Iterable[int]) -> int:
-        """How many comparisons are not enforced between neighbours."""
+        """Return how many comparisons the links do not enforce."""
         compares = [i for i in chosen if isinstance(self.leaves[i], pred.Compare)]
         classes, rest = self.group_equalities(compares)
         found = sum(
@@ -215,7 +218,7 @@ class Conditions:
         return found
 
     def list_compared(self, chosen: Iterable[int]) -> list[frozenset[str]]:
-        """The variables of each class and of each other comparison."""
+        """Return the variables of each class and of each other comparison."""
         compares = [i for i in chosen if isinstance(self.leaves[i], pred.Compare)]
         classes, rest = self.group_equalities(compares)
         found = [frozenset(v for v, _ in keys.keys if v is not None) for keys, _ in classes]
@@ -255,7 +258,7 @@ class Conditions:
             self.verdicts.apart(self.path, index, text, self.states.names[gap])
 
     def apply_to_pairs(self, index: int, leaf: pred.Compare) -> None:
-        """A comparison of every pair, put where the pair are neighbours."""
+        """Put a comparison on the links between neighbours that it compares, and judge it."""
         ones, others = self.find_marked(leaf.left), self.find_marked(leaf.right)
         if not ones or not others:
             self.verdicts.judge(self.path, index, leaf, How.UNARY, "nothing to compare")
@@ -287,7 +290,7 @@ class Conditions:
             self.verdicts.judge(self.path, index, leaf, How.UNARY, "asked of one event")
 
     def put_on_links(self, leaf: pred.Compare) -> str:
-        """Put the comparison on the links of the body; says which room was missing, if any."""
+        """Put a comparison on the links of the body; return why one has no room, or \"\"."""
         labels = self.states.labels
         full = ""
         steps = []
@@ -322,7 +325,7 @@ def _keys(leaf: pred.Compare) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def compare_with_itself(leaf: pred.Compare) -> Test:
-    """The comparison when one event is both of its sides."""
+    """Return the comparison of an event with itself."""
     left, right = leaf.left.attribute, leaf.right.attribute
     if left == right and left.name in CLOCKS and not leaf.shift:
         return ANYTHING if leaf.op in ("=", "<=", ">=") else NO_EVENT
@@ -343,7 +346,7 @@ def is_transitive_equality(leaf: pred.Compare) -> bool:
 def _find_comparisons(
     leaf: pred.Compare, earlier: Collection[str], later: Collection[str]
 ) -> Iterator[tuple[str, pred.Operator, str]]:
-    """What a comparison asks of two neighbours with these labels."""
+    """Yield the comparisons of two neighbours with these labels."""
     (x, a), (y, b) = _keys(leaf)
     if x in earlier and y in later:
         yield a, leaf.op, b
@@ -352,7 +355,7 @@ def _find_comparisons(
 
 
 def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> Link | str:
-    """The link with one more comparison, or what it has no room for."""
+    """Return the link with one more comparison, or why it has no room."""
     match op:
         case "=":
             return _add_equality(link, earlier, later)
@@ -385,6 +388,6 @@ def _comparison(op: pred.Operator, left: str, right: str) -> pred.Comparison:
 
 
 def _build_agreement(attributes: tuple[str, ...]) -> Iterator[Test]:
-    """One event's own attributes of a class agree."""
+    """Yield tests that one event's own attributes of a class agree."""
     for other in attributes[1:]:
         yield Is(_comparison("=", attributes[0], other))

@@ -1,4 +1,4 @@
-"""Which attributes of which events must agree, and whether neighbours are enough to see it.
+"""Classes of attributes that must agree, and whether comparing neighbours enforces them.
 
 An automaton compares an event with the one its run read before, never with one further
 back. Two facts decide whether that is enough for a condition between events:
@@ -6,7 +6,7 @@ back. Two facts decide whether that is enough for a condition between events:
 * Equality is transitive. The attributes that equalities tie together are one *class*
   (`KeyClass`); where the events that have an attribute of the class always stand next to
   each other, comparing neighbours compares all of them.
-* Any other comparison is enforced only if each pair that it speaks of are neighbours.
+* Any other comparison is enforced only if all events that it compares are neighbours.
 
 `Shape` answers both from the graph of a fragment: states, and which state is read right
 after which. It looks at the graph alone, so it may say no where some test would have
@@ -33,7 +33,7 @@ class KeyClass:
     keys: tuple[Key, ...]
 
     def attributes(self, labels: Collection[str]) -> tuple[str, ...]:
-        """The attributes of an event with these labels that belong to the class.
+        """Return the attributes of an event with these labels that belong to the class.
 
         >>> KeyClass((("x", "a"), ("y", "b"), (None, "c"))).attributes({"A", "y"})
         ('b', 'c')
@@ -43,7 +43,7 @@ class KeyClass:
 
 
 def close_equalities(pairs: Iterable[tuple[Key, Key]]) -> list[KeyClass]:
-    """The classes that these equalities make together.
+    """Return the classes that these equalities make together.
 
     >>> x, y, z = ("x", "a"), ("y", "b"), ("z", "c")
     >>> [c.keys for c in close_equalities([(x, y), (z, z), (y, ("v", "d"))])]
@@ -68,7 +68,7 @@ def close_equalities(pairs: Iterable[tuple[Key, Key]]) -> list[KeyClass]:
 
 
 def choose_attributes(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, str]:
-    """Which attributes of two events to compare when all of either agree among themselves.
+    """Return the attributes of two events to compare, where all of either event agree.
 
     >>> choose_attributes(("a", "b"), ("b", "c"))
     ('b', 'b')
@@ -104,11 +104,11 @@ class Shape:
         return all(len(sources) <= 1 for sources, _ in self.steps)
 
     def following(self, state: int) -> Collection[int]:
-        """What may be read right after."""
+        """Return the states that may be read right after."""
         return self._after.get(state, set())
 
     def _earlier(self, states: Iterable[int]) -> set[int]:
-        """The states that come before one of these, themselves among them only on a cycle."""
+        """Return the states before one of these; these are among them only on a cycle."""
         seen: set[int] = set()
         stack = list(states)
         while stack:
@@ -119,7 +119,7 @@ class Shape:
         return seen
 
     def find_gap(self, states: Collection[int]) -> int | None:
-        """A state outside that stands between two of these in some run, if there is one."""
+        """Return a state outside that stands between two of these in some run, if there is one."""
         earlier = self._earlier(states)
         for state in states:
             for following in self._after.get(state, ()):
@@ -133,7 +133,7 @@ class Shape:
         return None
 
     def find_between(self, one: Collection[int], other: Collection[int]) -> int | None:
-        """A state that stands between one of these and one of those, if there is one."""
+        """Return a state between one of these and one of those, if there is one."""
         for left, right in ((one, other), (other, one)):
             earlier = self._earlier(right)
             for state in left:

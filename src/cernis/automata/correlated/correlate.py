@@ -1,17 +1,17 @@
-"""From a formula to an automaton that compares neighbouring events while it reads.
+"""Construct the automaton of a formula that compares neighbouring events while it reads.
 
-A position automaton in the manner of Glushkov: a state is one occurrence of an atom that
-has just been read (copies count apart), a step goes from the states that may come right
-before to the state that is read. So the two events that a step's link compares are known
-by the atoms that read them, and a condition between events becomes a link on the steps
-*inside its scope*: those that were made while the body of its FILTER was built. What goes
-from one round of an iteration to the next is made later and is outside.
+This is Glushkov's position automaton. A state is one occurrence of an atom that has just been
+read (copies count apart). A step goes from the states that may come right before to the state
+that is read. So each link knows the atoms that read its two events, and a condition between
+events becomes a link on the steps *inside its scope*: those that were made while the body of
+its FILTER was built. Steps from one round of an iteration to the next are made later and are
+outside.
 
 `φ ALL ψ` is closed by its last event: each step into an end of φ is made once more, to a
 closing state, with an end of ψ as one more source; the other way round; and both at once.
-Such a step begins twice, so nothing can come before it: where something does, parts of
-one event each are written out in every order, and others are refused. ALL is associative:
-parts that a condition compares are closed as a group where that makes them neighbours.
+Such a step begins twice, so no event can come before it. Where one does, parts of one event
+each are written out in every order, and other parts are refused. ALL is associative: parts
+that a condition compares are closed as a group where that makes them neighbours.
 
 Whether links are enough is decided for each condition (`cernis.automata.correlated.between`).
 Where they are not, the automaton accepts more than the formula, and `exact` says so.
@@ -102,7 +102,7 @@ class Refusal:
 def correlate(
     formula: cel.Formula, *, name_atoms: bool = False, unordered: frozenset[str] = frozenset()
 ) -> Correlation | Refusal:
-    """The automaton of a formula; with `name_atoms` every atom writes its own label as well.
+    """Return the automaton of a formula; with `name_atoms` atoms write labels of their own as well.
 
     `unordered` attributes hold text: their order is left to be checked on candidates.
 
@@ -126,7 +126,7 @@ def correlate(
 
 
 def _count_undecided(found: Correlation) -> int:
-    """How many conditions links do not decide."""
+    """Return how many conditions the links do not decide."""
     return sum(verdict.how is How.CANDIDATE for verdict in found.verdicts)
 
 
@@ -168,7 +168,7 @@ class _CorrelatedBuilder:
     # --------------------------------------------------- one per operator
 
     def build(self, node: cel.Formula, path: Path, preceded: bool) -> Fragment:
-        """The fragment of a formula; `preceded` when an earlier event may be in its match."""
+        """Return the fragment of a formula; `preceded`: its match may have an earlier event."""
         built = self.build_one(node, path, preceded)
         if len(built.steps) > MOST_TRANSITIONS:
             raise _RefusedError(f"it takes more than {MOST_TRANSITIONS:,} transitions", node.span)
@@ -217,7 +217,7 @@ class _CorrelatedBuilder:
         return Fragment((Step((), Is(TypeIs(node.type, node.stream)), state),), (state,))
 
     def build_unless(self, node: cel.Unless, path: Path, preceded: bool) -> Fragment:
-        """The body alone: whether something stands inside is asked of each candidate."""
+        """Build the body alone; the guard is checked on each candidate."""
         text = f"UNLESS {write_formula(node.guard)}"
         why = "it looks at events that are not in the match"
         self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
@@ -237,10 +237,10 @@ class _CorrelatedBuilder:
         return built
 
     def gather_parts(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
-        """`(α ALL β) ; γ` without closing the ALL: what begins γ gathers the ends of all parts.
+        """Build `(α ALL β) ; γ` without closing the ALL: the start of γ gathers the ends of parts.
 
         Then each part is next to γ, and none to another part; closed, one part is next to
-        both. Which is better depends on what is compared.
+        both. Which is better depends on the comparisons.
         """
         body, names, here = first, [], (*path, 0)
         while isinstance(body, cel.As):
@@ -261,7 +261,7 @@ class _CorrelatedBuilder:
         return Fragment((*steps, *then.onward), then.last)
 
     def build_iteration(self, node: cel.Iterate, path: Path, preceded: bool) -> Fragment:
-        """Rounds from the last to the first, so that each number of rounds has one way."""
+        """Build rounds from the last to the first, so that each number of rounds has one way."""
         decided = self.decided.get(path)
         if decided == 0 or node.high == 0:
             return NOTHING
@@ -285,7 +285,7 @@ class _CorrelatedBuilder:
     # ------------------------------------------------------------------ ALL
 
     def build_all(self, node: cel.All, path: Path, preceded: bool) -> Fragment:
-        """One case for every choice of optional parts to leave out, each with its own copies."""
+        """Build ALL: a case for every choice of parts to leave out, each with its own copies."""
         whole = [self.build(part, (*path, i), preceded) for i, part in enumerate(node.parts)]
         there = [i for i, part in enumerate(whole) if part.steps]
         optional = [i for i in there if whole[i].nullable]
@@ -314,7 +314,7 @@ class _CorrelatedBuilder:
     def close_groups(
         self, arrangement: Arrangement, parts: Mapping[int, Fragment], span: Span | None
     ) -> Fragment:
-        """ALL is associative: groups of parts are closed before the whole is."""
+        """Close groups of parts before the whole, since ALL is associative."""
         if isinstance(arrangement, int):
             return parts.get(arrangement, NOTHING)
         found = [self.close_groups(each, parts, span) for each in arrangement]
@@ -324,7 +324,7 @@ class _CorrelatedBuilder:
         return self.close_parts(there, span)
 
     def close_parts(self, parts: list[Fragment], span: Span | None) -> Fragment:
-        """The parts side by side; what closes them may be the last event of several."""
+        """Return the parts side by side; the closing event may be the last of several."""
         steps = list(chain.from_iterable(part.steps for part in parts))
         closing: dict[tuple[int, ...], int] = {}
         for together, test in _list_closings(parts):
@@ -339,7 +339,7 @@ class _CorrelatedBuilder:
         return trim(Fragment(tuple(steps), tuple(closing.values())))
 
     def interleave(self, parts: list[Fragment], span: Span | None) -> Fragment:
-        """Parts of one event each, in every order, some of them at once."""
+        """Return parts of one event each in every order, some of them at once."""
         single = all(not part.onward for part in parts)
         if not single or len(parts) > MOST_INTERLEAVED:
             raise _RefusedError(
@@ -395,7 +395,7 @@ class _CorrelatedBuilder:
         leaves: tuple[Leaf, ...],
         alternative: tuple[int, ...],
     ) -> list[Fragment]:
-        """The body under conditions that hold together, one fragment per case of the body."""
+        """Return the body under conditions that hold together, a fragment per case."""
         names = frozenset(
             side.variable
             for leaf in (leaves[i] for i in alternative)
@@ -433,7 +433,7 @@ class _CorrelatedBuilder:
     def arrange(
         self, conditions: Conditions, body: cel.Formula, path: Path, chosen: tuple[int, ...]
     ) -> bool:
-        """Decide which parts of an ALL come together first, so that what is compared meets."""
+        """Choose which parts of an ALL are closed first, so that compared parts are neighbours."""
         inner, here = _unwrap(body, path)
         if not isinstance(inner, cel.All) or len(inner.parts) < 3 or here in self.arranged:
             return False
@@ -459,7 +459,7 @@ class _CorrelatedBuilder:
         leaves: tuple[Leaf, ...],
         names: frozenset[str],
     ) -> Conditions:
-        """The body under the decisions taken, and its conditions to be put on it."""
+        """Return the body under the decisions taken, with the conditions to put on it."""
         body = self.build(node.body, (*path, 0), preceded)
         there = find_always_present(node.body, (*path, 0), names, self.decided)
         return Conditions(body, self.states, self.verdicts, path, leaves, there, self.unordered)
@@ -488,7 +488,7 @@ def _list_leaves(condition: pred.Condition) -> Iterator[Leaf]:
 
 
 def _list_alternatives(condition: pred.Condition) -> list[tuple[int, ...]] | None:
-    """The condition as an OR of ANDs of its leaves, by number; None if there are too many."""
+    """Return the condition as an OR of ANDs of its leaves, by number; None if too many."""
     numbers = iter(range(1 << 30))
 
     def of(part: pred.Condition) -> list[tuple[int, ...]]:
@@ -521,7 +521,7 @@ def _is_one_event(node: cel.Formula) -> bool:
 
 
 def _build_event_test(condition: pred.Condition, labels: frozenset[str]) -> Test:
-    """A condition on a valuation of one event with these labels."""
+    """Return the test of a condition on one event with these labels."""
     match condition:
         case pred.Holds(variable=variable, predicate=predicate):
             return build_test(predicate) if variable in labels else ANYTHING
@@ -540,7 +540,7 @@ def _build_event_test(condition: pred.Condition, labels: frozenset[str]) -> Test
 
 
 def _list_closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, ...], Test]]:
-    """For each part the step that ends it with the last event of all, or None if it ended before.
+    """Yield for each part the step that ends it with the last event, or None if it ended before.
 
     Steps that no event takes at once are left out early: parts of different types never are.
     """
@@ -561,7 +561,7 @@ def _list_closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, .
 
 
 def _list_subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
-    """Smaller ones first.
+    """Yield all subsets, smaller ones first.
 
     >>> list(_list_subsets([0, 1]))
     [(), (0,), (1,), (0, 1)]
@@ -572,7 +572,7 @@ def _list_subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _list_ordered_partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Every way to read the items in groups, one after the other.
+    """Yield every way to read the items in groups, one after the other.
 
     >>> list(_list_ordered_partitions((0, 1)))
     [((0,), (1,)), ((1,), (0,)), ((0, 1),)]
@@ -587,7 +587,7 @@ def _list_ordered_partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int
 
 
 def _nest_groups(number: int, groups: Iterable[frozenset[int]]) -> tuple[Arrangement, ...]:
-    """Numbers in groups within groups; a group that cuts through another is left out.
+    """Return numbers in nested groups, without groups that cut through another.
 
     >>> _nest_groups(4, [frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 1, 3})])
     (2, (3, (0, 1)))
@@ -603,7 +603,7 @@ def _nest_groups(number: int, groups: Iterable[frozenset[int]]) -> tuple[Arrange
 
 
 def _unwrap(node: cel.Formula, path: Path) -> tuple[cel.Formula, Path]:
-    """What AS, FILTER and PARTITION BY stand around."""
+    """Return the formula inside AS, FILTER and PARTITION BY, and its path."""
     while isinstance(node, cel.As | cel.Filter | cel.PartitionBy):
         node, path = node.body, (*path, 0)
     return node, path

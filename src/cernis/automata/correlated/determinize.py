@@ -31,7 +31,7 @@ class _GivenUpError(Exception):
 
 
 def determinize_chain(pcea: PCEA) -> PCEA | None:
-    """An equivalent automaton in which each match has one run; None where that is too hard.
+    """Return an equivalent automaton with one run for each match; None where that is too hard.
 
     >>> from cernis.pattern.formula import Choice, Event
     >>> from cernis.automata.correlated.correlate import correlate
@@ -73,7 +73,7 @@ def determinize_chain(pcea: PCEA) -> PCEA | None:
 
 
 def _minimize(pcea: PCEA) -> PCEA:
-    """States from which the same can follow are one; links that leave nothing open are joined."""
+    """Merge states from which the same can follow; drop comparisons that decide nothing."""
     block = [int(state in pcea.finals) for state in range(len(pcea.names))]
     while True:
         ways: list[set[tuple[Link, Test, Labels, int]]] = [set() for _ in block]
@@ -106,7 +106,7 @@ def _minimize(pcea: PCEA) -> PCEA:
 
 
 def _widen_links(transitions: Iterable[Transition]) -> Iterator[Transition]:
-    """Where a pair may be equal or not, all else being the same, it is not asked."""
+    """Yield the transitions without comparisons whose two outcomes lead to the same."""
     alike: dict[Transition, list[Link]] = {}
     for t in transitions:
         bare = replace(t, sources=tuple(replace(s, link=ANY_LINK) for s in t.sources))
@@ -127,7 +127,7 @@ def _join_links(links: list[Link]) -> list[Link]:
 
 
 def _unite_links(one: Link, other: Link) -> Link | None:
-    """The link of both, if they differ in whether one pair is equal or not."""
+    """Return the union of two links, if they differ only in whether one pair is equal."""
     cut = (set(one.equal) & set(other.unlike)) | (set(one.unlike) & set(other.equal))
     if len(cut) != 1:
         return None
@@ -164,7 +164,7 @@ def _cut_regions(transitions: list[Transition]) -> Iterator[_Region]:
 
 
 def _cut_tests(transitions: list[Transition]) -> Iterator[tuple[Test, list[Transition]]]:
-    """Tests that exclude each other, each with the transitions whose test it implies."""
+    """Yield tests that exclude each other, each with the transitions whose test it implies."""
     tests = list(dict.fromkeys(t.test for t in transitions))
     for group in _group_overlapping(tests):
         if len(group) > MOST_TESTS:
@@ -178,7 +178,7 @@ def _cut_tests(transitions: list[Transition]) -> Iterator[tuple[Test, list[Trans
 
 
 def _group_overlapping(tests: list[Test]) -> list[list[Test]]:
-    """The tests in groups such that an event passes tests of one group only."""
+    """Return the tests in groups such that an event passes tests of one group only."""
     groups: list[list[Test]] = []
     for test in tests:
         joined = [g for g in groups if any(not are_exclusive_tests(test, other) for other in g)]
@@ -188,7 +188,7 @@ def _group_overlapping(tests: list[Test]) -> list[list[Test]]:
 
 
 def _conjoin(held: Sequence[Test], failed: Sequence[Test]) -> Test | None:
-    """All of the first and none of the others; None if that cannot be."""
+    """Return the test of all of the first and none of the others; None if no event passes."""
     test: Test = ANYTHING
     for each in held:
         test = conjoin(test, each)
@@ -214,7 +214,7 @@ _NEITHER: Outcome = frozenset("?")
 
 
 def _cut_links(transitions: list[Transition]) -> Iterator[tuple[Link, list[Transition]]]:
-    """Links that exclude each other, each with the transitions whose link it implies."""
+    """Yield links that exclude each other, each with the transitions whose link it implies."""
     if not transitions[0].sources:
         yield Link(), transitions
         return
@@ -249,7 +249,7 @@ def _cut_links(transitions: list[Transition]) -> Iterator[tuple[Link, list[Trans
 
 
 def _drop_redundant(transitions: list[Transition]) -> list[Transition]:
-    """Without those that another takes too, and not only from the event right before."""
+    """Drop contiguous transitions that a transition without contiguity includes."""
 
     def facts(t: Transition) -> tuple[int, Link]:
         return t.target, replace(t.sources[0].link, contiguous=False)
@@ -269,7 +269,7 @@ def _outcomes(link: Link) -> dict[Pair, Outcome]:
 
 
 def _cut_outcomes(asked: Collection[Outcome | None]) -> tuple[Outcome, ...]:
-    """The outcomes that must be told apart when different links ask these of one pair."""
+    """Return the outcomes to tell apart when different links ask these of one pair."""
     if len(asked) == 1:
         return tuple(outcome for outcome in asked if outcome)
     if _OTHER in asked:

@@ -43,7 +43,7 @@ _EVERY = frozenset("<=>?")
 
 
 def _outcomes(link: Link) -> dict[Pair, frozenset[str]]:
-    """pair → what comparing it may give (`?`: neither less nor equal nor more)."""
+    """Return for each pair the outcomes of comparing it (`?`: neither less, equal nor more)."""
     found: dict[Pair, frozenset[str]] = {}
     facts = [(pair, _EQUAL) for pair in link.equal]
     facts += [(pair, _NOT_EQUAL) for pair in (*link.different, *link.unlike)]

@@ -1,9 +1,9 @@
-"""Fragments of a position automaton: steps, ends, and how fragments are put together.
+"""Fragments of a position automaton: steps and ends, and how to combine fragments.
 
 A state is one occurrence of an atom that has just been read; `States` knows its labels. A
 fragment never accepts the empty match: whether it may be left out is a flag. Steps without
-sources begin it; what comes before it is added to them when fragments are concatenated, so
-a step is inside whatever scope was built when it was made.
+sources begin it; concatenation adds the sources before them. So a step is inside the scopes
+that were being built when it was made.
 
 Cost contract: concatenation makes one step for each end before and each start after;
 clean-up is linear in the steps, but for the few that differ in their links alone.
@@ -41,7 +41,7 @@ class States:
             self.names[state] = variable
 
     def merge(self, states: tuple[int, ...], known: dict[tuple[int, ...], int]) -> int:
-        """A new state for having read the last event of these at once."""
+        """Return the state for having read the last event of these at once."""
         if states not in known:
             labels = frozenset[str]().union(*(self.labels[state] for state in states))
             name = " & ".join(dict.fromkeys(self.names[state] for state in states))
@@ -89,7 +89,7 @@ NOTHING = Fragment(nullable=True)
 
 
 def link_starts(before: Iterable[int], steps: Iterable[Step], contiguous: bool) -> Iterator[Step]:
-    """The starting steps, each after each of these states."""
+    """Yield the starting steps, each after each of these states."""
     link = Link(contiguous=True) if contiguous else ANY_LINK
     states = tuple(before)
     for step in steps:
@@ -122,7 +122,7 @@ def unite_fragments(parts: Iterable[Fragment]) -> Fragment:
 
 
 def strengthen(body: Fragment, states: States, test: Callable[[frozenset[str]], Test]) -> Fragment:
-    """Every step asks one more test, which depends on the labels it writes."""
+    """Return the fragment whose steps ask one more test, by the labels that they write."""
     steps = tuple(
         replace(step, test=conjoin(step.test, test(states.labels[step.target])))
         for step in body.steps
@@ -153,7 +153,7 @@ def is_contradictory(test: Test) -> bool:
 
 
 def _find_useful(fragment: Fragment) -> set[int]:
-    """The states that a run can reach and from which it can get to the end."""
+    """Return the states that a run can reach and from which it can end."""
     reached: set[int] = set()
     waiting = list(fragment.steps)
     grown = True
@@ -189,7 +189,7 @@ def trim(fragment: Fragment) -> Fragment:
 
 
 def _is_weaker(one: Link, other: Link) -> bool:
-    """Whether whatever satisfies the other satisfies this one."""
+    """Whether all pairs of events that satisfy the other link satisfy this one."""
     return (
         set(one.equal) <= set(other.equal)
         and set(one.different) <= set(other.different)
@@ -199,7 +199,7 @@ def _is_weaker(one: Link, other: Link) -> bool:
 
 
 def _drop_subsumed(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Of steps that differ in their links alone, those that others do not include."""
+    """Drop the steps that differ from a weaker step in their links alone."""
     alike: dict[tuple[tuple[int, ...], Test, int], list[Step]] = {}
     for step in dict.fromkeys(steps):
         known = alike.setdefault((tuple(s.state for s in step.sources), step.test, step.target), [])
@@ -214,7 +214,7 @@ def _includes(one: Step, other: Step) -> bool:
 
 
 def build_automaton(whole: Fragment, states: States) -> PCEA:
-    """What is left when nothing useless is, numbered in order of the formula."""
+    """Return the automaton without useless steps, its states in order of the formula."""
     kept = trim(replace(whole, steps=_drop_subsumed(_drop_contradictory(whole.steps))))
     number = {state: i for i, state in enumerate(sorted(kept.states))}
     ordered = sorted(kept.steps, key=lambda step: number[step.target])

@@ -1,4 +1,4 @@
-"""Hierarchical joins as parallelized automata: Theorem 4.1 of the PCEA paper.
+"""Construct the PCEA of a hierarchical join: Theorem 4.1 of the PCEA paper.
 
 `construct_join` takes joined atoms (each asks a test of one event and gives each of its
 variables an attribute) and makes the PCEA whose runs are the joins: one run for each
@@ -67,7 +67,7 @@ class JoinAtom:
 
 
 def construct_join(atoms: Sequence[JoinAtom]) -> PCEA:
-    """The automaton of a hierarchical join; ValueError where the atoms are not hierarchical.
+    """Return the automaton of a hierarchical join; ValueError where the atoms are not hierarchical.
 
     BudgetError where it has more than MOST_TRANSITIONS transitions.
     """
@@ -77,13 +77,13 @@ def construct_join(atoms: Sequence[JoinAtom]) -> PCEA:
 
 
 class _Spot:
-    """A node of the compact q-tree with what the construction asks of it."""
+    """A node of the compact q-tree, as the construction needs it."""
 
     def __init__(self, node: Node, name: str, shared: tuple[str, ...]) -> None:
         self.node = node
         self.name = name
         self.shared = shared
-        """The variables on the path above: what its atoms share with the rest."""
+        """The variables on the path above, which its atoms share with the rest."""
         self.leaves = node.atoms()
         self.children: list[_Spot] = []
 
@@ -133,7 +133,7 @@ class _JoinBuilder:
         view: View,
         views: Mapping[int, Mapping[View, None]],
     ) -> None:
-        """The transitions whose event is the node's last and serves exactly these atoms."""
+        """Add the transitions whose event is the node's last and serves exactly these atoms."""
         test = self._test(served)
         labels = frozenset[str]().union(*(self.atoms[index].labels for index in served))
         target = self._state(spot, view)
@@ -167,7 +167,7 @@ class _JoinBuilder:
         return self.states[key]
 
     def _test(self, served: Sequence[int]) -> Test:
-        """One event serves all of these: each test, and one value for each shared variable."""
+        """Return the test of an event that serves all of these atoms."""
         pairs: dict[tuple[str, str], None] = {}
         first: dict[str, str] = {}
         for index in served:
@@ -198,7 +198,7 @@ def _name(node: Node, atoms: Sequence[JoinAtom], path: tuple[str, ...]) -> str:
 
 
 def _find_untouched(spot: _Spot, served: frozenset[int]) -> Iterator[tuple[_Spot, int]]:
-    """The largest subtrees without a served atom, each with a served atom beside it."""
+    """Yield the largest subtrees without a served atom, each with a served atom beside it."""
     stack = [spot]
     while stack:
         inside = stack.pop()
@@ -214,7 +214,7 @@ def _find_untouched(spot: _Spot, served: frozenset[int]) -> Iterator[tuple[_Spot
 def list_shared_subsets(
     items: Sequence[int], may_share: Callable[[int, int], bool]
 ) -> Iterator[tuple[int, ...]]:
-    """Every non-empty set of items of which any two may share an event, lazily.
+    """Yield every non-empty set of items of which any two may share an event.
 
     >>> list(list_shared_subsets([0, 1, 2], lambda a, b: (a, b) != (0, 2)))
     [(0,), (0, 1), (1,), (1, 2), (2,)]

@@ -1,4 +1,4 @@
-"""Parallelized complex event automata (PCEA): runs that wait for each other and compare.
+"""Parallelized complex event automata (PCEA): runs that wait for each other and compare events.
 
 A transition reads one event. It asks a test of that event alone, gathers one run from
 each of its *sources*, and compares, for each source, the last event of that run with
@@ -119,7 +119,7 @@ class PCEA:
     """States are 0 … len(names)-1; a run that reaches a final state is a match."""
 
     names: tuple[str, ...]
-    """What each state has read last, for printing."""
+    """For each state the atom that it has read last, for printing."""
     transitions: tuple[Transition, ...]
     finals: frozenset[int]
 
@@ -134,7 +134,7 @@ class PCEA:
         return all(len(t.sources) <= 1 for t in self.transitions)
 
     def tests(self) -> tuple[Test, ...]:
-        """The distinct tests, in order of appearance."""
+        """Return the distinct tests, in order of appearance."""
         return tuple(dict.fromkeys(t.test for t in self.transitions))
 
     @cached_property
@@ -142,7 +142,7 @@ class PCEA:
         return tuple(dict.fromkeys(atom for test in self.tests() for atom in find_atoms(test)))
 
     def atoms(self) -> tuple[Atom, ...]:
-        """The distinct atoms, in order of appearance."""
+        """Return the distinct atoms, in order of appearance."""
         return self._atoms
 
     def __str__(self) -> str:

@@ -1,11 +1,11 @@
-"""Which variables of a formula can be empty, and the cases that tell them apart.
+"""Find the variables of a formula that can be empty, and split it into cases where none can.
 
 Equalities are transitive over variables that are never empty. Where one may be, the open
 choices on which that depends (OR, `?`, `{0,n}`, none of them inside an iteration) are
 decided one way and the other: a *decision* is which way, by the path of the node.
 
 Cost contract: sets of variables, at most 2^`MOST_NAMES` for a node; at most `MOST_CASES`
-cases, or none are told apart.
+cases; beyond that, no split.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Presence = frozenset[frozenset[str] | None]
 def split_cases(
     body: cel.Formula, path: Path, names: frozenset[str], decided: Decisions
 ) -> list[dict[Path, int]]:
-    """Decisions under which every one of these variables is there or is not, if possible."""
+    """Return decisions under which each variable is always there or never, where possible."""
     if not names or len(names) > MOST_NAMES:
         return [{}]
     done: list[dict[Path, int]] = []
@@ -47,7 +47,7 @@ def split_cases(
 def _find_choice(
     body: cel.Formula, path: Path, names: frozenset[str], decided: Decisions
 ) -> tuple[Path, int] | None:
-    """The outermost open choice on which it depends which variables are there."""
+    """Return the outermost open choice that decides which variables are there."""
     if len(find_possible(body, path, names, decided) - {None}) <= 1:
         return None
     stack = [(body, path)]
@@ -70,7 +70,7 @@ def _find_choice(
 def find_always_present(
     body: cel.Formula, path: Path, names: Iterable[str], decided: Decisions
 ) -> frozenset[str]:
-    """The variables that no valuation lacks, but the empty one."""
+    """Return the variables that no valuation lacks, except the empty one."""
     nothing = frozenset[str]()
     return frozenset(
         name
@@ -82,7 +82,7 @@ def find_always_present(
 def find_possible(
     node: cel.Formula, path: Path, names: frozenset[str], decided: Decisions
 ) -> Presence:
-    """Which of these variables a valuation of the formula can have, all of them together."""
+    """Return the sets of these variables that valuations of the formula can have together."""
     match node:
         case cel.Event(type=name):
             return frozenset({names & {name}})

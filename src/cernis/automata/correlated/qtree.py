@@ -1,9 +1,9 @@
-"""Hierarchical or not, and the tree that shows it: q-trees of joined atoms.
+"""Q-trees: decide whether joined atoms are hierarchical, and build the tree that shows it.
 
 The input is abstract: for each atom, the names of its variables. Atoms are *hierarchical*
 when for any two variables the sets of atoms that hold them are nested or disjoint. Then
 the variables form a tree (the q-tree): from its root to an atom lie exactly the atom's
-variables. That tree is what a join without intermediate results needs.
+variables. A join along that tree needs no intermediate results.
 
 Here one node has all variables that the same atoms hold (the paper writes them one below
 the other, in any order). `compact` leaves only nodes where the tree branches, and atoms;
@@ -55,7 +55,7 @@ class Conflict:
     only_second: int
 
     def explain(self, texts: Sequence[str]) -> str:
-        """The reason in words, with a text for each atom.
+        """Return the reason in words, with a text for each atom.
 
         >>> find_conflict([("x",), ("x", "y"), ("y",)]).explain(("T(x)", "R(x, y)", "S(y)"))
         "'x' and 'y' meet in R(x, y), but T(x) has only 'x' and S(y) only 'y'"
@@ -72,12 +72,12 @@ class Node:
     """A node of a q-tree: an atom, or variables with what hangs below them."""
 
     variables: tuple[str, ...]
-    """What the path to this node gains here, in order of appearance."""
+    """The variables that the path gains at this node, in order of appearance."""
     children: tuple[Node, ...] = ()
     atom: int | None = None
 
     def walk(self) -> Iterator[Node]:
-        """This node and every node below it, parents first, from left to right."""
+        """Yield this node and every node below it, parents first, from left to right."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -85,7 +85,7 @@ class Node:
             stack.extend(reversed(node.children))
 
     def atoms(self) -> tuple[int, ...]:
-        """The atoms below, from left to right."""
+        """Return the atoms below, from left to right."""
         return tuple(node.atom for node in self.walk() if node.atom is not None)
 
 
@@ -93,7 +93,7 @@ class Node:
 
 
 def _find_holders(atoms: Atoms) -> dict[str, frozenset[int]]:
-    """atoms(x) of every variable, in order of appearance."""
+    """Return atoms(x) of every variable, in order of appearance."""
     found: dict[str, set[int]] = {}
     for index, variables in enumerate(atoms):
         for name in variables:
@@ -108,7 +108,7 @@ def _sort_outermost_first(
 
 
 def find_conflict(atoms: Atoms) -> Conflict | None:
-    """The variables that break the hierarchy, or None for hierarchical atoms.
+    """Return the variables that break the hierarchy, or None for hierarchical atoms.
 
     >>> find_conflict([("x",), ("x", "y"), ("y",)])
     Conflict(first='x', second='y', both=1, only_first=0, only_second=2)
@@ -134,7 +134,7 @@ def find_conflict(atoms: Atoms) -> Conflict | None:
 
 
 def find_components(atoms: Atoms) -> tuple[tuple[int, ...], ...]:
-    """The atoms that hang together by shared variables; no variable is in two components.
+    """Return the atoms that shared variables connect; no variable is in two components.
 
     >>> find_components([("x",), ("y",), ("x", "z"), ()])
     ((0, 2), (1,), (3,))
@@ -162,7 +162,7 @@ def find_components(atoms: Atoms) -> tuple[tuple[int, ...], ...]:
 
 
 def build_q_trees(atoms: Atoms) -> tuple[Node, ...]:
-    """The q-tree of each component, of hierarchical atoms (`find_conflict` is None)."""
+    """Return the q-tree of each component, of hierarchical atoms (`find_conflict` is None)."""
     if find_conflict(atoms) is not None:
         raise ValueError("the atoms are not hierarchical")
     holders = _find_holders(atoms)
@@ -190,7 +190,7 @@ def build_q_trees(atoms: Atoms) -> tuple[Node, ...]:
 
 
 def compact(tree: Node) -> Node:
-    """The tree without inner nodes that have one child; a child keeps their variables.
+    """Return the tree without inner nodes that have one child; the child keeps their variables.
 
     >>> compact(build_q_trees([("x", "y")])[0])
     Node(variables=('x', 'y'), children=(), atom=0)
@@ -208,13 +208,13 @@ def compact(tree: Node) -> Node:
 
 
 def build_forest(atoms: Atoms) -> Node:
-    """The compact q-tree; several components hang below a root without variables."""
+    """Return the compact q-tree; several components hang below a root without variables."""
     trees = tuple(map(compact, build_q_trees(atoms)))
     return trees[0] if len(trees) == 1 else Node((), trees)
 
 
 def draw_trees(trees: Sequence[Node], texts: Sequence[str]) -> str:
-    """Trees as text, with a text for each atom."""
+    """Return trees as text, with a text for each atom."""
     lines: list[str] = []
     stack = [(tree, "", "") for tree in reversed(trees)]
     while stack:

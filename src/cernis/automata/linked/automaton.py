@@ -1,9 +1,9 @@
-"""SPAseQ sequences as automata of links: which runs wait for what, and what they must agree on.
+"""Automata of links, for SPAseQ sequences: stores in which runs wait, and transitions that join.
 
-The paper's NFA_scep, made finite where it counts. A *state* is a step that has been matched,
-with the variables that are bound and still asked for (live); a run is its live values and
-nothing else, so that runs with the same values move as one. Between a state and a step that may
-follow it lies a *store*, in which runs wait under the separator that stands there:
+The paper's NFA_scep, with states that runs share. A *state* is a step that has been matched,
+with the variables that are bound and still needed (live). A run is its live values alone, so
+runs with the same values move as one. Between a state and a step that may follow it lies a
+*store*, in which runs wait under the separator that stands there:
 
 * `,` for the next timestamp only, `;` until something fits, `:` for ever.
 
@@ -37,11 +37,11 @@ class Alternative(NamedTuple):
     own: tuple[g.Expression, ...]
     """Conditions between patterns of an `&`."""
     late: tuple[g.Expression, ...]
-    """Conditions that mention what was bound before."""
+    """Conditions that mention variables of earlier steps."""
 
 
 class LinkedReading(NamedTuple):
-    """An alternative, and which of the variables that are asked for it binds."""
+    """An alternative, and which of the needed variables it binds."""
 
     alternative: int
     bound: frozenset[str]
@@ -68,6 +68,8 @@ class LinkedStore(NamedTuple):
 
 
 class LinkedTransition(NamedTuple):
+    """Takes the runs of a store that agree with a reading on the joined variables."""
+
     store: int | None
     """None: a match begins."""
     reading: int
@@ -79,6 +81,8 @@ class LinkedTransition(NamedTuple):
 
 
 class Guard(NamedTuple):
+    """Removes the runs of a store that agree with a reading of a negated pattern."""
+
     store: int
     reading: int
     joins: tuple[str, ...]
@@ -88,7 +92,7 @@ class LinkedAutomaton(NamedTuple):
     """The automaton of a sequence."""
 
     columns: tuple[str, ...]
-    """The variables that are asked for, by steps or by SELECT: the columns of a row."""
+    """The variables that steps or SELECT need: the columns of a row."""
     alternatives: tuple[Alternative, ...]
     readings: tuple[LinkedReading, ...]
     states: tuple[LinkedState, ...]
@@ -98,13 +102,13 @@ class LinkedAutomaton(NamedTuple):
     local: tuple[frozenset[str], ...]
     """For each step, the variables that are bound afresh in each round."""
     ambiguous: bool
-    """Whether two runs may have the same events and tell the same."""
+    """Whether two runs may have the same events and the same values."""
 
     def conditions(self, reading: int) -> tuple[g.Expression, ...]:
         return self.alternatives[self.readings[reading].alternative].late
 
     def __str__(self) -> str:
-        """A line for each transition: what is read, from where, and what must agree."""
+        """A line for each transition: its store, its reading, and the variables that it joins."""
         lines = [f"{_count_noun(self.states, 'state')}, {_count_noun(self.stores, 'store')}"]
         for transition in self.transitions:
             source = "start"

@@ -47,21 +47,21 @@ class _LinkedBuilder:
         self.query = query
         self.steps = query.steps
         self.alternatives = [
-            self._alternative(step, gpms)
+            self._make_alternative(step, gpms)
             for step, one in enumerate(self.steps)
-            for gpms in _alternatives(one.element)
+            for gpms in _list_alternatives(one.element)
         ]
         self.of_step = [
             [a for a, one in enumerate(self.alternatives) if one.step == step]
             for step in range(len(self.steps))
         ]
-        self.shared = list(self._shared())
+        self.shared = list(self._find_shared())
         self.local = tuple(
-            frozenset(self._names(step) - self.shared[step] if one.rounds else ())
+            frozenset(self._list_names(step) - self.shared[step] if one.rounds else ())
             for step, one in enumerate(self.steps)
         )
-        self.wants = [self._wanted(step) for step in range(len(self.steps))]
-        self.needs = self._needs()
+        self.wants = [self._find_wanted(step) for step in range(len(self.steps))]
+        self.needs = self._find_needs()
         self.readings: list[LinkedReading] = []
         self.readings_of: dict[int, list[int]] = {}
         self.states: list[LinkedState] = []
@@ -71,7 +71,7 @@ class _LinkedBuilder:
 
     # ------------------------------------------------------------------ steps
 
-    def _alternative(self, step: int, gpms: tuple[str, ...]) -> Alternative:
+    def _make_alternative(self, step: int, gpms: tuple[str, ...]) -> Alternative:
         patterns = [self.query.gpm(name).pattern for name in gpms]
         named = dict.fromkeys(v for p in patterns for v in g.find_variables(p))
         names = tuple(name for name in named if not name.startswith("_:"))
@@ -81,27 +81,27 @@ class _LinkedBuilder:
         late = [c for c in beyond if c not in own]
         return Alternative(step, gpms, names, certain, tuple(own), tuple(late))
 
-    def _names(self, step: int) -> set[str]:
+    def _list_names(self, step: int) -> set[str]:
         return {v for a in self.of_step[step] for v in self.alternatives[a].names}
 
-    def _shared(self) -> Iterator[set[str]]:
-        """For each step, its variables that other steps have as well, or its own other rounds."""
-        names = [self._names(step) for step in range(len(self.steps))]
+    def _find_shared(self) -> Iterator[set[str]]:
+        """Yield for each step the variables that other steps or PARTITION BY have as well."""
+        names = [self._list_names(step) for step in range(len(self.steps))]
         for step, own in enumerate(names):
             yield own & set(self.query.partition).union(*names[:step], *names[step + 1 :])
 
-    def _wanted(self, step: int) -> set[str]:
-        """The variables that a step compares with what was bound before it."""
+    def _find_wanted(self, step: int) -> set[str]:
+        """Return the variables that a step compares with those of earlier steps."""
         asked = {
             name
             for a in self.of_step[step]
             for condition in self.alternatives[a].late
-            for name in _named(condition)
+            for name in _list_mentions(condition)
         }
         return self.shared[step] | (asked - self.local[step])
 
     def follow(self, step: int) -> Iterator[_Next]:
-        """What may follow a step; -1 is the beginning."""
+        """Yield the steps that may follow a step; -1 is the beginning."""
         if step >= 0 and (link := self.steps[step].rounds):
             yield _Next(step, link, ())
         guards: list[int] = []
@@ -113,8 +113,8 @@ class _LinkedBuilder:
             if not self.steps[k].optional:
                 return
 
-    def _needs(self) -> list[set[str]]:
-        """For each step, the variables that may be asked for after it."""
+    def _find_needs(self) -> list[set[str]]:
+        """Return for each step the variables that later steps may need."""
         needs: list[set[str]] = [set() for _ in self.steps]
         while True:
             before = [set(need) for need in needs]
@@ -131,7 +131,7 @@ class _LinkedBuilder:
         for alternative in range(len(self.alternatives)):
             self._read(alternative)
         for following in self.follow(-1):
-            for reading in self._readings(following.step):
+            for reading in self._list_readings(following.step):
                 bound = self.readings[reading].bound
                 self._take(None, reading, frozenset(), frozenset(), bound)
         done = 0
@@ -139,7 +139,7 @@ class _LinkedBuilder:
             self._leave(done)
             done += 1
         return LinkedAutomaton(
-            self._columns(),
+            self._list_columns(),
             tuple(self.alternatives),
             tuple(self.readings),
             tuple(self.states),
@@ -147,7 +147,7 @@ class _LinkedBuilder:
             tuple(self.transitions),
             tuple(self.guards),
             self.local,
-            self._ambiguous(),
+            self._is_ambiguous(),
         )
 
     def _read(self, alternative: int) -> None:
@@ -167,11 +167,11 @@ class _LinkedBuilder:
                 self.query.source,
             )
         certain = frozenset(relevant) - frozenset(missing)
-        for some in _subsets(missing):
+        for some in _list_subsets(missing):
             self.readings_of.setdefault(alternative, []).append(len(self.readings))
             self.readings.append(LinkedReading(alternative, certain | some))
 
-    def _readings(self, step: int) -> Iterator[int]:
+    def _list_readings(self, step: int) -> Iterator[int]:
         for alternative in self.of_step[step]:
             yield from self.readings_of[alternative]
 
@@ -205,25 +205,25 @@ class _LinkedBuilder:
             self.stores.append(
                 LinkedStore(state, following.step, following.link, tuple(sorted(kept)))
             )
-            for reading in self._readings(following.step):
+            for reading in self._list_readings(following.step):
                 own = self.readings[reading].bound
                 self._take(store, reading, kept & own, fresh, kept | own)
             for guard in following.guards:
-                for reading in self._readings(guard):
+                for reading in self._list_readings(guard):
                     joins = kept & self.readings[reading].bound
                     self.guards.append(Guard(store, reading, tuple(sorted(joins))))
 
     # -------------------------------------------------------------- properties
 
-    def _columns(self) -> tuple[str, ...]:
-        """Every variable that somebody asks for, in order of appearance."""
+    def _list_columns(self) -> tuple[str, ...]:
+        """Return every variable that a step or SELECT needs, in order of appearance."""
         names = dict.fromkeys(v for one in self.alternatives for v in one.names)
         asked = set().union(*self.wants, *self.needs) if len(self.steps) > 1 else set()
-        asked |= {v for one in self.alternatives for c in one.late for v in _named(c)}
+        asked |= {v for one in self.alternatives for c in one.late for v in _list_mentions(c)}
         asked |= set(self.query.partition)
-        return tuple(name for name in names if name in asked or self._selected(name))
+        return tuple(name for name in names if name in asked or self._is_selected(name))
 
-    def _selected(self, name: str) -> bool:
+    def _is_selected(self, name: str) -> bool:
         query = self.query
         if query.construct is not None:
             return name in {
@@ -236,7 +236,7 @@ class _LinkedBuilder:
             return True
         return name in {one.variable for one in query.select}
 
-    def _ambiguous(self) -> bool:
+    def _is_ambiguous(self) -> bool:
         """Whether two runs may take the same events: where two steps may take more or fewer of
         them, or two alternatives take them from the same streams. That one event matches a
         pattern in two ways is known only of the data."""
@@ -245,32 +245,32 @@ class _LinkedBuilder:
             ways = [self.alternatives[a].gpms for a in alternatives]
             one = self.steps[step]
             flexible += bool(one.rounds or one.optional or len(set(map(len, ways))) > 1)
-            if any(self._alike(*pair) for pair in combinations(ways, 2)):
+            if any(self._are_alike(*pair) for pair in combinations(ways, 2)):
                 return True
         return flexible > 1
 
-    def _alike(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    def _are_alike(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
         return len(one) == len(other) and all(
             set(self.query.gpm(a).streams) & set(self.query.gpm(b).streams)
             for a, b in zip(one, other, strict=True)
         )
 
 
-def _named(condition: g.Expression) -> Iterator[str]:
+def _list_mentions(condition: g.Expression) -> Iterator[str]:
     return (variable.name for variable in g.find_mentions(condition))
 
 
-def _alternatives(element: Element) -> list[tuple[str, ...]]:
-    """The patterns of an element as alternatives of conjunctions."""
+def _list_alternatives(element: Element) -> list[tuple[str, ...]]:
+    """Return the patterns of an element as alternatives of conjunctions."""
     if isinstance(element, GpmName):
         return [(element.gpm,)]
-    parts = [_alternatives(part) for part in element.parts]
+    parts = [_list_alternatives(part) for part in element.parts]
     if isinstance(element, GpmConjunction):
         return [tuple(name for one in ways for name in one) for ways in product(*parts)]
     return list(dict.fromkeys(way for part in parts for way in part))
 
 
-def _subsets(names: Iterable[str]) -> Iterator[frozenset[str]]:
+def _list_subsets(names: Iterable[str]) -> Iterator[frozenset[str]]:
     names = list(names)
     for size in range(len(names) + 1):
         yield from map(frozenset, combinations(names, size))

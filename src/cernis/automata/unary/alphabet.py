@@ -35,7 +35,7 @@ def passes(test: Test, truth: Mapping[Atom, bool]) -> bool:
 
 
 class TestedAutomaton(Protocol):
-    """An automaton, as far as it asks questions of single events."""
+    """An automaton, by the tests that it asks of single events."""
 
     def tests(self) -> tuple[Test, ...]: ...
     def atoms(self) -> tuple[Atom, ...]: ...
@@ -56,7 +56,7 @@ class Alphabet:
         self._symbols: dict[frozenset[Test], int] = {}
 
     def symbol(self, vector: Sequence[bool]) -> int:
-        """The symbol of an event with these truth values of `atoms`."""
+        """Return the symbol of an event with these truth values of `atoms`."""
         truth = dict(zip(self.atoms, vector, strict=True))
         return self.symbol_of(frozenset(t for t in self.tests if passes(t, truth)))
 

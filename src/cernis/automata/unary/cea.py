@@ -69,7 +69,7 @@ ANYTHING = Both()
 
 
 def conjoin(left: Test, right: Test) -> Test:
-    """The conjunction, flattened.
+    """Return the conjunction, flattened.
 
     >>> conjoin(ANYTHING, Both((ANYTHING,))) == Both((ANYTHING,))
     True
@@ -85,7 +85,7 @@ def conjoin(left: Test, right: Test) -> Test:
 
 
 def find_atoms(test: Test) -> Iterator[Atom]:
-    """The atoms that a test asks, from left to right."""
+    """Yield the atoms that a test asks, from left to right."""
     stack = [test]
     while stack:
         match stack.pop():
@@ -171,11 +171,11 @@ class CEA:
         return not self.scopes and not self.forks
 
     def tests(self) -> tuple[Test, ...]:
-        """The distinct tests, in order of appearance."""
+        """Return the distinct tests, in order of appearance."""
         return tuple(dict.fromkeys(read.test for reads in self.reads for read in reads))
 
     def changing(self) -> tuple[Test, ...]:
-        """The tests of all transitions but those that pass over an event and stay."""
+        """Return the tests of all transitions but those that pass over an event and stay."""
         tests = {
             read.test: None
             for state, reads in enumerate(self.reads)
@@ -185,7 +185,7 @@ class CEA:
         return tuple(tests)
 
     def atoms(self) -> tuple[Atom, ...]:
-        """The distinct atoms, in order of appearance."""
+        """Return the distinct atoms, in order of appearance."""
         return tuple(dict.fromkeys(atom for test in self.tests() for atom in find_atoms(test)))
 
     def __str__(self) -> str:

@@ -1,16 +1,16 @@
-"""From a formula to a CEA, one function per operator; size linear in the formula.
+"""Construct the CEA of a formula, one method per operator; its size is linear in the formula.
 
 Cost contract: O(size of the formula with `{m,n}` unrolled); a pattern that would need
 more than `MOST_STATES` states is refused while it is built.
 
-Construction in the manner of Thompson, with two differences. A fragment never accepts
-the empty word: whether it could is a flag (`is_nullable`), because `A : B? ; C` must not
-keep the gap of the missing B. And `;` puts a *gap* between its sides, a state that any
+This is Thompson's construction, with two differences. A range of states never accepts the
+empty word: whether the formula may be left out is a flag (`nullable`), because `A : B? ; C`
+must not keep the gap of the missing B. And `;` puts a *gap* between its sides, a state that any
 event may pass unmarked.
 
 Conditions between events (`x[a] op y[b]`, PARTITION BY inside a formula) cannot be
 asked of one event. They are left out here: the automaton then accepts a superset of
-the formula, and `plan.residual` filters its matches. A guard that contains such a
+the formula, and `run.verify` filters its matches. A guard that contains such a
 condition is left out entirely, since weakening it would lose matches.
 """
 
@@ -87,13 +87,13 @@ class Construction:
         self.reads[source].append(Read(test, frozenset(labels), target))
 
     def add_gap(self) -> int:
-        """A state that any event may pass, unmarked."""
+        """Add a state that any event may pass, unmarked; return its number."""
         state = self.add_state()
         self.add_read(state, ANYTHING, UNMARKED, state)
         return state
 
     def marked_reads(self, fragment: StateRange) -> Iterator[tuple[int, int, Read]]:
-        """The reads that belong to the fragment's own valuations (not to its guards)."""
+        """Yield the reads of the range's own valuations, without those of its guards."""
         for state in range(fragment.first, fragment.last):
             if self.guard_depth[state] == self.depth:
                 for index, read in enumerate(self.reads[state]):
@@ -219,7 +219,7 @@ class Construction:
         return StateRange(entry, exit_, nullable, first, len(self.reads))
 
     def link_rounds(self, source: int, target: int, contiguous: bool) -> None:
-        """From the end of one iteration to the beginning of the next."""
+        """Link the end of one round to the beginning of the next."""
         if contiguous:
             self.add_silent(source, target)
         else:
@@ -228,7 +228,7 @@ class Construction:
             self.add_silent(gap, target)
 
     def build_all(self, node: cel.All, path: tuple[int, ...]) -> StateRange:
-        """ALL: one case for every choice of parts to leave out (ε), each with its own copies.
+        """Build ALL: one case for every choice of parts to leave out (ε), each with its own copies.
 
         A part that runs on its own goes on to the exit; inside a fork it must stop at its
         end, so the cases cannot share.
@@ -256,7 +256,7 @@ class Construction:
         return StateRange(entry, exit_, everything, first, len(self.reads))
 
     def build_filter(self, node: cel.Filter, path: tuple[int, ...]) -> StateRange:
-        """x[P] strengthens every read that marks x; OR of conditions is OR of copies."""
+        """Build FILTER: x[P] strengthens every read that marks x; OR makes copies."""
         cases = list(list_disjuncts(node.condition))
         if len(cases) > MOST_ALTERNATIVES:
             raise BudgetError(f"this FILTER has more than {MOST_ALTERNATIVES:,} cases")
@@ -293,7 +293,7 @@ class Construction:
 
 
 def construct(formula: cel.Formula, *, name_atoms: bool = False) -> CEA:
-    """The CEA of a formula; with `name_atoms` every atom writes its own label as well.
+    """Return the CEA of a formula; with `name_atoms` every atom writes its own label as well.
 
     >>> print(construct(cel.Sequence((cel.Event("A"), cel.Event("B")))))
     > 0  A / A → 1
@@ -320,7 +320,7 @@ def construct(formula: cel.Formula, *, name_atoms: bool = False) -> CEA:
 
 
 def name_atom(path: tuple[int, ...]) -> str:
-    """The label by which one occurrence of an atom in the formula is known."""
+    """Return the label of one occurrence of an atom in the formula."""
     return "#" + ".".join(map(str, path))
 
 
@@ -349,7 +349,7 @@ def is_nullable(node: cel.Formula) -> bool:
 
 
 def list_disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]]:
-    """The condition as an OR of ANDs of `x[P]`; comparisons between events left out."""
+    """Yield the condition as an OR of ANDs of `x[P]`, without comparisons between events."""
     match condition:
         case pred.Holds():
             yield (condition,)
@@ -368,7 +368,7 @@ def list_disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]
 
 
 def build_test(predicate: pred.Predicate) -> Test:
-    """AND and OR become tests of their own, so that atoms look at one column each."""
+    """Return the test of a predicate; AND and OR become tests, so that an atom reads one column."""
     match predicate:
         case pred.And(parts=parts):
             test: Test = ANYTHING
@@ -382,7 +382,7 @@ def build_test(predicate: pred.Predicate) -> Test:
 
 
 def build_event_test(node: cel.Formula) -> Test:
-    """The test of a formula that matches one event (the body of NOT)."""
+    """Return the test of a formula that matches one event (the body of NOT)."""
     tests = [test for test, _ in _alternatives(node)]
     return tests[0] if len(tests) == 1 else Either(tuple(tests))
 

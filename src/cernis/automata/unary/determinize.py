@@ -1,8 +1,8 @@
-"""I/O-determinization on the fly: sets of configurations, found as they are needed.
+"""I/O-determinize a CEA on the fly: a state is a set of configurations, found when needed.
 
-In a state of the deterministic automaton an event's symbol and the labels that a match
-gives the event determine the next state; so every match has exactly one run, and the
-runtime never meets a match twice (set semantics, also after projection).
+An event's symbol and the labels that a match gives the event determine the next state. So
+every match has exactly one run, and the runtime never meets a match twice (set semantics,
+also after projection).
 
 Selection strategies that are regular are built in here:
 
@@ -12,13 +12,13 @@ Selection strategies that are regular are built in here:
   with the same start that beat it (`better`): for NEXT the first event marked by only
   one of them was marked by the better one, for MAX the better one has marked a proper
   superset. A configuration that is also `better` can never win and is dropped; a match
-  counts only if no better run accepts with it. What remains between different starts
-  is decided when matches are resolved (`engine.resolve`).
+  counts only if no better run accepts with it. Matches of different starts are compared
+  when roots are resolved (`engine.unary.resolve`).
 
 Acceptance sits on the edges: the final state has no way on, so a state that differs
 only by "has just accepted" would be moved by every event for nothing.
 
-Cost contract: every (state, symbol) is worked out once; at most `MOST_STATES` states,
+Cost contract: every (state, symbol) is computed once; at most `MOST_STATES` states,
 then a `BudgetError` (determinization can be exponential in the pattern).
 """
 
@@ -84,7 +84,7 @@ class Deterministic:
         self._starts: dict[int, tuple[Edge, ...]] = {}
 
     def start(self, symbol: int) -> tuple[Edge, ...]:
-        """The edges of a match that begins with an event of this symbol."""
+        """Return the edges of a match that begins with an event of this symbol."""
         known = self._starts.get(symbol)
         if known is None:
             own = frozenset(self.runs.start)
@@ -93,7 +93,7 @@ class Deterministic:
         return known
 
     def edges(self, state: int, symbol: int) -> tuple[Edge, ...]:
-        """The edges out of a state on a symbol, in an order that depends on nothing else."""
+        """Return the edges out of a state on a symbol, in an order that depends on nothing else."""
         known = self._edges.get((state, symbol))
         if known is None:
             known = self._follow(self.states[state], symbol)
@@ -127,7 +127,7 @@ class Deterministic:
         return known
 
     def key(self, state: int) -> str:
-        """A name of the state that does not depend on when it was found."""
+        """Return a name of the state that does not depend on when it was found."""
         while len(self._keys) <= state:
             parts = self.states[len(self._keys)]
             self._keys.append(repr([sorted(map(_sort_sets, part), key=repr) for part in parts]))
@@ -140,7 +140,7 @@ class Deterministic:
         return self.strategy in (Strategy.NEXT, Strategy.MAX)
 
     def _steps(self, configurations: Set, symbol: int) -> list[Step]:
-        """(written labels, all labels, next) for every move."""
+        """Return (written labels, all labels, next) for every move."""
         strict = self.strategy is Strategy.STRICT
         steps = []
         for configuration in configurations:
@@ -170,7 +170,7 @@ class Deterministic:
         return tuple(edges)
 
     def _step_rivals(self, state: State, symbol: int, own: Set, marked: bool) -> State:
-        """The next state's own configurations with those that run beside them."""
+        """Return the next state: its own configurations, and those of rival runs."""
         if not self._compares:
             return State(own)
         same, rivals = set(), set()
@@ -185,7 +185,7 @@ class Deterministic:
         return State(own, frozenset(same), frozenset(rivals))
 
     def _without_better(self, state: State) -> State:
-        """Drop what has ended and what can no longer win."""
+        """Drop the configurations that have ended or can no longer win."""
 
         def going_on(configurations: Set) -> Set:
             return frozenset(c for c in configurations if not self.runs.accepts(c))
@@ -196,7 +196,7 @@ class Deterministic:
 
 
 def _sort_sets(configuration: Configuration) -> tuple[object, ...]:
-    """A configuration with its sets sorted, so that it prints the same every time."""
+    """Return a configuration with its sets sorted, so that it prints the same every time."""
     guards = tuple(
         () if guard is None else ("in", *sorted(map(_sort_sets, guard), key=repr))
         for guard in configuration.guards

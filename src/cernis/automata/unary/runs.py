@@ -1,11 +1,11 @@
-"""How one run of a CEA moves: configurations, ε-closure, and the moves on a symbol.
+"""The moves of single runs of a CEA: configurations, ε-closure, and the moves on a symbol.
 
 A configuration is where one run stands: its state, for each scope around that state
 the set of guard configurations (None before the scope's first event), and at a fork
 the configurations of its parts (None: not begun, DONE: finished). For a plain
 automaton it is just a state.
 
-Cost contract: every (configuration, symbol) is worked out once and remembered; more than
+Cost contract: every (configuration, symbol) is computed once and cached; more than
 `MOST_MOVES` moves in all are a `BudgetError`.
 """
 
@@ -47,7 +47,7 @@ class Runs:
         return configuration.state == self.cea.final
 
     def moves(self, configuration: Configuration, symbol: int) -> Moves:
-        """(labels, next configuration) for every way to read an event of this symbol."""
+        """Return (labels, next configuration) for every way to read an event of this symbol."""
         key = (configuration, symbol)
         known = self._moves.get(key)
         if known is None:
@@ -65,7 +65,7 @@ class Runs:
             )
 
     def begin_parts(self, state: int) -> Iterator[Configuration]:
-        """Where the parts of a fork may begin."""
+        """Yield the configurations in which the parts of a fork may begin."""
         for entry, _ in self.cea.forks[state].parts:
             yield from self.closure(self._enter(entry, (), ()))
 
@@ -92,7 +92,7 @@ class Runs:
         guards: tuple[frozenset[Configuration] | None, ...],
         symbol: int,
     ) -> Iterator[tuple[frozenset[str], Configuration]]:
-        """Each part that runs moves; one that has not begun may begin; one that is done waits."""
+        """Move each part that runs; one that has not begun may begin; one that is done waits."""
         fork = self.cea.forks[configuration.state]
         combined: dict[tuple[frozenset[str], tuple[Configuration | None, ...]], None] = {
             (frozenset(), ()): None
@@ -167,7 +167,7 @@ class Runs:
         scopes: tuple[int, ...],
         guards: tuple[frozenset[Configuration] | None, ...],
     ) -> Configuration:
-        """The configuration on arriving at a state: guards of shared scopes come along."""
+        """Return the configuration on arriving at a state, with the guards of shared scopes."""
         here = self.cea.scopes_of[state]
         shared = 0
         while shared < min(len(here), len(scopes)) and here[shared] == scopes[shared]:
@@ -177,7 +177,7 @@ class Runs:
         return Configuration(state, carried, (None,) * len(fork.parts) if fork else ())
 
     def closure(self, configuration: Configuration) -> tuple[Configuration, ...]:
-        """Where a run may stand without reading; states that only pass on are left out."""
+        """Return where a run may stand without reading, without states that only pass on."""
         known = self._closures.get(configuration)
         if known is not None:
             return known

@@ -14,14 +14,14 @@ from cernis.automata.unary.cea import CEA, Fork, Scope
 
 
 def tidy(cea: CEA) -> CEA:
-    """All passes, one after the other."""
+    """Return the automaton after all passes."""
     for one_pass in PASSES:
         cea = one_pass(cea)
     return cea
 
 
 def follow_single_moves(cea: CEA) -> CEA:
-    """A state that only passes on to one other state (in the same scopes) is that state."""
+    """Replace a state that only passes on to one other state (in the same scopes) by that state."""
     alias = list(range(cea.size))
     for state in range(cea.size):
         moves = cea.silent[state]
@@ -45,7 +45,7 @@ def follow_single_moves(cea: CEA) -> CEA:
 
 
 def absorb_only_children(cea: CEA) -> CEA:
-    """A state that is entered by one ε-move only is merged into where that comes from."""
+    """Merge a state that is entered by one ε-move only into the state before it."""
     entered = [0] * cea.size
     for state in range(cea.size):
         for move in cea.silent[state]:
@@ -84,7 +84,7 @@ def absorb_only_children(cea: CEA) -> CEA:
 
 
 def drop_useless_states(cea: CEA) -> CEA:
-    """Keep what can be reached from the start and can still reach the end."""
+    """Keep the states that the start reaches and that reach the end."""
     forward = [list(cea.silent[s]) + [r.target for r in cea.reads[s]] for s in range(cea.size)]
     for state, fork in cea.forks.items():
         forward[state] += [entry for entry, _ in fork.parts]
@@ -105,7 +105,7 @@ def drop_useless_states(cea: CEA) -> CEA:
 
 
 def renumber(cea: CEA) -> CEA:
-    """States in the order in which a reader meets them: breadth first, final last."""
+    """Number the states as a reader meets them: breadth first, final last."""
     order: dict[int, None] = {cea.initial: None}
     queue = [cea.initial]
     while queue:
@@ -138,7 +138,7 @@ PASSES: tuple[Callable[[CEA], CEA], ...] = (
 
 
 def _find_referenced(cea: CEA) -> set[int]:
-    """States that something other than a transition refers to."""
+    """Return the states that something other than a transition refers to."""
     named = {cea.initial, cea.final}
     for scope in cea.scopes:
         named |= {scope.entry, scope.exit}
@@ -159,7 +159,7 @@ def _find_reachable(start: list[int], edges: list[list[int]]) -> set[int]:
 
 
 def _redirect(cea: CEA, alias: list[int]) -> CEA:
-    """Everything that points at a state points at its alias instead; ends stay ends."""
+    """Point at the alias of each state in place of the state; ends stay ends."""
     ends = {cea.final} | {scope.exit for scope in cea.scopes}
     ends |= {exit_ for fork in cea.forks.values() for _, exit_ in fork.parts}
     alias = [state if state in ends else target for state, target in enumerate(alias)]
@@ -193,7 +193,7 @@ def _keep_states(cea: CEA, useful: set[int]) -> CEA:
 
 
 def _permute(cea: CEA, order: list[int]) -> CEA:
-    """The automaton with only these states, numbered in this order."""
+    """Return the automaton with only these states, numbered in this order."""
     number = {state: i for i, state in enumerate(order)}
     return CEA(
         initial=number[cea.initial],
