@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -31,3 +33,10 @@ def test_no_other_name_is_found(name: str) -> None:
 def test_examples_import_public_modules_only(page: Path) -> None:
     imported = set(_IMPORTED.findall(page.read_text(encoding="utf-8")))
     assert imported <= set(PUBLIC)
+
+
+def test_importing_all_of_them_is_light() -> None:
+    heavy = ["pyspark", "pandas", "polars", "pyoxigraph", "numba", "pyarrow"]
+    code = f"import sys, {', '.join(PUBLIC)}; print([m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
