@@ -47,7 +47,7 @@ class Answers(Result[Answer]):
     ([Answer(values={'y': 3}, end=7, end_ts=7)], <2 answers>)
     """
 
-    _noun = ("answer", "answers")
+    noun = ("answer", "answers")
 
     def __init__(
         self,

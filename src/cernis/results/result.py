@@ -37,7 +37,8 @@ _SHOWN = 10
 class Result(ABC, Generic[Item]):
     """The matches or answers of a run, lazily."""
 
-    _noun: ClassVar[tuple[str, str]] = ("match", "matches")
+    noun: ClassVar[tuple[str, str]] = ("match", "matches")
+    """The singular and the plural of what it holds."""
 
     def __init__(self, notes: Sequence[str] = (), partial: bool = False) -> None:
         self.notes = tuple(notes)
@@ -160,7 +161,7 @@ class Result(ABC, Generic[Item]):
     def _title(self) -> str:
         count = self.count()
         number = f"{count:,}" if count < 10**24 else f"about 10^{len(str(count)) - 1}"
-        return f"{number} {self._noun[count != 1]}"
+        return f"{number} {self.noun[count != 1]}"
 
     def __repr__(self) -> str:
         return f"<{self._title()}>"
@@ -174,7 +175,7 @@ class Result(ABC, Generic[Item]):
 
     def _checked(self, n: int) -> int:
         if n < 0:
-            raise ValueError(f"a number of {self._noun[1]} cannot be negative: {n}")
+            raise ValueError(f"a number of {self.noun[1]} cannot be negative: {n}")
         return n
 
     def _checked_limit(self, limit: int | None) -> int | None:
