@@ -59,7 +59,7 @@ def spread(
         plan=query.plan,
         background=known,
         unit=unit,
-        counted=opened.counted,
+        numeric_times=opened.numeric_times,
         layout=layout,
         tasks=1 if layout.distribution is Distribution.SINGLE else tasks,
         low=opened.low,

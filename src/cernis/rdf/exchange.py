@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cernis.automata.linked.automaton import LinkedAutomaton
-from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.background import load_background
@@ -63,8 +61,8 @@ class SolutionFormat:
     A row without a pattern is a timestamp without a solution.
     """
 
-    def __init__(self, query: SpaseqQuery, linked: LinkedAutomaton) -> None:
-        self._names = find_patterns(query, linked)
+    def __init__(self, plan: GraphPlan) -> None:
+        self._names = find_patterns(plan)
         self._variables = list(dict.fromkeys(v for names in self._names.values() for v in names))
         self.schema = pa.schema(
             [
@@ -159,8 +157,8 @@ class SolutionWriter:
         self.terms = Terms()
         self._values = TermValues(self.terms)
         graphs = load_background(background, self.terms) if background is not None else {}
-        self._solver = PatternSolver(plan.query, plan.linked, self._values, graphs)
-        self._format = SolutionFormat(plan.query, plan.linked)
+        self._solver = PatternSolver(plan, self._values, graphs)
+        self._format = SolutionFormat(plan)
         self._own_terms = self._terms_left = len(self.terms)
 
     def write(self, events: GraphEvents, *, ticks: bool) -> tuple[pa.RecordBatch, dict[str, Codes]]:
@@ -189,15 +187,15 @@ class SolutionWriter:
 class SolutionSession(GraphRecognizer):
     """The other end: a run over tables of solutions in order of time, each of whole timestamps."""
 
-    def __init__(self, plan: GraphPlan, unit: str, counted: bool) -> None:
+    def __init__(self, plan: GraphPlan, unit: str, numeric_times: bool) -> None:
         super().__init__(plan, TermValues(Terms()), unit)
-        self._counted = counted
-        self.format = SolutionFormat(plan.query, plan.linked)
+        self._numeric_times = numeric_times
+        self.format = SolutionFormat(plan)
 
     @property
-    def counted(self) -> bool:
+    def numeric_times(self) -> bool:
         """Whether times are numbers, not dates."""
-        return self._counted
+        return self._numeric_times
 
     def push(self, table: pa.Table) -> GraphMatches:
         """Return the matches that end in a table."""

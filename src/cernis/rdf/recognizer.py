@@ -53,7 +53,7 @@ class GraphRecognizer:
         self.query, self.linked, self.unit = query, linked, unit
         self.values, self.terms = values, values.terms
         window = TimeWindow(query.within, _find_origin(query, unit))
-        self.builder = RowBuilder(query, linked, values, window)
+        self.builder = RowBuilder(plan, values, window)
         depth = [1]
 
         def compile_condition(
@@ -78,7 +78,7 @@ class GraphRecognizer:
         return self.builder.events
 
     @property
-    def counted(self) -> bool:
+    def numeric_times(self) -> bool:
         """Whether times are numbers, not dates."""
         return False
 
@@ -141,7 +141,7 @@ class GraphRecognizer:
         """Return the matches of some snapshots of the engine."""
         labels = [frozenset(_ROWS)] * len(self.linked.alternatives)
         found = CorrelatedMatches(_ROWS, snapshots, labels)
-        form = TimeFormat(self.unit if self.counted else None)
+        form = TimeFormat(self.unit if self.numeric_times else None)
         store, terms, distinct = self.store.copy(), self.terms.view(), self._is_distinct()
         return GraphMatches(found, store, terms, self.shape, form, distinct, self.notes)
 

@@ -50,7 +50,7 @@ class GraphSession(GraphRecognizer):
         terms = Terms()
         values = TermValues(terms)
         graphs = load_background(background, terms) if background is not None else {}
-        self.solver = PatternSolver(plan.query, plan.linked, values, graphs)
+        self.solver = PatternSolver(plan, values, graphs)
         super().__init__(plan, values, unit)
         self.options, self.mistakes = options, Mistakes(options.on_error)
         self.streams: Streamset | None = None
@@ -67,9 +67,9 @@ class GraphSession(GraphRecognizer):
         ]
 
     @property
-    def counted(self) -> bool:
+    def numeric_times(self) -> bool:
         """Whether times are numbers, not dates."""
-        return self.streams is not None and self.streams.counted
+        return self.streams is not None and self.streams.numeric_times
 
     def open(self, sources: Mapping[str, Any]) -> Streamset:
         """Open the streams of the query, in its order."""

@@ -122,10 +122,10 @@ def test_the_first_events_tell_how_times_are_meant(tmp_path: Path) -> None:
         for day in (1, 2)
     ]
     ahead = look_ahead(cut(write(tmp_path / "dated.nq", dated))[0])
-    assert not ahead.counted
+    assert not ahead.numeric_times
     assert ahead.span == 86_400 * 10**9
     ahead = look_ahead(cut(write(tmp_path / "numbers.nq", lines(10)))[0])
-    assert ahead.counted
+    assert ahead.numeric_times
     assert ahead.time.property == PROV[1:-1]
 
 

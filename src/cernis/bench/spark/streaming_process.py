@@ -220,12 +220,12 @@ def measure_latency(spark: Any, folder: Path, request: dict[str, Any]) -> dict[s
     files = StreamFolder(folder / "latency", 3)
     came: list[float] = []
 
-    def taken(found: Any, _: int) -> None:
+    def note_batch(found: Any, _: int) -> None:
         if found.count():
             came.append(time.perf_counter())
 
     frame = recognize(files.stream(spark), QUERY.format(window=1000), lateness="0 seconds")
-    writer = frame.writeStream.foreachBatch(taken)
+    writer = frame.writeStream.foreachBatch(note_batch)
     query = writer.option("checkpointLocation", str(folder / "c-latency")).start()
     waits = []
     files.put(request["small"])

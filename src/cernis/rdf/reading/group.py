@@ -101,7 +101,7 @@ class QuadGrouper:
         self._quads = EventQuads(codes, codes, codes, codes, np.empty(0, np.bool_))
 
     @property
-    def numbered(self) -> int:
+    def event_count(self) -> int:
         """The number of events that have a number."""
         return int(self._counts[1])
 

@@ -96,7 +96,7 @@ class PartReader(StreamReader):
                 for _ in PartReader(_make_whole(part), Terms()):
                     pass
             raise
-        if part.count is not None and self.numbered != part.count:
+        if part.count is not None and self.event_count != part.count:
             raise DataError(f"{part.path}: the file has changed while it was read")
 
     def _read(self) -> Iterator[GraphEvents]:
@@ -119,9 +119,9 @@ class PartReader(StreamReader):
                 yield events._replace(numbers=events.numbers + part.first)
 
     @property
-    def numbered(self) -> int:
+    def event_count(self) -> int:
         """The number of events so far, with those that were skipped."""
-        return self._grouper.numbered
+        return self._grouper.event_count
 
 
 class _Range:
@@ -192,7 +192,7 @@ def split_stream(
             own=before,
         )
         last = number == len(files) - 1
-        pieces = list(_split_file(whole, piece, counted=not last))
+        pieces = list(_split_file(whole, piece, must_count=not last))
         if len(pieces) > 1 or len(files) > 1:
             if not rule.is_decided():
                 rule = look_ahead(whole).time
@@ -203,12 +203,12 @@ def split_stream(
     return parts
 
 
-def _split_file(whole: FilePart, size: int, *, counted: bool) -> Iterator[FilePart]:
-    """Yield the pieces of a file; with `counted`, the last one knows its number of events."""
+def _split_file(whole: FilePart, size: int, *, must_count: bool) -> Iterator[FilePart]:
+    """Yield the pieces of a file; with `must_count`, the last one knows its number of events."""
     path = Path(whole.path)
     plain = find_format(path, whole.format) in ("nq", "nt") and whole.on_error == "fail"
     plain = plain and path.suffix.lower() != ".gz" and path.is_file()
-    if not plain or (path.stat().st_size <= size and not counted):
+    if not plain or (path.stat().st_size <= size and not must_count):
         yield whole
         return
     graphs = scan_graphs(path)
@@ -236,7 +236,7 @@ def _count_events(pieces: Sequence[FilePart]) -> int:
     reader = PartReader(last, Terms())
     for _ in reader:
         pass
-    return reader.numbered
+    return reader.event_count
 
 
 class _Cut(NamedTuple):
@@ -276,7 +276,7 @@ class Prospect(NamedTuple):
     """What the first events of a stream say about all of it."""
 
     time: TimeRule
-    counted: bool
+    numeric_times: bool
     """Whether times are numbers, not dates."""
     first: int | None
     """The time of the first event; None without events."""
@@ -300,4 +300,4 @@ def look_ahead(part: FilePart) -> Prospect:
     size *= 10 if part.path.lower().endswith(".gz") else 1
     share = max(1.0, size / (128 * max(quads, 1)))
     span = int(share * (last - first)) if first is not None else 0
-    return Prospect(streams.rules[""] or part.time, streams.counted, first, span)
+    return Prospect(streams.rules[""] or part.time, streams.numeric_times, first, span)

@@ -48,9 +48,9 @@ class StreamReader:
         return self._timer.rule
 
     @property
-    def counted(self) -> bool | None:
+    def numeric_times(self) -> bool | None:
         """Whether times are numbers; None before the first that is not zero."""
-        return self._timer.counted
+        return self._timer.numeric_times
 
     def events(self, quads: Iterable[Quads]) -> Iterator[GraphEvents]:
         """Yield the events of some quads, in batches."""
@@ -136,9 +136,11 @@ class Streamset:
         return dict(zip(self.streams, decided, strict=True))
 
     @property
-    def counted(self) -> bool:
+    def numeric_times(self) -> bool:
         """Whether times are numbers and not dates, as far as is known."""
-        return all(reader.counted for reader in self._readers if reader.counted is not None)
+        return all(
+            reader.numeric_times for reader in self._readers if reader.numeric_times is not None
+        )
 
     @property
     def skipped(self) -> dict[str, int]:

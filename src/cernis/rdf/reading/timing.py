@@ -44,7 +44,7 @@ class EventTimer:
         self, stream: int, label: str, terms: Terms, rule: TimeRule, mistakes: Mistakes
     ) -> None:
         self.rule = rule
-        self.counted: bool | None = None
+        self.numeric_times: bool | None = None
         """Whether times are numbers; None before the first that is not zero."""
         self._stream, self._label, self._terms = stream, label, terms
         self._mistakes = mistakes
@@ -91,9 +91,9 @@ class EventTimer:
         """Return the times in the names of graphs, and the mistakes by event."""
         names = self._terms.texts(group.names)
         times, good = read_name_times(names, pattern, self.rule.unit)
-        if self.counted is None and times.any():
+        if self.numeric_times is None and times.any():
             other, _ = read_name_times(names, pattern, _other_unit(self.rule.unit))
-            self.counted = bool((times != other).any())
+            self.numeric_times = bool((times != other).any())
         return times, _explain(~good, f"its name has no time, by {self.rule}")
 
     def _find_by_property(self, group: EventGroup, iri: str) -> tuple[Int64s, dict[int, str]]:
@@ -107,8 +107,10 @@ class EventTimer:
         event, objects = said.event, said.o
         texts = self._terms.texts(objects)
         found, good = read_times(texts, self.rule.unit)
-        if self.counted is None and found.any():
-            self.counted = bool((read_times(texts, _other_unit(self.rule.unit))[0] != found).any())
+        if self.numeric_times is None and found.any():
+            self.numeric_times = bool(
+                (read_times(texts, _other_unit(self.rule.unit))[0] != found).any()
+            )
         missing = np.ones(n, np.bool_)
         missing[event] = False
         bad = _explain(missing, f"the event has no time: no <{iri}> in it")

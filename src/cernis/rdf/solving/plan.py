@@ -222,7 +222,7 @@ class _Planner(NamedTuple):
         own: list[Conditions] = [()] * len(patterns)
         rest: list[g.Expression] = []
         for condition in conditions:
-            mentioned = _mentioned(condition)
+            mentioned = _find_mentions(condition)
             fitting = [
                 i for i, part in enumerate(patterns) if mentioned <= g.find_certain_variables(part)
             ]
@@ -233,7 +233,7 @@ class _Planner(NamedTuple):
             else:
                 rest.append(condition)
         bound = [frozenset(g.find_variables(part)) for part in patterns]
-        asked = needed.union(*map(_mentioned, rest))
+        asked = needed.union(*map(_find_mentions, rest))
         plans: list[PlanNode] = []
         for i, part in enumerate(patterns):
             others = asked.union(*bound[:i], *bound[i + 1 :])
@@ -251,7 +251,7 @@ class _Planner(NamedTuple):
             following = max(waiting, key=partial(_attraction, found))
             waiting.remove(following)
             certain = found.certain | following.certain
-            ready = [c for c in conditions if not waiting or _mentioned(c) <= certain]
+            ready = [c for c in conditions if not waiting or _find_mentions(c) <= certain]
             conditions = [c for c in conditions if c not in ready]
             found = self._join(found, following, tuple(ready), is_optional=False)
         return self._filter(found, tuple(conditions))
@@ -264,12 +264,12 @@ class _Planner(NamedTuple):
         dataset: _Dataset,
     ) -> PlanNode:
         inner, extra = pattern.pattern, pattern.extra
-        below = tuple(c for c in conditions if _mentioned(c) <= g.find_certain_variables(inner))
+        below = tuple(c for c in conditions if _find_mentions(c) <= g.find_certain_variables(inner))
         above = tuple(c for c in conditions if c not in below)
         between = () if pattern.condition is None else _split_and(pattern.condition)
-        inside = tuple(c for c in between if _mentioned(c) <= g.find_certain_variables(extra))
+        inside = tuple(c for c in between if _find_mentions(c) <= g.find_certain_variables(extra))
         between = tuple(c for c in between if c not in inside)
-        asked = needed.union(*map(_mentioned, above + between))
+        asked = needed.union(*map(_find_mentions, above + between))
         left = self.plan(inner, below, asked.union(g.find_variables(extra)), dataset)
         right = self.plan(extra, inside, asked.union(g.find_variables(inner)), dataset)
         return self._filter(self._join(left, right, between, is_optional=True), above)
@@ -328,7 +328,7 @@ class _Planner(NamedTuple):
         for node in (node for triple in triples for node in triple):
             columns.setdefault(node, len(columns))
         row = np.array([-1 if isinstance(node, str) else node for node in columns], np.int32)
-        tested = [_mentioned(condition) for condition in conditions]
+        tested = [_find_mentions(condition) for condition in conditions]
         in_order = _order_triples(triples, tested, dataset)
         levels = [_plan_level(triple, known, columns, dataset) for triple, known in in_order]
         bound_at = {
@@ -372,9 +372,11 @@ class _Planner(NamedTuple):
         """Solve a pattern over background graphs."""
         inner, name = pattern.pattern, pattern.name
         codes = self._find_graphs(name)
-        inside = tuple(c for c in conditions if _mentioned(c) <= g.find_certain_variables(inner))
+        inside = tuple(
+            c for c in conditions if _find_mentions(c) <= g.find_certain_variables(inner)
+        )
         outside = tuple(c for c in conditions if c not in inside)
-        asked = needed.union(*map(_mentioned, outside))
+        asked = needed.union(*map(_find_mentions, outside))
         if isinstance(name, g.GraphVariable):
             asked |= {name.name}
         if not codes:
@@ -498,7 +500,7 @@ def _flatten(pattern: g.GraphPattern) -> tuple[g.BasicPattern, list[g.GraphPatte
                 triples.extend(some)
             case g.JoinPattern(some_parts):
                 waiting[:0] = some_parts
-            case g.FilterPattern(g.BasicPattern() as basic, condition) if _mentioned(
+            case g.FilterPattern(g.BasicPattern() as basic, condition) if _find_mentions(
                 condition
             ) <= g.find_certain_variables(basic):
                 triples.extend(basic.triples)
@@ -515,5 +517,5 @@ def _split_and(condition: g.Expression) -> Conditions:
     return (condition,)
 
 
-def _mentioned(condition: g.Expression) -> frozenset[str]:
+def _find_mentions(condition: g.Expression) -> frozenset[str]:
     return frozenset(variable.name for variable in g.find_mentions(condition))

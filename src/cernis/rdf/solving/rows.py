@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.engine.correlated.records import NOTHING
 from cernis.engine.graphs.expressions import keep, new_stack
 from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.plan.graphs import GraphPlan
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.solving.programs import Program, compile_expression
@@ -83,9 +82,8 @@ class _RowTable(NamedTuple):
 class RowBuilder:
     """Build the rows of a query, batch by batch."""
 
-    def __init__(
-        self, query: SpaseqQuery, linked: LinkedAutomaton, values: TermValues, window: TimeWindow
-    ) -> None:
+    def __init__(self, plan: GraphPlan, values: TermValues, window: TimeWindow) -> None:
+        query, linked = plan.query, plan.linked
         self.linked, self.window, self.values = linked, window, values
         self.partition = [linked.columns.index(name) for name in query.partition]
         self.parts: dict[tuple[int, ...], int] = {}
@@ -96,7 +94,7 @@ class RowBuilder:
         }
         self._ways = [self._plan_way(a, query.source) for a in range(len(linked.alternatives))]
         alone = {way.gpms[0] for way in self._ways if len(way.gpms) == 1}
-        self._only_joined = [name for name in find_patterns(query, linked) if name not in alone]
+        self._only_joined = [name for name in find_patterns(plan) if name not in alone]
         """The patterns that are in no step alone: their solutions count as events of their
         partition also where `&` finds no partner."""
         self.rows = self.events = self.moments = 0

@@ -12,11 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.plan.graphs import GraphPlan
 from cernis.rdf.reading.background import Triples
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.solving.operators import PlanInput, run_plan
@@ -70,13 +69,13 @@ def _require_plain(codes: Codes) -> Codes:
     return np.require(codes, np.int32, ["C", "W"])
 
 
-def find_patterns(query: SpaseqQuery, linked: LinkedAutomaton) -> dict[str, Names]:
+def find_patterns(plan: GraphPlan) -> dict[str, Names]:
     """Return the graph patterns that steps use, with the variables to solve each for.
 
     These are the variables that other steps or the answer need, or patterns joined by `&`.
     """
-    patterns: dict[str, Names] = {}
-    for gpm in query.gpms:
+    linked, patterns = plan.linked, dict[str, Names]()
+    for gpm in plan.query.gpms:
         uses = [one for one in linked.alternatives if gpm.name in one.gpms]
         if uses:
             needed = set(linked.columns).union(*(one.names for one in uses if len(one.gpms) > 1))
@@ -88,14 +87,11 @@ class PatternSolver:
     """Solve the graph patterns of a query, each event on its own."""
 
     def __init__(
-        self,
-        query: SpaseqQuery,
-        linked: LinkedAutomaton,
-        values: TermValues,
-        background: Mapping[int, Triples],
+        self, plan: GraphPlan, values: TermValues, background: Mapping[int, Triples]
     ) -> None:
+        query = plan.query
         index = {name: i for i, (name, _) in enumerate(query.streams)}
-        patterns = find_patterns(query, linked)
+        patterns = find_patterns(plan)
         gpms = [gpm for gpm in query.gpms if gpm.name in patterns]
         self._streams = {gpm.name: [index[name] for name in gpm.streams] for gpm in gpms}
         self._matchers = {

@@ -188,7 +188,7 @@ class TermValues:
         found: NDArray[np.int8] = self._facts["kind"][codes]
         return found
 
-    def tags_of(self, codes: Codes) -> NDArray[np.uint16]:
+    def tag_numbers(self, codes: Codes) -> NDArray[np.uint16]:
         found: NDArray[np.uint16] = self._facts["tag"][codes]
         return found
 
@@ -202,7 +202,7 @@ class TermValues:
     def take_apart(self, codes: Codes) -> list[TermParts]:
         """Return the parts of terms or made values."""
         texts, names = self.lexical(codes).to_pylist(), self.tags.names
-        kinds, tags = self.kinds(codes).tolist(), self.tags_of(codes).tolist()
+        kinds, tags = self.kinds(codes).tolist(), self.tag_numbers(codes).tolist()
         return [TermParts(k, x, names[t]) for k, x, t in zip(kinds, texts, tags, strict=True)]
 
     # --------------------------------------------------------------- maps
@@ -291,7 +291,7 @@ def _is_kind(first: int, last: int) -> Callable[[TermValues, Codes], Codes]:
 
 def _is_literal(values: TermValues, codes: Codes) -> Codes:
     known = values.kinds(codes) != e.NOTHING
-    return _answer(values, codes, values.tags_of(codes) != NO_TAG, known)
+    return _answer(values, codes, values.tag_numbers(codes) != NO_TAG, known)
 
 
 def _str(values: TermValues, codes: Codes) -> Codes:
@@ -308,7 +308,7 @@ def _apply_by_tag(
     values: TermValues, codes: Codes, text_of: Callable[[str, bool], str | None]
 ) -> Codes:
     """Evaluate a function of the datatype or language alone."""
-    tags, place = np.unique(values.tags_of(codes), return_inverse=True)
+    tags, place = np.unique(values.tag_numbers(codes), return_inverse=True)
     names, is_language = values.tags.names, values.tags.is_language
     texts = [
         None if tag == NO_TAG else text_of(names[tag], is_language[tag]) for tag in tags.tolist()
@@ -369,7 +369,7 @@ def _replace(
     texts = pc.replace_substring_regex(
         values.lexical(codes[places]), expression, translate_replacement(by.text)
     )
-    tags = values.tags_of(codes[places]).tolist()
+    tags = values.tag_numbers(codes[places]).tolist()
     languages = [values.tags.names[t] if values.tags.is_language[t] else "" for t in tags]
     found[places] = values.intern(
         [

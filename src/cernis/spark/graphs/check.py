@@ -32,7 +32,7 @@ class GraphFiles(NamedTuple):
     """The files of all streams, in parts, and what their first events tell."""
 
     parts: tuple[FilePart, ...]
-    counted: bool
+    numeric_times: bool
     """Whether times are numbers, not dates."""
     low: int
     span: int
@@ -93,7 +93,7 @@ def check_graph_files(
     begun = [(p.first, p.first + p.span) for p in prospects if p.first is not None]
     low = min((first for first, _ in begun), default=0)
     high = max((last for _, last in begun), default=0)
-    return GraphFiles(tuple(parts), all(p.counted for p in prospects), low, high - low)
+    return GraphFiles(tuple(parts), all(p.numeric_times for p in prospects), low, high - low)
 
 
 def check_knowledge(query: GraphQuery, background: Any) -> Knowledge:

@@ -86,7 +86,7 @@ def make_graph_work(
         plan=job.query.plan,
         background=job.background,
         unit=job.unit,
-        counted=job.files.counted,
+        numeric_times=job.files.numeric_times,
         layout=job.layout,
         tasks=tasks,
         low=job.files.low,

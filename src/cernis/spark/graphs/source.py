@@ -131,7 +131,7 @@ class RdfReader(DataSourceReader):
         schema = to_arrow_schema(self._schema, timezone="UTC")
         reader = PartReader(partition.part, terms)
         for events in reader:
-            dated = reader.counted is False
+            dated = reader.numeric_times is False
             yield _rows(events, reader.names, terms, partition.stream, dated, schema)
 
 

@@ -51,7 +51,7 @@ class GraphWork:
     plan: GraphPlan
     background: Knowledge
     unit: str
-    counted: bool
+    numeric_times: bool
     """Whether times are numbers, not dates."""
     layout: GraphLayout
     tasks: int
@@ -64,7 +64,7 @@ class GraphWork:
     """The columns of the answer."""
 
     def open_session(self) -> SolutionSession:
-        return SolutionSession(self.plan, self.unit, self.counted)
+        return SolutionSession(self.plan, self.unit, self.numeric_times)
 
     def solution_schema(self) -> pa.Schema:
         """Return the columns of the rows between the two kinds of tasks."""
