@@ -14,11 +14,11 @@ from cernis.spark.streaming.endpoints import (
     Topic,
     check_apart,
     check_writable,
-    folder_of,
-    sink_of,
-    source_of,
+    parse_folder,
+    parse_sink,
+    parse_source,
 )
-from cernis.spark.streaming.interval import milliseconds
+from cernis.spark.streaming.interval import parse_milliseconds
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +38,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_folder_is_its_path(here: Path, argument: str, name: str | None, path: str) -> None:
-    assert source_of(argument) == (name, Folder(here / path, ""))
+    assert parse_source(argument) == (name, Folder(here / path, ""))
 
 
 def test_a_folder_may_be_a_uri() -> None:
-    assert source_of("file:///a%20b/c") == (None, Folder(Path("/a b/c"), ""))
-    assert source_of("S=file://localhost/c") == ("S", Folder(Path("/c"), ""))
+    assert parse_source("file:///a%20b/c") == (None, Folder(Path("/a b/c"), ""))
+    assert parse_source("S=file://localhost/c") == ("S", Folder(Path("/c"), ""))
 
 
 def test_a_folder_that_is_there_is_no_name(here: Path) -> None:
     (here / "day=1").mkdir()
-    assert source_of("day=1") == (None, Folder(here / "day=1", ""))
+    assert parse_source("day=1") == (None, Folder(here / "day=1", ""))
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_a_folder_that_is_there_is_no_name(here: Path) -> None:
 def test_a_topic_has_servers_and_a_name(
     argument: str, servers: str, topic: str, options: dict[str, str]
 ) -> None:
-    assert source_of(argument) == (None, Topic(servers, topic, options))
-    assert source_of(f"S={argument}") == ("S", Topic(servers, topic, options))
+    assert parse_source(argument) == (None, Topic(servers, topic, options))
+    assert parse_source(f"S={argument}") == ("S", Topic(servers, topic, options))
 
 
 def test_a_sink_may_be_standard_output(here: Path) -> None:
-    assert sink_of("-") == StandardOutput()
-    assert sink_of("out") == Folder(here / "out", "")
-    assert sink_of("kafka://a:1/t") == Topic("a:1", "t")
+    assert parse_sink("-") == StandardOutput()
+    assert parse_sink("out") == Folder(here / "out", "")
+    assert parse_sink("kafka://a:1/t") == Topic("a:1", "t")
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,17 @@ def test_a_sink_may_be_standard_output(here: Path) -> None:
 )
 def test_what_is_no_source_is_said(argument: str, message: str) -> None:
     with pytest.raises(CernisError) as caught:
-        source_of(argument)
+        parse_source(argument)
     assert str(caught.value) == message
 
 
 def test_what_is_no_sink_or_folder_is_said() -> None:
     with pytest.raises(CernisError, match="a topic that is written to has no options"):
-        sink_of("kafka://a:1/t?starting=latest")
+        parse_sink("kafka://a:1/t?starting=latest")
     with pytest.raises(CernisError, match=r"--checkpoint kafka://a:1/t: expected a folder"):
-        folder_of("--checkpoint", "kafka://a:1/t")
+        parse_folder("--checkpoint", "kafka://a:1/t")
     with pytest.raises(CernisError, match="--checkpoint '': expected a folder"):
-        folder_of("--checkpoint", "")
+        parse_folder("--checkpoint", "")
 
 
 # -------------------------------------------------------------------- times
@@ -163,32 +163,32 @@ def test_what_is_no_sink_or_folder_is_said() -> None:
     ],
 )
 def test_times_are_short_or_long(text: str, expected: int) -> None:
-    assert milliseconds("--lateness", text) == expected
+    assert parse_milliseconds("--lateness", text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "soon", "30", "-5s", "5 weeks", "s", "1e3 s", "5 s 3 ms"])
 def test_what_is_no_time_is_said(text: str) -> None:
     with pytest.raises(CernisError) as caught:
-        milliseconds("--lateness", text)
+        parse_milliseconds("--lateness", text)
     expected = f"--lateness {text}: expected a time like '30s', '5 min' or '1 hour'"
     assert str(caught.value) == expected
 
 
 def test_a_time_of_centuries_is_a_mistake() -> None:
     with pytest.raises(CernisError, match="more than a hundred years"):
-        milliseconds("--lateness", "99999999 days")
+        parse_milliseconds("--lateness", "99999999 days")
 
 
 # ------------------------------------------------------------------ folders
 
 
 def folders(**paths: str) -> list[tuple[str, Folder]]:
-    return [(f"--{name}", folder_of(name, path)) for name, path in paths.items()]
+    return [(f"--{name}", parse_folder(name, path)) for name, path in paths.items()]
 
 
 def test_folders_that_are_apart_are_fine() -> None:
     check_apart(folders(source="a/in", sink="a/out", checkpoint="a/in2"))
-    check_apart([("--source", folder_of("", "in")), ("--source", folder_of("", "in"))])
+    check_apart([("--source", parse_folder("", "in")), ("--source", parse_folder("", "in"))])
 
 
 @pytest.mark.parametrize(
@@ -218,11 +218,11 @@ def test_folders_inside_of_each_other_are_refused(
 
 
 def test_a_folder_must_be_one_that_can_be_written_to(here: Path) -> None:
-    check_writable("--sink", folder_of("--sink", "new/and/deep"))
+    check_writable("--sink", parse_folder("--sink", "new/and/deep"))
     (here / "file").write_text("")
     for path in ("file", "file/below"):
         with pytest.raises(CernisError, match=rf"--sink {path}: .*/file is a file, not a folder"):
-            check_writable("--sink", folder_of("--sink", path))
+            check_writable("--sink", parse_folder("--sink", path))
 
 
 @pytest.mark.skipif(
@@ -231,4 +231,4 @@ def test_a_folder_must_be_one_that_can_be_written_to(here: Path) -> None:
 def test_a_folder_that_is_read_only_is_refused(here: Path) -> None:
     (here / "old").mkdir(mode=0o500)
     with pytest.raises(CernisError, match=r"--sink old/new: .*/old cannot be written to"):
-        check_writable("--sink", folder_of("--sink", "old/new"))
+        check_writable("--sink", parse_folder("--sink", "old/new"))

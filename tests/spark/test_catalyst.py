@@ -44,7 +44,7 @@ from cernis.pattern.predicate import (
     Scalar,
     Value,
 )
-from cernis.spark.catalyst import Columns, Kept, attribute, condition, holds
+from cernis.spark.catalyst import Columns, Untranslated, attribute, condition, holds
 
 OPERATORS = ["=", "!=", "<", "<=", ">", ">="]
 TEXTS = ["", "a", "ab", "B", "ü", "ü\n", "😀", "\uffff", "a\nb", "GOOG", "GOO\r", "\0", "x" * 300]
@@ -232,7 +232,9 @@ def in_spark(df: DataFrame, atoms: Sequence[Atom]) -> tuple[list[Atom], list[tup
     """The atoms that were translated, and their truth on every row."""
     columns = columns_of(df)
     found = {atom: holds(atom, columns, "type", "S") for atom in dict.fromkeys(atoms)}
-    translated = {atom: column for atom, column in found.items() if not isinstance(column, Kept)}
+    translated = {
+        atom: column for atom, column in found.items() if not isinstance(column, Untranslated)
+    }
     asked = [column.alias(f"a{i}") for i, column in enumerate(translated.values())]
     rows = df.select(*asked).toArrow().to_pydict() if asked else {}
     return [*translated], [*zip(*rows.values(), strict=True)]
@@ -298,7 +300,7 @@ def test_what_spark_interprets_it_answers_like_what_it_compiles(
 def test_most_random_atoms_are_translated(events: DataFrame) -> None:
     rng, columns = Random(7), columns_of(events)
     kept = [holds(random_atom(rng), columns, "type", "S") for _ in range(200)]
-    assert sum(isinstance(found, Kept) for found in kept) < 20
+    assert sum(isinstance(found, Untranslated) for found in kept) < 20
 
 
 # ------------------------------------------------------------ single cases
@@ -432,7 +434,7 @@ def test_many_alternatives_do_not_overflow_the_stack(spark: SparkSession) -> Non
 
 def reason(df: DataFrame, atom: Atom) -> str:
     found = holds(atom, columns_of(df), "type", "S")
-    assert isinstance(found, Kept)
+    assert isinstance(found, Untranslated)
     return found.reason
 
 
@@ -488,7 +490,7 @@ def plan_of(df: DataFrame) -> str:
 def pushed(df: DataFrame, atom: Atom) -> str:
     """The filters that reach the file."""
     found = condition(atom, columns_of(df), "type", "S")
-    assert not isinstance(found, Kept)
+    assert not isinstance(found, Untranslated)
     return plan_of(df.filter(found)).split("PushedFilters: [")[1].split("], ReadSchema")[0]
 
 

@@ -23,10 +23,10 @@ import pytest
 from rich.console import Console
 
 import cernis
-from cernis.cli.live import Clock, Tally, View, latest_matches, rendered, summary
+from cernis.cli.live import Tally, View, WatermarkClock, latest_matches, render, summarize
 from cernis.cli.main import main
 from cernis.spark.streaming.progress import Progress
-from cernis.spark.streaming.sinks import cause
+from cernis.spark.streaming.sinks import describe_failure
 from cernis.spark.streaming.sources import ARRIVED
 
 Capture = pytest.CaptureFixture[str]
@@ -497,7 +497,7 @@ AROUND = (
 )
 IN_A_WORKER = """\
 [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call):
-  File "cernis/spark/streaming/packing.py", line 51, in packed_rows
+  File "cernis/spark/streaming/packing.py", line 51, in pack_rows
 cernis.errors.DataError: stream 'S': an event cannot be read (no time)
   help: look
  SQLSTATE: 38000"""
@@ -547,7 +547,7 @@ CSV file: file:///a%20b/2.csv"""
 def test_what_a_query_fails_of_is_told_in_few_lines(
     text: str, causes: list[str], expected: str | None
 ) -> None:
-    assert cause(AROUND.format(text), causes) == expected
+    assert describe_failure(AROUND.format(text), causes) == expected
 
 
 def test_the_column_of_arrival_is_that_of_kafka() -> None:
@@ -573,7 +573,7 @@ def progress(batch: int, **numbers: Any) -> Progress:
 
 def text_of(view: View) -> str:
     console = Console(width=88, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    console.print(rendered(view))
+    console.print(render(view))
     return "\n".join(line.rstrip() for line in console.export_text().splitlines())
 
 
@@ -612,7 +612,7 @@ def test_the_view_of_a_running_stream() -> None:
         '  {"start":2,"note":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\n'
         '  {"start":1}'
     )
-    told = summary(tally.view(moment))
+    told = summarize(tally.view(moment))
     assert told == "13,000 rows in 2 micro-batches; 37 matches; 2 late; 1 undecodable"
 
 
@@ -630,7 +630,7 @@ def test_the_view_before_anything_has_come() -> None:
 
 
 def test_times_that_are_numbers_have_watermarks_that_are() -> None:
-    clock = Clock(shift_ms=2**43, unit_ns=10**9)
+    clock = WatermarkClock(shift_ms=2**43, unit_ns=10**9)
     assert clock.read("1970-01-01T00:00:00.000Z") == (None, None)
     moment = datetime(2024, 1, 2, 10, tzinfo=UTC)
     told = (moment + timedelta(milliseconds=2**43)).isoformat().replace("+00:00", "Z")

@@ -22,7 +22,7 @@ from cernis.pattern.selection import counts_only
 from cernis.run.budget import CANDIDATE_BUDGET
 from cernis.spark.layout import choose_stream_layout, window_in_ticks
 from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, Course, recall
+from cernis.spark.streaming.bucket import Bucket, StreamWork, restore_bucket
 from cernis.spark.streaming.packing import write_blob
 from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
 from cernis.testing.differential import assert_agrees, assert_counts_agree
@@ -78,7 +78,7 @@ class Held:
         return sum(map(len, self.chunks.values())) + sum(map(len, self.frozen or ()))
 
 
-def course_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> Course:
+def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> StreamWork:
     """How a query is run on these streams, in one bucket."""
     streams = tuple(
         StreamColumns(
@@ -102,7 +102,7 @@ def course_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any)
     cut = choose_stream_layout(query.plan).cut
     window = window_in_ticks(query.pattern, work.scale) if cut else None
     how = {"numbered": True, "window": window, "buckets": (0,), **changes}
-    return Course(work=work, query="q", **how)
+    return StreamWork(work=work, query="q", **how)
 
 
 def nothing(before: int | None, after: int | None) -> None:
@@ -113,7 +113,7 @@ def nothing(before: int | None, after: int | None) -> None:
 class Run:
     """A query on micro-batches, by several workers."""
 
-    course: Course
+    stream: StreamWork
     store: Held = field(default_factory=Held)
     workers: list[dict[int, Bucket]] = field(default_factory=lambda: [{}, {}, {}])
     found: list[dict[str, Any]] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Run:
         """One micro-batch; one that fails leaves nothing but what its worker has in memory."""
         live = self.workers[worker]
         store = self.store.copy() if fails else self.store
-        bucket = recall(self.course, 0, store, live.pop(0, None))
+        bucket = restore_bucket(self.stream, 0, store, live.pop(0, None))
         blobs = [] if events is None else [write_blob(events)]
         lines = [
             json.loads(line)
@@ -172,7 +172,7 @@ def run_at_random(data: st.DataObject, pattern: Pattern, events: Events, snapsho
     whole, columns = arrived(pattern, events)
     query = cernis.query(pattern)
     changes = {"window": None} if snapshots else {}
-    run = Run(course_of(query, columns, **changes))
+    run = Run(stream_work_of(query, columns, **changes))
     times = whole.column("ts").to_pylist()
     lateness = data.draw(st.sampled_from((0, 1, 3, 10)))
     early = data.draw(st.lists(st.integers(0, lateness), min_size=len(times), max_size=len(times)))
@@ -299,7 +299,7 @@ def events_at(times: Sequence[int], types: str = "B", first: int = 0) -> pa.Tabl
 
 
 def started(query: cernis.Query, **changes: Any) -> Run:
-    return Run(course_of(query, {"S": events_at([])}, **changes))
+    return Run(stream_work_of(query, {"S": events_at([])}, **changes))
 
 
 def test_a_chunk_stays_exactly_as_long_as_a_match_can_reach_it() -> None:
@@ -373,9 +373,9 @@ def test_rows_without_numbers_are_numbered_as_they_come() -> None:
 
 
 def test_one_timer_is_set_for_what_comes_next() -> None:
-    course = course_of(pairs("WITHIN 50 MILLISECONDS"), {"S": events_at([])})
+    stream = stream_work_of(pairs("WITHIN 50 MILLISECONDS"), {"S": events_at([])})
     store, calls = Held(), []
-    bucket = recall(course, 0, store, None)
+    bucket = restore_bucket(stream, 0, store, None)
     for events, watermark in ((events_at([100], "A"), None), (None, 101), (None, 151)):
         blobs = [] if events is None else [write_blob(events)]
         list(bucket.take(store, blobs, watermark, lambda *call: calls.append(call)))
@@ -385,9 +385,9 @@ def test_one_timer_is_set_for_what_comes_next() -> None:
 def test_the_state_of_another_query_is_refused() -> None:
     run = started(pairs())
     run.batch(events_at([1], "A"), None)
-    other = replace(run.course, query="another")
+    other = replace(run.stream, query="another")
     with pytest.raises(StateError, match="belongs to another query"):
-        recall(other, 0, run.store, None)
+        restore_bucket(other, 0, run.store, None)
 
 
 def test_damaged_state_is_said_to_be_damaged() -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResultKind:
     """What a query finds: what it is called, and the table that shows it."""
 
     noun: tuple[str, str]
@@ -55,21 +55,23 @@ class Kind:
         return f"{count:,} {self.noun[count != 1]}"
 
 
-MATCHES = Kind(Matches.noun, matches_table)
-COUNTS = Kind(Matches.noun, partial(matches_table, counting=True))
+MATCHES = ResultKind(Matches.noun, matches_table)
+COUNTS = ResultKind(Matches.noun, partial(matches_table, counting=True))
 """Of SELECT COUNT(*): a row is the number of matches at one end."""
-ANSWERS = Kind(Answers.noun, answers_table)
-GRAPH_MATCHES = Kind(Matches.noun, graph_matches_table)
+ANSWERS = ResultKind(Answers.noun, answers_table)
+GRAPH_MATCHES = ResultKind(Matches.noun, graph_matches_table)
 
 
-def kind_of(query: Query[Any]) -> Kind:
+def kind_of(query: Query[Any]) -> ResultKind:
     """Return what a query over events finds."""
     if query.plan.head is not None:
         return ANSWERS
     return COUNTS if counts_only(query.pattern) else MATCHES
 
 
-def deliver(runs: Runs, delivery: Delivery, kind: Kind, schema: Callable[[], pa.Schema]) -> None:
+def deliver(
+    runs: Runs, delivery: Delivery, kind: ResultKind, schema: Callable[[], pa.Schema]
+) -> None:
     """Show, count or write the matches; `schema` gives the columns if there are none."""
     limit, output = delivery.limit, delivery.output
     if delivery.count:
@@ -88,7 +90,7 @@ def deliver(runs: Runs, delivery: Delivery, kind: Kind, schema: Callable[[], pa.
             say_written(_write_lines(runs, limit, file), output, kind)
 
 
-def _show(runs: Runs, limit: int, kind: Kind) -> None:
+def _show(runs: Runs, limit: int, kind: ResultKind) -> None:
     first: list[Any] = []
     count = 0
     for found in runs:
@@ -97,7 +99,7 @@ def _show(runs: Runs, limit: int, kind: Kind) -> None:
     show_first(first, count, kind)
 
 
-def show_first(first: Sequence[Any], count: int, kind: Kind) -> None:
+def show_first(first: Sequence[Any], count: int, kind: ResultKind) -> None:
     """Print a table of the first of so many matches, and their number."""
     console = output_console()
     if first:
@@ -175,7 +177,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBat
         ) from error
 
 
-def say_written(number: int, output: str, kind: Kind) -> None:
+def say_written(number: int, output: str, kind: ResultKind) -> None:
     """Print how many matches were written, and where."""
     error_console().print(f"wrote {kind.describe(number)} to {output}", soft_wrap=True)
 

@@ -1,8 +1,8 @@
 """What a running stream looks like: a few lines of figures, and the last matches.
 
-    Progress (one micro-batch) ─ Tally ─▶ View ─ rendered ─▶ terminal
+    Progress (one micro-batch) ─ Tally ─▶ View ─ render ─▶ terminal
 
-`rendered` is a pure function of a `View`, and a `View` holds nothing but what is shown. A
+`render` is a pure function of a `View`, and a `View` holds nothing but what is shown. A
 `Tally` adds up what micro-batches tell, each of them once, however often it is told.
 
 Cost: a few additions for each micro-batch, and a drawing of the terminal four times a second.
@@ -79,7 +79,7 @@ class View:
     state: str = "starting"
 
 
-def rendered(view: View) -> RenderableType:
+def render(view: View) -> RenderableType:
     """The view as lines."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold cyan")
@@ -98,7 +98,7 @@ def rendered(view: View) -> RenderableType:
     return Group(*lines)
 
 
-def summary(view: View) -> str:
+def summarize(view: View) -> str:
     """The view in one line, for the end."""
     told = [
         f"{_counted(view.rows, 'row')} in {_counted(view.batches, 'micro-batch')}",
@@ -187,7 +187,7 @@ def _ago(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Clock:
+class WatermarkClock:
     """How the watermark, which Spark tells as a time, is to be read."""
 
     shift_ms: int = 0
@@ -198,9 +198,9 @@ class Clock:
     def read(self, watermark: str | None) -> tuple[str | None, datetime | None]:
         """The watermark as it is shown, and the moment that it is, if it is one.
 
-        >>> Clock().read("2024-01-02T10:00:00.000Z")[0]
+        >>> WatermarkClock().read("2024-01-02T10:00:00.000Z")[0]
         '2024-01-02 10:00:00'
-        >>> Clock(shift_ms=2**43, unit_ns=10**6).read("2248-09-26T15:10:22.213Z")
+        >>> WatermarkClock(shift_ms=2**43, unit_ns=10**6).read("2248-09-26T15:10:22.213Z")
         ('5', None)
         """
         if watermark is None:
@@ -222,9 +222,11 @@ class Clock:
 class Tally:
     """Adds up what micro-batches tell."""
 
-    def __init__(self, title: str, clock: Clock | None = None, sink: Path | None = None) -> None:
+    def __init__(
+        self, title: str, clock: WatermarkClock | None = None, sink: Path | None = None
+    ) -> None:
         self._view = View(title=title)
-        self._clock = clock or Clock()
+        self._clock = clock or WatermarkClock()
         self._sink = sink
         self._lock = Lock()
         self._kept: dict[int, int] = {}
@@ -356,14 +358,14 @@ def _value(value: object) -> str:
 
 
 @contextmanager
-def shown(tally: Tally, console: Console, *, wanted: bool) -> Iterator[None]:
+def show_live(tally: Tally, console: Console, *, wanted: bool) -> Iterator[None]:
     """The view on a terminal for as long as something runs; nothing where it is not wanted."""
     if not wanted:
         yield
         return
     live = Live(
         console=console,
-        get_renderable=lambda: rendered(tally.view()),
+        get_renderable=lambda: render(tally.view()),
         refresh_per_second=4,
         transient=True,
         redirect_stdout=False,

@@ -230,9 +230,9 @@ def stream(
             raise CernisError("cernis stream takes CEQL and .cq; run SPAseQ with cernis run")
 
         from cernis.cli import stream as streaming
-        from cernis.spark.streaming.sources import Reading
+        from cernis.spark.streaming.sources import InputOptions
 
-        reading = Reading(
+        reading = InputOptions(
             time=time,
             type=type,
             time_unit=time_unit.value,
@@ -242,7 +242,7 @@ def stream(
         streaming.stream(
             text,
             language,
-            streaming.Asked(
+            streaming.StreamArguments(
                 source=source,
                 sink=sink,
                 checkpoint=checkpoint,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cernis.cli.arguments import Delivery
-from cernis.cli.deliver import Kind, say_written, show_first, write_number
+from cernis.cli.deliver import ResultKind, say_written, show_first, write_number
 from cernis.cli.terminal import print_notes, spinner
 from cernis.results.jsonlines import text_of
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class SparkRun(ABC):
     """A query on Spark."""
 
-    kind: Kind
+    kind: ResultKind
 
     def __init__(self) -> None:
         self._warnings: list[str] = []

@@ -1,6 +1,6 @@
 """`cernis stream`: a query over folders or topics that go on growing.
 
-    arguments ─ checked, without Spark ─▶ Plan ─ Spark starts ─▶ DataFrames ─▶ running query
+    arguments ─ checked, without Spark ─▶ StreamPlan ─ Spark starts ─▶ DataFrames ─▶ running query
 
 Everything that can be checked is checked before Spark starts, which takes seconds, and before
 anything is written. While the query runs, this process only waits: for its end, or for a
@@ -27,7 +27,7 @@ from typing import Any
 import typer
 
 import cernis
-from cernis.cli.live import Clock, Tally, shown, summary
+from cernis.cli.live import Tally, WatermarkClock, show_live, summarize
 from cernis.cli.terminal import error_console, spinner
 from cernis.errors import QueryError
 from cernis.events.times import UNITS
@@ -42,11 +42,11 @@ from cernis.spark.streaming.endpoints import (
     Topic,
     check_apart,
     check_writable,
-    folder_of,
-    sink_of,
+    parse_folder,
+    parse_sink,
 )
-from cernis.spark.streaming.interval import milliseconds
-from cernis.spark.streaming.sources import UNDECODED, Feed, Places, Reading
+from cernis.spark.streaming.interval import parse_milliseconds
+from cernis.spark.streaming.sources import UNDECODED, InputOptions, Places, StreamInput
 
 _POLL = 0.2
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -54,14 +54,14 @@ _OWN = {"spark.sql.session.timeZone": "UTC", "spark.sql.caseSensitive": "true"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class StreamArguments:
     """The options of the command, as they were written."""
 
     source: list[str]
     sink: str | None
     checkpoint: str | None
     schema: list[str]
-    reading: Reading
+    reading: InputOptions
     row: str | None
     lateness: str
     ahead: str
@@ -76,11 +76,11 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StreamPlan:
     """What the command will do, checked as far as that needs no Spark."""
 
     query: Query
-    feeds: list[Feed]
+    inputs: list[StreamInput]
     sink: Sink | None
     checkpoint: Folder | None
     late_output: Folder | None
@@ -88,19 +88,19 @@ class Plan:
     lateness: timedelta
     ahead: timedelta | None
     trigger: dict[str, Any]
-    asked: Asked
+    arguments: StreamArguments
 
     @property
     def options(self) -> dict[str, Any]:
         """How the query is recognized, in batch or streaming."""
-        reading = self.asked.reading
+        reading = self.arguments.reading
         return {
             "time": reading.time,
             "type": reading.type,
             "time_unit": reading.time_unit,
-            "row": self.asked.row,
+            "row": self.arguments.row,
             "matches": "lines" if self.form == "jsonl" else "events",
-            "tasks": self.asked.buckets,
+            "tasks": self.arguments.buckets,
             "on_error": reading.on_error,
         }
 
@@ -112,19 +112,19 @@ class Plan:
 
     @property
     def title(self) -> str:
-        return f"{', '.join(str(feed.place) for feed in self.feeds)} → {self.sink}"
+        return f"{', '.join(str(input_.place) for input_ in self.inputs)} → {self.sink}"
 
 
-def stream(text: str, language: str, asked: Asked) -> None:
+def stream(text: str, language: str, arguments: StreamArguments) -> None:
     """Runs a query on streams until it is told to stop, or explains what it would do."""
-    plan = planned(text, language, asked)
-    spark = _session(asked.cores, plan)
-    for feed in plan.feeds:
-        if feed.found_in is not None:
-            _say(f"note: {feed.stream}: the columns of {feed.found_in}: {feed.columns}")
-    frames = sources.streams(spark, plan.feeds, asked.reading, asked.max_files)
-    if asked.explain:
-        typer.echo(_explained(plan, frames))
+    plan = make_plan(text, language, arguments)
+    spark = _session(arguments.cores, plan)
+    for input_ in plan.inputs:
+        if input_.found_in is not None:
+            _say(f"note: {input_.stream}: the columns of {input_.found_in}: {input_.columns}")
+    frames = sources.read_inputs(spark, plan.inputs, arguments.reading, arguments.max_files)
+    if arguments.explain:
+        typer.echo(_explain(plan, frames))
     else:
         _run(plan, spark, frames)
 
@@ -132,34 +132,36 @@ def stream(text: str, language: str, asked: Asked) -> None:
 # ----------------------------------------------------------------- checking
 
 
-def planned(text: str, language: str, asked: Asked) -> Plan:
+def make_plan(text: str, language: str, arguments: StreamArguments) -> StreamPlan:
     """The plan; an error says what is wrong with the arguments."""
-    places = sources.named_places(asked.source)
-    columns = sources.given_columns(asked.schema)
-    query = _query(text, language, places, columns, asked.reading)
+    places = sources.parse_sources(arguments.source)
+    columns = sources.parse_schemas(arguments.schema)
+    query = _query(text, language, places, columns, arguments.reading)
     pattern = query.pattern
-    feeds = sources.decided(places, pattern.streams, pattern.declared, columns, asked.reading)
-    sources.check(feeds, pattern, asked.reading)
-    sink = None if asked.sink is None else sink_of(asked.sink)
-    checkpoint = _folder("--checkpoint", asked.checkpoint)
-    late_output = _folder("--late-output", asked.late_output)
-    form = (
-        asked.output_format or "parquet"
-        if sink is None
-        else sinks.form_of(sink, asked.output_format)
+    inputs = sources.decide_inputs(
+        places, pattern.streams, pattern.declared, columns, arguments.reading
     )
-    lateness = timedelta(milliseconds=milliseconds("--lateness", asked.lateness))
+    sources.check_query(inputs, pattern, arguments.reading)
+    sink = None if arguments.sink is None else parse_sink(arguments.sink)
+    checkpoint = _folder("--checkpoint", arguments.checkpoint)
+    late_output = _folder("--late-output", arguments.late_output)
+    form = (
+        arguments.output_format or "parquet"
+        if sink is None
+        else sinks.choose_form(sink, arguments.output_format)
+    )
+    lateness = timedelta(milliseconds=parse_milliseconds("--lateness", arguments.lateness))
     ahead = None
-    if asked.ahead.strip().lower() != "none":
-        ahead = timedelta(milliseconds=milliseconds("--ahead", asked.ahead))
-    trigger: dict[str, Any] = {"availableNow": True} if asked.once else {}
-    if asked.trigger is not None:
-        every = milliseconds("--trigger", asked.trigger)
+    if arguments.ahead.strip().lower() != "none":
+        ahead = timedelta(milliseconds=parse_milliseconds("--ahead", arguments.ahead))
+    trigger: dict[str, Any] = {"availableNow": True} if arguments.once else {}
+    if arguments.trigger is not None:
+        every = parse_milliseconds("--trigger", arguments.trigger)
         trigger = {"processingTime": f"{every} milliseconds"}
-    _check_folders(feeds, sink, checkpoint, late_output)
-    return Plan(
+    _check_folders(inputs, sink, checkpoint, late_output)
+    return StreamPlan(
         query=query,
-        feeds=feeds,
+        inputs=inputs,
         sink=sink,
         checkpoint=checkpoint,
         late_output=late_output,
@@ -167,16 +169,16 @@ def planned(text: str, language: str, asked: Asked) -> Plan:
         lateness=lateness,
         ahead=ahead,
         trigger=trigger,
-        asked=asked,
+        arguments=arguments,
     )
 
 
 def _folder(option: str, argument: str | None) -> Folder | None:
-    return None if argument is None else folder_of(option, argument)
+    return None if argument is None else parse_folder(option, argument)
 
 
 def _query(
-    text: str, language: str, places: Places, columns: dict[str | None, str], reading: Reading
+    text: str, language: str, places: Places, columns: dict[str | None, str], reading: InputOptions
 ) -> Query:
     """The query; one with arguments by position may learn their names from the first files."""
     try:
@@ -184,16 +186,19 @@ def _query(
     except QueryError:
         if language != "cq":
             raise
-    feeds = sources.decided(places, (), None, columns, reading)
-    return cernis.query(text, lang=language, schema=sources.attributes(feeds, reading))
+    inputs = sources.decide_inputs(places, (), None, columns, reading)
+    return cernis.query(text, lang=language, schema=sources.known_schema(inputs, reading))
 
 
 def _check_folders(
-    feeds: list[Feed], sink: Sink | None, checkpoint: Folder | None, late_output: Folder | None
+    inputs: list[StreamInput],
+    sink: Sink | None,
+    checkpoint: Folder | None,
+    late_output: Folder | None,
 ) -> None:
     written = [("--sink", sink), ("--checkpoint", checkpoint), ("--late-output", late_output)]
     folders = [(option, place) for option, place in written if isinstance(place, Folder)]
-    read = [("--source", feed.place) for feed in feeds if isinstance(feed.place, Folder)]
+    read = [("--source", input_.place) for input_ in inputs if isinstance(input_.place, Folder)]
     check_apart([*read, *folders])
     for option, folder in folders:
         check_writable(option, folder)
@@ -204,7 +209,7 @@ def _check_folders(
 # ------------------------------------------------------------------ session
 
 
-def _session(cores: int | None, plan: Plan) -> Any:
+def _session(cores: int | None, plan: StreamPlan) -> Any:
     spark_class()  # says so if there is none
     chosen = is_chosen()
     with spinner("starting Spark"):
@@ -221,37 +226,37 @@ def _session(cores: int | None, plan: Plan) -> Any:
     return spark
 
 
-def _packages(plan: Plan) -> dict[str, str]:
+def _packages(plan: StreamPlan) -> dict[str, str]:
     """What Spark must fetch before it starts."""
-    topics = [feed for feed in plan.feeds if isinstance(feed.place, Topic)]
+    topics = [input_ for input_ in plan.inputs if isinstance(input_.place, Topic)]
     if not topics and not isinstance(plan.sink, Topic):
         return {}
     from cernis.spark.streaming.kafka import kafka_package
 
-    protobuf = any(feed.format == "protobuf" for feed in topics)
+    protobuf = any(input_.format == "protobuf" for input_ in topics)
     return {"spark.jars.packages": kafka_package(protobuf=protobuf)}
 
 
 # ------------------------------------------------------------------ running
 
 
-def _run(plan: Plan, spark: Any, frames: dict[str, Any]) -> None:
+def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
     from cernis.spark import watch
 
     assert plan.sink is not None
     folder = plan.sink.path if isinstance(plan.sink, Folder) else None
     tally = Tally(plan.title, _clock(plan, frames), folder)
-    found = _recognized(plan, frames)
+    found = _recognize(plan, frames)
     listener = watch(spark, tally.take)
     try:
         _run_to_the_end(plan, found, tally)
     finally:
         with suppress(Exception):  # Java may be gone
             spark.streams.removeListener(listener)
-    _say(summary(tally.view()))
+    _say(summarize(tally.view()))
 
 
-def _recognized(plan: Plan, frames: dict[str, Any]) -> Any:
+def _recognize(plan: StreamPlan, frames: dict[str, Any]) -> Any:
     from cernis.spark import recognize
 
     assert plan.checkpoint is not None
@@ -269,7 +274,7 @@ def _recognized(plan: Plan, frames: dict[str, Any]) -> Any:
         )
     for one in caught:
         _say(f"note: {one.message}")
-    return sinks.lines_of(found, plan.answers) if plan.form == "jsonl" else found
+    return sinks.format_lines(found, plan.answers) if plan.form == "jsonl" else found
 
 
 def _streams(frames: dict[str, Any]) -> Any:
@@ -277,7 +282,7 @@ def _streams(frames: dict[str, Any]) -> Any:
     return frames if len(frames) > 1 else next(iter(frames.values()))
 
 
-def _run_to_the_end(plan: Plan, found: Any, tally: Tally) -> None:
+def _run_to_the_end(plan: StreamPlan, found: Any, tally: Tally) -> None:
     from cernis.spark import progress_of
 
     assert plan.sink is not None
@@ -285,13 +290,16 @@ def _run_to_the_end(plan: Plan, found: Any, tally: Tally) -> None:
     console, out = error_console(), _Output(tally)
     printing = isinstance(plan.sink, StandardOutput) and sys.stdout.isatty()
     form, trigger = plan.form, plan.trigger
-    with _signals() as caught, shown(tally, console, wanted=console.is_terminal and not printing):
+    with (
+        _signals() as caught,
+        show_live(tally, console, wanted=console.is_terminal and not printing),
+    ):
         running = sinks.start(
             found, plan.sink, plan.checkpoint, form=form, trigger=trigger, out=out.write
         )
         try:
             _wait(running, caught, tally)
-        except sinks.Gone:
+        except sinks.SparkGone:
             if not caught.number:
                 raise
             return  # the signal was for all processes of the group
@@ -305,7 +313,7 @@ def _run_to_the_end(plan: Plan, found: Any, tally: Tally) -> None:
 
 
 def _wait(running: Any, caught: _Signals, tally: Tally) -> None:
-    while not sinks.ended(running, _POLL):
+    while not sinks.await_end(running, _POLL):
         if caught.number:
             tally.stopping()
             sinks.stop(running, lambda: caught.number > 1)
@@ -358,19 +366,21 @@ def _signals() -> Iterator[_Signals]:
 # ----------------------------------------------------------------- telling
 
 
-def _explained(plan: Plan, frames: dict[str, Any]) -> str:
+def _explain(plan: StreamPlan, frames: dict[str, Any]) -> str:
     from cernis.spark import explain
 
     attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
     told = [str(explain(_streams(attributes), plan.query, **plan.options))]
-    for feed in plan.feeds:
+    for input_ in plan.inputs:
         told += write_entry(
-            "source", [f"{feed.stream}: {feed.place}, {feed.format}: {feed.columns}"]
+            "source", [f"{input_.stream}: {input_.place}, {input_.format}: {input_.columns}"]
         )
-    ahead = "" if plan.ahead is None else f"; ahead of the clock by at most {plan.asked.ahead}"
-    told += write_entry("time", [f"lateness {plan.asked.lateness}{ahead}"])
+    ahead = "" if plan.ahead is None else f"; ahead of the clock by at most {plan.arguments.ahead}"
+    told += write_entry("time", [f"lateness {plan.arguments.lateness}{ahead}"])
     if plan.sink is not None:
-        told += write_entry("sink", [f"{plan.sink}, {plan.form}, {sinks.promise(plan.sink)}"])
+        told += write_entry(
+            "sink", [f"{plan.sink}, {plan.form}, {sinks.delivery_guarantee(plan.sink)}"]
+        )
     if plan.checkpoint is not None:
         there = (plan.checkpoint.path / "offsets").is_dir()
         told += write_entry(
@@ -379,16 +389,16 @@ def _explained(plan: Plan, frames: dict[str, Any]) -> str:
     return "\n".join(told)
 
 
-def _clock(plan: Plan, frames: dict[str, Any]) -> Clock:
+def _clock(plan: StreamPlan, frames: dict[str, Any]) -> WatermarkClock:
     """How Spark's watermark is to be read."""
     from cernis.spark.streaming.recognize import SHIFT
 
     first = next(iter(frames.values()))
-    reading = plan.asked.reading
+    reading = plan.arguments.reading
     kind = dict(first.dtypes).get(reading.time or "ts", "timestamp")
     if kind in ("timestamp", "timestamp_ntz", "date"):
-        return Clock()
-    return Clock(SHIFT, UNITS[reading.time_unit])
+        return WatermarkClock()
+    return WatermarkClock(SHIFT, UNITS[reading.time_unit])
 
 
 def _say(text: str) -> None:

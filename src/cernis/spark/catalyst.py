@@ -1,7 +1,7 @@
 """Atoms as Spark SQL expressions: the same truth as `events.evaluate`, inside the JVM.
 
 `holds` gives a boolean column that is true exactly on the events on which the embedded
-engine says that the atom holds, and never NULL. What Catalyst cannot say exactly is `Kept`
+engine says that the atom holds, and never NULL. What Catalyst cannot say exactly is `Untranslated`
 for the Python worker, with the reason in a few words.
 
 A predicate becomes *where it is true* or *where it is false*, each a condition that may be
@@ -124,7 +124,7 @@ _NEIGHBOURS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Untranslated:
     """An atom that stays with the Python worker, and why."""
 
     reason: str
@@ -155,24 +155,24 @@ class _Stays(Exception):
     """Catalyst cannot say this exactly."""
 
 
-def holds(atom: Atom, columns: Columns, type_column: str, stream: str) -> Column | Kept:
+def holds(atom: Atom, columns: Columns, type_column: str, stream: str) -> Column | Untranslated:
     """True where the atom holds, false elsewhere, never NULL."""
     found = condition(atom, columns, type_column, stream)
-    return found if isinstance(found, Kept) else F.coalesce(found, F.lit(False))
+    return found if isinstance(found, Untranslated) else F.coalesce(found, F.lit(False))
 
 
-def condition(atom: Atom, columns: Columns, type_column: str, stream: str) -> Column | Kept:
+def condition(atom: Atom, columns: Columns, type_column: str, stream: str) -> Column | Untranslated:
     """The same for filters: NULL counts as false, and file sources see through it."""
     found = exactly(atom, columns, type_column, stream)
-    return found if isinstance(found, Kept) else as_column(found)
+    return found if isinstance(found, Untranslated) else as_column(found)
 
 
-def exactly(atom: Atom, columns: Columns, type_column: str, stream: str) -> Truth | Kept:
+def exactly(atom: Atom, columns: Columns, type_column: str, stream: str) -> Truth | Untranslated:
     """The same, with what holds on every event, or on none, as a bool."""
     try:
         return bound(atom, columns, type_column, stream, Mode.EXACT).truth
     except _Stays as stays:
-        return Kept(str(stays))
+        return Untranslated(str(stays))
 
 
 def bound(atom: Atom, columns: Columns, type_column: str, stream: str, mode: Mode) -> Bound:

@@ -33,9 +33,9 @@ from cernis.pattern.predicate import Attribute, InSet, Literal
 from cernis.spark.catalyst import (
     Bound,
     Columns,
-    Kept,
     Mode,
     Truth,
+    Untranslated,
     as_column,
     balanced,
     both,
@@ -77,16 +77,16 @@ class _Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class _All:
+class _Conjunction:
     parts: tuple[_Formula, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Any:
+class _Disjunction:
     parts: tuple[_Formula, ...]
 
 
-_Formula: TypeAlias = bool | _Leaf | _All | _Any
+_Formula: TypeAlias = bool | _Leaf | _Conjunction | _Disjunction
 
 
 def _simple(test: Test, wanted: bool, known: Callable[[_Leaf], _Formula]) -> _Formula:
@@ -106,10 +106,10 @@ def _all(parts: Iterable[_Formula]) -> _Formula:
     """AND.
 
     >>> a, b = (_Leaf(TypeIs(name), True) for name in "AB")
-    >>> _all([a, True, _all([a, b])]) == _All((a, b)), _all([a, _any([a, b])]) == a
+    >>> _all([a, True, _all([a, b])]) == _Conjunction((a, b)), _all([a, _any([a, b])]) == a
     (True, True)
     """
-    return _gathered(parts, _All, _Any, True)
+    return _combine(parts, _Conjunction, _Disjunction, True)
 
 
 def _any(parts: Iterable[_Formula]) -> _Formula:
@@ -119,11 +119,14 @@ def _any(parts: Iterable[_Formula]) -> _Formula:
     >>> _any([_all([a, b]), b]) == b, _any([a, _Leaf(a.atom, False)])
     (True, True)
     """
-    return _gathered(parts, _Any, _All, False)
+    return _combine(parts, _Disjunction, _Conjunction, False)
 
 
-def _gathered(
-    parts: Iterable[_Formula], same: type[_All | _Any], dual: type[_All | _Any], neutral: bool
+def _combine(
+    parts: Iterable[_Formula],
+    same: type[_Conjunction | _Disjunction],
+    dual: type[_Conjunction | _Disjunction],
+    neutral: bool,
 ) -> _Formula:
     found: dict[_Formula, None] = {}
     for part in parts:
@@ -138,7 +141,9 @@ def _gathered(
     return same(tuple(kept)) if len(kept) > 1 else kept[0] if kept else neutral
 
 
-def _without_implied(parts: list[_Formula], dual: type[_All | _Any]) -> list[_Formula]:
+def _without_implied(
+    parts: list[_Formula], dual: type[_Conjunction | _Disjunction]
+) -> list[_Formula]:
     """Without `a AND b` beside `a` in an OR, and the other way round."""
     members = {p: frozenset(p.parts) if isinstance(p, dual) else frozenset((p,)) for p in parts}
     by_member: dict[_Formula, list[frozenset[_Formula]]] = {}
@@ -175,16 +180,16 @@ class _Leaves:
                 return Bound(formula, True)
             case _Leaf():
                 return self._leaf(formula, mode)
-            case _All(parts=parts):
-                return _combined(both, [self.written(part, mode) for part in parts])
-            case _Any(parts=parts):
+            case _Conjunction(parts=parts):
+                return _join(both, [self.written(part, mode) for part in parts])
+            case _Disjunction(parts=parts):
                 names = [Literal(name) for part in parts if (name := _type(part)) is not None]
                 rest = [part for part in parts if len(names) < 2 or _type(part) is None]
                 found = [self.written(part, mode) for part in rest]
                 if len(names) > 1:
                     one_of = InSet(Attribute((self.type_column,)), tuple(names))
                     found.insert(0, self._bound(one_of, mode))
-                return _combined(either, found)
+                return _join(either, found)
 
     def _leaf(self, leaf: _Leaf, mode: Mode) -> Bound:
         if leaf.holds:
@@ -212,7 +217,7 @@ def _type(formula: _Formula) -> str | None:
     return None
 
 
-def _combined(join: Callable[[Iterable[Truth]], Truth], parts: list[Bound]) -> Bound:
+def _join(join: Callable[[Iterable[Truth]], Truth], parts: list[Bound]) -> Bound:
     return Bound(join(part.truth for part in parts), all(part.pushed for part in parts))
 
 
@@ -238,7 +243,7 @@ def masks(atoms: Sequence[Atom], columns: Columns, type_column: str, stream: str
     kept: dict[Atom, str] = {}
     for atom in dict.fromkeys(atoms):
         found = exactly(atom, columns, type_column, stream)
-        if isinstance(found, Kept):
+        if isinstance(found, Untranslated):
             kept[atom] = found.reason
         else:
             truths[atom] = found

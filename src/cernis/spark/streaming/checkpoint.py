@@ -1,11 +1,11 @@
-"""What a checkpoint belongs to: a note in its folder, looked at before anything is started.
+"""The note in a checkpoint's folder: which query it belongs to, checked before the query starts.
 
-Spark itself would notice some changes when the first micro-batch runs, or not at all. The
-note says which query a checkpoint is for, on which columns, in how many buckets; a query
-that differs is refused with what differs. Buckets that are not asked for are the note's.
+The note has the query, its columns and its buckets. Another query is an error that shows the
+difference; Spark itself notices some differences in the first micro-batch, and others never.
+The note also gives the number of buckets, unless the user does.
 
-The note is one small file that is put in place whole. Where no checkpoint folder is named,
-the state itself still refuses another query's, in the first micro-batch.
+The note is one small file that appears whole. Without a checkpoint folder, the state itself
+refuses another query, in the first micro-batch.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 from pyarrow import fs
 
 from cernis.errors import StateError
-from cernis.spark.streaming.aside import opened
+from cernis.spark.streaming.side_output import open_folder
 
 NOTE = "cernis.json"
 VERSION = 1
 
 
-def noted(folder: str) -> dict[str, Any] | None:
-    """What the checkpoint in a folder belongs to; None where there is nothing yet."""
-    system, path = opened(folder)
+def read_note(folder: str) -> dict[str, Any] | None:
+    """Read the note in a folder; None if there is none yet."""
+    system, path = open_folder(folder)
     where = f"{path}/{NOTE}"
     if system.get_file_info(where).type is fs.FileType.NotFound:
         return None
@@ -43,8 +43,8 @@ def noted(folder: str) -> dict[str, Any] | None:
 
 
 def claim(folder: str, note: Mapping[str, Any]) -> None:
-    """Notes what a checkpoint belongs to, or refuses if it belongs to something else."""
-    before = noted(folder)
+    """Write the note of a checkpoint; an error if it belongs to another query."""
+    before = read_note(folder)
     if before is None:
         _write(folder, {"version": VERSION, **note})
         return
@@ -67,7 +67,7 @@ def _short(value: object) -> str:
 
 
 def _write(folder: str, note: Mapping[str, Any]) -> None:
-    system, path = opened(folder)
+    system, path = open_folder(folder)
     system.create_dir(path, recursive=True)
     with system.open_output_stream(f"{path}/{NOTE}.writing") as file:
         file.write(json.dumps(note, indent=1).encode())

@@ -1,7 +1,7 @@
-"""State and Python for each key: the plain way to look for pairs, which benchmarks compare with.
+"""A processor with state for each key: the plain way to find pairs, for benchmarks.
 
-This is what one writes with Spark's stateful processors alone. It reads events in order of
-arrival within a micro-batch, and costs Spark a fixed price for each key in each micro-batch.
+One would write this with Spark's stateful processors alone. It reads events in order of
+arrival within a micro-batch, at a fixed cost for each key in each micro-batch.
 """
 
 from __future__ import annotations

@@ -70,15 +70,15 @@ Source = Folder | Topic
 Sink = Folder | Topic | StandardOutput
 
 
-def source_of(argument: str) -> tuple[str | None, Source]:
+def parse_source(argument: str) -> tuple[str | None, Source]:
     """A source, and the name of its stream where one is given.
 
-    >>> name, place = source_of("Trades=kafka://localhost:9092/trades")
+    >>> name, place = parse_source("Trades=kafka://localhost:9092/trades")
     >>> name, str(place)
     ('Trades', 'kafka://localhost:9092/trades')
     """
     name, argument = split_name(argument)
-    place = _place_of("--source", argument)
+    place = _parse_place("--source", argument)
     if isinstance(place, Folder) and _PATTERN.search(str(place.path)):
         raise CernisError(
             f"{place}: Spark takes a path with any of []{{}}*?\\ in it for a pattern; rename the "
@@ -99,25 +99,25 @@ def split_name(argument: str) -> tuple[str | None, str]:
     return None, argument
 
 
-def sink_of(argument: str) -> Sink:
+def parse_sink(argument: str) -> Sink:
     """Where matches go."""
     if argument == "-":
         return StandardOutput()
-    place = _place_of("--sink", argument)
+    place = _parse_place("--sink", argument)
     if isinstance(place, Topic) and place.options:
         raise CernisError(f"{argument}: a topic that is written to has no options")
     return place
 
 
-def folder_of(option: str, argument: str) -> Folder:
+def parse_folder(option: str, argument: str) -> Folder:
     """A folder, and nothing else."""
-    place = _place_of(option, argument)
+    place = _parse_place(option, argument)
     if not isinstance(place, Folder):
         raise CernisError(f"{option} {argument}: expected a folder")
     return place
 
 
-def _place_of(option: str, argument: str) -> Source:
+def _parse_place(option: str, argument: str) -> Source:
     if not argument.strip() or "\0" in argument:
         raise CernisError(f"{option} {argument!r}: expected a folder or kafka://host:port/topic")
     scheme, separator, rest = argument.partition("://")
@@ -130,7 +130,7 @@ def _place_of(option: str, argument: str) -> Source:
                 raise CernisError(f"{argument}: a folder as a URI is file:///and/its/path")
             return Folder(_absolute(unquote(f"/{path}")), argument)
         case "kafka":
-            return _topic(argument)
+            return _parse_topic(argument)
         case _:
             raise CernisError(
                 f"{argument}: {option} knows folders (a path, or file:///…) and "
@@ -142,7 +142,7 @@ def _absolute(path: str) -> Path:
     return Path(os.path.abspath(Path(path).expanduser()))
 
 
-def _topic(argument: str) -> Topic:
+def _parse_topic(argument: str) -> Topic:
     parts = urlsplit(argument)
     servers, topic = parts.netloc, unquote(parts.path.removeprefix("/"))
     odd = [server for server in servers.split(",") if not _SERVER.fullmatch(server)]

@@ -1,4 +1,4 @@
-"""Times as people write them: `30 seconds`, `5 min`, `1h`."""
+"""Parse intervals as people write them: `30 seconds`, `5 min`, `1h`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _INTERVAL = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)", re.IGNORECASE)
 _MOST = 36_500 * _FACTORS["day"]
 
 
-def milliseconds(option: str, interval: str | timedelta) -> int:
-    """What somebody gave for an option, in milliseconds; what is finer is rounded up.
+def parse_milliseconds(option: str, interval: str | timedelta) -> int:
+    """Return the value of an option in milliseconds, rounded up.
 
-    >>> milliseconds("lateness", "30s"), milliseconds("lateness", "1.5 minutes")
+    >>> parse_milliseconds("lateness", "30s"), parse_milliseconds("lateness", "1.5 minutes")
     (30000, 90000)
     """
     if isinstance(interval, timedelta):
@@ -39,7 +39,7 @@ def milliseconds(option: str, interval: str | timedelta) -> int:
 
 
 def _amount(text: str) -> float:
-    """In milliseconds; NaN where it is no time."""
+    """Return milliseconds; NaN if the text is no interval."""
     found = _INTERVAL.fullmatch(text)
     if found is None or found[2] not in _FACTORS:
         return 0.0 if text == "0" else math.nan

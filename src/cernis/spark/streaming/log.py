@@ -1,23 +1,21 @@
-"""The state of a bucket as Spark's state store holds it: a log of the events that came.
+"""The state of a bucket in Spark's state store: a log of the events that it has accepted.
 
-Everything that a bucket knows follows from the events that it has accepted and from how far
-the watermark had come: which of them wait, and what the engine has made of the others. So
-what is written in a micro-batch is what came in it, as one *chunk*, and a *header* of fixed
-size. A worker that ran the bucket before goes on with what it has in memory; one that has
-not reads the chunks and runs the engine over them again, without looking at matches.
+The state of a bucket follows from the events that it has accepted and from the watermark. So a
+micro-batch writes its events, as one *chunk*, and a *header* of fixed size. A worker that ran
+the bucket before continues with its memory. Another worker reads the chunks and runs the
+engine over them again, without reporting matches.
 
-Chunks leave when no match can reach back to them: with a window in time, that is when the
-watermark is a window past their last event. Without one (or where matches use events up, or
-answers are given once), the state is more than the last events: then now and then, when the
-chunks outweigh it, a *snapshot* takes their place: the frozen session and what waits.
+With a window in time, a chunk is dropped when the watermark is a window past its last event.
+Without one (or if matches consume events, or answers are distinct), older events matter too:
+when the chunks outweigh the last snapshot, a new *snapshot* replaces them, with the frozen
+session and the buffered events.
 
-Tokens tell whether what a worker has in memory is a beginning of what the store holds: each
-chunk has the token of the state before it, made of everything before.
+Tokens tell whether a worker's memory is a prefix of the log in the store: each chunk has the
+token of the state before it, a digest of all chunks before.
 
-Cost contract: a micro-batch writes what came, and reads the header; snapshots cost, over
-time, about as much as the chunks. Turned down: writing the arena of the engine, which is
-append-only as well, but several times larger than the events that it is made of, and has
-tables beside it that change in place.
+Cost contract: a micro-batch writes its events and reads the header; over time, snapshots cost
+about as much as the chunks. Turned down: writing the engine's arena, which is append-only as
+well, but several times larger than its events, and has tables beside it that change in place.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ SMALLEST_SNAPSHOT = 1 << 16
 
 
 class Store(Protocol):
-    """What a bucket needs of a state store."""
+    """The part of a state store that a bucket uses."""
 
     def header(self) -> bytes | None: ...
     def put_header(self, header: bytes) -> None: ...
@@ -54,31 +52,31 @@ class Store(Protocol):
 
 @dataclass
 class Header:
-    """What is known of a state without reading its chunks."""
+    """The summary of a state, without its chunks."""
 
     query: str
-    """Whose state it is."""
+    """A digest of the query."""
     born: str = field(default_factory=lambda: secrets.token_hex(8))
     token: str = ""
     first: int = 0
-    """The first chunk that is still there."""
+    """The number of the first chunk in the store."""
     next: int = 0
-    """The number of the chunk that comes next."""
+    """The number of the next chunk."""
     rows: int = 0
     """How many events have been accepted."""
     watermark: int | None = None
-    """Up to here (in milliseconds), events have been read."""
+    """In milliseconds; earlier events have been read."""
     log: int = 0
     """Bytes in chunks."""
     snapshot: int = 0
     """Bytes in the snapshot."""
     timer: int | None = None
 
-    def written(self) -> bytes:
+    def to_bytes(self) -> bytes:
         return json.dumps({"version": VERSION, **asdict(self)}).encode()
 
     @staticmethod
-    def read(written: bytes) -> Header:
+    def from_bytes(written: bytes) -> Header:
         known = json.loads(written)
         if known.pop("version", None) != VERSION:
             raise StateError(
@@ -88,8 +86,8 @@ class Header:
         return Header(**known)
 
 
-class Kept(NamedTuple):
-    """A chunk that is still there: its number, its last event, its bytes."""
+class StoredChunk(NamedTuple):
+    """A chunk in the store: its number, the tick of its last event, its bytes."""
 
     number: int
     last: int
@@ -97,14 +95,13 @@ class Kept(NamedTuple):
 
 
 class Log:
-    """The chunks of a bucket, as far as this worker knows them."""
+    """The chunks of a bucket that this worker knows."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
-        self.kept: deque[Kept] = deque()
+        self.kept: deque[StoredChunk] = deque()
         self.latest = 0
-        """The last event of all chunks; chunks leave in order, so while there is one, it is its
-        or that of one before it, which would have left with it."""
+        """The last tick of all chunks since the log was last empty."""
 
     @property
     def size(self) -> int:
@@ -114,32 +111,32 @@ class Log:
     # ------------------------------------------------------------- writing
 
     def append(self, store: Store, table: pa.Table, last: int) -> None:
-        """Writes a chunk down."""
+        """Write a chunk."""
         header = self.header
         chunk = write_blob(table, {_BEFORE: header.token})
         store.put_chunk(header.next, chunk)
-        self.keep(Kept(header.next, last, len(chunk)))
+        self.add(StoredChunk(header.next, last, len(chunk)))
         header.token = hashlib.sha256(header.token.encode() + chunk).hexdigest()[:32]
         header.next += 1
         header.log += len(chunk)
 
-    def keep(self, chunk: Kept) -> None:
-        """Takes note of a chunk that is in the store."""
+    def add(self, chunk: StoredChunk) -> None:
+        """Add a chunk that is in the store."""
         self.latest = max(self.latest, chunk.last) if self.kept else chunk.last
         self.kept.append(chunk)
 
     def drop_before(self, store: Store, tick: int) -> None:
-        """Lets go of the first chunks, as long as all their events lie before a time."""
+        """Drop the first chunks, as long as all their events lie before a time."""
         while self.kept and self.kept[0].last < tick:
             self._drop(store)
 
     @property
-    def outweighs(self) -> bool:
-        """Whether a snapshot would be worth its price."""
+    def needs_snapshot(self) -> bool:
+        """Whether the chunks outweigh the last snapshot."""
         return self.header.log > max(SMALLEST_SNAPSHOT, self.header.snapshot)
 
-    def replace(self, store: Store, session: bytes, waiting: bytes) -> None:
-        """A snapshot in place of all chunks."""
+    def write_snapshot(self, store: Store, session: bytes, waiting: bytes) -> None:
+        """Replace all chunks by a snapshot."""
         store.put_snapshot(session, waiting)
         self.header.snapshot = len(session) + len(waiting)
         while self.kept:
@@ -154,7 +151,7 @@ class Log:
     # ------------------------------------------------------------- reading
 
     def leads_to(self, store: Store, header: Header) -> bool:
-        """Whether the store holds what is known here, and perhaps chunks after it."""
+        """Return whether this log is a prefix of the log in the store."""
         own = self.header
         if own.born != header.born or not header.first <= own.next <= header.next:
             return False
@@ -167,10 +164,10 @@ class Log:
         chunk = store.chunk(own.next)
         return chunk is not None and token_before(read_blob(chunk)) == own.token
 
-    def missed(self, store: Store, header: Header) -> Iterator[tuple[int, int, pa.Table]]:
-        """The chunks that have come since: number, bytes, events. The header is the store's then.
+    def read_missed(self, store: Store, header: Header) -> Iterator[tuple[int, int, pa.Table]]:
+        """Yield the chunks after this log: number, bytes, events; and take the store's header.
 
-        Whoever reads them knows their times, and has them kept.
+        The caller must `add()` each chunk, whose times it knows.
         """
         known = self.header.next
         self.header = header
@@ -184,6 +181,6 @@ class Log:
 
 
 def token_before(table: pa.Table) -> str:
-    """The token of the state that a chunk follows."""
+    """Return the token of the state that a chunk follows."""
     metadata = table.schema.metadata or {}
     return str(metadata.get(_BEFORE.encode(), b"").decode())

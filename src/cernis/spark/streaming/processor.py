@@ -1,11 +1,11 @@
-"""What Spark calls for each bucket in each micro-batch, and what it has in memory for it.
+"""`BucketProcessor`: Spark calls it for each bucket in each micro-batch.
 
-Python workers live on between micro-batches, and so do the buckets that they have run: the
-state store only has to say whether what is in memory is still true (`log`). A bucket is taken
-out of memory while it is at work and put back when all of it went well.
+Python workers live on between micro-batches, and cache the buckets that they have run: the
+state store only has to tell whether the cached bucket is still valid (`log`). A bucket leaves
+the cache while it runs, and returns when its call has succeeded.
 
-Cost contract: per bucket and micro-batch some five calls to the state store, besides what
-`bucket` costs. A worker keeps the buckets that it ran last, as many as `_MOST`.
+Cost contract: per bucket and micro-batch some five calls to the state store, and the cost of
+`bucket`. A worker caches the last `_MOST` buckets.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from cernis.spark.streaming.aside import ASIDE, LATE, Aside, write_aside
-from cernis.spark.streaming.bucket import Bucket, Course, Report, recall
+from cernis.spark.streaming.bucket import Bucket, Report, StreamWork, restore_bucket
 from cernis.spark.streaming.packing import ARRIVAL, BLOB, write_blob
+from cernis.spark.streaming.side_output import LATE, REASON, SideOutput, write_side_output
 
 FOUND = "found"
 REPORTED = tuple(Report.__dataclass_fields__)
-"""What a bucket tells of itself, one number each."""
+"""The numbers that a bucket reports."""
 
 ANSWER = ", ".join(["bucket int", f"{FOUND} binary", *(f"{name} double" for name in REPORTED)])
 
@@ -38,10 +38,10 @@ _NUMBER = StructType([StructField("number", LongType())])
 
 
 class BucketProcessor(StatefulProcessor):
-    """Runs the buckets of a query."""
+    """Run the buckets of a query."""
 
-    def __init__(self, course: Course, aside: Aside | None) -> None:
-        self.course, self.aside = course, aside
+    def __init__(self, stream: StreamWork, side_output: SideOutput | None) -> None:
+        self.stream, self.side_output = stream, side_output
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
@@ -62,32 +62,32 @@ class BucketProcessor(StatefulProcessor):
     def _run(
         self, number: int, blobs: list[bytes], timers: Any, *, rang: bool = False
     ) -> Iterator[Row]:
-        course = self.course
+        stream = self.stream
         told = timers.getCurrentWatermarkInMs()
-        watermark = told - course.shift if told > 0 else None
-        bucket = recall(course, number, self.store, _live.pop((course.query, number), None))
+        watermark = told - stream.shift if told > 0 else None
+        bucket = restore_bucket(stream, number, self.store, _live.pop((stream.query, number), None))
         if rang:
-            bucket.log.header.timer = None  # Spark has done away with it
-        for batch in bucket.take(self.store, blobs, watermark, self._moved):
+            bucket.log.header.timer = None  # Spark has removed it
+        for batch in bucket.take(self.store, blobs, watermark, self._move_timer):
             yield _row(number, write_blob(pa.Table.from_batches([batch])), Report())
-        if bucket.late is not None and self.aside is not None:
-            late = bucket.late.append_column(ASIDE, pa.array([LATE] * bucket.late.num_rows))
-            write_aside(self.aside, f"late-{number}", late, self._streams)
+        if bucket.late is not None and self.side_output is not None:
+            late = bucket.late.append_column(REASON, pa.array([LATE] * bucket.late.num_rows))
+            write_side_output(self.side_output, f"late-{number}", late, self._streams)
         yield _row(number, None, bucket.report)
-        _live[course.query, number] = bucket
+        _live[stream.query, number] = bucket
         while len(_live) > _MOST:
             _live.popitem(last=False)
 
-    def _moved(self, before: int | None, after: int | None) -> None:
-        """The one timer of a bucket is set to another time."""
+    def _move_timer(self, before: int | None, after: int | None) -> None:
+        """Move the one timer of a bucket."""
         if before is not None:
-            self.handle.deleteTimer(before + self.course.shift)
+            self.handle.deleteTimer(before + self.stream.shift)
         if after is not None:
-            self.handle.registerTimer(after + self.course.shift)
+            self.handle.registerTimer(after + self.stream.shift)
 
     @property
     def _streams(self) -> tuple[str, ...]:
-        return tuple(stream.name for stream in self.course.work.streams)
+        return tuple(stream.name for stream in self.stream.work.streams)
 
 
 def _row(number: int, matches: bytes | None, report: Report) -> Row:

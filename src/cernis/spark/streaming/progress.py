@@ -1,8 +1,7 @@
-"""What a running query tells: numbers of each micro-batch, through Spark's own listeners.
+"""`Progress`: the numbers of each micro-batch, from Spark's own listeners.
 
-Rows are counted in the JVM as they come, buckets report what they did; both are observed
-metrics of the streaming query, so that they also are in `query.lastProgress`, in Spark's
-event log and in its web pages. `Progress` gives them names.
+The JVM counts rows, buckets report their numbers; both are observed metrics of the streaming
+query, so they are also in `query.lastProgress`, in Spark's event log and on its web pages.
 
     cernis.spark.watch(spark, lambda progress: print(progress.matches, progress.late))
 """
@@ -16,10 +15,10 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from cernis.spark.streaming.aside import AHEAD, UNDECODABLE, UNTIMED
+from cernis.spark.streaming.side_output import AHEAD, UNDECODABLE, UNTIMED
 
 BUCKETS, ROWS = "cernis.buckets.", "cernis.rows."
-"""How the names of observed metrics begin: of all buckets, and of the rows of a stream."""
+"""The prefixes of observed metrics: of all buckets, and of the rows of a stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +31,21 @@ class Progress:
     rows: int
     """Rows that came."""
     events: int
-    """Of these, events that the query can use: they wait, then they are read."""
+    """Rows that the query can use; they are buffered, then read."""
     late: int
     ahead: int
     untimed: int
     undecodable: int
     waiting: int
-    """Events that wait for the watermark."""
+    """Events in the buffers, which wait for the watermark."""
     matches: int
     state_bytes: int
     per_bucket: Mapping[int, int]
-    """Bytes of state in each bucket that had something to do."""
+    """Bytes of state in each bucket that ran."""
     waiting_per_bucket: Mapping[int, int]
-    """Events that wait in each of these; in others, as many as were told last."""
+    """Events in the buffer of each bucket that ran; others have as many as before."""
     recalled: int
-    """Events that were read again because another worker had their bucket before."""
+    """Events that were read again because another worker ran their bucket before."""
     watermark: str | None
     milliseconds: Mapping[str, float]
     """Time in each part: Spark's own parts, and `engine` and `state` summed over buckets."""
@@ -59,7 +58,7 @@ class Progress:
 
 
 def progress_of(told: Mapping[str, Any]) -> Progress | None:
-    """The numbers of a query's progress (`query.lastProgress`); None if it is not one of ours."""
+    """Return the numbers of `query.lastProgress`; None if the query is not one of Cernis."""
     observed = told.get("observedMetrics") or {}
     buckets = [_numbers(row) for name, row in observed.items() if name.startswith(BUCKETS)]
     streams = [_numbers(row) for name, row in observed.items() if name.startswith(ROWS)]
@@ -130,9 +129,9 @@ def _observed(progress: Any) -> dict[str, Any]:
 
 
 def watch(spark: Any, told: Callable[[Progress], None]) -> StreamingQueryListener:
-    """Calls `told` after every micro-batch of a query of Cernis.
+    """Call `told` after every micro-batch of a query of Cernis.
 
-    What is returned can be given to `spark.streams.removeListener`.
+    Returns a listener, for `spark.streams.removeListener`.
     """
     listener = _Listener(told)
     spark.streams.addListener(listener)

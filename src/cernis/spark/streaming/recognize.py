@@ -30,13 +30,20 @@ from cernis.events.times import UNITS
 from cernis.spark.frame import Frame, quoted
 from cernis.spark.prepare import Job, make_work
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
-from cernis.spark.streaming.aside import AHEAD, ASIDE, UNDECODABLE, UNTIMED, WHOLE, Aside
-from cernis.spark.streaming.bucket import Course
-from cernis.spark.streaming.checkpoint import claim, noted
-from cernis.spark.streaming.interval import milliseconds
-from cernis.spark.streaming.packing import PACKED, Packing, packed_rows, read_blob
+from cernis.spark.streaming.bucket import StreamWork
+from cernis.spark.streaming.checkpoint import claim, read_note
+from cernis.spark.streaming.interval import parse_milliseconds
+from cernis.spark.streaming.packing import PACKED, Packing, pack_rows, read_blob
 from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, BucketProcessor
 from cernis.spark.streaming.progress import BUCKETS, ROWS
+from cernis.spark.streaming.side_output import (
+    AHEAD,
+    EVENT,
+    REASON,
+    UNDECODABLE,
+    UNTIMED,
+    SideOutput,
+)
 from cernis.spark.tasks import DEFAULT_TASKS, shuffle_partitions
 from cernis.spark.worker import BUCKET, ROW, STREAM, Work
 
@@ -70,27 +77,29 @@ class StreamOptions:
 def recognize_stream(job: Job, options: StreamOptions) -> Any:
     """Return the streaming DataFrame of the matches."""
     _check(job)
-    course = _make_course(job, options)
+    stream = _make_stream_work(job, options)
     if options.checkpoint is not None:
-        claim(options.checkpoint, _note(job, course))
-    aside = Aside(options.late_output) if options.late_output else None
+        claim(options.checkpoint, _note(job, stream))
+    side_output = SideOutput(options.late_output) if options.late_output else None
     packing = Packing(
-        tuple(frame.stream for frame in job.frames), aside, fails=job.options.on_error == "fail"
+        tuple(frame.stream for frame in job.frames),
+        side_output,
+        fails=job.options.on_error == "fail",
     )
     name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
-    rows = _select_rows(job, options, course, f"{ROWS}{name}")
+    rows = _select_rows(job, options, stream, f"{ROWS}{name}")
     found = (
-        rows.mapInArrow(partial(packed_rows, packing), PACKED)
+        rows.mapInArrow(partial(pack_rows, packing), PACKED)
         .groupBy("bucket")
         .transformWithState(
-            BucketProcessor(course, aside),
+            BucketProcessor(stream, side_output),
             outputStructType=T.StructType.fromDDL(ANSWER),
             outputMode="Append",
             timeMode="EventTime",
         )
-        .observe(f"{BUCKETS}{name}", *_bucket_metrics(course))
+        .observe(f"{BUCKETS}{name}", *_bucket_metrics(stream))
     )
-    schema = from_arrow_schema(course.work.schema, prefer_timestamp_ntz=True)
+    schema = from_arrow_schema(stream.work.schema, prefer_timestamp_ntz=True)
     return found.filter(F.col(FOUND).isNotNull()).select(FOUND).mapInArrow(_unpack, schema)
 
 
@@ -124,9 +133,9 @@ def _check(job: Job) -> None:
         )
 
 
-def _make_course(job: Job, options: StreamOptions) -> Course:
+def _make_stream_work(job: Job, options: StreamOptions) -> StreamWork:
     work, buckets = make_work(job), _choose_buckets(job, options.checkpoint)
-    return Course(
+    return StreamWork(
         work=work,
         query=_fingerprint(work, buckets),
         buckets=buckets,
@@ -138,15 +147,15 @@ def _make_course(job: Job, options: StreamOptions) -> Course:
 
 def _choose_buckets(job: Job, checkpoint: str | None) -> tuple[int, ...]:
     """Return the checkpoint's buckets, unless the user asks for another number."""
-    note = None if checkpoint is None else noted(checkpoint)
+    note = None if checkpoint is None else read_note(checkpoint)
     if note is not None and job.options.tasks in (None, len(note["buckets"])):
         return tuple(note["buckets"])
     return _balanced(job.frames[0].source.sparkSession, job.tasks)
 
 
-def _note(job: Job, course: Course) -> dict[str, Any]:
+def _note(job: Job, stream: StreamWork) -> dict[str, Any]:
     """Describe the query, for the note in its checkpoint."""
-    work = course.work
+    work = stream.work
     return {
         "query": str(work.plan.conjunctive or work.plan.pattern),
         "columns": {
@@ -157,44 +166,46 @@ def _note(job: Job, course: Course) -> dict[str, Any]:
             for frame in job.frames
         },
         "answer": [f"{field.name}: {field.type}" for field in work.schema or ()],
-        "buckets": [*course.buckets],
-        "state": course.query,
+        "buckets": [*stream.buckets],
+        "state": stream.query,
     }
 
 
 # --------------------------------------------------------------------- rows
 
 
-def _select_rows(job: Job, options: StreamOptions, course: Course, metrics: str) -> Any:
+def _select_rows(job: Job, options: StreamOptions, stream: StreamWork, metrics: str) -> Any:
     """Return the rows of all streams that travel to the buckets."""
     rows = None
     for i, frame in enumerate(job.frames):
-        data = _watch_times(job, options, course, frame).observe(
-            f"{metrics}.{i}", *_row_metrics(F.col(ASIDE))
+        data = _watch_times(job, options, stream, frame).observe(
+            f"{metrics}.{i}", *_row_metrics(F.col(REASON))
         )
         own = data.filter(_goes_on(job, options, frame)).select(
-            *_columns(job, options, course, i, frame)
+            *_columns(job, options, stream, i, frame)
         )
         rows = own if rows is None else rows.unionByName(own, allowMissingColumns=True)
     return rows
 
 
-def _watch_times(job: Job, options: StreamOptions, course: Course, frame: Frame) -> Any:
+def _watch_times(job: Job, options: StreamOptions, stream: StreamWork, frame: Frame) -> Any:
     """Add why a row is set aside, its number, and the watermark."""
     row = job.options.row
     number = F.lit(0) if row is None else frame.columns[row][0]
-    mark = F.when(F.col(ASIDE).isNull(), _shifted(_micros(frame), course.shift))
+    mark = F.when(F.col(REASON).isNull(), _shifted(_micros(frame), stream.shift))
     first = F.lit(_FIRST_TIME).cast("timestamp")
-    lateness = milliseconds("lateness", options.lateness)
+    lateness = parse_milliseconds("lateness", options.lateness)
     return (
-        frame.data.withColumn(ASIDE, _reason(job.options.corrupt, options, course, frame))
+        frame.data.withColumn(REASON, _reason(job.options.corrupt, options, stream, frame))
         .withColumn(ROW, number.cast("bigint"))
         .withColumn(MARK, F.coalesce(F.timestamp_micros(mark), first))
         .withWatermark(quoted(MARK), f"{lateness} milliseconds")
     )
 
 
-def _reason(corrupt: str | None, options: StreamOptions, course: Course, frame: Frame) -> Column:
+def _reason(
+    corrupt: str | None, options: StreamOptions, stream: StreamWork, frame: Frame
+) -> Column:
     """Return why a row is set aside; NULL where it is read."""
     untimed, micros = frame.untimed, _micros(frame)
     assert untimed is not None
@@ -203,14 +214,14 @@ def _reason(corrupt: str | None, options: StreamOptions, course: Course, frame: 
         undecoded = frame.columns[corrupt][0].isNotNull()
         reason = F.when(undecoded, UNDECODABLE).when(untimed, UNTIMED)
     if options.ahead is not None:
-        limit = _clock_and(1000 * milliseconds("ahead", options.ahead))
+        limit = _clock_and(1000 * parse_milliseconds("ahead", options.ahead))
         reason = reason.when(micros > limit, AHEAD)
-    return reason.when(_shifted(micros, course.shift).isNull(), UNTIMED)
+    return reason.when(_shifted(micros, stream.shift).isNull(), UNTIMED)
 
 
 def _goes_on(job: Job, options: StreamOptions, frame: Frame) -> Column:
-    """Return which rows travel: to be read, to be written aside, or to be an error."""
-    reason = F.col(ASIDE)
+    """Return which rows travel: to be read, to be written to the side output, or to be an error."""
+    reason = F.col(REASON)
     relevance = job.pushdown.relevance[frame.stream]
     read = read_condition(frame, job.plan, job.layout, relevance)
     wanted = reason.isNull() if read is None else reason.isNull() & read
@@ -222,22 +233,22 @@ def _goes_on(job: Job, options: StreamOptions, frame: Frame) -> Column:
 
 
 def _columns(
-    job: Job, options: StreamOptions, course: Course, i: int, frame: Frame
+    job: Job, options: StreamOptions, stream: StreamWork, i: int, frame: Frame
 ) -> Iterator[Column]:
     yield from travelling_columns(
         frame, job.plan, job.layout, job.pushdown, job.columns[frame.stream]
     )
-    bucket = F.lit(course.buckets[0])
-    if len(course.buckets) > 1:
-        numbers = F.array(*(F.lit(number) for number in course.buckets))
-        place = key_bucket(frame, job.plan, len(course.buckets))
+    bucket = F.lit(stream.buckets[0])
+    if len(stream.buckets) > 1:
+        numbers = F.array(*(F.lit(number) for number in stream.buckets))
+        place = key_bucket(frame, job.plan, len(stream.buckets))
         bucket = F.element_at(numbers, place + 1)
     yield bucket.alias(BUCKET)
     if job.options.row is not None:
         yield F.col(ROW)
     if len(job.frames) > 1:
         yield F.lit(i).alias(STREAM)
-    yield F.col(ASIDE)
+    yield F.col(REASON)
     if options.late_output:
         yield _as_json(frame)
 
@@ -245,10 +256,10 @@ def _columns(
 _DATED = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
 
-def _bucket_metrics(course: Course) -> Iterator[Column]:
+def _bucket_metrics(stream: StreamWork) -> Iterator[Column]:
     for name in REPORTED:
         yield F.sum(name).alias(name)
-    for number in course.buckets[:64]:
+    for number in stream.buckets[:64]:
         for name in ("kept", "waiting"):
             own = F.when(F.col("bucket") == number, F.col(name))
             yield F.max(own).alias(f"{name} in {number}")
@@ -296,7 +307,7 @@ def _clock_and(ahead: int) -> Column:
 def _as_json(frame: Frame) -> Column:
     """Return the whole event as it came."""
     fields = [column.alias(name) for name, (column, _) in frame.columns.items()]
-    return F.to_json(F.struct(*fields)).alias(WHOLE)
+    return F.to_json(F.struct(*fields)).alias(EVENT)
 
 
 def _unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ micro-batches only. Topics and standard output get each match at least once, as 
 the same each time it is written.
 
 A run ends by itself, when it is told to, or with an error of which Spark tells hundreds of lines;
-`ended` says it in one or two.
+`await_end` says it in one or two.
 
 Cost: a folder gets a file for each task of a micro-batch that has matches, and one if none has.
 Standard output is written by this process, a micro-batch at a time: for eyes, and for pipes.
@@ -36,7 +36,7 @@ _PAUSE = 0.02
 _DEEPEST = 20
 
 
-def form_of(sink: Sink, asked: str | None) -> str:
+def choose_form(sink: Sink, asked: str | None) -> str:
     """The form of matches in a sink."""
     if isinstance(sink, Folder):
         return asked or "parquet"
@@ -45,7 +45,7 @@ def form_of(sink: Sink, asked: str | None) -> str:
     return "jsonl"
 
 
-def promise(sink: Sink) -> str:
+def delivery_guarantee(sink: Sink) -> str:
     """How often a match arrives."""
     return "exactly once" if isinstance(sink, Folder) else "at least once"
 
@@ -75,7 +75,7 @@ def _last(log: Path) -> int:
 # ------------------------------------------------------------------ writing
 
 
-def lines_of(found: Any, names: list[str] | None) -> Any:
+def format_lines(found: Any, names: list[str] | None) -> Any:
     """A column of lines: as it is, or made of the answers of a query with such names."""
     if names is None:
         return found.select("end_ts", "end", "place", LINE)
@@ -129,19 +129,19 @@ def _print(batch: Any, out: Callable[[memoryview], None]) -> None:
 # ------------------------------------------------------------------- ending
 
 
-class Gone(CernisError):
+class SparkGone(CernisError):
     """Spark's Java process has ended under a running query."""
 
 
-def ended(running: Any, seconds: float) -> bool:
+def await_end(running: Any, seconds: float) -> bool:
     """Waits for a query to end; says whether it did, and what for if it failed."""
     from pyspark.errors import StreamingQueryException
 
     try:
-        with _heard():
+        with _detect_end():
             return bool(running.awaitTermination(seconds))
     except StreamingQueryException as error:
-        told = cause(str(error), _causes(error))
+        told = describe_failure(str(error), _causes(error))
         if told is None:
             raise
         raise CernisError(told) from error
@@ -149,7 +149,7 @@ def ended(running: Any, seconds: float) -> bool:
 
 def stop(running: Any, at_once: Callable[[], bool]) -> None:
     """Lets the micro-batch that runs come to its end, unless that is no longer wanted."""
-    with _heard():
+    with _detect_end():
         before = _batch(running)
         while not at_once() and running.isActive and running.status["isTriggerActive"]:
             if _batch(running) != before:
@@ -159,12 +159,12 @@ def stop(running: Any, at_once: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
+def _detect_end() -> Iterator[None]:
     try:
         yield
     except Exception as error:
         if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
-            raise Gone("Spark's Java process has ended") from error
+            raise SparkGone("Spark's Java process has ended") from error
         raise
 
 
@@ -204,7 +204,7 @@ _AROUND = re.compile(
 )
 
 
-def cause(text: str, causes: Sequence[str] = ()) -> str | None:
+def describe_failure(text: str, causes: Sequence[str] = ()) -> str | None:
     """What a query failed of, in few lines, out of all that Spark says.
 
     None where it is none of the user's mistakes. `causes` are the messages below the first.

@@ -1,6 +1,6 @@
 """Streams of events out of folders and topics: decided before Spark starts, then read by it.
 
-A `Feed` says where a stream comes from, its form and its columns. The columns are those that
+A `StreamInput` says where a stream comes from, its form and its columns. The columns are those that
 the user gives, otherwise those of the first file as the embedded engine reads them, with the
 types that the query declares; without any file, those that the query declares. All that
 needs no Spark: what is wrong is said within milliseconds.
@@ -66,7 +66,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class InputOptions:
     """How events are read, whichever stream they are of."""
 
     time: str | None = None
@@ -77,7 +77,7 @@ class Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Feed:
+class StreamInput:
     """One stream, decided and not yet read."""
 
     stream: str
@@ -96,9 +96,9 @@ class Feed:
 # ---------------------------------------------------------------- deciding
 
 
-def named_places(arguments: Sequence[str]) -> Places:
+def parse_sources(arguments: Sequence[str]) -> Places:
     """The sources with the names of their streams; None where one alone has no name."""
-    places = [endpoints.source_of(argument) for argument in arguments]
+    places = [endpoints.parse_source(argument) for argument in arguments]
     if len(places) < 2:
         return places
     named: dict[str, endpoints.Source] = {}
@@ -114,7 +114,7 @@ def named_places(arguments: Sequence[str]) -> Places:
     return [*named.items()]
 
 
-def given_columns(arguments: Sequence[str]) -> dict[str | None, str]:
+def parse_schemas(arguments: Sequence[str]) -> dict[str | None, str]:
     """What `--schema` says: for the stream of a name, or (None) for all others."""
     given: dict[str | None, str] = {}
     for argument in arguments:
@@ -122,11 +122,11 @@ def given_columns(arguments: Sequence[str]) -> dict[str | None, str]:
         if name in given:
             about = "" if name is None else f" for the stream {name!r}"
             raise CernisError(f"--schema{about} is given twice")
-        given[name] = _ddl(text)
+        given[name] = _read_ddl(text)
     return given
 
 
-def _ddl(text: str) -> str:
+def _read_ddl(text: str) -> str:
     """Columns as text, or out of a file."""
     if os.path.isfile(text):
         try:
@@ -140,13 +140,13 @@ def _ddl(text: str) -> str:
     return text.strip()
 
 
-def decided(
+def decide_inputs(
     places: Places,
     names: Sequence[str],
     declared: Schema | None,
     columns: Mapping[str | None, str],
-    reading: Reading,
-) -> list[Feed]:
+    reading: InputOptions,
+) -> list[StreamInput]:
     """The streams that a query reads (no names: all there are)."""
     wanted: list[tuple[str, endpoints.Source]] = choose_inputs([*places], names)
     have = [name for name, _ in wanted]
@@ -154,72 +154,72 @@ def decided(
         if name is not None and name not in have:
             raise CernisError(f"--schema {name}=…: no such stream{did_you_mean(name, have)}")
     return [
-        _decided(stream, place, declared, columns.get(stream, columns.get(None)), reading)
+        _decide_input(stream, place, declared, columns.get(stream, columns.get(None)), reading)
         for stream, place in wanted
     ]
 
 
-def check(feeds: Sequence[Feed], pattern: Pattern, reading: Reading) -> None:
+def check_query(inputs: Sequence[StreamInput], pattern: Pattern, reading: InputOptions) -> None:
     """Checks a query against its streams, as far as their columns are known."""
-    known = [_checked(feed, reading) for feed in feeds if feed.known is not None]
-    if pattern.declared is None and len(known) == len(feeds):
+    known = [_as_source(input_, reading) for input_ in inputs if input_.known is not None]
+    if pattern.declared is None and len(known) == len(inputs):
         resolve(pattern, schema_of(known))
 
 
-def attributes(feeds: Sequence[Feed], reading: Reading) -> Schema:
+def known_schema(inputs: Sequence[StreamInput], reading: InputOptions) -> Schema:
     """What the streams have, in their order, the type and time columns aside."""
     aside = {reading.type, reading.time or DEFAULT_TIME}
     streams = []
-    for feed in feeds:
-        if feed.known is not None:
-            of = stream_of(feed.stream, feed.known).attributes
+    for input_ in inputs:
+        if input_.known is not None:
+            of = stream_of(input_.stream, input_.known).attributes
             kept = {name: kind for name, kind in of.items() if name not in aside}
-            streams.append(Stream(feed.stream, kept))
+            streams.append(Stream(input_.stream, kept))
     return Schema(tuple(streams))
 
 
-def _decided(
+def _decide_input(
     stream: str,
     place: endpoints.Source,
     declared: Schema | None,
     columns: str | None,
-    reading: Reading,
-) -> Feed:
+    reading: InputOptions,
+) -> StreamInput:
     told = None if declared is None else declared.stream(stream)
     if isinstance(place, Topic):
-        return _of_topic(stream, place, told, columns, reading)
+        return _decide_topic(stream, place, told, columns, reading)
     _check_folder(place)
-    format_, files = _form(place, reading.format)
-    feed = Feed(stream=stream, place=place, format=format_, columns=columns, files=files)
+    format_, files = _choose_form(place, reading.format)
+    input_ = StreamInput(stream=stream, place=place, format=format_, columns=columns, files=files)
     if columns is not None:
-        return feed
+        return input_
     first = _first_file(place, format_, files)
     if first is not None:
-        return _of_file(feed, first, declared, reading)
+        return _take_columns_of_file(input_, first, declared, reading)
     if format_ in ("csv", "tsv"):  # the order of the columns matters
         raise DataError(
             f"{place}: the folder has no {format_} files yet that would tell the columns; "
             "give them with --schema"
         )
-    return _of_declaration(feed, told, reading)
+    return _take_declared_columns(input_, told, reading)
 
 
-def _of_topic(
-    stream: str, place: Topic, told: Stream | None, columns: str | None, reading: Reading
-) -> Feed:
+def _decide_topic(
+    stream: str, place: Topic, told: Stream | None, columns: str | None, reading: InputOptions
+) -> StreamInput:
     asked = reading.format or "json"
     format_ = "json" if asked == "jsonl" else asked
     if format_ not in OF_TOPICS:
         raise CernisError(
             f"{place}: the records of a topic are {', '.join(OF_TOPICS)}, not {format_}"
         )
-    feed = Feed(stream=stream, place=place, format=format_, columns=columns)
+    input_ = StreamInput(stream=stream, place=place, format=format_, columns=columns)
     if format_ == "protobuf":
         _check_messages(place, columns)
-        return feed
+        return input_
     if "descriptor" in place.options or "message" in place.options:
         raise CernisError(f"{place}: descriptor and message are for --format protobuf")
-    return feed if columns is not None else _of_declaration(feed, told, reading)
+    return input_ if columns is not None else _take_declared_columns(input_, told, reading)
 
 
 def _check_messages(place: Topic, columns: str | None) -> None:
@@ -261,7 +261,7 @@ def _names(folder: Path) -> Iterator[str]:
     return (name for name in names if not name.startswith((".", "_")))
 
 
-def _form(place: Folder, asked: str | None) -> tuple[str, str | None]:
+def _choose_form(place: Folder, asked: str | None) -> tuple[str, str | None]:
     """The form of the files in a folder, and a pattern for their names."""
     if asked is not None:
         format_ = _SAME.get(asked, asked)
@@ -270,7 +270,9 @@ def _form(place: Folder, asked: str | None) -> tuple[str, str | None]:
                 f"{place}: the files of a folder are {', '.join(OF_FOLDERS)}, not {asked}"
             )
         return format_, None
-    forms = sorted({form for name in _names(place.path) if (form := _form_of(name)) is not None})
+    forms = sorted(
+        {form for name in _names(place.path) if (form := _form_of_file(name)) is not None}
+    )
     if not forms:
         raise DataError(
             f"{place}: no file in it tells their form by its suffix; name one with --format "
@@ -283,7 +285,7 @@ def _form(place: Folder, asked: str | None) -> tuple[str, str | None]:
     return forms[0], f"*{{{','.join(_ends(forms[0]))}}}"
 
 
-def _form_of(name: str) -> str | None:
+def _form_of_file(name: str) -> str | None:
     try:
         form = format_of(Path(name))
     except DataError:
@@ -308,51 +310,55 @@ def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
 # ----------------------------------------------------------------- columns
 
 
-def _of_file(feed: Feed, file: Path, declared: Schema | None, reading: Reading) -> Feed:
-    """A feed with the columns of a file."""
+def _take_columns_of_file(
+    input_: StreamInput, file: Path, declared: Schema | None, reading: InputOptions
+) -> StreamInput:
+    """A input_ with the columns of a file."""
     [source] = open_events(
-        {feed.stream: file},
-        names=(feed.stream,),
+        {input_.stream: file},
+        names=(input_.stream,),
         time=reading.time,
         type=reading.type,
         time_unit=reading.time_unit,
-        format=feed.format,
+        format=input_.format,
         on_error="fail" if reading.on_error == "fail" else "skip",
         declared=declared,
     )
     known = source.schema
     time = source.time_column
     if time is not None and is_text(value_type(known.field(time).type)):
-        if feed.format == "parquet":
+        if input_.format == "parquet":
             raise DataError(
                 f"{file}: the time column {time!r} holds text, which Spark does not take for times"
             )
         at = known.get_field_index(time)  # out of text, Spark reads it as times
         known = known.set(at, pa.field(time, pa.timestamp("us", "UTC")))
-    return _with(feed, known, file)
+    return _set_columns(input_, known, file)
 
 
-def _of_declaration(feed: Feed, told: Stream | None, reading: Reading) -> Feed:
-    """A feed with the columns that the query declares."""
+def _take_declared_columns(
+    input_: StreamInput, told: Stream | None, reading: InputOptions
+) -> StreamInput:
+    """A input_ with the columns that the query declares."""
     kinds: dict[str, Kind] = {} if told is None else dict(told.attributes)
     for attributes in () if told is None else told.events.values():
         kinds |= attributes
     if not kinds or any("." in name or kind not in _KINDS for name, kind in kinds.items()):
         why = "nothing tells the columns yet" if not kinds else "the query declares not all"
-        raise DataError(f"{feed.place}: {why}; give them with --schema")
+        raise DataError(f"{input_.place}: {why}; give them with --schema")
     fields = {reading.type: pa.string(), **{name: _KINDS[kind] for name, kind in kinds.items()}}
-    return _with(feed, pa.schema(fields), None)
+    return _set_columns(input_, pa.schema(fields), None)
 
 
-def _with(feed: Feed, known: pa.Schema, file: Path | None) -> Feed:
-    where = feed.place if file is None else file
-    types = [_as_read(where, field, text=feed.format != "parquet") for field in known]
+def _set_columns(input_: StreamInput, known: pa.Schema, file: Path | None) -> StreamInput:
+    where = input_.place if file is None else file
+    types = [_ddl_of_field(where, field, text=input_.format != "parquet") for field in known]
     pairs = zip(known.names, types, strict=True)
     ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in pairs)
-    return replace(feed, columns=ddl, known=known, found_in=file)
+    return replace(input_, columns=ddl, known=known, found_in=file)
 
 
-def _as_read(where: object, field: pa.Field, *, text: bool) -> str:
+def _ddl_of_field(where: object, field: pa.Field, *, text: bool) -> str:
     type_ = value_type(field.type)
     if text and pa.types.is_timestamp(type_):
         type_ = pa.timestamp("us", type_.tz)
@@ -367,15 +373,15 @@ def _as_read(where: object, field: pa.Field, *, text: bool) -> str:
     return told
 
 
-def _checked(feed: Feed, reading: Reading) -> Source:
+def _as_source(input_: StreamInput, reading: InputOptions) -> Source:
     """The stream as the embedded engine sees it, without rows."""
-    assert feed.known is not None
-    known = feed.known
-    if isinstance(feed.place, Topic) and reading.time == ARRIVED:
+    assert input_.known is not None
+    known = input_.known
+    if isinstance(input_.place, Topic) and reading.time == ARRIVED:
         known = known.append(pa.field(ARRIVED, _KINDS[Kind.TIMESTAMP]))
-    label = str(feed.place if feed.found_in is None else feed.found_in)
+    label = str(input_.place if input_.found_in is None else input_.found_in)
     source = Source(
-        feed.stream,
+        input_.stream,
         TableReader(label, known.empty_table()),
         time=reading.time,
         type=reading.type,
@@ -448,68 +454,68 @@ def quoted(name: str) -> str:
 # ------------------------------------------------------------------ reading
 
 
-def streams(
-    spark: Any, feeds: Sequence[Feed], reading: Reading, max_files: int | None = None
+def read_inputs(
+    spark: Any, inputs: Sequence[StreamInput], reading: InputOptions, max_files: int | None = None
 ) -> dict[str, Any]:
     """Each stream as a streaming DataFrame, with `UNDECODED` as its last column."""
     return {
-        feed.stream: _of_kafka(spark, feed, feed.place, reading)
-        if isinstance(feed.place, Topic)
-        else _of_folder(spark, feed, feed.place, max_files)
-        for feed in feeds
+        input_.stream: _read_topic(spark, input_, input_.place, reading)
+        if isinstance(input_.place, Topic)
+        else _read_folder(spark, input_, input_.place, max_files)
+        for input_ in inputs
     }
 
 
-def _of_folder(spark: Any, feed: Feed, folder: Folder, max_files: int | None) -> Any:
+def _read_folder(spark: Any, input_: StreamInput, folder: Folder, max_files: int | None) -> Any:
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
-    columns = _struct(feed)
+    columns = _struct(input_)
     reader = spark.readStream
     if max_files is not None:
         reader = reader.option("maxFilesPerTrigger", max_files)
-    if feed.files is not None:
-        reader = reader.option("pathGlobFilter", feed.files)
+    if input_.files is not None:
+        reader = reader.option("pathGlobFilter", input_.files)
     place = f"file://{folder.path}"
-    if feed.format == "parquet":
+    if input_.format == "parquet":
         nothing = F.lit(None).cast("string").alias(UNDECODED)
         return reader.schema(columns).parquet(place).select("*", nothing)
     reader = reader.schema(columns.add(UNDECODED, T.StringType())).options(
         mode="PERMISSIVE", columnNameOfCorruptRecord=UNDECODED
     )
-    if feed.format == "jsonl":
+    if input_.format == "jsonl":
         return reader.json(place)
     return reader.options(
         header=True,
         enforceSchema=False,
         columnPruning=False,  # otherwise only columns that the query needs are looked at
         escape='"',
-        sep="\t" if feed.format == "tsv" else ",",
+        sep="\t" if input_.format == "tsv" else ",",
     ).csv(place)
 
 
-def _struct(feed: Feed) -> Any:
+def _struct(input_: StreamInput) -> Any:
     from pyspark.errors import PySparkException
     from pyspark.sql import types as T
 
-    assert feed.columns is not None
+    assert input_.columns is not None
     try:
-        return T.StructType.fromDDL(feed.columns)
+        return T.StructType.fromDDL(input_.columns)
     except PySparkException as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         said = lines[0].partition("] ")[2].partition(" SQLSTATE")[0] or lines[0]
-        raise CernisError(f"--schema {feed.columns}: {said}") from error
+        raise CernisError(f"--schema {input_.columns}: {said}") from error
 
 
-def _of_kafka(spark: Any, feed: Feed, place: Topic, reading: Reading) -> Any:
+def _read_topic(spark: Any, input_: StreamInput, place: Topic, reading: InputOptions) -> Any:
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka
 
     options: dict[str, Any] = dict(place.options)
     if "per_trigger" in options:
         options["per_trigger"] = int(options["per_trigger"])
-    form: Any = feed.format
+    form: Any = input_.format
     read = read_kafka(
-        spark, place.servers, place.topic, format=form, schema=feed.columns, **options
+        spark, place.servers, place.topic, format=form, schema=input_.columns, **options
     )
     if reading.time != ARRIVED:
         read = read.drop(ARRIVED)

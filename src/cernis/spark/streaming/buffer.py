@@ -1,11 +1,11 @@
-"""Events that the watermark has not passed yet.
+"""`EventBuffer`: the events that the watermark has not passed yet.
 
-They are kept in sorted runs. A new run swallows those that are not much larger than itself,
-so that there are logarithmically many and an event is sorted again only so often; events
-that the watermark has passed are the beginnings of all runs.
+The buffer is a list of sorted runs. A new run is merged with runs that are not much larger, so
+that there are O(log n) runs, and an event is sorted O(log n) times. The events that the
+watermark has passed are the beginnings of all runs.
 
-Cost: O(log n) comparisons for an event among n that wait, whenever it comes and goes. Turned
-down: one sorted table, which costs all that waits whenever something comes.
+Cost: O(log n) comparisons for an event among n. Turned down: one sorted table, which every new
+event would copy.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from cernis.events.batch import Int64s
 from cernis.spark.worker import TICKS
 
 
-class Waiting:
-    """Tables of events, to be let go in order of time and then of `ties`.
+class EventBuffer:
+    """Events that wait for the watermark, released in order of time and then of `ties`.
 
-    >>> waiting = Waiting(["@row"])
+    >>> waiting = EventBuffer(["@row"])
     >>> waiting.add(pa.table({TICKS: [7, 3], "@row": [0, 1]}))
     >>> waiting.release(7).column("@row").to_pylist(), len(waiting), waiting.earliest
     ([1], 1, 7)
@@ -37,11 +37,11 @@ class Waiting:
 
     @property
     def earliest(self) -> int | None:
-        """The time of the first event that waits."""
+        """The time of the first event in the buffer."""
         return min((int(_ticks(run)[0]) for run in self._runs), default=None)
 
     def add(self, table: pa.Table) -> None:
-        """More events, in any order."""
+        """Add events, in any order."""
         merged = [table] if table.num_rows else []
         size = table.num_rows
         while merged and self._runs and self._runs[-1].num_rows <= 2 * size:
@@ -51,7 +51,7 @@ class Waiting:
             self._runs.append(self._sorted(merged))
 
     def release(self, before: int) -> pa.Table | None:
-        """The events before a time, in order; they do not wait any longer."""
+        """Remove the events before a time, and return them in order."""
         passed, left = [], []
         for run in self._runs:
             number = int(np.searchsorted(_ticks(run), before))
@@ -63,7 +63,7 @@ class Waiting:
         return self._sorted(passed) if passed else None
 
     def table(self) -> pa.Table | None:
-        """All that waits, in order."""
+        """Return all events, in order."""
         return self._sorted(self._runs) if self._runs else None
 
     def _sorted(self, tables: Sequence[pa.Table]) -> pa.Table:

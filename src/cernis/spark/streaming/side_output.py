@@ -1,11 +1,10 @@
-"""Where events go that are not read: late ones, those of a clock far ahead, bad ones.
+"""`SideOutput`: the folder of events that are not read: late, too far ahead, or bad.
 
-Each becomes a line of JSON: the reason, the stream, and the event as it came. The files of a
-micro-batch have names that say which task wrote them, and are put in place whole: a batch
-that is run again writes them again, so that each event is there once.
+Each becomes a line of JSON: the reason, the stream, and the event as it came. The names of a
+micro-batch's files say which task wrote them, and files appear whole. A micro-batch that runs
+again writes the same files again, so each event is there once.
 
-Cost: nothing for events that are read but for the column that holds them as they came, and
-that only travels where they are to be written.
+Cost: where there is a side output, every event travels with its whole text.
 """
 
 from __future__ import annotations
@@ -22,22 +21,24 @@ from pyarrow import fs
 from cernis.errors import CernisError
 from cernis.spark.worker import STREAM
 
-ASIDE, WHOLE = "@aside", "@whole"
-"""Why an event is not read, NULL if it is; the event as it came, as text in JSON."""
+REASON, EVENT = "@aside", "@whole"
+"""Why an event is not read, NULL if it is; the event as it came, as JSON."""
 
 LATE, AHEAD, UNTIMED, UNDECODABLE = "late", "ahead", "no time", "undecodable"
 
 
 @dataclass(frozen=True)
-class Aside:
-    """A folder for what is left out."""
+class SideOutput:
+    """A folder for events that are not read."""
 
     folder: str
 
 
-def write_aside(aside: Aside, task: str, rows: pa.Table, streams: Sequence[str]) -> None:
-    """Writes the events of one task in one micro-batch; the reasons are in a column of theirs."""
-    system, folder = opened(aside.folder)
+def write_side_output(
+    side_output: SideOutput, task: str, rows: pa.Table, streams: Sequence[str]
+) -> None:
+    """Write the events of one task in one micro-batch; a column has the reasons."""
+    system, folder = open_folder(side_output.folder)
     system.create_dir(folder, recursive=True)
     path = f"{folder}/{_batch():012}-{task}.jsonl"
     with system.open_output_stream(f"{path}.writing") as file:
@@ -46,8 +47,8 @@ def write_aside(aside: Aside, task: str, rows: pa.Table, streams: Sequence[str])
     system.move(f"{path}.writing", path)
 
 
-def opened(folder: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a folder, and the folder's path in it."""
+def open_folder(folder: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a folder, and the folder's path in it."""
     try:
         if "://" in folder:
             found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(folder)
@@ -64,14 +65,14 @@ def _lines(rows: pa.Table, streams: Sequence[str]) -> pa.ChunkedArray:
         if STREAM in rows.column_names
         else np.zeros(rows.num_rows, np.int64)
     )
-    reasons = pc.binary_join_element_wise('{"reason": "', rows.column(ASIDE), '", "stream": ', "")
+    reasons = pc.binary_join_element_wise('{"reason": "', rows.column(REASON), '", "stream": ', "")
     stream = names.take(pa.array(numbers))
-    event = pc.coalesce(rows.column(WHOLE), pa.scalar("null"))
+    event = pc.coalesce(rows.column(EVENT), pa.scalar("null"))
     return pc.binary_join_element_wise(reasons, stream, ', "event": ', event, "}\n", "")
 
 
 def _batch() -> int:
-    """The number of the micro-batch that runs."""
+    """Return the number of the micro-batch that runs."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
