@@ -107,7 +107,7 @@ def test_the_arena_does_not_grow_with_the_stream() -> None:
         batch = stock_stream(100_000, seed=1)
         found = session.push(batch.drop_columns(["ts"]))
         assert len(found.counts()) > 0
-        sizes.append(len(session.engine.arena))
+        sizes.append(len(session.engine.memory.arena))
         del found
     assert sizes[-1] == sizes[0]
     assert session.events == 800_000
@@ -146,7 +146,7 @@ def test_keys_that_have_left_the_window_cost_no_rows() -> None:
                 }
             )
         )
-    assert session.engine.slots.shape[0] < 1_000
+    assert session.engine.memory.slots.shape[0] < 1_000
 
 
 def test_keys_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def work(batches):
     import pyarrow as pa
 
     import cernis
-    from cernis.engine.unary.step import update
+    from cernis.engine.unary.step import step
 
     table = pa.Table.from_batches(list(batches))
     found = {
@@ -53,7 +53,7 @@ def work(batches):
         "process": os.getpid(),
         "python": sys.executable,
         "package": cernis.__file__,
-        "compiled": sum(update.stats.cache_misses.values()),
+        "compiled": sum(step.stats.cache_misses.values()),
     }
     yield pa.RecordBatch.from_pylist([found])
 
@@ -165,4 +165,4 @@ def test_a_zip_is_all_that_a_cluster_needs(
 
     assert sum(task["compiled"] for task in runs[0]["tasks"]) > 0
     assert [task["compiled"] for task in runs[1]["tasks"]] == [0, 0]
-    assert list((tmp_path / "cernis" / "kernels").glob("cernis.engine.unary.step.update-*"))
+    assert list((tmp_path / "cernis" / "kernels").glob("cernis.engine.unary.step.step-*"))

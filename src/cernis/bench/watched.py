@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cernis.engine.correlated import records
-from cernis.engine.correlated.enumerate import Snapshot
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tables import CorrelatedTables
-from cernis.engine.unary.runtime import Settings
+from cernis.engine.dag import records
+from cernis.engine.dag.links import DagSegment
+from cernis.engine.settings import Settings
 from cernis.results.correlated import CorrelatedMatches
 from cernis.run.feed import CorrelatedFeed
 from cernis.run.query import Query
@@ -29,16 +29,16 @@ class WatchedEngine(CorrelatedEngine):
         """The seconds of each time that a push gave back what has left the window."""
         self._pushing = False
         self.keeps = keeps
-        self.snapshots: list[Snapshot] = []
+        self.segments: list[DagSegment] = []
 
-    def push(self, *arrays: Any, **clock: Any) -> list[Snapshot]:
+    def push(self, *arrays: Any, **clock: Any) -> list[DagSegment]:
         self._pushing = True
         begin = time.perf_counter()
         found = super().push(*arrays, **clock)
         self.seconds += time.perf_counter() - begin
         self._pushing = False
         if self.keeps:
-            self.snapshots += found
+            self.segments += found
         return found
 
     def collect(self) -> None:
@@ -97,4 +97,4 @@ class Watched:
 
     def found(self) -> CorrelatedMatches:
         """The matches so far, where they are kept."""
-        return CorrelatedMatches(self.variables, self.engine.snapshots, self.tables.labels)
+        return CorrelatedMatches(self.variables, self.engine.segments, self.tables.labels)

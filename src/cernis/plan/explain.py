@@ -11,7 +11,7 @@ from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import Apart
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
-from cernis.engine.correlated.records import SORTED, UNION, UNLIKE
+from cernis.engine.dag.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Strategy, Unit

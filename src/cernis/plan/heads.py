@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cernis.automata.correlated.pcea import PCEA
-from cernis.engine.correlated.records import UNION
 from cernis.engine.correlated.tables import store_of
+from cernis.engine.dag.records import UNION
 from cernis.pattern.conjunctive import ConjunctiveQuery
 
 

@@ -22,10 +22,9 @@ from typing import Any
 from cernis.automata.unary.cea import CEA
 from cernis.automata.unary.construct import construct, is_correlated
 from cernis.automata.unary.determinize import Deterministic
+from cernis.engine import settings
 from cernis.engine.correlated.tables import CorrelatedTables
-from cernis.engine.unary import resolve
-from cernis.engine.unary import step as update
-from cernis.engine.unary.runtime import Settings
+from cernis.engine.settings import Settings
 from cernis.engine.unary.tables import UnaryTables
 from cernis.pattern import formula as cel
 from cernis.pattern.conjunctive import ConjunctiveQuery
@@ -58,21 +57,21 @@ class Distribution(Enum):
 
 
 _RESOLVE = {
-    Strategy.LAST: resolve.RESOLVE_LAST,
-    Strategy.ANY: resolve.RESOLVE_ANY,
-    Strategy.NEXT: resolve.RESOLVE_NEXT,
-    Strategy.MAX: resolve.RESOLVE_MAX,
+    Strategy.LAST: settings.RESOLVE_LAST,
+    Strategy.ANY: settings.RESOLVE_ANY,
+    Strategy.NEXT: settings.RESOLVE_NEXT,
+    Strategy.MAX: settings.RESOLVE_MAX,
 }
 _CONSUME = {
-    Consume.NONE: update.CONSUME_NOTHING,
-    Consume.PARTITION: update.CONSUME_PARTITION,
-    Consume.ANY: update.CONSUME_ALL,
+    Consume.NONE: settings.CONSUME_NOTHING,
+    Consume.PARTITION: settings.CONSUME_PARTITION,
+    Consume.ANY: settings.CONSUME_ALL,
 }
 _WINDOW = {
-    None: update.NO_WINDOW,
-    Unit.EVENTS: update.EVENT_WINDOW,
-    Unit.TIME: update.CLOCK_WINDOW,
-    Unit.ATTRIBUTE: update.CLOCK_WINDOW,
+    None: settings.NO_WINDOW,
+    Unit.EVENTS: settings.EVENT_WINDOW,
+    Unit.TIME: settings.CLOCK_WINDOW,
+    Unit.ATTRIBUTE: settings.CLOCK_WINDOW,
 }
 
 
@@ -297,11 +296,11 @@ def _make_settings(pattern: Pattern, listed: bool) -> Settings:
     within = pattern.within
     ranked = within is not None and within.attribute == RANK
     return Settings(
-        window=update.CLOCK_WINDOW if ranked else _WINDOW[within.unit if within else None],
+        window=settings.CLOCK_WINDOW if ranked else _WINDOW[within.unit if within else None],
         size=floor(within.size) if within and within.unit is Unit.EVENTS else 0,
         partitioned=bool(pattern.partition),
         shared_clock=not _has_attribute_window(pattern),
-        consume=update.CONSUME_NOTHING if listed else _CONSUME[pattern.consume],
+        consume=settings.CONSUME_NOTHING if listed else _CONSUME[pattern.consume],
         resolve=0 if listed else _RESOLVE.get(pattern.strategy, 0),
     )
 

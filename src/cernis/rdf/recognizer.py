@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.automata.linked.automaton import LinkedAutomaton
-from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.dag.links import DagSegment
 from cernis.engine.graphs.expressions import new_stack
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.tables import tables_of
@@ -87,7 +87,7 @@ class GraphRecognizer:
         """Remarks on the run, for its results."""
         return []
 
-    def recognize(self, events: GraphEvents, found: Mapping[str, Solutions]) -> list[Snapshot]:
+    def recognize(self, events: GraphEvents, found: Mapping[str, Solutions]) -> list[DagSegment]:
         """Read a batch of whole timestamps and the solutions in it; the triples are not read."""
         first = self.builder.events
         rows, stored = self.builder.build(events, found)
@@ -112,14 +112,15 @@ class GraphRecognizer:
         """Drop the terms that are in no state; the others get new codes."""
         live = np.zeros(len(self.terms), np.bool_)
         live[: self._own_terms] = True
-        parts = self.engine.held_parts()
+        parts = self.engine.live_keys()
         numbers = set(parts.tolist())
         keys = {key: n for key, n in self.builder.parts.items() if n in numbers}
         for codes in (*self._codes(), np.array(list(keys), np.int32)):
             live[codes[codes >= 0]] = True
         self.values.keep(live)
         new_codes = self.terms.keep(live)
-        self.engine.renumber(new_codes, parts)
+        self.engine.keep_keys(parts)
+        self.engine.recode(new_codes)
         place = {n: i for i, n in enumerate(parts.tolist())}
         self.builder.parts = {
             tuple(new_codes[list(key)].tolist()): place[n] for key, n in keys.items()
@@ -128,7 +129,7 @@ class GraphRecognizer:
 
     def _codes(self) -> Iterator[Codes]:
         """Yield the codes of the terms in the state."""
-        yield self.engine.held()
+        yield self.engine.live_codes()
         yield from self.store.codes()
 
     def _recode(self, new_codes: Codes) -> None:
@@ -137,10 +138,10 @@ class GraphRecognizer:
 
     # --------------------------------------------------------------- answers
 
-    def matches(self, snapshots: list[Snapshot]) -> GraphMatches:
-        """Return the matches of some snapshots of the engine."""
+    def matches(self, segments: list[DagSegment]) -> GraphMatches:
+        """Return the matches of some segments of the engine."""
         labels = [frozenset(_ROWS)] * len(self.linked.alternatives)
-        found = CorrelatedMatches(_ROWS, snapshots, labels)
+        found = CorrelatedMatches(_ROWS, segments, labels)
         form = TimeFormat(self.unit if self.numeric_times else None)
         store, terms, distinct = self.store.copy(), self.terms.view(), self._is_distinct()
         return GraphMatches(found, store, terms, self.shape, form, distinct, self.notes)

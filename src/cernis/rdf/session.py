@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.dag.links import DagSegment
 from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes, OnError
 from cernis.plan.graphs import GraphPlan
@@ -104,7 +104,7 @@ class GraphSession(GraphRecognizer):
         """Return the matches that end in a batch, which must not end within a timestamp."""
         return self.matches(self._push(events))
 
-    def _push(self, events: GraphEvents) -> list[Snapshot]:
+    def _push(self, events: GraphEvents) -> list[DagSegment]:
         return self.recognize(events, self.solver.solve(events))
 
     def _codes(self) -> Iterator[Codes]:

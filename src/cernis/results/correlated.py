@@ -13,29 +13,30 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.correlated.count import Exact, count_roots
-from cernis.engine.correlated.enumerate import Snapshot, listings
-from cernis.engine.unary.enumerate import Listing
+from cernis.engine.dag.count import DagCounts, count_matches
+from cernis.engine.dag.enumerate import list_blocks
+from cernis.engine.dag.links import DagSegment
+from cernis.engine.listing import Listing
 from cernis.results.matchset import MatchBlock, take
 from cernis.results.rooted import RootedMatches
 
 
 class CorrelatedMatches(RootedMatches):
-    """The matches of some snapshots of the memory of correlation."""
+    """The matches of some segments of the memory of correlation."""
 
     steps: NDArray[np.int64] | None = None
     """Where listing has to search: what it has looked at, and how much it may."""
 
-    def _counted(self, segment: Snapshot) -> list[int]:
-        return count_roots(segment)
+    def _counted(self, segment: DagSegment) -> list[int]:
+        return count_matches(segment)
 
-    def _listed(self, segment: Snapshot, most: int | None, size: int) -> Iterator[MatchBlock]:
-        for listing in listings(segment, most, size, self.steps):
+    def _listed(self, segment: DagSegment, most: int | None, size: int) -> Iterator[MatchBlock]:
+        for listing in list_blocks(segment, most, size, self.steps):
             yield _latest_first(self._block(listing, segment))
 
-    def _ranked(self, segment: Snapshot, root: int, ranks: list[int]) -> MatchBlock:
+    def _ranked(self, segment: DagSegment, root: int, ranks: list[int]) -> MatchBlock:
         record = segment.roots[root]
-        exact = Exact(segment, int(record["bound"]))
+        exact = DagCounts(segment, int(record["bound"]))
         matches = []
         for rank in ranks:
             found = segment.memory.vertices[exact.match(int(record["vertex"]), rank)]

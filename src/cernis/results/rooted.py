@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.unary.enumerate import Listing, by_variable
+from cernis.engine.listing import Listing, split_by_variable
 from cernis.results.matchset import MatchBlock, Positions, join, part
 
 _BLOCK = 65_536
@@ -51,7 +51,7 @@ class RootedMatches(ABC):
         """The matches of one root with these ranks."""
 
     def _block(self, listing: Listing, segment: Any) -> MatchBlock:
-        offsets, positions = by_variable(listing, self._labels, self.variables)
+        offsets, positions = split_by_variable(listing, self._labels, self.variables)
         return MatchBlock(listing.start, segment.roots["end"][listing.root], offsets, positions)
 
     @cached_property

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cernis.engine.unary.count import Counts, count_matches
-from cernis.engine.unary.enumerate import Listing, listings
-from cernis.engine.unary.runtime import Segment
+from cernis.engine.listing import Listing
+from cernis.engine.unary.arena import ArenaSegment
+from cernis.engine.unary.count import ArenaCounts, count_matches
+from cernis.engine.unary.enumerate import list_blocks
 from cernis.results.matchset import MatchBlock
 from cernis.results.rooted import RootedMatches
 
@@ -20,15 +21,15 @@ from cernis.results.rooted import RootedMatches
 class CompactMatches(RootedMatches):
     """The matches of some segments of an arena."""
 
-    def _counted(self, segment: Segment) -> list[int]:
-        return count_matches(segment.arena, segment.roots)
+    def _counted(self, segment: ArenaSegment) -> list[int]:
+        return count_matches(segment)
 
-    def _listed(self, segment: Segment, most: int | None, size: int) -> Iterator[MatchBlock]:
-        for listing in listings(segment.arena, segment.roots, most, size):
+    def _listed(self, segment: ArenaSegment, most: int | None, size: int) -> Iterator[MatchBlock]:
+        for listing in list_blocks(segment, most, size):
             yield self._block(listing, segment)
 
-    def _ranked(self, segment: Segment, root: int, ranks: list[int]) -> MatchBlock:
-        counts = Counts(segment.arena, segment.roots[root])
+    def _ranked(self, segment: ArenaSegment, root: int, ranks: list[int]) -> MatchBlock:
+        counts = ArenaCounts(segment.arena, segment.roots[root])
         paths = [np.array(counts.path(rank), np.int64) for rank in ranks]
         starts = np.array([path[-1] for path in paths])
         marked = [path[segment.arena["label"][path] != 0] for path in paths]

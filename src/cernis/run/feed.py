@@ -20,12 +20,13 @@ from cernis.encoding.clock import Clock
 from cernis.encoding.compare import TIME, Equality, OrderValues, kinds
 from cernis.encoding.encode import Encode, Encoder
 from cernis.encoding.keys import select_arrays
-from cernis.engine.correlated import records
 from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tables import CorrelatedTables
-from cernis.engine.unary.freeze import freeze_engine, thaw_engine
-from cernis.engine.unary.runtime import Settings, UnaryEngine
+from cernis.engine.dag import records
+from cernis.engine.settings import Settings
+from cernis.engine.unary.freeze import freeze_unary, thaw_unary
+from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 from cernis.plan.plan import Plan, Unary
@@ -117,10 +118,10 @@ class UnaryFeed:
         self.engine.keep_keys(keys)
 
     def freeze(self) -> tuple[dict[str, Any], Arrays]:
-        return freeze_engine(self.engine)
+        return freeze_unary(self.engine)
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
-        thaw_engine(self.engine, meta, arrays)
+        thaw_unary(self.engine, meta, arrays)
 
 
 class CorrelatedFeed:

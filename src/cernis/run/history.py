@@ -29,10 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.encoding.clock import Clock
-from cernis.engine.correlated.enumerate import Snapshot
-from cernis.engine.unary import step as update
-from cernis.engine.unary.arena import FOREVER
-from cernis.engine.unary.runtime import Segment
+from cernis.engine.dag.links import DagSegment
+from cernis.engine.settings import EVENT_WINDOW, FOREVER, NO_WINDOW
+from cernis.engine.unary.arena import ArenaSegment
 from cernis.events.batch import EventBatch
 from cernis.plan.plan import Plan
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, take
@@ -53,14 +52,14 @@ class _Readings(NamedTuple):
 class _Roots(NamedTuple):
     """A compact set, and for each root the reading of its last event."""
 
-    taken: Segment | Snapshot
+    taken: ArenaSegment | DagSegment
     readings: Numbers
 
     @property
     def starts(self) -> Numbers:
         """The latest start of each root, in the engine's own count."""
         taken = self.taken
-        if isinstance(taken, Snapshot):
+        if isinstance(taken, DagSegment):
             return np.asarray(taken.memory.vertices["start"][taken.roots["vertex"]], np.int64)
         return np.asarray(taken.arena["start"][taken.roots["node"]], np.int64)
 
@@ -77,16 +76,16 @@ class MatchHistory:
     """The matches found so far that are inside the window."""
 
     def __init__(self, plan: Plan) -> None:
-        self.window = plan.settings.window if plan.within is not None else update.NO_WINDOW
+        self.window = plan.settings.window if plan.within is not None else NO_WINDOW
         self.size = plan.settings.size
         self.partitioned = plan.settings.partitioned
         self.shared = plan.settings.shared_clock
         apart = plan.tables is not None and bool(plan.tables.apart)
-        resolved = bool(plan.settings.resolve) and self.window != update.NO_WINDOW
+        resolved = bool(plan.settings.resolve) and self.window != NO_WINDOW
         self.lists = plan.listed or apart or resolved
         """Whether matches are kept one by one: they are listed, or a strategy has chosen them,
         and its roots have lost the window."""
-        self.moves = self.partitioned and self.window == update.EVENT_WINDOW
+        self.moves = self.partitioned and self.window == EVENT_WINDOW
         self._readings: list[_Readings] = []
         self._counts = np.zeros(1, np.int64)
         self._bounds = np.full(1, FOREVER, np.int64)
@@ -99,7 +98,7 @@ class MatchHistory:
 
     def note(self, batch: EventBatch, keys: Numbers | None, clock: Clock | None) -> None:
         """Store the ranks or times of the events of a batch."""
-        if self.window == update.NO_WINDOW or not len(batch):
+        if self.window == NO_WINDOW or not len(batch):
             return
         own = np.zeros(len(batch), np.int64) if keys is None else keys
         self._reserve(int(own.max()) + 1)
@@ -130,7 +129,7 @@ class MatchHistory:
             self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
             self._bounds = np.concatenate([self._bounds, np.full(more, newest, np.int64)])
 
-    def add(self, taken: Sequence[Segment | Snapshot], found: MatchSet) -> None:
+    def add(self, taken: Sequence[ArenaSegment | DagSegment], found: MatchSet) -> None:
         """Add the matches that a batch gave, as roots or one by one."""
         if self.lists:
             for block in found.blocks():
@@ -150,7 +149,7 @@ class MatchHistory:
     def _read(self, positions: Numbers) -> tuple[Numbers, Numbers]:
         """Return the partitions of events, and their readings."""
         keys, values = np.zeros((2, len(positions)), np.int64)
-        if self.window != update.NO_WINDOW:
+        if self.window != NO_WINDOW:
             bases = [readings.base for readings in self._readings]
             batches = np.searchsorted(bases, positions, side="right") - 1
             for number in np.unique(batches):
@@ -162,7 +161,7 @@ class MatchHistory:
 
     # ------------------------------------------------------------- pulling
 
-    def roots(self) -> list[Segment | Snapshot]:
+    def roots(self) -> list[ArenaSegment | DagSegment]:
         """Return the compact sets, bounded by the window that ends now."""
         self.trim()
         return [
@@ -177,7 +176,7 @@ class MatchHistory:
 
     def trim(self) -> None:
         """Drop the matches that have left the window."""
-        if self.window == update.NO_WINDOW:
+        if self.window == NO_WINDOW:
             return
         roots = (_keep_inside(one, one.starts >= self._find_bound(one)) for one in self._roots)
         self._roots = [one for one in roots if len(one.taken.roots)]
@@ -190,14 +189,14 @@ class MatchHistory:
 
     def _find_horizon(self, keys: Numbers) -> Numbers:
         """Return the least reading inside the window of each partition."""
-        if self.window == update.EVENT_WINDOW:
+        if self.window == EVENT_WINDOW:
             return np.asarray(self._counts[keys] - 1 - self.size, np.int64)
         return np.asarray(self._bounds[keys], np.int64)
 
     def _find_bound(self, roots: _Roots) -> Numbers:
         """Return the horizon of each root in the engine's own count."""
         own = roots.taken.roots
-        if self.window == update.NO_WINDOW:
+        if self.window == NO_WINDOW:
             return np.asarray(own["bound"], np.int64)
         if self.moves:
             return np.asarray(own["bound"] + self._counts[own["key"]] - 1 - roots.readings)
@@ -210,7 +209,7 @@ class MatchHistory:
         self.trim()
         if not self._number:
             return position
-        if self.window == update.NO_WINDOW:
+        if self.window == NO_WINDOW:
             return 0
         for readings in self._readings:
             there = readings.keys >= 0

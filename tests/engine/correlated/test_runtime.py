@@ -13,13 +13,13 @@ import pytest
 from cernis.automata.correlated.pcea import PCEA, Link, Ordered, RunSource, Transition
 from cernis.automata.unary.cea import Is
 from cernis.engine.correlated import runtime
-from cernis.engine.correlated.count import Exact, count_roots
-from cernis.engine.correlated.enumerate import Snapshot, listings
-from cernis.engine.correlated.records import NOTHING, VERTICES
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tables import CorrelatedTables
-from cernis.engine.unary import step as update
-from cernis.engine.unary.runtime import Settings
+from cernis.engine.dag.count import DagCounts, count_matches
+from cernis.engine.dag.enumerate import list_blocks
+from cernis.engine.dag.links import DagSegment
+from cernis.engine.dag.records import NOTHING, VERTICES
+from cernis.engine.settings import EVENT_WINDOW, NO_WINDOW, Settings
 from cernis.pattern.atom import TypeIs
 
 Event = dict[str, Any]
@@ -120,9 +120,9 @@ def order_values(tables: CorrelatedTables, events: list[Event]) -> np.ndarray[An
     return np.array(rows, np.int64).reshape(len(rows), len(events))
 
 
-def matches_of(tables: CorrelatedTables, snapshot: Snapshot) -> Counter[Match]:
+def matches_of(tables: CorrelatedTables, segment: DagSegment) -> Counter[Match]:
     found: Counter[Match] = Counter()
-    for listing in listings(snapshot, block=7):
+    for listing in list_blocks(segment, block=7):
         for m in range(len(listing.start)):
             low, high = listing.offset[m], listing.offset[m + 1]
             marks = tuple(
@@ -134,7 +134,7 @@ def matches_of(tables: CorrelatedTables, snapshot: Snapshot) -> Counter[Match]:
                 )
             )
             assert listing.start[m] == marks[0][0]
-            found[int(snapshot.roots["end"][listing.root[m]]), marks] += 1
+            found[int(segment.roots["end"][listing.root[m]]), marks] += 1
     return found
 
 
@@ -154,7 +154,7 @@ def run_engine(
 ) -> tuple[Counter[Match], CorrelatedEngine]:
     tables = CorrelatedTables(pcea, collapsed)
     settings = Settings(
-        window=update.NO_WINDOW if window is None else update.EVENT_WINDOW,
+        window=NO_WINDOW if window is None else EVENT_WINDOW,
         size=window or 0,
         partitioned=partitioned,
     )
@@ -162,7 +162,7 @@ def run_engine(
     numbers = Numbers(tables, partitioned)
     keys: dict[Any, int] = {}
     found: Counter[Match] = Counter()
-    snapshots = []
+    segments = []
     for low, high in zip([0, *cuts], [*cuts, len(events)], strict=True):
         batch = events[low:high]
         symbols = np.array(
@@ -188,17 +188,17 @@ def run_engine(
             keys=parts if partitioned else None,
             moments=moments(events)[low:high] if tables.strict else None,
         )
-        snapshots += pushed
-    for snapshot in snapshots:
-        listed = matches_of(tables, snapshot)
-        counted = count_roots(snapshot)
+        segments += pushed
+    for segment in segments:
+        listed = matches_of(tables, segment)
+        counted = count_matches(segment)
         assert sum(counted) == listed.total()
         drawn: Counter[Match] = Counter()
-        for root, number in zip(snapshot.roots, counted, strict=True):
-            exact = Exact(snapshot, int(root["bound"]))
+        for root, number in zip(segment.roots, counted, strict=True):
+            exact = DagCounts(segment, int(root["bound"]))
             assert exact.of(2 * int(root["vertex"])) == number
             for rank in range(number):
-                chosen = snapshot.memory.vertices[exact.match(int(root["vertex"]), rank)]
+                chosen = segment.memory.vertices[exact.match(int(root["vertex"]), rank)]
                 marks = zip(chosen["position"].tolist(), chosen["label"].tolist(), strict=True)
                 named = ((p, ",".join(sorted(tables.labels[label]))) for p, label in marks)
                 drawn[int(root["end"]), tuple(sorted(named))] += 1

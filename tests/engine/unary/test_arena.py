@@ -8,18 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cernis.engine.unary.arena import COUNTERS, FOREVER, UNION, join, make_item, new_arena
-from cernis.engine.unary.count import Counts, count_matches
-from cernis.engine.unary.enumerate import listings
-from cernis.engine.unary.step import NODES, ROOT
+from cernis.engine.settings import FOREVER
+from cernis.engine.unary.arena import (
+    NODES,
+    ROOT,
+    UNION,
+    ArenaSegment,
+    join,
+    make_item,
+    new_arena,
+    new_counters,
+)
+from cernis.engine.unary.count import ArenaCounts, count_matches
+from cernis.engine.unary.enumerate import list_blocks
 
 Arena = tuple[NDArray[np.void], NDArray[np.int64]]
 
 
 def empty() -> Arena:
-    counters = np.zeros(COUNTERS, np.int64)
-    counters[NODES] = 1
-    return new_arena(4096), counters
+    return new_arena(4096), new_counters()
 
 
 def root(node: int, bound: int = int(FOREVER)) -> NDArray[np.void]:
@@ -29,7 +36,11 @@ def root(node: int, bound: int = int(FOREVER)) -> NDArray[np.void]:
 
 
 def starts(arena: Arena, node: int, bound: int = int(FOREVER)) -> list[int]:
-    return [int(s) for block in listings(arena[0], root(node, bound)) for s in block.start]
+    return [
+        int(s)
+        for block in list_blocks(ArenaSegment(arena[0], root(node, bound)))
+        for s in block.start
+    ]
 
 
 @given(
@@ -52,7 +63,7 @@ def test_a_union_has_the_matches_of_both_sides_inside_the_window(
     alive = arena[0][joined]["start"] >= bound
     assert bool(inside) == alive
     if alive:
-        assert count_matches(arena[0], root(joined, bound)) == [len(inside)]
+        assert count_matches(ArenaSegment(arena[0], root(joined, bound))) == [len(inside)]
         assert starts(arena, joined, bound) == inside[::-1]
 
 
@@ -81,21 +92,21 @@ def doubled(times: int) -> tuple[Arena, int]:
 def test_counts_are_exact_however_large() -> None:
     for times in (10, 60, 200, 1200):
         arena, node = doubled(times)
-        assert count_matches(arena[0], root(node)) == [2**times]
+        assert count_matches(ArenaSegment(arena[0], root(node))) == [2**times]
 
 
 def labels(arena: Arena, node: int, block: int = 65_536) -> list[tuple[int, ...]]:
     """The labels of every match, in order."""
     return [
         tuple(listing.label[listing.offset[i] : listing.offset[i + 1]].tolist())
-        for listing in listings(arena[0], root(node), block=block)
+        for listing in list_blocks(ArenaSegment(arena[0], root(node)), block=block)
         for i in range(len(listing.root))
     ]
 
 
 def test_every_rank_is_another_match() -> None:
     arena, node = doubled(6)
-    counts = Counts(arena[0], root(node)[0])
+    counts = ArenaCounts(arena[0], root(node)[0])
     ranked = [tuple(arena[0]["label"][counts.path(rank)]) for rank in range(2**6)]
     assert len(set(ranked)) == 2**6
     assert sorted(ranked) == sorted(labels(arena, node))
@@ -103,7 +114,7 @@ def test_every_rank_is_another_match() -> None:
 
 def test_a_limit_cuts_the_enumeration_of_each_root() -> None:
     arena, node = doubled(200)
-    blocks = listings(arena[0], root(node), limit=3)
+    blocks = list_blocks(ArenaSegment(arena[0], root(node)), limit=3)
     assert sum(len(block.root) for block in blocks) == 3
 
 

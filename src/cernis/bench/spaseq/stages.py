@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cernis.bench.clock import Name, race
 from cernis.bench.spaseq.queries import GraphWorkload
-from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.dag.links import DagSegment
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.step import LinkedRows
 from cernis.engine.linked.tables import LinkedTables
@@ -43,7 +43,7 @@ class TimedEngine(LinkedEngine):
         self.seconds = 0.0
         self.given: list[LinkedRows] = []
 
-    def push(self, rows: LinkedRows, *beside: Any) -> list[Snapshot]:
+    def push(self, rows: LinkedRows, *beside: Any) -> list[DagSegment]:
         begin = time.perf_counter()
         found = super().push(rows, *beside)
         self.seconds += time.perf_counter() - begin
@@ -230,10 +230,10 @@ def per_event(seconds: float, events: int) -> float:
     return 1e9 * seconds / events
 
 
-def make_matches(session: GraphSession, snapshots: list[Snapshot]) -> CorrelatedMatches:
+def make_matches(session: GraphSession, segments: list[DagSegment]) -> CorrelatedMatches:
     """Return the matches of an engine, as rows."""
     labels = [frozenset(_ROWS)] * len(session.linked.alternatives)
-    return CorrelatedMatches(_ROWS, snapshots, labels)
+    return CorrelatedMatches(_ROWS, segments, labels)
 
 
 def _split_rows(rows: LinkedRows, *times: int) -> list[LinkedRows]:

@@ -1,9 +1,8 @@
-"""The state of correlation as arrays to be packed, and back.
+"""The state of the correlated runtime as arrays to be packed, and back.
 
 Records are written as bytes of their known layouts. The kernels trust their arrays, so
-what is thawed is checked before it is used: every link leads into its array, and no
-chain of links leads back to where it began. Links of the newest version's spine (`up`,
-`last`) are not believed but worked out again.
+`thaw_correlated` checks them first: every link leads into its array, and no chain of links
+is a circle. Links of the newest version's spine (`up`, `last`) are worked out again.
 
 Cost contract: linear in the state, which should have been collected just before.
 """
@@ -17,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import kernel
-from cernis.engine.correlated import records as r
-from cernis.engine.correlated import unions
-from cernis.engine.correlated.collect import spine_up
 from cernis.engine.correlated.runtime import CorrelatedEngine
+from cernis.engine.dag import records as r
+from cernis.engine.dag import unions
+from cernis.engine.dag.collect import link_spines
 from cernis.errors import StateError
 
 _RECORDS = {
@@ -34,18 +33,18 @@ _NUMBERS = {"values": np.int64, "back": np.int32, "asked": np.int64, "facts": np
 
 
 def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """(meta, arrays) of an engine that has just been collected."""
+    """Return (meta, arrays) of an engine that has just been collected, to be packed."""
     memory = engine.memory
     counters = memory.counters
     arrays: dict[str, NDArray[Any]] = {
-        name: memory_bytes(getattr(memory, name)[: counters[place]])
+        name: _to_bytes(getattr(memory, name)[: counters[place]])
         for name, (_, place) in _RECORDS.items()
     }
     arrays["facts"] = memory.facts[: counters[r.VERTICES]]
     arrays["values"] = memory.values[: counters[r.ENTRIES]]
     arrays["back"] = memory.back[: counters[r.ENTRIES]]
     arrays["asked"] = memory.asked[: counters[r.ASKED]]
-    arrays["buckets"] = memory_bytes(memory.buckets)
+    arrays["buckets"] = _to_bytes(memory.buckets)
     arrays["part_events"] = memory.part_events
     arrays["part_bound"] = memory.part_bound
     arrays["counters"] = counters
@@ -53,44 +52,44 @@ def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[st
         "position": engine.position,
         "bound": engine.bound,
         "capacity": engine.capacity,
-        "network": description(engine),
+        "network": _describe(engine),
     }
     return meta, arrays
 
 
-def description(engine: CorrelatedEngine) -> list[Any]:
-    """What the numbers in a state refer to."""
+def _describe(engine: CorrelatedEngine) -> list[Any]:
+    """Return the names that the numbers in a state stand for."""
     tables = engine.tables
     return [
         [[list(column) for column in domain] for domain in tables.domains],
         [repr(store) for store in tables.stores],
         [sorted(labels) for labels in tables.labels],
-        len(tables.arrays.link_store),
+        len(tables.arrays.links.store),
         list(tables.ordered),
     ]
 
 
-def memory_bytes(records: NDArray[np.void]) -> NDArray[np.uint8]:
+def _to_bytes(records: NDArray[np.void]) -> NDArray[np.uint8]:
     return np.frombuffer(np.ascontiguousarray(records).tobytes(), np.uint8)
 
 
 def thaw_correlated(
     engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Puts a fresh engine of the same query into a frozen state."""
+    """Put a fresh engine of the same query into a frozen state."""
     try:
-        if meta.get("network") != description(engine):
+        if meta.get("network") != _describe(engine):
             raise StateError(
                 "the state was frozen by a version that plans this query differently; "
                 "run the query on the stream from its beginning"
             )
         engine.reserve_codes([int(n) for n in meta["capacity"]])
         memory = _memory(engine, meta, arrays)
-        if not _sound(engine, memory, int(meta["position"])):
+        if not _is_sound(engine, memory, int(meta["position"])):
             raise ValueError("its parts do not fit together")
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise StateError(f"the frozen state is damaged: {error}") from error
-    spine_up(engine.tables.arrays, memory.nodes, memory.buckets, engine.store_of_bucket)
+    link_spines(memory.nodes, memory.buckets, engine.bucket_kinds)
     engine.memory = memory
     engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
     for place in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
@@ -123,16 +122,16 @@ def _memory(
     )
 
 
-def _sound(engine: CorrelatedEngine, memory: r.RunMemory, read: int) -> bool:
-    """Every link leads somewhere, and none in a circle."""
-    tables = engine.tables.arrays
+def _is_sound(engine: CorrelatedEngine, memory: r.RunMemory, read: int) -> bool:
+    """Whether every link leads into its array, and none in a circle."""
+    links = engine.tables.arrays.links
     size = {name: len(getattr(memory, name)) for name in _RECORDS}
-    kinds = tables.store_kind[tables.link_store]
     sources, entries = memory.sources, memory.entries
-    if not (_inside(sources["link"], 0, len(tables.link_store)) and len(memory.nodes) > 0):
+    if not (_is_inside(sources["link"], 0, len(links.store)) and len(memory.nodes) > 0):
         return False
     goal = np.array([size["nodes"], size["entries"], size["branches"]])
-    stores = engine.store_of_bucket
+    by_bucket = goal[engine.bucket_kinds]
+    by_source = goal[links.kind[links.store[sources["link"]]]]
     fits = (
         memory.values.shape == (size["entries"], engine.memory.values.shape[1])
         and memory.back.shape == (size["entries"], engine.memory.back.shape[1])
@@ -140,42 +139,38 @@ def _sound(engine: CorrelatedEngine, memory: r.RunMemory, read: int) -> bool:
         and memory.asked.ndim == 2
         and memory.asked.shape[1] == engine.memory.asked.shape[1]
         and min(size["vertices"], size["entries"], size["branches"], len(memory.asked)) > 0
-        and len(memory.buckets) == len(stores)
+        and len(memory.buckets) == len(by_bucket)
         and len(memory.part_events) == len(memory.part_bound) > 0
-        and _inside(memory.vertices["position"], 0, max(read, 1))
-        and _inside(memory.vertices["first"], 0, size["sources"] + 1)
-        and _inside(memory.vertices["count"], 0, engine.tables.most_links + 1)
-        and _inside(memory.vertices["first"] + memory.vertices["count"], 0, size["sources"] + 1)
-        and _inside(memory.vertices["label"], 0, len(engine.tables.labels))
-        and _inside(sources["at"], 0, goal[kinds[sources["link"]]] if len(sources) else 1)
-        and _inside(sources["asked"], 0, len(memory.asked))
-        and all(_inside(memory.nodes[s], 0, size["nodes"]) for s in ("left", "right", "later"))
-        and all(_inside(memory.branches[s], 0, size["branches"]) for s in ("left", "right"))
+        and _is_inside(memory.vertices["position"], 0, max(read, 1))
+        and _is_inside(memory.vertices["first"], 0, size["sources"] + 1)
+        and _is_inside(memory.vertices["count"], 0, engine.tables.most_links + 1)
+        and _is_inside(memory.vertices["first"] + memory.vertices["count"], 0, size["sources"] + 1)
+        and _is_inside(memory.vertices["label"], 0, len(engine.tables.labels))
+        and _is_inside(sources["at"], 0, by_source)
+        and _is_inside(sources["asked"], 0, len(memory.asked))
+        and all(_is_inside(memory.nodes[s], 0, size["nodes"]) for s in ("left", "right", "later"))
+        and all(_is_inside(memory.branches[s], 0, size["branches"]) for s in ("left", "right"))
         and all(
-            _inside(getattr(memory, name)["vertex"], 0, size["vertices"])
+            _is_inside(getattr(memory, name)["vertex"], 0, size["vertices"])
             for name in ("nodes", "entries", "branches")
         )
-        and _inside(entries["store"], 0, max(1, len(tables.store_kind)))
-        and _inside(entries["before"], 0, np.maximum(np.arange(size["entries"]), 1))
-        and _inside(memory.back, 0, np.maximum(np.arange(size["entries"]), 1)[:, None])
-        and _inside(
-            memory.buckets["root"], 0, goal[tables.store_kind[stores]] if len(stores) else 1
-        )
-        and _inside(
-            memory.buckets["before"], 0, goal[tables.store_kind[stores]] if len(stores) else 1
-        )
-        and _inside(memory.buckets["part"], 0, len(memory.part_events))
-        and _inside(memory.values, r.EQUALS_NOTHING, max([*engine.capacity, 1]))
+        and _is_inside(entries["store"], 0, max(1, len(links.kind)))
+        and _is_inside(entries["before"], 0, np.maximum(np.arange(size["entries"]), 1))
+        and _is_inside(memory.back, 0, np.maximum(np.arange(size["entries"]), 1)[:, None])
+        and _is_inside(memory.buckets["root"], 0, by_bucket)
+        and _is_inside(memory.buckets["before"], 0, by_bucket)
+        and _is_inside(memory.buckets["part"], 0, len(memory.part_events))
+        and _is_inside(memory.values, r.EQUALS_NOTHING, max([*engine.capacity, 1]))
     )
-    return bool(fits) and _earlier(engine, memory)
+    return bool(fits) and _leads_to_earlier(engine, memory)
 
 
-def _inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
+def _is_inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
     return bool(((numbers >= low) & (numbers < below)).all())
 
 
-def _earlier(engine: CorrelatedEngine, memory: r.RunMemory) -> bool:
-    """Whether what a vertex gathers was read before it, so that following links ends.
+def _leads_to_earlier(engine: CorrelatedEngine, memory: r.RunMemory) -> bool:
+    """Whether a vertex gathers earlier vertices only, so that following links ends.
 
     Links inside one index always go down; the vertices they lead to are older than the
     version that a source asked for.
@@ -196,19 +191,19 @@ def _earlier(engine: CorrelatedEngine, memory: r.RunMemory) -> bool:
         children = np.stack([records[side] for side in sides], axis=1).astype(np.int64)
         own = position[records["vertex"]]
         own[0] = -1
-        if not _latest_below(children, own):
+        if not _raise_latest(children, own):
             return False
         latest.append(own)
-    tables = engine.tables.arrays
-    return bool(_gathers_earlier(tables, memory, which.astype(np.int64), *latest))
+    links = engine.tables.arrays.links
+    return bool(_gathers_earlier(links, memory, which.astype(np.int64), *latest))
 
 
 @kernel
-def _gathers_earlier(tables, memory, used, latest_n, latest_e, latest_b):
+def _gathers_earlier(links, memory, used, latest_n, latest_e, latest_b):
     """Whether every source leads to older vertices only."""
     for k in range(len(used)):
         source = memory.sources[used[k]]
-        kind = tables.store_kind[tables.link_store[source["link"]]]
+        kind = links.kind[links.store[source["link"]]]
         at, version = source["at"], source["version"]
         if kind == r.UNLIKE and latest_e[at] >= version:
             return False
@@ -225,8 +220,8 @@ def _gathers_earlier(tables, memory, used, latest_n, latest_e, latest_b):
 
 
 @kernel
-def _latest_below(children, latest):
-    """Makes `latest` that of a record and all below it; False if links go in a circle."""
+def _raise_latest(children, latest):
+    """Raise `latest` to the latest of all records below; return False if links form a circle."""
     size, width = children.shape
     degree = np.zeros(size, np.int64)
     for n in range(1, size):

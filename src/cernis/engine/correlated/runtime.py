@@ -1,8 +1,8 @@
-"""`CorrelatedEngine` drives the kernels: feeds batches, makes room, hands out snapshots.
+"""`CorrelatedEngine` drives the kernels: feeds batches, makes room, hands out segments.
 
-What comes out of a batch is a list of `Snapshot`s: the memory that matches live in, and
+What comes out of a batch is a list of `DagSegment`s: the memory that matches live in, and
 their roots. Records are only appended (a spine may be given a newer right side, which
-older versions do not look at), so a snapshot stays valid for as long as it is held.
+older versions do not look at), so a segment stays valid for as long as it is held.
 
 Cost contract: Python runs per batch and per doubling of an array, never per event.
 Memory is that of the runs inside the window (twice, while collecting) and a bucket for
@@ -16,13 +16,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.correlated import records as r
 from cernis.engine.correlated import step as kernel
-from cernis.engine.correlated.collect import collect
-from cernis.engine.correlated.enumerate import Snapshot
 from cernis.engine.correlated.tables import CODE, CorrelatedTables
-from cernis.engine.unary import step as update
-from cernis.engine.unary.runtime import Settings
+from cernis.engine.dag import records as r
+from cernis.engine.dag.collect import collect
+from cernis.engine.dag.links import DagSegment
+from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW, Settings
 from cernis.errors import BudgetError
 
 MOST_BUCKET_BYTES = 4 << 30
@@ -39,9 +38,9 @@ class CorrelatedEngine:
         self.tables = tables
         self.settings = settings
         self.position = 0
-        self.bound = int(r.NOTHING)
+        self.bound = int(FOREVER)
         self.capacity = [0] * len(tables.domains)
-        self.store_of_bucket = np.empty(0, np.int32)
+        self.bucket_kinds = np.empty(0, np.int32)
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
 
@@ -57,7 +56,7 @@ class CorrelatedEngine:
         clocks: NDArray[np.int64] | None = None,
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
-    ) -> list[Snapshot]:
+    ) -> list[DagSegment]:
         """Reads a batch; `codes` per column, `high` and `low` per ordered attribute."""
         events = kernel.CorrelatedEvents(
             symbols,
@@ -72,34 +71,28 @@ class CorrelatedEngine:
         )
         if keys is not None and len(keys):
             self._reserve_parts(int(keys.max()) + 1)
-        snapshots: list[Snapshot] = []
+        segments: list[DagSegment] = []
         scratch = np.empty(self.memory.values.shape[1], np.int64)
+        rules = self.settings.rules
         at = 0
         while True:
             status, at, array, room = kernel.step(
-                self.tables.arrays,
-                self.memory,
-                events,
-                self.position,
-                at,
-                self.settings.window,
-                self.settings.size,
-                scratch,
+                self.tables.arrays, self.memory, events, scratch, rules, self.position, at
             )
             if status == kernel.DONE:
                 break
             if status == kernel.NO_ROOM_TO_FILE:
                 self.grow(array, room)
                 continue
-            self._close(snapshots)
+            self._close(segments)
             if array != r.ROOTS:
                 self._pass(bounds, at, self.position + at)
                 self.collect()
             self.grow(array, room)
-        self._close(snapshots)
+        self._close(segments)
         self._pass(bounds, len(symbols) - 1, self.position + len(symbols))
         self.position += len(symbols)
-        return snapshots
+        return segments
 
     @property
     def relevant(self) -> int:
@@ -150,7 +143,7 @@ class CorrelatedEngine:
                 have = self.capacity[domain]
                 buckets[base[store] : base[store] + have] = self.memory.buckets[old : old + have]
         self.capacity = capacity
-        self.store_of_bucket = np.repeat(np.arange(len(domains)), room).astype(np.int32)
+        self.bucket_kinds = np.repeat(self.tables.arrays.links.kind, np.array(room, np.int64))
         self.memory = self.memory._replace(buckets=buckets, base=base)
 
     def _reserve_parts(self, parts: int) -> None:
@@ -159,19 +152,19 @@ class CorrelatedEngine:
             more = max(parts, 2 * have) - have
             self.memory = self.memory._replace(
                 part_events=np.concatenate([self.memory.part_events, np.zeros(more, np.int64)]),
-                part_bound=np.concatenate([self.memory.part_bound, np.full(more, r.NOTHING)]),
+                part_bound=np.concatenate([self.memory.part_bound, np.full(more, FOREVER)]),
             )
 
     def grow(self, array: int, room: int) -> None:
         """Sees to it that an array has room for so many more."""
-        self.memory = r.with_room(self.memory, array, room, FIRST_RECORDS)
+        self.memory = r.make_room(self.memory, array, room, FIRST_RECORDS)
 
-    def _close(self, snapshots: list[Snapshot]) -> None:
-        """The roots found since the last time become a snapshot."""
+    def _close(self, segments: list[DagSegment]) -> None:
+        """The roots found since the last time become a segment."""
         found = int(self.memory.counters[r.ROOTS])
         if found:
             roots = self.memory.roots[:found].copy()
-            snapshots.append(Snapshot(self.tables.arrays, self.memory, roots))
+            segments.append(DagSegment(self.tables.arrays.links, self.memory, roots))
             self.memory.counters[r.ROOTS] = 0
 
     # ----------------------------------------------------------- forgetting
@@ -179,7 +172,7 @@ class CorrelatedEngine:
     def _pass(self, bounds: NDArray[np.int64] | None, at: int, position: int) -> None:
         """Notes what has left the window for every partition."""
         settings = self.settings
-        if settings.window == update.EVENT_WINDOW and not settings.partitioned:
+        if settings.window == EVENT_WINDOW and not settings.partitioned:
             self.bound = position - settings.size
         elif bounds is not None and len(bounds) and settings.shared_clock:
             self.bound = max(self.bound, int(bounds[at]))
@@ -187,20 +180,20 @@ class CorrelatedEngine:
     def _part_bounds(self) -> NDArray[np.int64]:
         """Per partition: starts before this have left the window for good."""
         settings = self.settings
-        if settings.partitioned and settings.window == update.EVENT_WINDOW:
+        if settings.partitioned and settings.window == EVENT_WINDOW:
             return self.memory.part_events - settings.size
-        if settings.window == update.CLOCK_WINDOW and not settings.shared_clock:
+        if settings.window == CLOCK_WINDOW and not settings.shared_clock:
             return self.memory.part_bound
         return np.array([self.bound], np.int64)
 
     def collect(self) -> None:
         """Leave behind what no event to come can use."""
-        if self.settings.window == update.NO_WINDOW and not self.tables.collapsed:
+        if self.settings.window == NO_WINDOW and not self.tables.collapsed:
             return
         assert self.memory.counters[r.PENDING] == 0
         before = self.memory.counters
         self.memory = collect(
-            self.tables.arrays, self.memory, self.store_of_bucket, self._part_bounds()
+            self.tables.arrays.links, self.memory, self.bucket_kinds, self._part_bounds()
         )
         # Room for some times what is alive in all, whatever an array has of it (one whose
         # records die young would have everything marked again and again), and for as many
@@ -225,7 +218,7 @@ class CorrelatedEngine:
             for store, domain in self._value_domains(v):
                 codes = memory.values[: len(entries), v][entries["store"] == store]
                 used[domain][codes[codes >= 0]] = True
-                asking = tables.link_store[sources["link"]] == store if len(sources) else []
+                asking = tables.links.store[sources["link"]] == store if len(sources) else []
                 codes = memory.asked[sources["asked"][asking], v]
                 used[domain][codes[codes >= 0]] = True
         for f, domain in self._fact_domains():
@@ -266,7 +259,7 @@ class CorrelatedEngine:
                     continue
                 rows = np.flatnonzero(entries["store"] == store)
                 values[rows, v] = _renumbered(values[rows, v], codes)
-                asking = self.tables.arrays.link_store[sources["link"]] == store
+                asking = self.tables.arrays.links.store[sources["link"]] == store
                 rows = sources["asked"][asking] if len(sources) else np.empty(0, np.int32)
                 asked[rows, v] = _renumbered(asked[rows, v], codes)
         facts = memory.facts.copy()
@@ -293,7 +286,7 @@ class CorrelatedEngine:
         buckets["part"][used] = np.searchsorted(keys, buckets["part"][used])
         buckets["part"][~used] = 0
         size = max(64, 2 * len(keys))
-        events, bound = np.zeros(size, np.int64), np.full(size, r.NOTHING)
+        events, bound = np.zeros(size, np.int64), np.full(size, FOREVER)
         events[: len(keys)] = self.memory.part_events[keys]
         bound[: len(keys)] = self.memory.part_bound[keys]
         self.memory = self.memory._replace(buckets=buckets, part_events=events, part_bound=bound)
@@ -309,7 +302,7 @@ class CorrelatedEngine:
         widths = r.Widths(
             facts=len(self.tables.facts),
             values=self.tables.width,
-            back=len(tables.steps),
+            back=len(tables.links.steps),
             ordered=bool(self.tables.ordered),
             parts=64 if self.settings.partitioned else 1,
             pending=int(stores.sum()) + 1,

@@ -1,11 +1,10 @@
-"""Reading events: fire the transitions an event allows, then file the new vertices.
+"""The step kernel: fires the transitions an event allows, then files the new vertices.
 
-Algorithm 1 of the chain automata paper and of the PCEA paper in one. An event is read in
-two phases: first every
-transition that its symbol allows looks up its sources, and makes a vertex if each has a
-run inside the window; then the vertices are filed in the stores of their states. So
-what an event makes is never seen by the event itself. Filing may run out of room in the
-middle; what is left waits in `pending`, and the kernel goes on with it when called again.
+Algorithm 1 of the chain automata paper and of the PCEA paper in one. The kernel reads an
+event in two phases. First every transition that its symbol allows asks the stores of its
+links, and makes a vertex if each has a run inside the window. Then the vertices are filed
+in the stores of their states, so that an event never meets its own vertices. Filing may
+run out of room; the other vertices stay in `pending`, and the next call goes on with them.
 
 Cost contract: per event O(transitions of its symbol), times the cost of the index:
 amortized O(1) for = and ≠, O(log) for order; independent of the window and of the
@@ -20,28 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.correlated import ordered as by_order
-from cernis.engine.correlated import records as r
-from cernis.engine.correlated import unions, unlike
 from cernis.engine.correlated.tables import CODE, HIGH
-from cernis.engine.unary.step import CLOCK_WINDOW, EVENT_WINDOW
+from cernis.engine.dag import ordered as by_order
+from cernis.engine.dag import records as r
+from cernis.engine.dag import unions, unlike
+from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER
 
 DONE, NO_ROOM, NO_ROOM_TO_FILE = range(3)
-_NO_BOUND = int(r.NOTHING)
+_NO_BOUND = int(FOREVER)
 
 
 class CorrelatedEvents(NamedTuple):
-    """A batch as the kernel sees it."""
+    """A batch of events. Empty arrays: there are no partitions, no clock, no missing times."""
 
     symbols: NDArray[np.int32]
     codes: NDArray[np.int64]
-    """Per column and event; -1: no value to compare."""
+    """Per column and event, the code of its value; -1: no value to compare."""
     high: NDArray[np.int64]
     low: NDArray[np.int64]
     keys: NDArray[np.int64]
-    """The partition of each event, -1: in none; empty: there are no partitions."""
+    """The partition of each event; -1: in none."""
     moments: NDArray[np.int64]
-    """The position of the first event with the same timestamp; empty: nobody asks."""
+    """The position of the first event with the same timestamp, where a store is strict."""
     clocks: NDArray[np.int64]
     bounds: NDArray[np.int64]
     usable: NDArray[np.uint8]
@@ -62,10 +61,10 @@ class Now(NamedTuple):
 
 
 @kernel
-def step(tables, memory, events, base, begin, window, size, asked):
-    """Reads events from `begin` on; returns (status, event to go on with, array, room).
+def step(tables, memory, events, scratch, rules, base, begin):
+    """Read the events from `begin` on; return (status, event to go on with, array, room).
 
-    `asked` is scratch for the values of one event.
+    `scratch` has room for the values of one event.
     """
     counters = memory.counters
     partitioned = len(events.keys) > 0
@@ -89,9 +88,9 @@ def step(tables, memory, events, base, begin, window, size, asked):
         position = base + i
         ordinal = memory.part_events[key] if partitioned else position
         clock, bound = position, _NO_BOUND
-        if window == EVENT_WINDOW:
-            clock, bound = ordinal, ordinal - size
-        elif window == CLOCK_WINDOW:
+        if rules.window == EVENT_WINDOW:
+            clock, bound = ordinal, ordinal - rules.size
+        elif rules.window == CLOCK_WINDOW:
             clock, bound = events.clocks[i], events.bounds[i]
             if has_nulls and events.usable[i] == 0:
                 clock, bound = r.NO_CLOCK, memory.part_bound[key]
@@ -116,13 +115,13 @@ def step(tables, memory, events, base, begin, window, size, asked):
                 transition = tables.symbol_transitions[k]
                 # in a chain, the first event must have a reading of the clock
                 if joins or clock != r.NO_CLOCK or tables.transition_count[transition] > 0:
-                    _fire(tables, memory, events, now, transition, asked)
+                    _fire(tables, memory, events, now, transition, scratch)
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]
-            array, room = _file(tables, memory, events, now, store, vertex, asked)
+            array, room = _file(tables, memory, events, now, store, vertex, scratch)
             if room > 0:
                 return NO_ROOM_TO_FILE, i, array, room
             counters[r.FILED] = k + 1
@@ -135,86 +134,31 @@ def step(tables, memory, events, base, begin, window, size, asked):
 
 @kernel
 def _fire(tables, memory, events, now, transition, asked):
-    """Makes the vertex of a transition, if each of its sources has a run."""
+    """Make the vertex of a transition, if each of its links finds a run."""
     counters = memory.counters
-    count = tables.transition_count[transition]
-    first_source = counters[r.SOURCES]
-    asked_before = counters[r.ASKED]
-    i, position, bound = now.at, now.position, now.bound
+    first_source, first_asked = counters[r.SOURCES], counters[r.ASKED]
     start = now.clock
-    for k in range(count):
+    for k in range(tables.transition_count[transition]):
         link = tables.transition_first[transition] + k
-        store = tables.link_store[link]
-        code = events.codes[tables.link_column[link], i]
-        found = 0
-        if code >= 0:
-            bucket = memory.buckets[memory.base[store] + code]
-            if not tables.store_contiguous[store] or bucket["ordinal"] == now.ordinal - 1:
-                found = bucket["root"]
-                if tables.store_strict[store] and bucket["ordinal"] == now.moment:
-                    found = bucket["before"]
-        if found == 0:
+        found, latest, question = _ask(tables, memory, events, now, link, asked)
+        if found == 0 or latest == r.NOTHING or latest < now.bound:
             counters[r.SOURCES] = first_source
-            counters[r.ASKED] = asked_before
-            return
-        kind = tables.store_kind[store]
-        latest = r.NOTHING
-        question = 0
-        if kind == r.UNION:
-            latest = memory.nodes[found]["start"]
-        elif kind == r.UNLIKE:
-            width = tables.store_width[store]
-            usable = True
-            for v in range(width):
-                asked[v] = events.codes[tables.link_values[link, v], i]
-                usable = usable and (asked[v] != r.MISSING or not tables.required[store, v])
-            found = (
-                unlike.next_live(
-                    memory.entries,
-                    memory.values,
-                    memory.back,
-                    tables.steps,
-                    found,
-                    asked,
-                    width,
-                    bound,
-                )
-                if usable
-                else 0
-            )
-            if found != 0:
-                latest = memory.entries[found]["best"]
-                question = counters[r.ASKED]
-                counters[r.ASKED] = question + 1
-                for v in range(width):
-                    memory.asked[question, v] = asked[v]
-        else:
-            high = events.high[tables.link_ordered[link], i]
-            low = events.low[tables.link_ordered[link], i]
-            if high != r.NOTHING:
-                latest = by_order.latest_start(
-                    memory.branches, found, tables.link_operator[link], high, low
-                )
-                question = counters[r.ASKED]
-                counters[r.ASKED] = question + 1
-                memory.asked[question, 0] = high
-                memory.asked[question, 1] = low
-        if found == 0 or latest == r.NOTHING or latest < bound:
-            counters[r.SOURCES] = first_source
-            counters[r.ASKED] = asked_before
+            counters[r.ASKED] = first_asked
             return
         start = min(start, latest)
+        store = tables.links.store[link]
         if tables.store_collapsed[store]:
             continue
         source = counters[r.SOURCES]
         counters[r.SOURCES] = source + 1
         memory.sources[source]["link"] = link
         memory.sources[source]["at"] = found
-        memory.sources[source]["version"] = now.moment if tables.store_strict[store] else position
+        version = now.moment if tables.store_strict[store] else now.position
+        memory.sources[source]["version"] = version
         memory.sources[source]["asked"] = question
     vertex = counters[r.VERTICES]
     counters[r.VERTICES] = vertex + 1
-    memory.vertices[vertex]["position"] = position
+    memory.vertices[vertex]["position"] = now.position
     memory.vertices[vertex]["start"] = start
     memory.vertices[vertex]["label"] = tables.transition_label[transition]
     memory.vertices[vertex]["first"] = first_source
@@ -222,29 +166,74 @@ def _fire(tables, memory, events, now, transition, asked):
     for f in range(len(tables.fact_kind)):
         column = tables.fact_column[f]
         if tables.fact_kind[f] == CODE:
-            memory.facts[vertex, f] = events.codes[column, i]
+            memory.facts[vertex, f] = events.codes[column, now.at]
         elif tables.fact_kind[f] == HIGH:
-            memory.facts[vertex, f] = events.high[column, i]
+            memory.facts[vertex, f] = events.high[column, now.at]
         else:
-            memory.facts[vertex, f] = events.low[column, i]
+            memory.facts[vertex, f] = events.low[column, now.at]
     target = tables.transition_target[transition]
     for store in range(tables.state_first[target], tables.state_first[target + 1]):
-        waiting = counters[r.PENDING]
-        counters[r.PENDING] = waiting + 1
-        memory.pending_vertex[waiting] = vertex
-        memory.pending_store[waiting] = store
+        pending = counters[r.PENDING]
+        counters[r.PENDING] = pending + 1
+        memory.pending_vertex[pending] = vertex
+        memory.pending_store[pending] = store
     if tables.transition_final[transition] and now.clock != r.NO_CLOCK:
         root = counters[r.ROOTS]
         counters[r.ROOTS] = root + 1
-        memory.roots[root]["end"] = position
-        memory.roots[root]["bound"] = bound
+        memory.roots[root]["end"] = now.position
+        memory.roots[root]["bound"] = now.bound
         memory.roots[root]["key"] = now.key
         memory.roots[root]["vertex"] = vertex
 
 
 @kernel
+def _ask(tables, memory, events, now, link, asked):
+    """Ask the store of a link; return (place in its index or 0, latest start, values asked for)."""
+    i, store = now.at, tables.links.store[link]
+    code = events.codes[tables.link_column[link], i]
+    if code < 0:
+        return 0, r.NOTHING, 0
+    bucket = memory.buckets[memory.base[store] + code]
+    if tables.store_contiguous[store] and bucket["ordinal"] != now.ordinal - 1:
+        return 0, r.NOTHING, 0
+    found = bucket["root"]
+    if tables.store_strict[store] and bucket["ordinal"] == now.moment:
+        found = bucket["before"]
+    if found == 0:
+        return 0, r.NOTHING, 0
+    kind = tables.links.kind[store]
+    if kind == r.UNION:
+        return found, memory.nodes[found]["start"], 0
+    question = memory.counters[r.ASKED]
+    if kind == r.UNLIKE:
+        width = tables.links.width[store]
+        for v in range(width):
+            asked[v] = events.codes[tables.link_values[link, v], i]
+            if asked[v] == r.MISSING and tables.store_required[store, v]:
+                return 0, r.NOTHING, 0
+        lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
+        found = unlike.next_live(lists, found, asked, width, now.bound)
+        if found == 0:
+            return 0, r.NOTHING, 0
+        latest = memory.entries[found]["best"]
+        for v in range(width):
+            memory.asked[question, v] = asked[v]
+    else:
+        high = events.high[tables.link_ordered[link], i]
+        low = events.low[tables.link_ordered[link], i]
+        if high == r.NOTHING:
+            return 0, r.NOTHING, 0
+        operator = tables.links.operator[link]
+        latest = by_order.latest_start(memory.branches, found, operator, high, low)
+        memory.asked[question, 0] = high
+        memory.asked[question, 1] = low
+    memory.counters[r.ASKED] = question + 1
+    return found, latest, question
+
+
+@kernel
 def _file(tables, memory, events, now, store, vertex, asked):
-    """Files a vertex; returns (array, room) where there is not enough of it."""
+    """File a vertex; return (array, room) where there is not enough of it."""
     counters = memory.counters
     i, position, bound = now.at, now.position, now.bound
     code = events.codes[tables.store_column[store], i]
@@ -259,7 +248,7 @@ def _file(tables, memory, events, now, store, vertex, asked):
     root = 0 if fresh else memory.buckets[at]["root"]
     last = 0 if fresh else memory.buckets[at]["last"]
     start = memory.vertices[vertex]["start"]
-    kind = tables.store_kind[store]
+    kind = tables.links.kind[store]
     if tables.store_collapsed[store]:
         if root != 0 and memory.nodes[root]["start"] >= start:
             return 0, 0
@@ -275,26 +264,15 @@ def _file(tables, memory, events, now, store, vertex, asked):
         if counters[r.ENTRIES] + 1 > len(memory.entries):
             return r.ENTRIES, 1
         entry = counters[r.ENTRIES]
-        width = tables.store_width[store]
+        width = tables.links.width[store]
         for v in range(width):
             value = events.codes[tables.store_values[store, v], i]
-            if value == r.MISSING and tables.required[store, v]:
+            if value == r.MISSING and tables.store_required[store, v]:
                 return 0, 0
             memory.values[entry, v] = value
-        root = unlike.insert(
-            memory.entries,
-            memory.values,
-            memory.back,
-            tables.steps,
-            counters,
-            root,
-            vertex,
-            start,
-            store,
-            bound,
-            asked,
-            width,
-        )
+        lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
+        root = unlike.insert(lists, counters, root, vertex, start, bound, asked, width)
+        memory.entries[root]["store"] = store
     else:
         high = events.high[tables.store_ordered[store], i]
         low = events.low[tables.store_ordered[store], i]

@@ -15,15 +15,16 @@ turn up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered
 from cernis.automata.unary.alphabet import Alphabet
-from cernis.engine.correlated.records import OPERATORS, SORTED, UNION, UNLIKE
-from cernis.engine.correlated.unlike import MOST_VALUES, sequences
+from cernis.engine.dag.links import Conditions, Links
+from cernis.engine.dag.records import OPERATORS, SORTED, UNION, UNLIKE
+from cernis.engine.dag.unlike import MOST_VALUES, sequences
 
 Column = tuple[str, ...]
 
@@ -47,45 +48,38 @@ class StoreKey(NamedTuple):
 class CorrelatedArrays(NamedTuple):
     """The arrays that the kernels read."""
 
+    links: Links
     transition_target: NDArray[np.int32]
     transition_label: NDArray[np.int32]
     transition_final: NDArray[np.uint8]
     transition_first: NDArray[np.int32]
+    """Its first link."""
     transition_count: NDArray[np.int32]
-    link_store: NDArray[np.int32]
+    """How many links it has."""
     link_column: NDArray[np.int32]
-    link_operator: NDArray[np.int32]
     link_ordered: NDArray[np.int32]
     link_values: NDArray[np.int32]
-    """Per link and value, the column of the code asked, or -1."""
-    store_kind: NDArray[np.int32]
+    """Per link and value compared by ≠, the column of the code asked for, or -1."""
     store_column: NDArray[np.int32]
     store_contiguous: NDArray[np.uint8]
     store_strict: NDArray[np.uint8]
     store_collapsed: NDArray[np.uint8]
     store_ordered: NDArray[np.int32]
-    store_width: NDArray[np.int32]
     store_values: NDArray[np.int32]
-    required: NDArray[np.uint8]
+    """Per store and value compared by ≠, the column of the code that is kept, or -1."""
+    store_required: NDArray[np.uint8]
     """Per store and value: it must be present on both sides."""
     state_first: NDArray[np.int32]
     """Stores state_first[q] … state_first[q+1]-1 file the runs of state q."""
     fact_kind: NDArray[np.int32]
     fact_column: NDArray[np.int32]
     """What a vertex keeps of its event: a code, or the high or low word of an order value."""
-    apart_operator: NDArray[np.int32]
-    apart_left: NDArray[np.int32]
-    apart_right: NDArray[np.int32]
-    label_left: NDArray[np.uint8]
-    label_right: NDArray[np.uint8]
-    """Per label and condition between far events: whether the event is on that side of it."""
-    steps: NDArray[np.int32]
     symbol_first: NDArray[np.int32]
     symbol_transitions: NDArray[np.int32]
 
 
 AFTER = Ordered("@time", "<", "@time")
-"""What is in an index was read earlier, so this leaves out what has the same time."""
+"""An index holds earlier events only, so this excludes those of the same timestamp."""
 
 
 def _strict(link: Link) -> bool:
@@ -134,13 +128,13 @@ class CorrelatedTables:
         self.domains = _domains(pcea, apart)
         self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
         self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
-        orders = [order for link in _links(pcea) if (order := _ordered(link))]
+        orders = [order for link in _links_of(pcea) if (order := _ordered(link))]
         far = [(a.attribute, a.other_attribute) for a in apart if a.op in _ORDERS]
         self.ordered_pairs = tuple(dict.fromkeys([*((o.earlier, o.later) for o in orders), *far]))
         self.ordered = tuple(dict.fromkeys(name for pair in self.ordered_pairs for name in pair))
         unequal = [(a.attribute, a.other_attribute) for a in apart if a.op == "!="]
         self.different = tuple(
-            dict.fromkeys([*(p for link in _links(pcea) for p in link.different), *unequal])
+            dict.fromkeys([*(p for link in _links_of(pcea) for p in link.different), *unequal])
         )
         sources = [source for t in pcea.transitions for source in t.sources]
         self.stores = sorted(
@@ -172,6 +166,7 @@ class CorrelatedTables:
         )
 
     def label(self, labels: frozenset[str]) -> int:
+        """Return the number of a label set."""
         if labels not in self.labels:
             self.labels.append(labels)
         return self.labels.index(labels)
@@ -179,74 +174,83 @@ class CorrelatedTables:
     def _arrays(self) -> CorrelatedArrays:
         transitions = self.pcea.transitions
         sources = [source for t in transitions for source in t.sources]
-        numbers = {store: i for i, store in enumerate(self.stores)}
         width = max(self.width, 1)
         order = {name: i for i, name in enumerate(self.ordered)}
-        stores = [numbers[store_of(s.state, s.link, s.state in self.collapsed)] for s in sources]
         orders = [_ordered(s.link) for s in sources]
         counts = [len(t.sources) for t in transitions]
+        labels = [self.label(t.labels) for t in transitions]
         return CorrelatedArrays(
+            links=self._links(width),
             transition_target=_ints([t.target for t in transitions]),
-            transition_label=_ints([self.label(t.labels) for t in transitions]),
-            transition_final=np.array(
-                [t.target in self.pcea.finals for t in transitions], np.uint8
-            ),
+            transition_label=_ints(labels),
+            transition_final=_flags([t.target in self.pcea.finals for t in transitions]),
             transition_first=_ints(np.cumsum([0, *counts])[:-1]),
             transition_count=_ints(counts),
-            link_store=_ints(stores),
             link_column=_ints(
                 [self.columns[tuple(b for _, b in sorted(s.link.equal))] for s in sources]
             ),
-            link_operator=_ints([-1 if asked is None else OPERATORS[asked.op] for asked in orders]),
             link_ordered=_ints([-1 if asked is None else order[asked.later] for asked in orders]),
-            link_values=self._padded(
+            link_values=self._pad(
                 [[b for _, b in (*s.link.different, *s.link.unlike)] for s in sources], width
             ),
-            store_kind=_ints([s.kind for s in self.stores]),
             store_column=_ints([self.columns[s.column] for s in self.stores]),
-            store_contiguous=np.array([s.contiguous for s in self.stores], np.uint8),
-            store_strict=np.array([s.strict for s in self.stores], np.uint8),
-            store_collapsed=np.array([s.collapsed for s in self.stores], np.uint8),
+            store_contiguous=_flags([s.contiguous for s in self.stores]),
+            store_strict=_flags([s.strict for s in self.stores]),
+            store_collapsed=_flags([s.collapsed for s in self.stores]),
             store_ordered=_ints(
                 [-1 if s.ordered is None else order[s.ordered] for s in self.stores]
             ),
-            store_width=_ints([len(s.values) for s in self.stores]),
-            store_values=self._padded([[a for a, _ in s.values] for s in self.stores], width),
-            required=np.array(
+            store_values=self._pad([[a for a, _ in s.values] for s in self.stores], width),
+            store_required=np.array(
                 [[v < len(s.values) and s.values[v][1] for v in range(width)] for s in self.stores],
                 np.uint8,
             ).reshape(-1, width),
             state_first=_ints(
                 np.searchsorted([s.state for s in self.stores], np.arange(len(self.pcea.names) + 1))
             ),
-            **self._far(),
-            steps=sequences(width),
+            fact_kind=_ints([kind for kind, _ in self.facts]),
+            fact_column=_ints([column for _, column in self.facts]),
             symbol_first=np.zeros(1, np.int32),
             symbol_transitions=np.zeros(0, np.int32),
         )
 
-    def _far(self) -> dict[str, NDArray[Any]]:
-        """The arrays for conditions between far events."""
+    def _links(self, width: int) -> Links:
+        sources = [source for t in self.pcea.transitions for source in t.sources]
+        numbers = {store: i for i, store in enumerate(self.stores)}
+        stores = [store_of(s.state, s.link, s.state in self.collapsed) for s in sources]
+        orders = [_ordered(s.link) for s in sources]
+        return Links(
+            store=_ints([numbers[store] for store in stores]),
+            operator=_ints([-1 if asked is None else OPERATORS[asked.op] for asked in orders]),
+            kind=_ints([s.kind for s in self.stores]),
+            width=_ints([len(s.values) for s in self.stores]),
+            steps=sequences(width),
+            conditions=self._conditions(),
+        )
+
+    def _conditions(self) -> Conditions:
         number = {fact: i for i, fact in enumerate(self.facts)}
-        left = [number[_fact(a.op, a.attribute, self.columns, self.ordered)] for a in self.apart]
-        right = [
-            number[_fact(a.op, a.other_attribute, self.columns, self.ordered)] for a in self.apart
+        facts = [
+            [number[_fact(a.op, name, self.columns, self.ordered)] for a, name in sides]
+            for sides in (
+                [(a, a.attribute) for a in self.apart],
+                [(a, a.other_attribute) for a in self.apart],
+            )
         ]
-        return {
-            "fact_kind": _ints([kind for kind, _ in self.facts]),
-            "fact_column": _ints([column for _, column in self.facts]),
-            "apart_operator": _ints([OPERATORS[a.op] for a in self.apart]),
-            "apart_left": _ints(left),
-            "apart_right": _ints(right),
-            "label_left": self._marks([a.variable for a in self.apart]),
-            "label_right": self._marks([a.other for a in self.apart]),
-        }
+        return Conditions(
+            operator=_ints([OPERATORS[a.op] for a in self.apart]),
+            left=_ints(facts[0]),
+            right=_ints(facts[1]),
+            on_left=self._marks([a.variable for a in self.apart]),
+            on_right=self._marks([a.other for a in self.apart]),
+        )
 
     def _marks(self, variables: list[str]) -> NDArray[np.uint8]:
+        """Return, per label and variable, whether the label has the variable."""
         marks = [[name in labels for name in variables] for labels in self.labels]
         return np.array(marks, np.uint8).reshape(len(self.labels), len(variables))
 
-    def _padded(self, attributes: list[list[str]], width: int) -> NDArray[np.int32]:
+    def _pad(self, attributes: list[list[str]], width: int) -> NDArray[np.int32]:
         padded = np.full((len(attributes), width), -1, np.int32)
         for row, names in enumerate(attributes):
             padded[row, : len(names)] = [self.columns[(name,)] for name in names]
@@ -257,7 +261,11 @@ def _ints(numbers: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int32]:
     return np.asarray(numbers, np.int32)
 
 
-def _links(pcea: PCEA) -> list[Link]:
+def _flags(booleans: Sequence[bool]) -> NDArray[np.uint8]:
+    return np.array(booleans, np.uint8)
+
+
+def _links_of(pcea: PCEA) -> list[Link]:
     return [source.link for t in pcea.transitions for source in t.sources]
 
 
@@ -298,7 +306,7 @@ def _domains(pcea: PCEA, apart: Iterable[Apart] = ()) -> tuple[tuple[Column, ...
     ((('id',), ('reply',)),)
     """
     compared: list[tuple[Column, Column]] = []
-    for link in _links(pcea):
+    for link in _links_of(pcea):
         pairs = sorted(link.equal)
         compared.append((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
         compared += [((a,), (b,)) for a, b in (*link.different, *link.unlike)]

@@ -1,20 +1,20 @@
-"""Reading rows: take the runs that fit, then file what has become of them.
+"""The step kernel: takes the runs that a row continues, then files the new runs.
 
-A *moment* is a timestamp of the streamset; a *row* a solution of a reading at one. All rows of a
-moment are read before anything is filed, so that nothing a moment makes is seen by itself:
+A *moment* is a timestamp of the streamset, a *row* a solution of a reading at a moment. The kernel
+reads all rows of a moment before it files any run, so that a moment never meets its own runs:
 
 1. each transition of a row's reading asks its index for the entries that agree with the row, and
    makes a vertex for each whose conditions hold (all runs of an entry move at once);
-2. entries that wait under `;` and were taken, and those that a guard met, leave;
-3. the new runs are filed under the values that are still asked for.
+2. entries leave that wait under `;` and were taken, and those that a guard met;
+3. the new runs are filed under the values that later rows ask for.
 
 Cost contract: O(transitions) per row, O(columns) per entry taken and O(log entries) where an index
-is ordered. An entry is met in vain only if a condition on earlier variables fails; one condition
-by order (`?p2 < ?p1`) has an ordered index, so that none is, others are checked entry by entry.
-Nothing depends on the number of runs in an entry, nor on the window.
+is ordered. A row meets an entry in vain only if a condition on earlier variables fails. One such
+condition by order (`?p2 < ?p1`) has an ordered index; others are checked entry by entry. No cost
+depends on the number of runs in an entry or on the window.
 
-For want of room a moment is begun again, or filing interrupted: Python grows an array and calls
-again.
+Without room the kernel undoes the moment, or interrupts filing; Python grows an array and calls
+it again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.correlated import records as r
-from cernis.engine.correlated import unions
-from cernis.engine.graphs.expressions import TRUE, holds
+from cernis.engine.dag import records as r
+from cernis.engine.dag import unions
+from cernis.engine.dag.records import RunMemory
+from cernis.engine.graphs.expressions import TRUE, Values, holds
 from cernis.engine.linked import waiting as w
 from cernis.engine.linked.tables import NEXT, STRICT
+from cernis.engine.linked.waiting import WaitingRuns
 
 DONE, NO_ROOM, NO_ENTRIES, NO_PENDING = range(4)
 READING, FILING = range(2)
@@ -47,14 +49,14 @@ class LinkedRows(NamedTuple):
 
 
 class LastMoments(NamedTuple):
-    """Per partition, the last moment it had a row, and the one before."""
+    """Per partition, the last moment it had a row, and the one before; empty: no partitions."""
 
     last: NDArray[np.int64]
     before: NDArray[np.int64]
 
 
 class Pending(NamedTuple):
-    """Vertices that wait to be filed: the state they are in, and what they have bound."""
+    """Vertices that wait to be filed: their state, and the values they have bound."""
 
     vertex: NDArray[np.int32]
     state: NDArray[np.int32]
@@ -62,10 +64,27 @@ class Pending(NamedTuple):
     codes: NDArray[np.int32]
 
 
+class LinkedMemory(NamedTuple):
+    """The state of a streamset: the run DAG, the runs that wait in it, and new vertices."""
+
+    dag: RunMemory
+    waiting: WaitingRuns
+    moments: LastMoments
+    pending: Pending
+
+
+class Evaluation(NamedTuple):
+    """What expressions are evaluated with."""
+
+    values: Values
+    stack: NDArray[np.void]
+
+
 @kernel
-def step(tables, values, rows, begin, base, partitioned, memory, waiting, parts, pending, stack):
-    """Reads rows from `begin` on; returns (status, row to go on with, array)."""
-    counters, own = memory.counters, waiting.counters
+def step(tables, memory, rows, evaluation, base, begin):
+    """Read the rows from `begin` on; return (status, row to go on with, array)."""
+    dag, waiting = memory.dag, memory.waiting
+    counters, own = dag.counters, waiting.counters
     i = begin
     while i < len(rows.reading):
         moment = rows.moment[i]
@@ -75,17 +94,9 @@ def step(tables, values, rows, begin, base, partitioned, memory, waiting, parts,
         if own[w.PHASE] == READING:
             vertices, sources = counters[r.VERTICES], counters[r.SOURCES]
             roots = counters[r.ROOTS]
-            if partitioned:
-                for k in range(i, end):
-                    part = rows.part[k]
-                    if parts.last[part] != moment:
-                        parts.before[part] = parts.last[part]
-                        parts.last[part] = moment
+            _note_moments(memory.moments, rows, i, end)
             for k in range(i, end):
-                status, array = _read(
-                    tables, values, rows, k, base, partitioned,
-                    memory, waiting, parts, pending, stack,
-                )  # fmt: skip
+                status, array = _read(tables, memory, rows, evaluation, base, k)
                 if status != DONE:
                     counters[r.VERTICES], counters[r.SOURCES] = vertices, sources
                     counters[r.ROOTS] = roots
@@ -94,15 +105,11 @@ def step(tables, values, rows, begin, base, partitioned, memory, waiting, parts,
                     own[w.MOVED], own[w.PENDING] = 0, 0
                     return status, i, array
             for m in range(own[w.MOVED]):
-                entry = waiting.leaving[m]
-                memory.buckets[entry]["root"] = 0
-                w.leave(tables, waiting, entry)
+                _drop(tables, memory, waiting.leaving[m])
             own[w.MOVED] = 0
             own[w.PHASE], own[w.FILED], own[w.STORE_AT] = FILING, 0, 0
         while own[w.FILED] < own[w.PENDING]:
-            status, array = _file(
-                tables, values.facts, memory, waiting, pending, moment, rows.bound[i]
-            )
+            status, array = _file(tables, memory, evaluation.values.facts, moment, rows.bound[i])
             if status != DONE:
                 return status, i, array
         own[w.PENDING], own[w.PHASE] = 0, READING
@@ -111,34 +118,46 @@ def step(tables, values, rows, begin, base, partitioned, memory, waiting, parts,
 
 
 @kernel
-def _read(tables, values, rows, k, base, partitioned, memory, waiting, parts, pending, stack):
-    """The transitions and guards of one row."""
+def _note_moments(moments, rows, begin, end):
+    """Note the moment of these rows in their partitions."""
+    if len(moments.last) == 0:
+        return
+    moment = rows.moment[begin]
+    for k in range(begin, end):
+        part = rows.part[k]
+        if moments.last[part] != moment:
+            moments.before[part] = moments.last[part]
+            moments.last[part] = moment
+
+
+@kernel
+def _read(tables, memory, rows, evaluation, base, k):
+    """Take the transitions and guards of one row; return (status, array)."""
+    waiting = memory.waiting
     reading, codes, bound = rows.reading[k], rows.codes[k], rows.bound[k]
     since = rows.moment[k] - 1
-    if partitioned:
-        since = parts.before[rows.part[k]]
+    if len(memory.moments.last) > 0:
+        since = memory.moments.before[rows.part[k]]
     for t in range(tables.reading_first[reading], tables.reading_first[reading + 1]):
         transition = tables.reading_transitions[t]
         store = tables.transition_store[transition]
         if store < 0:
-            if not _asked(tables, values, transition, codes, codes, stack):
+            if not _holds(tables, evaluation, transition, codes, codes):
                 continue
-            status, array = _make(tables, rows, k, base, transition, 0, memory, waiting, pending)
+            status, array = _make(tables, memory, rows, base, k, transition, 0)
             if status != DONE:
                 return status, array
             continue
         index = tables.transition_index[transition]
-        limit = _limit(tables, values, transition, index, codes, stack)
+        limit = _limit(tables, evaluation, transition, index, codes)
         for f in range(w.ask(tables, waiting, store, index, codes, limit)):
             entry = waiting.found[f]
-            if _is_stale(tables, memory, waiting, entry, since, bound):
-                _drop(tables, memory, waiting, entry)
+            if _is_stale(tables, memory, entry, since, bound):
+                _drop(tables, memory, entry)
                 continue
-            if not _asked(tables, values, transition, codes, waiting.codes[entry], stack):
+            if not _holds(tables, evaluation, transition, codes, waiting.codes[entry]):
                 continue
-            status, array = _make(
-                tables, rows, k, base, transition, entry, memory, waiting, pending
-            )
+            status, array = _make(tables, memory, rows, base, k, transition, entry)
             if status != DONE:
                 return status, array
             if tables.store_link[store] == NEXT:
@@ -147,56 +166,58 @@ def _read(tables, values, rows, k, base, partitioned, memory, waiting, parts, pe
         guard = tables.reading_guards[t]
         store, index = tables.guard_store[guard], tables.guard_index[guard]
         number = len(tables.transition_store) + guard
-        limit = _limit(tables, values, number, index, codes, stack)
+        limit = _limit(tables, evaluation, number, index, codes)
         for f in range(w.ask(tables, waiting, store, index, codes, limit)):
             entry = waiting.found[f]
-            if _is_stale(tables, memory, waiting, entry, since, bound):
-                _drop(tables, memory, waiting, entry)
-            elif _asked(tables, values, number, codes, waiting.codes[entry], stack):
+            if _is_stale(tables, memory, entry, since, bound):
+                _drop(tables, memory, entry)
+            elif _holds(tables, evaluation, number, codes, waiting.codes[entry]):
                 _move(waiting, entry, rows.moment[k])
     return DONE, 0
 
 
 @kernel
-def _limit(tables, values, number, index, codes, stack):
-    """Up to where an ordered index is asked by a row."""
+def _limit(tables, evaluation, number, index, codes):
+    """Return the limit up to which a row asks an ordered index."""
     p = tables.order_program[number]
     if p < 0:
         return np.inf
     program = tables.programs[tables.program_first[p] : tables.program_first[p + 1]]
-    holds(program, values, codes, codes, stack)
-    key = w.order_key(tables.index_order[index], stack[0])
+    holds(program, evaluation.values, codes, codes, evaluation.stack)
+    key = w.order_key(tables.index_order[index], evaluation.stack[0])
     return key if key != -np.inf else np.inf
 
 
 @kernel
-def _asked(tables, values, number, codes, kept, stack):
+def _holds(tables, evaluation, number, codes, kept):
     """Whether all conditions of a transition or guard hold."""
     for p in range(tables.asked_first[number], tables.asked_first[number + 1]):
         program = tables.programs[tables.program_first[p] : tables.program_first[p + 1]]
-        if holds(program, values, codes, kept, stack) != TRUE:
+        if holds(program, evaluation.values, codes, kept, evaluation.stack) != TRUE:
             return False
     return True
 
 
 @kernel
-def _is_stale(tables, memory, waiting, entry, since, bound):
+def _is_stale(tables, memory, entry, since, bound):
     """Whether the runs of an entry have left the window, or missed the next timestamp."""
-    bucket = memory.buckets[entry]
-    if memory.nodes[bucket["root"]]["start"] < bound:
+    bucket = memory.dag.buckets[entry]
+    if memory.dag.nodes[bucket["root"]]["start"] < bound:
         return True
-    return tables.store_link[waiting.store[entry]] == STRICT and bucket["ordinal"] != since
+    is_strict = tables.store_link[memory.waiting.store[entry]] == STRICT
+    return is_strict and bucket["ordinal"] != since
 
 
 @kernel
-def _drop(tables, memory, waiting, entry):
-    memory.buckets[entry]["root"] = 0
-    w.leave(tables, waiting, entry)
+def _drop(tables, memory, entry):
+    """Drop an entry and its runs."""
+    memory.dag.buckets[entry]["root"] = 0
+    w.leave(tables, memory.waiting, entry)
 
 
 @kernel
 def _move(waiting, entry, moment):
-    """An entry leaves when the moment is over."""
+    """Let an entry leave when the moment is over."""
     if waiting.moved[entry] != moment:
         waiting.moved[entry] = moment
         waiting.leaving[waiting.counters[w.MOVED]] = entry
@@ -204,43 +225,44 @@ def _move(waiting, entry, moment):
 
 
 @kernel
-def _make(tables, rows, k, base, transition, entry, memory, waiting, pending):
-    """A vertex for a row and the runs of an entry; 0: a match begins."""
-    counters, own = memory.counters, waiting.counters
+def _make(tables, memory, rows, base, k, transition, entry):
+    """Make the vertex of a row and the runs of an entry; entry 0: a match begins."""
+    dag, waiting, pending = memory.dag, memory.waiting, memory.pending
+    counters, own = dag.counters, waiting.counters
     vertex, source = counters[r.VERTICES], counters[r.SOURCES]
-    if vertex == len(memory.vertices):
+    if vertex == len(dag.vertices):
         return NO_ROOM, r.VERTICES
-    if source == len(memory.sources):
+    if source == len(dag.sources):
         return NO_ROOM, r.SOURCES
-    if counters[r.ROOTS] == len(memory.roots):
+    if counters[r.ROOTS] == len(dag.roots):
         return NO_ROOM, r.ROOTS
     if own[w.PENDING] == len(pending.vertex):
         return NO_PENDING, 0
     start = rows.clock[k]
     count = 0
     if entry != 0:
-        root = memory.buckets[entry]["root"]
-        start = memory.nodes[root]["start"]
+        root = dag.buckets[entry]["root"]
+        start = dag.nodes[root]["start"]
         count = 1
-        memory.sources[source]["link"] = 0
-        memory.sources[source]["at"] = root
-        memory.sources[source]["version"] = rows.moment[k]
-        memory.sources[source]["asked"] = 0
+        dag.sources[source]["link"] = 0
+        dag.sources[source]["at"] = root
+        dag.sources[source]["version"] = rows.moment[k]
+        dag.sources[source]["asked"] = 0
         counters[r.SOURCES] = source + 1
     elif start < rows.bound[k]:
         return DONE, 0  # before the first of the tumbling windows
-    memory.vertices[vertex]["position"] = base + k
-    memory.vertices[vertex]["start"] = start
-    memory.vertices[vertex]["label"] = tables.transition_label[transition]
-    memory.vertices[vertex]["first"] = source
-    memory.vertices[vertex]["count"] = count
+    dag.vertices[vertex]["position"] = base + k
+    dag.vertices[vertex]["start"] = start
+    dag.vertices[vertex]["label"] = tables.transition_label[transition]
+    dag.vertices[vertex]["first"] = source
+    dag.vertices[vertex]["count"] = count
     counters[r.VERTICES] = vertex + 1
     if tables.transition_final[transition]:
         root = counters[r.ROOTS]
-        memory.roots[root]["end"] = rows.moment[k]
-        memory.roots[root]["bound"] = rows.bound[k]
-        memory.roots[root]["key"] = rows.part[k]
-        memory.roots[root]["vertex"] = vertex
+        dag.roots[root]["end"] = rows.moment[k]
+        dag.roots[root]["bound"] = rows.bound[k]
+        dag.roots[root]["key"] = rows.part[k]
+        dag.roots[root]["vertex"] = vertex
         counters[r.ROOTS] = root + 1
     state = tables.transition_target[transition]
     if tables.state_first[state] == tables.state_first[state + 1]:
@@ -259,9 +281,10 @@ def _make(tables, rows, k, base, transition, entry, memory, waiting, pending):
 
 
 @kernel
-def _file(tables, facts, memory, waiting, pending, moment, bound):
-    """Files the next pending vertex in the stores of its state."""
-    counters, own = memory.counters, waiting.counters
+def _file(tables, memory, facts, moment, bound):
+    """File the next pending vertex in the stores of its state; return (status, array)."""
+    dag, waiting, pending = memory.dag, memory.waiting, memory.pending
+    counters, own = dag.counters, waiting.counters
     p = own[w.FILED]
     state, vertex, codes = pending.state[p], pending.vertex[p], pending.codes[p]
     first = tables.state_first[state]
@@ -272,21 +295,21 @@ def _file(tables, facts, memory, waiting, pending, moment, bound):
             entry = w.enter(tables, facts, waiting, store, pending.part[p], codes)
             if entry == 0:
                 return NO_ENTRIES, 0
-            memory.buckets[entry]["root"] = 0
-            memory.buckets[entry]["last"] = 0
-            memory.buckets[entry]["ordinal"] = moment
-            memory.buckets[entry]["part"] = 0
-            memory.buckets[entry]["before"] = 0
-        bucket = memory.buckets[entry]
+            dag.buckets[entry]["root"] = 0
+            dag.buckets[entry]["last"] = 0
+            dag.buckets[entry]["ordinal"] = moment
+            dag.buckets[entry]["part"] = 0
+            dag.buckets[entry]["before"] = 0
+        bucket = dag.buckets[entry]
         if tables.store_link[store] == STRICT and bucket["ordinal"] != moment:
             bucket["root"] = 0
             bucket["last"] = 0
-        start = memory.vertices[vertex]["start"]
-        room = unions.room_to_insert(memory.nodes, bucket["last"], start, moment)
-        if counters[r.NODES] + room > len(memory.nodes):
+        start = dag.vertices[vertex]["start"]
+        room = unions.room_to_insert(dag.nodes, bucket["last"], start, moment)
+        if counters[r.NODES] + room > len(dag.nodes):
             return NO_ROOM, r.NODES
         root, last = unions.insert(
-            memory.nodes, counters, bucket["root"], bucket["last"], vertex, start, moment, bound
+            dag.nodes, counters, bucket["root"], bucket["last"], vertex, start, moment, bound
         )
         bucket["root"] = root
         bucket["last"] = last

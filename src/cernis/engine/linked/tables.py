@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.linked.automaton import LinkedAutomaton
-from cernis.engine.correlated.records import UNION
-from cernis.engine.correlated.tables import CorrelatedArrays
 from cernis.errors import BudgetError
 from cernis.pattern.graph import ComparisonExpression, Expression, GraphVariable, find_mentions
 
@@ -218,21 +216,3 @@ def _grouped(groups: int, of: Sequence[int]) -> tuple[Ints, Ints]:
         np.searchsorted(np.sort(numbers), np.arange(groups + 1)).astype(np.int32),
         np.argsort(numbers, kind="stable").astype(np.int32),
     )
-
-
-def unions_alone() -> CorrelatedArrays:
-    """What the kernels of correlation that list and count have to know: all sources are unions."""
-    none, mask = np.zeros(0, np.int32), np.zeros(0, np.uint8)
-    one = np.zeros(1, np.int32)
-    arrays: dict[str, NDArray[np.int32] | NDArray[np.uint8]] = dict.fromkeys(
-        CorrelatedArrays._fields, none
-    )
-    for name in ("transition_final", "store_contiguous", "store_strict", "store_collapsed"):
-        arrays[name] = mask
-    for name in ("link_values", "store_values", "steps"):
-        arrays[name] = np.zeros((0, 1), np.int32)
-    for name in ("required", "label_left", "label_right"):
-        arrays[name] = np.zeros((0, 1), np.uint8)
-    arrays["link_store"] = one
-    arrays["store_kind"] = np.full(1, UNION, np.int32)
-    return CorrelatedArrays(**arrays)  # type: ignore[arg-type]

@@ -275,11 +275,12 @@ def leave(tables, waiting, entry):
 
 
 @kernel
-def sweep(tables, waiting, buckets, nodes, bound, moment, before):
-    """Drops the entries whose runs have all left the window, or missed their only moment.
+def sweep(tables, waiting, dag, before, bound, moment):
+    """Drop the entries whose runs have all left the window, or missed their only moment.
 
-    `before` has the moment before the last of each partition; empty: there are none.
+    `before` has, per partition, the moment before the last; empty: there are no partitions.
     """
+    buckets, nodes = dag.buckets, dag.nodes
     for entry in range(1, waiting.counters[USED]):
         store = waiting.store[entry]
         if store >= 0:

@@ -6,15 +6,15 @@ A node stands for a set of partial matches. There are two kinds:
   sets; 0 writes nothing), `left` the rest of the match. An item without `left` is
   where the match starts (the paper's bottom node, merged with its first output). An
   item with `right` has the matches of `right` beside its own: a union whose left side
-  is an item nobody else needs, in one node instead of two, which halves the arena.
+  is an item that no other node needs, in one node instead of two. This halves the arena.
 * a *union* (label -1) has the matches of `left` and of `right`.
 
 `start` is the largest start below, in units of the window: the paper's max-start.
 The left side of a union (or the item itself) starts no earlier than the right side, so
 enumeration cuts a branch as soon as its start has left the window. Node 0 is "no match at all".
 
-Nodes never change once an event has been read, and children come before parents: a snapshot is a
-reference, compaction is one walk over what is alive.
+Nodes never change once an event has been read, and children come before parents. So a
+segment of matches is a reference to the arena, and one pass over the live nodes copies them.
 
 Cost contract: making an item is O(1); `join` is O(1), at most `JOIN_NODES` nodes.
 Left chains are kept short by sinking a new right side under the first item; the
@@ -24,10 +24,13 @@ the number of merges of whole lists.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import kernel
+from cernis.compiled import borrowing as kernel
+from cernis.engine.settings import FOREVER
 
 NODE = np.dtype(
     [
@@ -39,30 +42,72 @@ NODE = np.dtype(
         ("spare", np.int32),
     ]
 )
+ROOT = np.dtype(
+    [
+        ("end", np.int64),
+        ("bound", np.int64),
+        ("key", np.int64),
+        ("node", np.int32),
+        ("spare", np.int32),
+    ]
+)
+"""The matches below `node` that start at or after `bound`."""
 
 UNION = -1
-FOREVER = np.int64(-(2**63))
-"""The window bound that nothing falls behind."""
 
+NODES, ROOTS, FREE_ROWS, EPOCH, RELEVANT = range(5)
+"""Places in `counters`."""
 _SINK = 4
 SPINE = 8
-"""Where in `top` (the runtime's counters) a join keeps its scratch."""
+"""The place in `counters` where `join` keeps its scratch."""
 COUNTERS = SPINE + _SINK
 JOIN_NODES = _SINK + 1
 
 
+class UnaryMemory(NamedTuple):
+    """The state of a stream. A row of `slots` belongs to a partition, a column to a state."""
+
+    counters: NDArray[np.int64]
+    arena: NDArray[np.void]
+    roots: NDArray[np.void]
+    slots: NDArray[np.int32]
+    """Per row and state, the node of its partial matches."""
+    row_of_key: NDArray[np.int32]
+    key_of_row: NDArray[np.int64]
+    row_ordinal: NDArray[np.int64]
+    """Per row, how many events its partition has had."""
+    row_epoch: NDArray[np.int64]
+    """Per row, the epoch its slots belong to; CONSUME BY ANY begins a new one."""
+    row_bound: NDArray[np.int64]
+    free_rows: NDArray[np.int64]
+
+
+class ArenaSegment(NamedTuple):
+    """A compact set of matches: an arena and roots into it."""
+
+    arena: NDArray[np.void]
+    roots: NDArray[np.void]
+
+
 def new_arena(capacity: int) -> NDArray[np.void]:
-    """An arena with node 0 ("no match") in place."""
-    arena = np.empty(capacity, NODE)  # not zeroed: what is made is written whole
+    """Make an arena that holds node 0 ("no match")."""
+    arena = np.empty(capacity, NODE)  # not zeroed: each new node is written whole
     arena[0] = (FOREVER, 0, 0, 0, 0, 0)
     return arena
 
 
+def new_counters() -> NDArray[np.int64]:
+    """Make the counters of an arena that holds node 0."""
+    counters = np.zeros(COUNTERS, np.int64)
+    counters[NODES] = 1
+    return counters
+
+
 @kernel
-def make_item(arena, top, position, label, left, start):
-    """Append an item; `top[0]` is the number of nodes."""
-    node = top[0]
-    top[0] = node + 1
+def make_item(arena, counters, position, label, left, start):
+    """Append an item and return it."""
+    node = counters[NODES]
+    counters[NODES] = node + 1
     arena[node]["start"] = start
     arena[node]["position"] = position
     arena[node]["left"] = left
@@ -72,10 +117,10 @@ def make_item(arena, top, position, label, left, start):
 
 
 @kernel
-def make_union(arena, top, left, right):
-    """Append a union; `position` keeps the latest last event of either side."""
-    node = top[0]
-    top[0] = node + 1
+def make_union(arena, counters, left, right):
+    """Append a union and return it; `position` is the latest last event of either side."""
+    node = counters[NODES]
+    counters[NODES] = node + 1
     arena[node]["start"] = arena[left]["start"]
     arena[node]["position"] = max(arena[left]["position"], arena[right]["position"])
     arena[node]["left"] = left
@@ -85,8 +130,8 @@ def make_union(arena, top, left, right):
 
 
 @kernel
-def join(arena, top, new, old, bound):
-    """The union of two sets; sides that have left the window are dropped, ties put `new` first."""
+def join(arena, counters, new, old, bound):
+    """Return the union of two sets without sides outside the window; ties put `new` first."""
     if new == 0 or arena[new]["start"] < bound:
         return old
     if old == 0 or arena[old]["start"] < bound:
@@ -95,12 +140,12 @@ def join(arena, top, new, old, bound):
         upper, lower = new, old
     else:
         upper, lower = old, new
-    # sink: keep an item on the left of each union, as far as it is cheap; the items
-    # passed on the way wait in the tail of `top` (an array here would cost an allocation)
+    # sink: keep an item on the left of each union, as far as it is cheap; the tail of
+    # `counters` holds the items on the way (a new array would cost an allocation)
     depth = 0
     while depth < _SINK and arena[upper]["label"] == UNION:
         rest = arena[upper]["right"]
-        top[SPINE + depth] = arena[upper]["left"]
+        counters[SPINE + depth] = arena[upper]["left"]
         depth += 1
         if arena[rest]["start"] < bound:
             upper = lower
@@ -112,8 +157,8 @@ def join(arena, top, new, old, bound):
             upper = rest
         else:
             upper, lower = lower, rest
-    node = upper if lower == 0 else make_union(arena, top, upper, lower)
+    node = upper if lower == 0 else make_union(arena, counters, upper, lower)
     while depth > 0:
         depth -= 1
-        node = make_union(arena, top, top[SPINE + depth], node)
+        node = make_union(arena, counters, counters[SPINE + depth], node)
     return node

@@ -1,32 +1,33 @@
-"""Compaction: copies what an active state can still use into a fresh arena.
+"""A copying collector: live nodes move to a fresh arena.
 
-Partial matches whose start has left the window go, and unions of which one side has
-left become the other side. Rows (partitions) with nothing left are given back.
+Partial matches that start outside the window are dropped; a union with one side outside
+becomes the other side. Rows of partitions without partial matches become free.
 
-Cost contract: O(live nodes + rows · states), not O(nodes made): a copying collector,
-depth first, so that children again come before parents. The old arena is left as it
-is: matches that refer to it stay valid for as long as somebody holds them.
+Cost contract: O(live nodes + rows · states), not O(nodes made). It copies depth first, so
+that children again come before parents. The old arena does not change: matches that refer
+to it stay valid.
 """
 
 from __future__ import annotations
 
-from cernis.compiled import kernel
-from cernis.engine.unary.arena import UNION
-from cernis.engine.unary.step import EPOCH, FREE_ROWS
+from cernis.compiled import borrowing as kernel
+from cernis.engine.unary.arena import EPOCH, FREE_ROWS, UNION
 
 
 @kernel
-def copy_live(arena, row_bounds, slots, counters, row_epoch, moved, fresh, top, stack):
-    """Copies what the slots reach into `fresh`, as far as there is room.
+def copy_live(memory, row_bounds, moved, fresh, used, stack):
+    """Copy the nodes that slots reach into `fresh`; return False if it is too small.
 
-    `moved` maps nodes to their copies, `top[0]` counts the copies. Returns False if
-    `fresh` is too small; calling again with a larger one goes on from there.
+    `moved` maps nodes to their copies, `used[0]` counts the nodes of `fresh`. Called
+    again with a larger one, the kernel goes on from there.
     """
+    arena, slots, row_epoch = memory.arena, memory.slots, memory.row_epoch
+    epoch = memory.counters[EPOCH]
     for row in range(slots.shape[0]):
         bound = row_bounds[row]
-        if row_epoch[row] != counters[EPOCH]:
+        if row_epoch[row] != epoch:
             slots[row, :] = 0
-            row_epoch[row] = counters[EPOCH]
+            row_epoch[row] = epoch
             continue
         for state in range(slots.shape[1]):
             node = slots[row, state]
@@ -56,10 +57,10 @@ def copy_live(arena, row_bounds, slots, counters, row_epoch, moved, fresh, top, 
                 if arena[node]["label"] == UNION and not inside:
                     moved[node] = moved[left]
                     continue
-                copy = top[0]
+                copy = used[0]
                 if copy == len(fresh):
                     return False
-                top[0] = copy + 1
+                used[0] = copy + 1
                 fresh[copy] = arena[node]
                 fresh[copy]["left"] = moved[left]
                 fresh[copy]["right"] = moved[right] if inside else 0
@@ -68,17 +69,18 @@ def copy_live(arena, row_bounds, slots, counters, row_epoch, moved, fresh, top, 
 
 
 @kernel
-def move_slots(slots, moved, counters, row_of_key, key_of_row, free_rows, partitioned):
-    """Points the states at the copies; rows with nothing left become free."""
+def move_slots(memory, moved, partitioned):
+    """Point the states at the copies; free the rows without partial matches."""
+    slots, counters, key_of_row = memory.slots, memory.counters, memory.key_of_row
     for row in range(slots.shape[0]):
-        used = False
+        is_used = False
         for state in range(slots.shape[1]):
             node = slots[row, state]
             if node != 0:
                 slots[row, state] = moved[node]
-                used = True
-        if partitioned and not used and key_of_row[row] >= 0:
-            row_of_key[key_of_row[row]] = -1
+                is_used = True
+        if partitioned and not is_used and key_of_row[row] >= 0:
+            memory.row_of_key[key_of_row[row]] = -1
             key_of_row[row] = -1
-            free_rows[counters[FREE_ROWS]] = row
+            memory.free_rows[counters[FREE_ROWS]] = row
             counters[FREE_ROWS] += 1

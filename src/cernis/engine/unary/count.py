@@ -14,8 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import kernel
-from cernis.engine.unary.arena import FOREVER, UNION
+from cernis.compiled import borrowing as kernel
+from cernis.engine.settings import FOREVER
+from cernis.engine.unary.arena import UNION, ArenaSegment
 
 _EXACT = float(2**53)
 _LIMB = 62
@@ -23,7 +24,7 @@ _LIMB = 62
 
 @kernel
 def _estimate(arena, node, bound, stamp, stamps, values, stack):
-    """Matches below one node in floating point; `values` is valid where stamps == stamp."""
+    """Count the matches below a node in floating point; `values` holds where stamps == stamp."""
     depth = 1
     stack[0] = node
     while depth > 0:
@@ -48,9 +49,10 @@ def _estimate(arena, node, bound, stamp, stamps, values, stack):
 
 @kernel
 def _estimates(arena, roots, stamps, values, stack, out):
+    """Count the matches of every root in floating point."""
     stamp = 0
     for r in range(len(roots)):
-        # without a window nothing below a node ever leaves: what was counted stays
+        # without a window counts stay: nothing below a node ever expires
         if roots[r]["bound"] != FOREVER or stamp == 0:
             stamp += 1
         _estimate(arena, roots[r]["node"], roots[r]["bound"], stamp, stamps, values, stack)
@@ -59,7 +61,7 @@ def _estimates(arena, roots, stamps, values, stack, out):
 
 @kernel
 def _limbs(arena, node, bound, stamp, seen, values, stack):
-    """Exact counts below one node in limbs of 62 bits, lowest first; False if they do not fit."""
+    """Count the matches below a node in limbs of 62 bits, lowest first; False: too few limbs."""
     width = values.shape[1]
     depth = 1
     stack[0] = node
@@ -96,10 +98,10 @@ def _limbs(arena, node, bound, stamp, seen, values, stack):
     return True
 
 
-class Counts:
-    """The exact counts below one root, for choosing a path by rank.
+class ArenaCounts:
+    """The exact counts below one root, for choosing a match by its rank.
 
-    `point` moves to another root of the same arena, with the memory of the first.
+    `count_root` moves to another root of the same arena and uses the same memory.
     """
 
     def __init__(self, arena: NDArray[np.void], root: np.void) -> None:
@@ -108,9 +110,10 @@ class Counts:
         self._stack = np.empty(0, np.int64)
         self._values = np.zeros((0, 1), np.int64)
         self._stamp = 0
-        self.point(root)
+        self.count_root(root)
 
-    def point(self, root: np.void) -> None:
+    def count_root(self, root: np.void) -> None:
+        """Count the matches below this root."""
         self.root = root
         node, bound = int(root["node"]), int(root["bound"])
         if node >= len(self._seen):
@@ -127,14 +130,16 @@ class Counts:
         self._values = np.empty((nodes, width), np.int64)
 
     def of(self, node: int) -> int:
+        """Return the number of matches below a node."""
         return sum(int(limb) << (_LIMB * w) for w, limb in enumerate(self._values[node]))
 
     @property
     def total(self) -> int:
+        """The number of matches of the root."""
         return self.of(int(self.root["node"]))
 
     def path(self, rank: int) -> list[int]:
-        """The items, last event first, of the match with this rank in enumeration order."""
+        """Return the items, last event first, of the match with this rank."""
         node, bound = int(self.root["node"]), int(self.root["bound"])
         items = []
         while node:
@@ -151,29 +156,24 @@ class Counts:
         return items
 
 
-def count_matches(arena: NDArray[np.void], roots: NDArray[np.void]) -> list[int]:
-    """The number of matches of every root."""
+def count_matches(segment: ArenaSegment) -> list[int]:
+    """Return the number of matches of every root."""
+    arena, roots = segment
     if not len(roots):
         return []
     size = int(roots["node"].max()) + 1
     estimates = np.empty(len(roots), np.float64)
-    _estimates(
-        arena,
-        roots,
-        np.zeros(size, np.int64),
-        np.empty(size, np.float64),
-        np.empty(size + 1, np.int64),
-        estimates,
-    )
+    stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
+    _estimates(arena, roots, stamps, values, np.empty(size + 1, np.int64), estimates)
     if estimates.max() < _EXACT:
         return [int(estimate) for estimate in estimates]
     # the root with the highest node first, so that there is room for all
-    exact = Counts(arena, roots[int(roots["node"].argmax())])
+    exact = ArenaCounts(arena, roots[int(roots["node"].argmax())])
     counts = []
     for root, estimate in zip(roots, estimates, strict=True):
         if estimate < _EXACT:
             counts.append(int(estimate))
         else:
-            exact.point(root)
+            exact.count_root(root)
             counts.append(exact.total)
     return counts

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from cernis.automata.unary.determinize import State
 from cernis.automata.unary.runs import Configuration
-from cernis.engine.unary import step as kernel
-from cernis.engine.unary.arena import COUNTERS, NODE, UNION
+from cernis.engine.unary.arena import COUNTERS, FREE_ROWS, NODE, NODES, ROOTS, UNION
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import StateError
 
@@ -83,9 +82,10 @@ def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise StateError(f"the frozen state is damaged: {error}") from error
 
 
-def freeze_engine(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """(meta, arrays) of an engine that has just been compacted, to be packed."""
-    used = np.flatnonzero(engine.slots.any(axis=0))
+def freeze_unary(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return (meta, arrays) of an engine that has just been collected, to be packed."""
+    memory = engine.memory
+    used = np.flatnonzero(memory.slots.any(axis=0))
     meta = {
         "position": engine.position,
         "bound": engine.bound,
@@ -93,43 +93,42 @@ def freeze_engine(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArra
         "labels": [sorted(names) for names in engine.tables.labels],
     }
     arrays = {
-        "arena": engine.arena[: engine.nodes],
-        "counters": engine.counters,
-        "slots": engine.slots[:, used],
-        "row_of_key": engine.row_of_key,
-        "key_of_row": engine.key_of_row,
-        "row_ordinal": engine.row_ordinal,
-        "row_epoch": engine.row_epoch,
-        "row_bound": engine.row_bound,
-        "free_rows": engine.free_rows,
+        "arena": memory.arena[: engine.records],
+        "counters": memory.counters,
+        "slots": memory.slots[:, used],
         "consumed": engine.consumed,
+        **{name: getattr(memory, name) for name in ("row_of_key", *_PER_ROW)},
     }
     return meta, arrays
 
 
-def thaw_engine(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> None:
-    """Puts a fresh engine of the same query into a frozen state."""
+def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> None:
+    """Put a fresh engine of the same query into a frozen state."""
     _check(meta, arrays)
     tables = engine.tables
     engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
     columns = [tables.automaton.number(_state_in(state)) for state in meta["states"]]
     for column in columns:
-        if not (column < len(tables.expanded) and tables.expanded[column]):
+        if not tables.is_expanded(column):
             tables.expand(column)
-    rows = arrays["slots"].shape[0]
-    engine.slots = np.zeros((rows, max(8, tables.states)), np.int32)
-    engine.slots[:, columns] = arrays["slots"]
-    arena = arrays["arena"]
+    slots = np.zeros((arrays["slots"].shape[0], max(8, tables.states)), np.int32)
+    slots[:, columns] = arrays["slots"]
+    nodes = arrays["arena"]
     labels = np.array([tables.label(frozenset(names)) for names in meta["labels"]], np.int32)
-    items = arena["label"] != UNION
-    arena["label"][items] = labels[arena["label"][items]]
-    engine.arena[: len(arena)] = arena if len(arena) <= len(engine.arena) else 0
-    if len(arena) > len(engine.arena):
-        engine.arena = np.concatenate([arena, np.zeros(len(arena), NODE)])
-    engine.counters = arrays["counters"]
-    engine.counters[kernel.ROOTS] = 0
-    for name in ("row_of_key", "consumed", *_PER_ROW):
-        setattr(engine, name, arrays[name])
+    items = nodes["label"] != UNION
+    nodes["label"][items] = labels[nodes["label"][items]]
+    arena = engine.memory.arena
+    if len(nodes) <= len(arena):
+        arena[: len(nodes)] = nodes
+    else:
+        arena = np.concatenate([nodes, np.zeros(len(nodes), NODE)])
+    arrays["counters"][ROOTS] = 0
+    engine.consumed = arrays["consumed"]
+    engine.memory = engine.memory._replace(
+        arena=arena,
+        slots=slots,
+        **{name: arrays[name] for name in ("counters", "row_of_key", *_PER_ROW)},
+    )
     engine.fit_tables()
 
 
@@ -151,8 +150,8 @@ def _fits(meta: Mapping[str, Any], arrays: Arrays) -> bool:
     children = np.maximum(np.arange(len(arena)), 1)  # a child comes before its parent
     return (
         len(counters) == COUNTERS
-        and counters[kernel.NODES] == len(arena) >= 1
-        and 0 <= counters[kernel.FREE_ROWS] <= rows
+        and counters[NODES] == len(arena) >= 1
+        and 0 <= counters[FREE_ROWS] <= rows
         and all(_inside(arena[side], 0, children) for side in ("left", "right"))
         and _inside(arena["label"], UNION, len(meta["labels"]))
         and _inside(slots, 0, len(arena))

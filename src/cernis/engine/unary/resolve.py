@@ -1,15 +1,15 @@
 """Strategies that compare matches of different starts, resolved per end position.
 
-The automaton decides between matches with one start (`automata.determinize`). What is
-left is done here, on the compact set of one end position, and gives a compact set
-again, in an arena of its own that holds matches only:
+The automaton decides between matches with one start (`automata.unary.determinize`). This
+module decides between starts, on the compact set of one end position. The result is a
+compact set again, in an arena of its own that holds matches only:
 
 * `LAST`: from the last event backwards, keep the branches whose next event is latest.
-  The update kernel has already dropped what could not win.
+  The step kernel has already dropped partial matches that could not win.
 * `ANY`: the first match of LAST.
 * `NEXT`: one best match per start remains; keep those of the earliest start.
-* `MAX`: a match may still lie inside one that starts earlier; such are dropped. To
-  compare them they are listed, so their number at one position is limited.
+* `MAX`: drop a match that lies inside one that starts earlier. To compare matches the
+  kernel lists them, so their number at one position is limited.
 
 CONSUME BY under a strategy is literal: the strategy chooses first, then a match that
 reaches back to a consumed position is dropped.
@@ -21,20 +21,145 @@ grows with the number of matches that the strategy passes over.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from cernis.compiled import kernel
-from cernis.engine.unary.arena import FOREVER, UNION, make_item, make_union
-from cernis.engine.unary.enumerate import ALL_DONE, MARKS, MATCHES, WAITING, list_matches
-from cernis.engine.unary.step import CONSUME_ALL, CONSUME_NOTHING, NODES, ROOTS
+from cernis.compiled import borrowing as kernel
+from cernis.engine.listing import Listing, empty_listing
+from cernis.engine.settings import (
+    CONSUME_ALL,
+    CONSUME_NOTHING,
+    FOREVER,
+    RESOLVE_ANY,
+    RESOLVE_MAX,
+    RESOLVE_NEXT,
+)
+from cernis.engine.unary.arena import (
+    NODES,
+    ROOT,
+    ROOTS,
+    UNION,
+    make_item,
+    make_union,
+    new_arena,
+    new_counters,
+)
+from cernis.engine.unary.enumerate import (
+    ALL_DONE,
+    MARKS,
+    MATCHES,
+    ArenaWalk,
+    list_matches,
+    new_walk,
+    restart,
+)
 
-RESOLVE_LAST, RESOLVE_ANY, RESOLVE_NEXT, RESOLVE_MAX = 1, 2, 3, 4
 RESOLVED, NEEDS_ROOM, OUT_FULL = range(3)
+_NO_ROOM, _NO_OUT = -1, -2
+"""Answers instead of a node: a scratch array, or the arena of the result, is full."""
+MARKS_EACH = 64
+
+
+class Resolution(NamedTuple):
+    """The matches that a strategy chooses: the result of `resolve`, as it grows."""
+
+    arena: NDArray[np.void]
+    counters: NDArray[np.int64]
+    roots: NDArray[np.void]
+    consumed: NDArray[np.int64]
+    """Per partition, the end of the last match that was chosen."""
+
+
+class Choice(NamedTuple):
+    """The strategy, the label of events that SELECT drops (0: none), and CONSUME BY."""
+
+    strategy: int
+    hidden: int
+    consume: int
+
+
+class NodeScratch(NamedTuple):
+    """Room per node of the arena that is resolved."""
+
+    stamps: NDArray[np.int64]
+    copies: NDArray[np.int32]
+    stack: NDArray[np.int32]
+
+
+class ListScratch(NamedTuple):
+    """Room for the candidates of one end position."""
+
+    found: NDArray[np.int32]
+    kept: NDArray[np.int32]
+    parent: NDArray[np.int64]
+    rest: NDArray[np.int32]
+    walk: ArenaWalk
+    listing: Listing
+
+
+def new_resolution(roots: int, consumed: NDArray[np.int64]) -> Resolution:
+    """Make room for the matches of so many roots."""
+    return Resolution(new_arena(4096), new_counters(), np.zeros(roots, ROOT), consumed)
+
+
+def new_node_scratch(nodes: int) -> NodeScratch:
+    """Make scratch arrays for so many nodes."""
+    return NodeScratch(
+        np.zeros(nodes, np.int64), np.zeros(nodes, np.int32), np.zeros(nodes + 64, np.int32)
+    )
+
+
+def new_list_scratch(room: int) -> ListScratch:
+    """Make scratch arrays for so many candidates."""
+    return ListScratch(
+        np.zeros(room, np.int32),
+        np.zeros(room, np.int32),
+        np.zeros(room, np.int64),
+        np.zeros(room, np.int32),
+        new_walk(room, MARKS_EACH * room),
+        empty_listing(room, MARKS_EACH * room),
+    )
+
+
+@kernel
+def resolve(segment, choice, begin, out, nodes, lists):
+    """Resolve the roots from `begin` on; return (status, root to go on with)."""
+    roots, counters = segment.roots, out.counters
+    for r in range(begin, len(roots)):
+        root = roots[r]
+        key = root["key"] if choice.consume != CONSUME_ALL else 0
+        after = np.int64(-1) if choice.consume == CONSUME_NOTHING else out.consumed[key]
+        before = counters[NODES]
+        if choice.strategy == RESOLVE_NEXT:
+            node = _resolve_next(segment.arena, root, 2 * r + 1, after, out, nodes)
+        elif choice.strategy == RESOLVE_MAX:
+            node = _resolve_max(segment.arena, roots[r : r + 1], after, choice.hidden, out, lists)
+        else:
+            takes_one = choice.strategy == RESOLVE_ANY
+            node = _resolve_last(segment.arena, root, after, takes_one, out, nodes.stack, lists)
+        if node < 0:
+            counters[NODES] = before
+            return (OUT_FULL if node == _NO_OUT else NEEDS_ROOM), r
+        if node != 0:
+            if choice.consume != CONSUME_NOTHING:
+                out.consumed[key] = root["end"]
+            n = counters[ROOTS]
+            out.roots[n]["end"] = root["end"]
+            out.roots[n]["bound"] = FOREVER
+            out.roots[n]["key"] = root["key"]
+            out.roots[n]["node"] = node
+            counters[ROOTS] = n + 1
+    return RESOLVED, len(roots)
+
+
+# ----------------------------------------------------------------- LAST, ANY
 
 
 @kernel
 def _latest(arena, entry, bound, stack, found):
-    """The items below `entry` with the latest event, into `found`; how many, -1: no room.
+    """Write the items below `entry` with the latest event; return how many, or _NO_ROOM.
 
     An unmarked start counts as position -1: it has no further event.
     """
@@ -51,14 +176,14 @@ def _latest(arena, entry, bound, stack, found):
             continue
         if arena[node]["label"] == UNION:
             if depth + 2 >= len(stack):
-                return -1
+                return _NO_ROOM
             stack[depth] = arena[node]["right"]
             stack[depth + 1] = arena[node]["left"]
             depth += 2
             continue
         if arena[node]["right"] != 0:
             if depth + 1 >= len(stack):
-                return -1
+                return _NO_ROOM
             stack[depth] = arena[node]["right"]
             depth += 1
         position = np.int64(-1) if arena[node]["label"] == 0 else arena[node]["position"]
@@ -67,21 +192,21 @@ def _latest(arena, entry, bound, stack, found):
             count = 0
         if position == best:
             if count == len(found):
-                return -1
+                return _NO_ROOM
             found[count] = node
             count += 1
     return count
 
 
 @kernel
-def _resolve_last(arena, root, bound, after, one, out, counters, stack, found, kept, parent, rest):
-    """The best match(es) by LAST below `root`, rebuilt in `out`; 0: none left.
-
-    -1: no room to work in, -2: none in `out`.
+def _resolve_last(arena, root, after, takes_one, out, stack, lists):
+    """Rebuild the best matches by LAST in `out`; return their node, 0 if none is left.
 
     `kept` holds, level by level, the items that are still best; `parent` the kept item
     whose rest each belongs to. `rest` becomes the rebuilt rest of each item.
     """
+    found, kept, parent, rest = lists.found, lists.kept, lists.parent, lists.rest
+    counters, bound = out.counters, root["bound"]
     total = 0
     begin, end = -1, -1  # the level to be continued; at first the root itself
     alive_from = 0
@@ -89,12 +214,12 @@ def _resolve_last(arena, root, bound, after, one, out, counters, stack, found, k
         best = np.int64(-2)
         level = total
         for k in range(begin, max(end, 0)):
-            entry = root if k < 0 else arena[kept[k]]["left"]
+            entry = root["node"] if k < 0 else arena[kept[k]]["left"]
             if entry == 0:
                 continue
             n = _latest(arena, entry, bound, stack, found)
             if n < 0 or total + n >= len(kept):
-                return -1
+                return _NO_ROOM
             position = np.int64(-1)
             if arena[found[0]]["label"] != 0:
                 position = arena[found[0]]["position"]
@@ -106,13 +231,13 @@ def _resolve_last(arena, root, bound, after, one, out, counters, stack, found, k
                     kept[total] = found[f]
                     parent[total] = k
                     total += 1
-        if best >= 0:  # who has ended before loses to who marks one more event
+        if best >= 0:  # a match that has ended loses to one that marks one more event
             alive_from = level
         if best < 0 or total == level:
             break
         begin, end = level, total
-    if counters[NODES] + 2 * total + 2 >= len(out):
-        return -2
+    if counters[NODES] + 2 * total + 2 >= len(out.arena):
+        return _NO_OUT
     for k in range(total):
         rest[k] = 0
     answer = 0
@@ -121,21 +246,23 @@ def _resolve_last(arena, root, bound, after, one, out, counters, stack, found, k
         if item["left"] == 0:
             if k < alive_from or item["position"] <= after:
                 continue
-            node = make_item(out, counters, item["position"], item["label"], 0, item["position"])
+            node = make_item(
+                out.arena, counters, item["position"], item["label"], 0, item["position"]
+            )
         else:
             if rest[k] == 0:
                 continue
-            start = out[rest[k]]["start"]
-            node = make_item(out, counters, item["position"], item["label"], rest[k], start)
+            start = out.arena[rest[k]]["start"]
+            node = make_item(out.arena, counters, item["position"], item["label"], rest[k], start)
         p = parent[k]
         other = answer if p < 0 else rest[p]
         if other != 0:
-            if one:
-                node = node if out[node]["start"] >= out[other]["start"] else other
-            elif out[node]["start"] >= out[other]["start"]:
-                node = make_union(out, counters, node, other)
+            if takes_one:
+                node = node if out.arena[node]["start"] >= out.arena[other]["start"] else other
+            elif out.arena[node]["start"] >= out.arena[other]["start"]:
+                node = make_union(out.arena, counters, node, other)
             else:
-                node = make_union(out, counters, other, node)
+                node = make_union(out.arena, counters, other, node)
         if p < 0:
             answer = node
         else:
@@ -143,13 +270,24 @@ def _resolve_last(arena, root, bound, after, one, out, counters, stack, found, k
     return answer
 
 
+# ---------------------------------------------------------------------- NEXT
+
+
 @kernel
-def _earliest_start(arena, root, bound, stamp, stamps, stack):
-    """The position of the earliest start inside the window."""
+def _resolve_next(arena, root, stamp, after, out, nodes):
+    """Rebuild the matches of the earliest start in `out`; return their node, or 0."""
+    start = _earliest_start(arena, root, stamp, nodes)
+    return _copy_start(arena, root, start, out, stamp + 1, nodes) if start > after else 0
+
+
+@kernel
+def _earliest_start(arena, root, stamp, nodes):
+    """Return the position of the earliest start inside the window."""
+    stamps, stack, bound = nodes.stamps, nodes.stack, root["bound"]
     best = np.int64(2**62)
     depth = 1
-    stack[0] = root
-    stamps[root] = stamp
+    stack[0] = root["node"]
+    stamps[root["node"]] = stamp
     while depth > 0:
         depth -= 1
         node = stack[depth]
@@ -168,17 +306,19 @@ def _earliest_start(arena, root, bound, stamp, stamps, stack):
 
 
 @kernel
-def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies, stack):
-    """The matches below `root` that start at this position, rebuilt in `out`; -2: no room."""
+def _copy_start(arena, root, start, out, stamp, nodes):
+    """Rebuild the matches that start at this position in `out`; return their node."""
+    stamps, copies, stack = nodes.stamps, nodes.copies, nodes.stack
+    counters, bound = out.counters, root["bound"]
     depth = 1
-    stack[0] = root
+    stack[0] = root["node"]
     while depth > 0:
         node = stack[depth - 1]
         if stamps[node] == stamp:
             depth -= 1
             continue
-        if counters[NODES] + 2 >= len(out):
-            return -2
+        if counters[NODES] + 2 >= len(out.arena):
+            return _NO_OUT
         left, right = arena[node]["left"], arena[node]["right"]
         inside = right != 0 and arena[right]["start"] >= bound
         if left != 0 and stamps[left] != stamp:
@@ -195,23 +335,27 @@ def _with_start(arena, root, bound, start, out, counters, stamp, stamps, copies,
             copy = copies[left]
         elif left == 0:
             if position == start:
-                copy = make_item(out, counters, start, label, 0, start)
+                copy = make_item(out.arena, counters, start, label, 0, start)
         elif copies[left] != 0:
-            copy = make_item(out, counters, position, label, copies[left], start)
+            copy = make_item(out.arena, counters, position, label, copies[left], start)
         other = copies[right] if inside else 0
         if copy == 0:
             copy = other
         elif other != 0:
-            copy = make_union(out, counters, copy, other)
+            copy = make_union(out.arena, counters, copy, other)
         copies[node] = copy
         stamps[node] = stamp
         depth -= 1
-    return copies[root]
+    return copies[root["node"]]
+
+
+# ----------------------------------------------------------------------- MAX
 
 
 @kernel
-def _inside(position, offset, small, large):
+def _is_inside(listing, small, large):
     """Whether one match's events all belong to another's (both lists descend)."""
+    position, offset = listing.position, listing.offset
     a, b = offset[small], offset[large]
     if offset[small + 1] - a > offset[large + 1] - b:
         return False
@@ -226,8 +370,9 @@ def _inside(position, offset, small, large):
 
 
 @kernel
-def _shows_the_same(position, label, offset, hidden, one, other):
+def _shows_the_same(listing, hidden, one, other):
     """Whether two matches differ only in events that carry the hidden label."""
+    position, label, offset = listing.position, listing.label, listing.offset
     a, b = offset[one], offset[other]
     while True:
         while a < offset[one + 1] and label[a] == hidden:
@@ -243,156 +388,67 @@ def _shows_the_same(position, label, offset, hidden, one, other):
 
 
 @kernel
-def _resolve_max(
-    arena,
-    one_root,
-    after,
-    hidden,
-    out,
-    counters,
-    cursor,
-    walk,
-    listing,
-    order,
-):
-    """The maximal matches below a root, rebuilt in `out`; 0, -1 and -2 as for LAST."""
-    cursor[:] = 0
-    cursor[WAITING] = -1
-    status = list_matches(arena, one_root, -1, cursor, *walk, *listing)
-    _, list_start, list_offset, list_position, list_label = listing
-    if status != ALL_DONE:
-        return -1
-    n, marks = cursor[MATCHES], cursor[MARKS]
-    if counters[NODES] + marks + 2 * n + 2 >= len(out):
-        return -2
-    for k in range(n):  # earliest start first; they come nearly in the opposite order
+def _resolve_max(arena, one_root, after, hidden, out, lists):
+    """Rebuild the maximal matches below a root in `out`; return their node, or 0."""
+    walk, listing, order = lists.walk, lists.listing, lists.kept
+    restart(walk)
+    if list_matches(arena, one_root, -1, walk, listing) != ALL_DONE:
+        return _NO_ROOM
+    counters = out.counters
+    n, marks = walk.cursor[MATCHES], walk.cursor[MARKS]
+    if counters[NODES] + marks + 2 * n + 2 >= len(out.arena):
+        return _NO_OUT
+    kept = _drop_inside(listing, n, order)
+    answer = 0
+    for k in range(kept):
+        m = order[k]
+        start = listing.start[m]
+        if start <= after or (hidden > 0 and _is_shown(listing, hidden, order, k)):
+            continue
+        node = 0
+        first, last = listing.offset[m], listing.offset[m + 1]
+        if last == first or listing.position[last - 1] != start:
+            node = make_item(out.arena, counters, start, 0, 0, start)
+        for at in range(last - 1, first - 1, -1):
+            position, label = listing.position[at], listing.label[at]
+            node = make_item(out.arena, counters, position, label, node, start)
+        answer = node if answer == 0 else make_union(out.arena, counters, node, answer)
+    return answer
+
+
+@kernel
+def _drop_inside(listing, n, order):
+    """Write the matches that lie in no other, earliest start first; return how many."""
+    start = listing.start
+    for k in range(n):  # they come nearly in the opposite order
         m = n - 1 - k
         at = k
-        while at > 0 and list_start[order[at - 1]] > list_start[m]:
+        while at > 0 and start[order[at - 1]] > start[m]:
             order[at] = order[at - 1]
             at -= 1
         order[at] = m
     kept = 0
     for k in range(n):
         m = order[k]
-        beaten = False
+        is_inside = False
         for other in range(kept):
             o = order[other]
-            if list_start[o] < list_start[m] and _inside(list_position, list_offset, m, o):
-                beaten = True
+            if start[o] < start[m] and _is_inside(listing, m, o):
+                is_inside = True
                 break
-        if not beaten:
+        if not is_inside:
             order[kept] = m
             kept += 1
-    answer = 0
-    for k in range(kept):
-        m = order[k]
-        start = list_start[m]
-        if start <= after:
-            continue
-        shown = False
-        if hidden > 0:  # set semantics after projection
-            before = k - 1
-            while before >= 0 and list_start[order[before]] == start and not shown:
-                shown = _shows_the_same(
-                    list_position, list_label, list_offset, hidden, m, order[before]
-                )
-                before -= 1
-        if shown:
-            continue
-        node = 0
-        if list_offset[m + 1] == list_offset[m] or list_position[list_offset[m + 1] - 1] != start:
-            node = make_item(out, counters, start, 0, 0, start)
-        for at in range(list_offset[m + 1] - 1, list_offset[m] - 1, -1):
-            node = make_item(out, counters, list_position[at], list_label[at], node, start)
-        answer = node if answer == 0 else make_union(out, counters, node, answer)
-    return answer
+    return kept
 
 
 @kernel
-def resolve(
-    arena,
-    roots,
-    begin,
-    strategy,
-    hidden,
-    consume,
-    consumed,
-    out,
-    counters,
-    out_roots,
-    stamps,
-    copies,
-    stack,
-    found,
-    kept,
-    parent,
-    rest,
-    cursor,
-    walk,
-    listing,
-):
-    """Resolves roots[begin:] one after the other; returns (status, root to go on with)."""
-    for r in range(begin, len(roots)):
-        key = roots[r]["key"] if consume != CONSUME_ALL else 0
-        after = np.int64(-1) if consume == CONSUME_NOTHING else consumed[key]
-        mark = counters[NODES]
-        if strategy == RESOLVE_NEXT:
-            start = _earliest_start(
-                arena, roots[r]["node"], roots[r]["bound"], 2 * r + 1, stamps, stack
-            )
-            node = 0
-            if start > after:
-                node = _with_start(
-                    arena,
-                    roots[r]["node"],
-                    roots[r]["bound"],
-                    start,
-                    out,
-                    counters,
-                    2 * r + 2,
-                    stamps,
-                    copies,
-                    stack,
-                )
-        elif strategy == RESOLVE_MAX:
-            node = _resolve_max(
-                arena,
-                roots[r : r + 1],
-                after,
-                hidden,
-                out,
-                counters,
-                cursor,
-                walk,
-                listing,
-                kept,
-            )
-        else:
-            node = _resolve_last(
-                arena,
-                roots[r]["node"],
-                roots[r]["bound"],
-                after,
-                strategy == RESOLVE_ANY,
-                out,
-                counters,
-                stack,
-                found,
-                kept,
-                parent,
-                rest,
-            )
-        if node < 0:
-            counters[NODES] = mark
-            return (OUT_FULL if node == -2 else NEEDS_ROOM), r
-        if node != 0:
-            if consume != CONSUME_NOTHING:
-                consumed[key] = roots[r]["end"]
-            n = counters[ROOTS]
-            out_roots[n]["end"] = roots[r]["end"]
-            out_roots[n]["bound"] = FOREVER
-            out_roots[n]["key"] = roots[r]["key"]
-            out_roots[n]["node"] = node
-            counters[ROOTS] = n + 1
-    return RESOLVED, len(roots)
+def _is_shown(listing, hidden, order, k):
+    """Whether SELECT makes a match equal to one before it: answers are sets."""
+    start = listing.start[order[k]]
+    before = k - 1
+    while before >= 0 and listing.start[order[before]] == start:
+        if _shows_the_same(listing, hidden, order[k], order[before]):
+            return True
+        before -= 1
+    return False

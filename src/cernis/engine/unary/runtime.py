@@ -1,62 +1,42 @@
-"""`UnaryEngine` drives the kernels: feeds batches, makes room, keeps matches apart.
+"""`UnaryEngine` drives the kernels: feeds batches, makes room, hands out matches.
 
-What comes out of a batch is a list of `Segment`s: an arena with the roots of the
-matches found in it. Arenas are never changed once handed out, so a segment stays valid
-for as long as somebody holds it and costs nothing afterwards.
+A batch gives a list of `ArenaSegment`s: an arena with the roots of the matches found in it.
+An arena that a segment refers to never changes, so matches stay valid while they are held
+and cost nothing afterwards.
 
 Cost contract: Python runs per batch, per unknown state and per doubling of an array,
-never per event. Memory is that of the live nodes (twice, while compacting) plus the
-rows of live partitions.
+never per event. Memory holds the live nodes (twice, while collecting) and the rows of
+live partitions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.settings import (
+    CLOCK_WINDOW,
+    CONSUME_PARTITION,
+    EVENT_WINDOW,
+    FOREVER,
+    Settings,
+)
+from cernis.engine.unary import arena as a
+from cernis.engine.unary import resolve as choosing
 from cernis.engine.unary import step as kernel
-from cernis.engine.unary.arena import COUNTERS, FOREVER, NODE, new_arena
+from cernis.engine.unary.arena import ArenaSegment, UnaryMemory
 from cernis.engine.unary.collect import copy_live, move_slots
-from cernis.engine.unary.enumerate import NEW_CURSOR, new_walk
-from cernis.engine.unary.resolve import OUT_FULL, RESOLVE_ANY, RESOLVE_LAST, RESOLVED, resolve
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
 MOST_LISTED = 2**16
 MOST_SLOT_BYTES = 4 << 30
-_MARKS_EACH = 64
-_FIRST_NODES = 1 << 17
-_NO_KEYS = np.empty(0, np.int64)
+FIRST_NODES = 1 << 17
+_NO_NUMBERS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
-
-
-class Segment(NamedTuple):
-    """Matches as a compact set: an arena and the roots into it."""
-
-    arena: NDArray[np.void]
-    roots: NDArray[np.void]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the kernels need to know of a query beside its automaton."""
-
-    window: int = kernel.NO_WINDOW
-    size: int = 0
-    partitioned: bool = False
-    shared_clock: bool = True
-    """The window's clock never decreases over the whole stream (not only per partition)."""
-    consume: int = kernel.CONSUME_NOTHING
-    resolve: int = 0
-
-    @property
-    def last(self) -> bool:
-        """Whether what ends later always wins, so that the kernel may drop what lost."""
-        return self.resolve in (RESOLVE_LAST, RESOLVE_ANY)
 
 
 class UnaryEngine:
@@ -67,24 +47,14 @@ class UnaryEngine:
         self.settings = settings
         self.position = 0
         self.bound = int(FOREVER)
-        self.arena = new_arena(_FIRST_NODES)
-        self._capacity = _FIRST_NODES
-        self.counters = np.zeros(COUNTERS, np.int64)
-        self.counters[kernel.NODES] = 1
-        self.roots = np.zeros(1024, kernel.ROOT)
-        self.handed_out = False
-        self.spare: NDArray[np.void] | None = None
-        rows = 64 if settings.partitioned else 1
-        self.slots = np.zeros((rows, 8), np.int32)
-        self.row_of_key = np.full(64, -1, np.int32)
-        self.key_of_row = np.full(rows, -1, np.int64)
-        self.row_ordinal = np.zeros(rows, np.int64)
-        self.row_epoch = np.zeros(rows, np.int64)
-        self.row_bound = np.full(rows, FOREVER, np.int64)
-        self.free_rows = np.arange(rows - 1, -1, -1).astype(np.int64)
-        self.counters[kernel.FREE_ROWS] = rows if settings.partitioned else 0
+        self.memory = _first_memory(settings.partitioned)
         self.consumed = np.full(64, -1, np.int64)
-        self._scratch()
+        self._capacity = FIRST_NODES
+        self._is_shared = False
+        """Whether matches refer to the arena, so that it must not be used again."""
+        self._spare: NDArray[np.void] | None = None
+        self._scratch = kernel.new_scratch(self.memory.slots.shape[1], tables.edge_count)
+        self._rules = settings.rules
 
     def push(
         self,
@@ -94,302 +64,241 @@ class UnaryEngine:
         clocks: NDArray[np.int64] | None = None,
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
-    ) -> list[Segment]:
-        """Reads a batch of events and returns the matches that end in it."""
+    ) -> list[ArenaSegment]:
+        """Read a batch of events and return the matches that end in it."""
+        events = kernel.UnaryEvents(
+            symbols,
+            _NO_NUMBERS if keys is None else keys,
+            _NO_NUMBERS if clocks is None else clocks,
+            _NO_NUMBERS if bounds is None else bounds,
+            _NO_MASK if usable is None else usable,
+        )
         if keys is not None and len(keys):
             self._reserve_keys(int(keys.max()) + 1)
-        segments: list[Segment] = []
-        waiting: list[NDArray[np.void]] = []
+        segments: list[ArenaSegment] = []
+        roots: list[NDArray[np.void]] = []
         at = 0
         while True:
-            status, at, detail = self._update(symbols, keys, clocks, bounds, usable, at)
-            if self.counters[kernel.ROOTS]:
-                waiting.append(self.roots[: self.counters[kernel.ROOTS]].copy())
-                self.counters[kernel.ROOTS] = 0
+            status, at, detail = kernel.step(
+                self.tables.arrays,
+                self.memory,
+                events,
+                self._scratch,
+                self._rules,
+                self.position,
+                at,
+            )
+            counters = self.memory.counters
+            if counters[a.ROOTS]:
+                roots.append(self.memory.roots[: counters[a.ROOTS]].copy())
+                counters[a.ROOTS] = 0
             if status == kernel.DONE:
                 break
             if status == kernel.UNKNOWN_STATE:
-                self.tables.expand(detail)
+                self.tables.expand(int(detail))
                 self.fit_tables()
             elif status == kernel.ROOTS_FULL:
-                if len(self.roots) < 1 << 20:
-                    self.roots = np.zeros(4 * len(self.roots), kernel.ROOT)
+                self._grow_roots()
             else:
-                self._close(waiting, segments)
-                self._pass(bounds, at)
+                self._close(roots, segments)
+                self._advance_bound(events.bounds, at)
                 if status == kernel.ROWS_FULL:
                     self._make_rows()
                 else:
-                    self._make_nodes(detail)
-        self._close(waiting, segments)
+                    self._make_nodes(int(detail))
+        self._close(roots, segments)
         self.position += len(symbols)
-        self._pass(bounds, len(symbols) - 1)
+        self._advance_bound(events.bounds, -1)
         return segments
-
-    def _pass(self, bounds: NDArray[np.int64] | None, at: int) -> None:
-        """Notes what has left the window for every partition."""
-        if bounds is not None and len(bounds) and self.settings.shared_clock:
-            self.bound = max(self.bound, int(bounds[at]))
-
-    @property
-    def nodes(self) -> int:
-        """Nodes in the arena, dead ones included."""
-        return int(self.counters[kernel.NODES])
 
     @property
     def records(self) -> int:
-        """Records in use, dead ones included."""
-        return self.nodes
+        """How many nodes the arena has, dead ones included."""
+        return int(self.memory.counters[a.NODES])
 
     @property
     def relevant(self) -> int:
-        """How many events have begun or moved something."""
-        return int(self.counters[kernel.RELEVANT])
+        """How many events have begun or moved a partial match."""
+        return int(self.memory.counters[a.RELEVANT])
 
     def earliest(self) -> int:
-        """No partial match reaches back before this position."""
-        self.compact()
-        live = self.arena[1 : self.nodes]
+        """Return the position of the earliest event that a partial match has."""
+        self.collect()
+        live = self.memory.arena[1 : self.records]
         return int(live["position"].min()) if len(live) else self.position
 
-    # --------------------------------------------------------------- steps
+    # ------------------------------------------------------------- matches
 
-    def _update(
-        self,
-        symbols: NDArray[np.int32],
-        keys: NDArray[np.int64] | None,
-        clocks: NDArray[np.int64] | None,
-        bounds: NDArray[np.int64] | None,
-        usable: NDArray[np.uint8] | None,
-        begin: int,
-    ) -> tuple[int, int, int]:
-        tables, settings = self.tables, self.settings
-        status, at, detail = kernel.update(
-            symbols,
-            _NO_KEYS if keys is None else keys,
-            _NO_KEYS if clocks is None else clocks,
-            _NO_KEYS if bounds is None else bounds,
-            _NO_MASK if usable is None else usable,
-            self.position,
-            begin,
-            settings.window,
-            settings.size,
-            kernel.CONSUME_NOTHING if settings.resolve else settings.consume,
-            settings.last,
-            tables.inert,
-            tables.start_first,
-            tables.start_count,
-            tables.first,
-            tables.count,
-            tables.stay,
-            tables.movers,
-            tables.mover_count,
-            tables.expanded,
-            tables.edges,
-            self.arena,
-            self.counters,
-            self.roots,
-            self.slots,
-            self.row_of_key,
-            self.key_of_row,
-            self.row_ordinal,
-            self.row_epoch,
-            self.row_bound,
-            self.free_rows,
-            *self.scratch,
-        )
-        return int(status), int(at), int(detail)
-
-    def _close(self, waiting: list[NDArray[np.void]], segments: list[Segment]) -> None:
-        """The roots found since the last time become a segment."""
-        if not waiting:
+    def _close(self, roots: list[NDArray[np.void]], segments: list[ArenaSegment]) -> None:
+        """Turn the roots found since the last time into a segment."""
+        if not roots:
             return
-        segment = Segment(self.arena, waiting[0] if len(waiting) == 1 else np.concatenate(waiting))
-        waiting.clear()
+        segment = ArenaSegment(self.memory.arena, np.concatenate(roots))
+        roots.clear()
         if self.settings.resolve:
             segment = self._resolve(segment)
         else:
-            self.handed_out = True
+            self._is_shared = True
         if len(segment.roots):
             segments.append(segment)
 
-    def _resolve(self, segment: Segment) -> Segment:
-        """The strategy's choice among the matches of each end position."""
-        out = new_arena(4096)
-        counters = np.zeros(COUNTERS, np.int64)
-        counters[kernel.NODES] = 1
-        out_roots = np.zeros(len(segment.roots), kernel.ROOT)
-        stamps = np.zeros(self.nodes, np.int64)
-        copies = np.zeros(self.nodes, np.int32)
-        stack = np.zeros(self.nodes + 64, np.int32)
+    def _resolve(self, segment: ArenaSegment) -> ArenaSegment:
+        """Return the matches that the strategy chooses at each end position."""
+        settings = self.settings
+        choice = choosing.Choice(settings.resolve, self.tables.hidden_label, settings.consume)
+        out = choosing.new_resolution(len(segment.roots), self.consumed)
+        nodes = choosing.new_node_scratch(self.records)
         room, at = 256, 0
+        lists = choosing.new_list_scratch(room)
         while True:
-            status, at = resolve(
-                segment.arena,
-                segment.roots,
-                at,
-                self.settings.resolve,
-                self.tables.hidden_label,
-                self.settings.consume,
-                self.consumed,
-                out,
-                counters,
-                out_roots,
-                stamps,
-                copies,
-                stack,
-                np.zeros(room, np.int32),
-                np.zeros(room, np.int32),
-                np.zeros(room, np.int64),
-                np.zeros(room, np.int32),
-                np.zeros(len(NEW_CURSOR), np.int64),
-                tuple(new_walk(room, _MARKS_EACH * room)),
-                (
-                    np.empty(room, np.int64),
-                    np.empty(room, np.int64),
-                    np.empty(room + 1, np.int64),
-                    np.empty(_MARKS_EACH * room, np.int64),
-                    np.empty(_MARKS_EACH * room, np.int32),
-                ),
-            )
-            # nothing of the root at hand is kept, so its stamps must not be met again
-            stamps[:] = 0
-            if status == RESOLVED:
+            status, at = choosing.resolve(segment, choice, at, out, nodes, lists)
+            nodes.stamps[:] = 0  # the root at hand is resolved again, with the same stamps
+            if status == choosing.RESOLVED:
                 break
-            if status == OUT_FULL:
-                out = np.concatenate([out, np.empty_like(out)])
+            if status == choosing.OUT_FULL:
+                out = out._replace(arena=np.concatenate([out.arena, np.empty_like(out.arena)]))
                 continue
             if room >= MOST_LISTED:
                 raise BudgetError(
                     f"the strategy has more than {MOST_LISTED:,} matches (or "
-                    f"{_MARKS_EACH * MOST_LISTED:,} events in them) to compare at one position; "
-                    "narrow the pattern or the window"
+                    f"{choosing.MARKS_EACH * MOST_LISTED:,} events in them) to compare at one "
+                    "position; narrow the pattern or the window"
                 )
             room *= 2
-        return Segment(out[: counters[kernel.NODES]], out_roots[: counters[kernel.ROOTS]])
+            lists = choosing.new_list_scratch(room)
+        return ArenaSegment(out.arena[: out.counters[a.NODES]], out.roots[: out.counters[a.ROOTS]])
 
     # ---------------------------------------------------------------- room
 
-    def _scratch(self) -> None:
-        width = self.slots.shape[1]
-        moves = max(64, self.tables.edge_count + 1)
-        self.scratch = (
-            np.zeros(moves, np.int32),
-            np.zeros(moves, np.int32),
-            np.zeros(width, np.int32),
-            np.zeros(width, np.uint8),
-            np.zeros(width, np.uint8),
-            np.zeros(width, np.int32),
-        )
-
     def fit_tables(self) -> None:
-        """Makes room for states and edges that the tables have gained."""
-        rows, width = self.slots.shape
+        """Make room for states and edges that the tables have gained."""
+        rows, width = self.memory.slots.shape
         if self.tables.states > width:
-            self.slots = _larger_slots(self.slots, rows, max(2 * width, self.tables.states))
-        moves, gathered = len(self.scratch[0]), len(self.scratch[2])
-        if self.tables.edge_count >= moves or self.slots.shape[1] > gathered:
-            self._scratch()
+            width = max(2 * width, self.tables.states)
+            self.memory = self.memory._replace(slots=_enlarge(self.memory.slots, rows, width))
+        scratch = self._scratch
+        if self.tables.edge_count >= len(scratch.moving_node) or width > len(scratch.gathered):
+            self._scratch = kernel.new_scratch(width, self.tables.edge_count)
+
+    def _grow_roots(self) -> None:
+        if len(self.memory.roots) < 1 << 20:
+            roots = np.zeros(4 * len(self.memory.roots), a.ROOT)
+            self.memory = self.memory._replace(roots=roots)
 
     def _reserve_keys(self, keys: int) -> None:
-        if keys > len(self.row_of_key):
-            size = max(keys, 2 * len(self.row_of_key))
-            self.row_of_key = _longer(self.row_of_key, size, -1)
+        have = len(self.memory.row_of_key)
+        if keys > have:
+            size = max(keys, 2 * have)
+            row_of_key = _lengthen(self.memory.row_of_key, size, -1)
+            self.memory = self.memory._replace(row_of_key=row_of_key)
             if self.settings.consume:
-                self.consumed = _longer(self.consumed, size, -1)
+                self.consumed = _lengthen(self.consumed, size, -1)
 
     def _make_rows(self) -> None:
-        self.compact()
-        rows = self.slots.shape[0]
-        if self.counters[kernel.FREE_ROWS] * 4 > rows:
+        """Free the rows of dead partitions, and see that a quarter of all rows is free."""
+        self.collect()
+        memory = self.memory
+        rows, width = memory.slots.shape
+        free = int(memory.counters[a.FREE_ROWS])
+        if 4 * free > rows:
             return
-        self.slots = _larger_slots(self.slots, 2 * rows, self.slots.shape[1])
-        self.key_of_row = _longer(self.key_of_row, 2 * rows, -1)
-        self.row_ordinal = _longer(self.row_ordinal, 2 * rows, 0)
-        self.row_epoch = _longer(self.row_epoch, 2 * rows, 0)
-        self.row_bound = _longer(self.row_bound, 2 * rows, int(FOREVER))
-        free = int(self.counters[kernel.FREE_ROWS])
-        self.free_rows = _longer(self.free_rows, 2 * rows, 0)
-        self.free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
-        self.counters[kernel.FREE_ROWS] = free + rows
+        free_rows = _lengthen(memory.free_rows, 2 * rows, 0)
+        free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
+        memory.counters[a.FREE_ROWS] = free + rows
+        self.memory = memory._replace(
+            slots=_enlarge(memory.slots, 2 * rows, width),
+            key_of_row=_lengthen(memory.key_of_row, 2 * rows, -1),
+            row_ordinal=_lengthen(memory.row_ordinal, 2 * rows, 0),
+            row_epoch=_lengthen(memory.row_epoch, 2 * rows, 0),
+            row_bound=_lengthen(memory.row_bound, 2 * rows, int(FOREVER)),
+            free_rows=free_rows,
+        )
 
     def _make_nodes(self, room: int) -> None:
-        """Give back what is dead, and see that there is room for so many nodes."""
-        self.compact()
-        self._capacity = max(self._capacity, 2 * (self.nodes + room))
-        if self._capacity > len(self.arena):
+        """Drop dead nodes, and see that there is room for so many new ones."""
+        self.collect()
+        nodes = self.records
+        self._capacity = max(self._capacity, 2 * (nodes + room))
+        if self._capacity > len(self.memory.arena):
             if self._capacity > MOST_NODES:
                 raise BudgetError("more than 2^29 nodes are alive; set a smaller window")
-            larger = np.empty(self._capacity, NODE)
-            larger[: self.nodes] = self.arena[: self.nodes]
-            self.arena, self.spare = larger, None
+            larger = np.empty(self._capacity, a.NODE)
+            larger[:nodes] = self.memory.arena[:nodes]
+            self.memory, self._spare = self.memory._replace(arena=larger), None
 
-    def live_keys(self) -> NDArray[np.int64]:
-        """The keys that have partial matches, ascending (as of the last compaction)."""
-        return np.sort(self.key_of_row[self.key_of_row >= 0])
+    # ----------------------------------------------------------- forgetting
 
-    def keep_keys(self, keys: NDArray[np.int64]) -> None:
-        """Renumber keys: keys[i] becomes i; others have nothing alive and are forgotten."""
-        rows = np.flatnonzero(self.key_of_row >= 0)
-        self.key_of_row[rows] = np.searchsorted(keys, self.key_of_row[rows])
-        size = max(64, 2 * len(keys))
-        self.row_of_key = np.full(size, -1, np.int32)
-        self.row_of_key[self.key_of_row[rows]] = rows
-        if self.settings.consume == kernel.CONSUME_PARTITION:
-            self.consumed = _longer(self.consumed[keys], size, -1)
+    def _advance_bound(self, bounds: NDArray[np.int64], at: int) -> None:
+        """Move the bound of the window that all partitions share."""
+        if len(bounds) and self.settings.shared_clock:
+            self.bound = max(self.bound, int(bounds[at]))
 
-    def compact(self) -> None:
-        """Leave behind what no active state can use any more."""
-        nodes = self.nodes
+    def collect(self) -> None:
+        """Drop the nodes that no event to come can use."""
+        memory, nodes = self.memory, self.records
         moved = np.zeros(nodes, np.int32)
         stack = np.empty(nodes + 1, np.int32)
-        copied = np.ones(1, np.int64)
+        used = np.ones(1, np.int64)
         bounds = self._row_bounds()
-        fresh = self.spare if self.spare is not None else new_arena(self._capacity)
-        self.spare = None
-        while not copy_live(
-            self.arena,
-            bounds,
-            self.slots,
-            self.counters,
-            self.row_epoch,
-            moved,
-            fresh,
-            copied,
-            stack,
-        ):
+        fresh = self._spare if self._spare is not None else a.new_arena(self._capacity)
+        while not copy_live(memory, bounds, moved, fresh, used, stack):
             fresh = np.concatenate([fresh, np.empty_like(fresh)])
-        self.counters[kernel.NODES] = copied[0]
-        # room for several times what is alive, so that a node is seldom copied
-        wanted = max(_FIRST_NODES, min(8 * self.nodes, 4 * self.nodes + (1 << 22)))
+        memory.counters[a.NODES] = used[0]
+        # room for several times the live nodes, so that a node is seldom copied
+        live = self.records
+        wanted = max(FIRST_NODES, min(8 * live, 4 * live + (1 << 22)))
         self._capacity = len(fresh) if wanted <= len(fresh) <= 4 * wanted else wanted
-        move_slots(
-            self.slots,
-            moved,
-            self.counters,
-            self.row_of_key,
-            self.key_of_row,
-            self.free_rows,
-            self.settings.partitioned,
-        )
-        self._adopt(fresh)
-
-    def _adopt(self, fresh: NDArray[np.void]) -> None:
-        self.spare = None if self.handed_out else self.arena
-        self.arena = fresh
-        self.handed_out = False
+        move_slots(memory, moved, self.settings.partitioned)
+        self._spare = None if self._is_shared else memory.arena
+        self._is_shared = False
+        self.memory = memory._replace(arena=fresh)
 
     def _row_bounds(self) -> NDArray[np.int64]:
-        """Per row: starts before this have left the window for good."""
-        settings = self.settings
-        if settings.window == kernel.EVENT_WINDOW:
-            return self.row_ordinal - settings.size if settings.partitioned else self.row_bound
-        if settings.window == kernel.CLOCK_WINDOW and settings.shared_clock:
-            return np.maximum(self.row_bound, self.bound)
-        return self.row_bound
+        """Return, per row, the bound that its starts have to reach."""
+        settings, memory = self.settings, self.memory
+        if settings.window == EVENT_WINDOW and settings.partitioned:
+            return memory.row_ordinal - settings.size
+        if settings.window == CLOCK_WINDOW and settings.shared_clock:
+            return np.maximum(memory.row_bound, self.bound)
+        return memory.row_bound
+
+    def live_keys(self) -> NDArray[np.int64]:
+        """Return the partitions that have partial matches, ascending (as of the last `collect`)."""
+        key_of_row = self.memory.key_of_row
+        return np.sort(key_of_row[key_of_row >= 0])
+
+    def keep_keys(self, keys: NDArray[np.int64]) -> None:
+        """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""
+        key_of_row = self.memory.key_of_row
+        rows = np.flatnonzero(key_of_row >= 0)
+        key_of_row[rows] = np.searchsorted(keys, key_of_row[rows])
+        size = max(64, 2 * len(keys))
+        row_of_key = np.full(size, -1, np.int32)
+        row_of_key[key_of_row[rows]] = rows
+        self.memory = self.memory._replace(row_of_key=row_of_key)
+        if self.settings.consume == CONSUME_PARTITION:
+            self.consumed = _lengthen(self.consumed[keys], size, -1)
 
 
-def _larger_slots(slots: NDArray[np.int32], rows: int, width: int) -> NDArray[np.int32]:
+def _first_memory(partitioned: bool) -> UnaryMemory:
+    rows = 64 if partitioned else 1
+    counters = a.new_counters()
+    counters[a.FREE_ROWS] = rows if partitioned else 0
+    return UnaryMemory(
+        counters=counters,
+        arena=a.new_arena(FIRST_NODES),
+        roots=np.zeros(1024, a.ROOT),
+        slots=np.zeros((rows, 8), np.int32),
+        row_of_key=np.full(64, -1, np.int32),
+        key_of_row=np.full(rows, -1, np.int64),
+        row_ordinal=np.zeros(rows, np.int64),
+        row_epoch=np.zeros(rows, np.int64),
+        row_bound=np.full(rows, FOREVER, np.int64),
+        free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
+    )
+
+
+def _enlarge(slots: NDArray[np.int32], rows: int, width: int) -> NDArray[np.int32]:
     if 4 * rows * width > MOST_SLOT_BYTES:
         raise BudgetError(
             f"{rows:,} partitions alive at once, with {width:,} automaton states each, need more "
@@ -400,7 +309,7 @@ def _larger_slots(slots: NDArray[np.int32], rows: int, width: int) -> NDArray[np
     return larger
 
 
-def _longer(array: NDArray[Any], size: int, fill: int) -> NDArray[Any]:
+def _lengthen(array: NDArray[Any], size: int, fill: int) -> NDArray[Any]:
     longer = np.full(size, fill, array.dtype)
     longer[: len(array)] = array
     return longer

@@ -1,90 +1,98 @@
-"""The update kernel: reads events, moves states, collects the roots of new matches.
+"""The step kernel: reads events, moves states, writes the roots of new matches.
 
 Cost contract: an inert event costs one look-up. Any other event costs O(active states
 that its symbol can move), independent of the window and of the number of partial
-matches; no state that stays where it is gets touched.
+matches; a state that stays where it is costs nothing.
 
 Per partition (one row of `slots`) a state holds the node of all its partial matches.
-An event is read in phases, so that a return in the middle (unknown state, no room)
-leaves nothing half done: collect what moves, clear what leaves, make the new nodes,
-merge them into the states, emit the root of what was accepted.
+The kernel reads an event in phases, so that a return in the middle (unknown state, no
+room) leaves nothing half done: gather the moves, clear the states that runs leave, make
+the new nodes, merge them into the states, write the root of the matches.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from cernis.compiled import kernel
-from cernis.engine.unary.arena import FOREVER, JOIN_NODES, join, make_item
-
-ROOT = np.dtype(
-    [
-        ("end", np.int64),
-        ("bound", np.int64),
-        ("key", np.int64),
-        ("node", np.int32),
-        ("spare", np.int32),
-    ]
+from cernis.compiled import borrowing as kernel
+from cernis.engine.settings import (
+    CLOCK_WINDOW,
+    CONSUME_ALL,
+    CONSUME_PARTITION,
+    EVENT_WINDOW,
+    FOREVER,
 )
-"""A compact set of matches: those below `node` that start at or after `bound`."""
+from cernis.engine.unary.arena import (
+    EPOCH,
+    FREE_ROWS,
+    JOIN_NODES,
+    NODES,
+    RELEVANT,
+    ROOTS,
+    join,
+    make_item,
+)
 
 DONE, UNKNOWN_STATE, ARENA_FULL, ROOTS_FULL, ROWS_FULL = range(5)
-NO_WINDOW, EVENT_WINDOW, CLOCK_WINDOW = range(3)
-CONSUME_NOTHING, CONSUME_PARTITION, CONSUME_ALL = range(3)
 
 _STRETCH = 512
 
-NODES, ROOTS, FREE_ROWS, EPOCH, RELEVANT = range(5)
-"""Places in `counters`."""
+
+class UnaryEvents(NamedTuple):
+    """A batch of events. Empty arrays: there are no partitions, no clock, no missing times."""
+
+    symbols: NDArray[np.int32]
+    keys: NDArray[np.int64]
+    """The partition of each event; -1: in none."""
+    clocks: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    usable: NDArray[np.uint8]
+    """0: the event has no reading of the clock."""
+
+
+class StepScratch(NamedTuple):
+    """Room for the moves of one event."""
+
+    relevant: NDArray[np.int64]
+    moving_node: NDArray[np.int32]
+    """The node that moves; -1: a match begins."""
+    moving_edge: NDArray[np.int32]
+    gathered: NDArray[np.int32]
+    """Per state, the node of the partial matches that enter it."""
+    gathered_marked: NDArray[np.uint8]
+    """Whether all of them mark the event."""
+    gathered_alone: NDArray[np.uint8]
+    """Whether the node is new and no other node refers to it."""
+    touched: NDArray[np.int32]
+
+
+def new_scratch(states: int, edges: int) -> StepScratch:
+    """Make room for the moves of an automaton with so many states and edges."""
+    moves = max(64, edges + 1)
+    return StepScratch(
+        np.zeros(_STRETCH, np.int64),
+        np.zeros(moves, np.int32),
+        np.zeros(moves, np.int32),
+        np.zeros(states, np.int32),
+        np.zeros(states, np.uint8),
+        np.zeros(states, np.uint8),
+        np.zeros(states, np.int32),
+    )
 
 
 @kernel
-def update(
-    symbols,
-    keys,
-    clocks,
-    bounds,
-    usable,
-    base,
-    begin,
-    window,
-    size,
-    consume,
-    last,
-    inert,
-    start_first,
-    start_count,
-    first,
-    count,
-    stay,
-    movers,
-    mover_count,
-    expanded,
-    edges,
-    arena,
-    counters,
-    roots,
-    slots,
-    row_of_key,
-    key_of_row,
-    row_ordinal,
-    row_epoch,
-    row_bound,
-    free_rows,
-    moving_node,
-    moving_edge,
-    gathered,
-    gathered_marked,
-    gathered_alone,
-    touched,
-):
-    """Reads symbols[begin:]; returns (status, index of the event to go on with, detail)."""
-    partitioned = len(keys) > 0
-    counts_all = partitioned and window == EVENT_WINDOW
-    has_nulls = len(usable) > 0
-    relevant = np.empty(_STRETCH, np.int64)
+def step(tables, memory, events, scratch, rules, base, begin):
+    """Read the events from `begin` on; return (status, event to go on with, detail)."""
+    counters = memory.counters
+    symbols, inert, relevant = events.symbols, tables.inert, scratch.relevant
+    partitioned = len(events.keys) > 0
+    counts_all = partitioned and rules.window == EVENT_WINDOW
+    has_nulls = len(events.usable) > 0
     for low in range(begin, len(symbols), _STRETCH):
-        # the events of a stretch that count, found without a branch to guess
+        # the relevant events of a stretch, found without a branch to predict
         found = 0
         for i in range(low, min(low + _STRETCH, len(symbols))):
             relevant[found] = i
@@ -96,160 +104,197 @@ def update(
             row = 0
             key = 0
             if partitioned:
-                key = keys[i]
+                key = events.keys[i]
                 if key < 0:
                     continue
-                row = row_of_key[key]
+                row = memory.row_of_key[key]
                 if row < 0:
-                    if start_count[symbol] == 0:
+                    if tables.start_count[symbol] == 0:
                         continue
                     if counters[FREE_ROWS] == 0:
                         return ROWS_FULL, i, 0
                 elif inert[symbol]:
-                    row_ordinal[row] += 1
+                    memory.row_ordinal[row] += 1
                     continue
-            if window == EVENT_WINDOW:
+            if rules.window == EVENT_WINDOW:
                 start = position
                 if partitioned:
-                    start = row_ordinal[row] if row >= 0 else 0
-                bound = start - size
-            elif window == CLOCK_WINDOW:
-                start = clocks[i]
-                bound = bounds[i]
+                    start = memory.row_ordinal[row] if row >= 0 else 0
+                bound = start - rules.size
+            elif rules.window == CLOCK_WINDOW:
+                start = events.clocks[i]
+                bound = events.bounds[i]
             else:
                 start = position
                 bound = FOREVER
-            whole = not has_nulls or usable[i] != 0
-            if not whole:  # no reading of the clock: nothing begins, ends or expires here
-                bound = row_bound[row] if row >= 0 else FOREVER
+            has_time = not has_nulls or events.usable[i] != 0
+            if not has_time:  # nothing begins, ends or expires here
+                bound = memory.row_bound[row] if row >= 0 else FOREVER
 
-            # what begins or moves
-            moves = 0
-            if whole:
-                for e in range(start_first[symbol], start_first[symbol] + start_count[symbol]):
-                    target = edges[e]["target"]
-                    if target >= 0 and not expanded[target]:
-                        return UNKNOWN_STATE, i, target
-                    moving_node[moves] = -1
-                    moving_edge[moves] = e
-                    moves += 1
-            leaving = False
-            if row >= 0:
-                if row_epoch[row] != counters[EPOCH]:
-                    slots[row, :] = 0
-                    row_epoch[row] = counters[EPOCH]
-                for m in range(mover_count[symbol]):
-                    state = movers[symbol, m]
-                    node = slots[row, state]
-                    if node == 0:
-                        continue
-                    begun = arena[node]["start"]
-                    if begun < bound:
-                        slots[row, state] = 0
-                        continue
-                    leaving = leaving or stay[state, symbol] == 0
-                    for e in range(
-                        first[state, symbol], first[state, symbol] + count[state, symbol]
-                    ):
-                        target = edges[e]["target"]
-                        if target >= 0 and not expanded[target]:
-                            return UNKNOWN_STATE, i, target
-                        # latest start first; among equals the order of the states' names
-                        at = moves
-                        while (
-                            at > 0
-                            and moving_node[at - 1] >= 0
-                            and arena[moving_node[at - 1]]["start"] < begun
-                        ):
-                            moving_node[at] = moving_node[at - 1]
-                            moving_edge[at] = moving_edge[at - 1]
-                            at -= 1
-                        moving_node[at] = node
-                        moving_edge[at] = e
-                        moves += 1
-            if moves == 0 and not leaving:
+            moves, leaves, unknown = _gather(tables, memory, scratch, symbol, row, bound, has_time)
+            if unknown >= 0:
+                return UNKNOWN_STATE, i, unknown
+            if moves == 0 and not leaves:
                 if partitioned and row >= 0:
-                    row_ordinal[row] += 1
+                    memory.row_ordinal[row] += 1
                 continue
             room = moves * (2 * JOIN_NODES + 1) + JOIN_NODES
-            if counters[NODES] + room >= len(arena):
+            if counters[NODES] + room >= len(memory.arena):
                 return ARENA_FULL, i, room
-            if counters[ROOTS] == len(roots):
+            if counters[ROOTS] == len(memory.roots):
                 return ROOTS_FULL, i, 0
             counters[RELEVANT] += 1
             if row < 0:
-                counters[FREE_ROWS] -= 1
-                row = free_rows[counters[FREE_ROWS]]
-                row_of_key[key] = row
-                key_of_row[row] = key
-                row_ordinal[row] = 0
-                row_epoch[row] = counters[EPOCH]
-
-            row_bound[row] = bound
-
-            # what leaves
-            if leaving:
-                for m in range(mover_count[symbol]):
-                    state = movers[symbol, m]
-                    if stay[state, symbol] == 0:
-                        slots[row, state] = 0
-
-            # new nodes
-            accepted = 0
-            targets = 0
-            for m in range(moves):
-                edge = edges[moving_edge[m]]
-                node = moving_node[m]
-                if node < 0:
-                    node = make_item(arena, counters, position, edge["label"], 0, start)
-                elif edge["label"] != 0:
-                    node = make_item(
-                        arena, counters, position, edge["label"], node, arena[node]["start"]
-                    )
-                if edge["accept"] and whole:
-                    accepted = join(arena, counters, accepted, node, bound)
-                target = edge["target"]
-                if target >= 0:
-                    fresh = moving_node[m] < 0 or edge["label"] != 0
-                    if gathered[target] == 0:
-                        touched[targets] = target
-                        targets += 1
-                        gathered[target] = node
-                        gathered_marked[target] = edge["label"] != 0
-                        gathered_alone[target] = fresh and not edge["accept"]
-                    else:
-                        gathered[target] = join(arena, counters, gathered[target], node, bound)
-                        gathered_marked[target] = gathered_marked[target] and edge["label"] != 0
-                        gathered_alone[target] = False
-
-            # into the states
-            for t in range(targets):
-                target = touched[t]
-                new = gathered[target]
-                gathered[target] = 0
-                old = slots[row, target]
-                # LAST: all of `new` ends later than all of `old`; what also starts no earlier
-                # can never lose to it
-                if last and gathered_marked[target] and arena[new]["start"] >= arena[old]["start"]:
-                    old = 0
-                begun = arena[old]["start"]
-                if old != 0 and gathered_alone[target] and arena[new]["start"] >= begun >= bound:
-                    arena[new]["right"] = old  # made just now, and nobody else refers to it
-                    slots[row, target] = new
-                else:
-                    slots[row, target] = join(arena, counters, new, old, bound)
-
+                row = _take_row(memory, key)
+            memory.row_bound[row] = bound
+            if leaves:
+                _clear(tables, memory.slots, symbol, row)
+            accepted, targets = _make_nodes(
+                tables, memory, scratch, moves, position, start, bound, has_time
+            )
+            _merge(memory, scratch, targets, row, bound, rules.keeps_last)
             if partitioned:
-                row_ordinal[row] += 1
+                memory.row_ordinal[row] += 1
             if accepted != 0:
-                r = counters[ROOTS]
-                counters[ROOTS] = r + 1
-                roots[r]["end"] = position
-                roots[r]["bound"] = bound
-                roots[r]["key"] = key
-                roots[r]["node"] = accepted
-                if consume == CONSUME_PARTITION:
-                    slots[row, :] = 0
-                elif consume == CONSUME_ALL:
+                root = counters[ROOTS]
+                counters[ROOTS] = root + 1
+                memory.roots[root]["end"] = position
+                memory.roots[root]["bound"] = bound
+                memory.roots[root]["key"] = key
+                memory.roots[root]["node"] = accepted
+                if rules.consume == CONSUME_PARTITION:
+                    memory.slots[row, :] = 0
+                elif rules.consume == CONSUME_ALL:
                     counters[EPOCH] += 1
     return DONE, len(symbols), 0
+
+
+@kernel
+def _gather(tables, memory, scratch, symbol, row, bound, has_time):
+    """Write the moves of an event; return (how many, whether runs leave, unknown state or -1)."""
+    arena, slots, edges = memory.arena, memory.slots, tables.edges
+    moving_node, moving_edge = scratch.moving_node, scratch.moving_edge
+    moves = 0
+    leaves = False
+    if has_time:
+        first = tables.start_first[symbol]
+        for e in range(first, first + tables.start_count[symbol]):
+            target = edges[e]["target"]
+            if target >= 0 and not tables.expanded[target]:
+                return moves, leaves, target
+            moving_node[moves] = -1
+            moving_edge[moves] = e
+            moves += 1
+    if row < 0:
+        return moves, leaves, -1
+    if memory.row_epoch[row] != memory.counters[EPOCH]:
+        slots[row, :] = 0
+        memory.row_epoch[row] = memory.counters[EPOCH]
+    for m in range(tables.mover_count[symbol]):
+        state = tables.movers[symbol, m]
+        node = slots[row, state]
+        if node == 0:
+            continue
+        begun = arena[node]["start"]
+        if begun < bound:
+            slots[row, state] = 0
+            continue
+        leaves = leaves or tables.stay[state, symbol] == 0
+        first = tables.edge_first[state, symbol]
+        for e in range(first, first + tables.edge_count[state, symbol]):
+            target = edges[e]["target"]
+            if target >= 0 and not tables.expanded[target]:
+                return moves, leaves, target
+            # latest start first; among equals the order of the states' names
+            at = moves
+            while (
+                at > 0 and moving_node[at - 1] >= 0 and arena[moving_node[at - 1]]["start"] < begun
+            ):
+                moving_node[at] = moving_node[at - 1]
+                moving_edge[at] = moving_edge[at - 1]
+                at -= 1
+            moving_node[at] = node
+            moving_edge[at] = e
+            moves += 1
+    return moves, leaves, -1
+
+
+@kernel
+def _take_row(memory, key):
+    """Give a free row to a partition and return it."""
+    counters = memory.counters
+    counters[FREE_ROWS] -= 1
+    row = memory.free_rows[counters[FREE_ROWS]]
+    memory.row_of_key[key] = row
+    memory.key_of_row[row] = key
+    memory.row_ordinal[row] = 0
+    memory.row_epoch[row] = counters[EPOCH]
+    return row
+
+
+@kernel
+def _clear(tables, slots, symbol, row):
+    """Empty the states that all runs leave."""
+    for m in range(tables.mover_count[symbol]):
+        state = tables.movers[symbol, m]
+        if tables.stay[state, symbol] == 0:
+            slots[row, state] = 0
+
+
+@kernel
+def _make_nodes(tables, memory, scratch, moves, position, start, bound, has_time):
+    """Make the nodes of the moves, per target state; return (node of the matches, targets)."""
+    arena, counters = memory.arena, memory.counters
+    gathered, marked, alone = scratch.gathered, scratch.gathered_marked, scratch.gathered_alone
+    accepted = 0
+    targets = 0
+    for m in range(moves):
+        edge = tables.edges[scratch.moving_edge[m]]
+        label, target = edge["label"], edge["target"]
+        node = scratch.moving_node[m]
+        is_new = node < 0 or label != 0
+        if node < 0:
+            node = make_item(arena, counters, position, label, 0, start)
+        elif label != 0:
+            node = make_item(arena, counters, position, label, node, arena[node]["start"])
+        if edge["accept"] and has_time:
+            accepted = join(arena, counters, accepted, node, bound)
+        if target < 0:
+            continue
+        if gathered[target] == 0:
+            scratch.touched[targets] = target
+            targets += 1
+            gathered[target] = node
+            marked[target] = label != 0
+            alone[target] = is_new and not edge["accept"]
+        else:
+            gathered[target] = join(arena, counters, gathered[target], node, bound)
+            marked[target] = marked[target] and label != 0
+            alone[target] = False
+    return accepted, targets
+
+
+@kernel
+def _merge(memory, scratch, targets, row, bound, keeps_last):
+    """Merge the gathered nodes into the states."""
+    arena, slots = memory.arena, memory.slots
+    for t in range(targets):
+        target = scratch.touched[t]
+        new = scratch.gathered[target]
+        scratch.gathered[target] = 0
+        old = slots[row, target]
+        begun = arena[new]["start"]
+        # LAST: all of `new` ends later than all of `old`; if it starts no earlier either,
+        # it never loses to `old`
+        if keeps_last and scratch.gathered_marked[target] and begun >= arena[old]["start"]:
+            old = 0
+        if (
+            old != 0
+            and scratch.gathered_alone[target]
+            and begun >= arena[old]["start"]
+            and arena[old]["start"] >= bound
+        ):
+            arena[new]["right"] = old
+            slots[row, target] = new
+        else:
+            slots[row, target] = join(arena, memory.counters, new, old, bound)

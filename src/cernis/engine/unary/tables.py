@@ -5,7 +5,7 @@ For each symbol: the states that it can move (`movers`), so that an event touche
 those, and the edges of matches that begin with it. A symbol that starts nothing and
 moves nothing is *inert*.
 
-A state is *expanded* (all its edges on the known symbols worked out) when a run first
+A state is *expanded* (its edges on all known symbols are worked out) when a run first
 enters it; a new symbol is worked out for all expanded states when it first occurs. So
 the kernel never meets a gap in the middle of an event.
 
@@ -16,7 +16,7 @@ per (expanded state, symbol).
 from __future__ import annotations
 
 from bisect import insort
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,33 +26,58 @@ from cernis.automata.unary.determinize import MARK, Deterministic, Edge
 EDGE = np.dtype([("label", np.int32), ("target", np.int32), ("accept", np.int32)])
 
 
+class UnaryArrays(NamedTuple):
+    """The arrays that the kernels read."""
+
+    edges: NDArray[np.void]
+    edge_first: NDArray[np.int32]
+    """Per state and symbol, the first edge."""
+    edge_count: NDArray[np.int32]
+    """Per state and symbol, how many edges."""
+    stay: NDArray[np.uint8]
+    """Per state and symbol, whether a copy of the runs stays."""
+    movers: NDArray[np.int32]
+    """Per symbol, the states it can move."""
+    mover_count: NDArray[np.int32]
+    start_first: NDArray[np.int32]
+    """Per symbol, the first edge of matches that begin with it."""
+    start_count: NDArray[np.int32]
+    inert: NDArray[np.uint8]
+    """Per symbol, whether it starts nothing and moves nothing."""
+    expanded: NDArray[np.uint8]
+    """Per state, whether its edges are known."""
+
+
 class UnaryTables:
-    """Arrays for the kernel; see the module's head."""
+    """The automaton for the kernels; `arrays` is replaced when it has to grow."""
 
     def __init__(self, automaton: Deterministic) -> None:
         self.automaton = automaton
         self.labels: list[frozenset[str]] = [frozenset()]
         self._label_numbers = {frozenset[str](): 0}
         self.symbols = 0
-        self.edges = np.zeros(64, EDGE)
         self.edge_count = 0
-        self.first = np.zeros((8, 8), np.int32)
-        self.count = np.zeros((8, 8), np.int32)
-        self.stay = np.zeros((8, 8), np.uint8)
-        self.start_first = np.zeros(8, np.int32)
-        self.start_count = np.zeros(8, np.int32)
-        self.expanded = np.zeros(8, np.uint8)
-        self.movers = np.zeros((8, 8), np.int32)
-        self.mover_count = np.zeros(8, np.int32)
-        self.inert = np.ones(8, np.uint8)
+        self.arrays = UnaryArrays(
+            edges=np.zeros(64, EDGE),
+            edge_first=np.zeros((8, 8), np.int32),
+            edge_count=np.zeros((8, 8), np.int32),
+            stay=np.zeros((8, 8), np.uint8),
+            movers=np.zeros((8, 8), np.int32),
+            mover_count=np.zeros(8, np.int32),
+            start_first=np.zeros(8, np.int32),
+            start_count=np.zeros(8, np.int32),
+            inert=np.ones(8, np.uint8),
+            expanded=np.zeros(8, np.uint8),
+        )
         self._mover_keys: list[list[tuple[str, int]]] = []
 
     @property
     def states(self) -> int:
-        """How many states are numbered (slots must have room for them)."""
+        """How many states are known; slots need room for them."""
         return len(self.automaton.states)
 
     def label(self, labels: frozenset[str]) -> int:
+        """Return the number of a label set."""
         known = self._label_numbers.get(labels)
         if known is None:
             known = len(self.labels)
@@ -69,73 +94,83 @@ class UnaryTables:
         """Work out all symbols below `upto` for the expanded states."""
         while self.symbols < upto:
             symbol = self.symbols
-            self._reserve(self.states, symbol + 1)
             self._mover_keys.append([])
             start = self.automaton.start(symbol)
-            self._reserve(self.states, symbol + 1)
-            self.start_first[symbol], self.start_count[symbol] = self._append(start)
+            self._reserve(symbol + 1)
+            first, count = self._append(start)
+            self.arrays.start_first[symbol], self.arrays.start_count[symbol] = first, count
             self.symbols += 1
-            for state in np.flatnonzero(self.expanded):
+            for state in np.flatnonzero(self.arrays.expanded):
                 self._fill(int(state), symbol)
             self._settle(symbol)
 
     def expand(self, state: int) -> None:
         """Work out a state's edges on all known symbols."""
-        self._reserve(self.states, self.symbols)
-        self.expanded[state] = 1
+        self._reserve(self.symbols)
+        self.arrays.expanded[state] = 1
         for symbol in range(self.symbols):
             self._fill(state, symbol)
             self._settle(symbol)
+
+    def is_expanded(self, state: int) -> bool:
+        """Whether the edges of a state are known."""
+        return state < len(self.arrays.expanded) and bool(self.arrays.expanded[state])
 
     # ------------------------------------------------------------- filling
 
     def _fill(self, state: int, symbol: int) -> None:
         edges = self.automaton.edges(state, symbol)
-        self._reserve(self.states, self.symbols)
+        self._reserve(self.symbols)
         remains = Edge(frozenset(), state, False)
-        self.stay[state, symbol] = remains in edges
         moving = tuple(edge for edge in edges if edge != remains)
-        self.first[state, symbol], self.count[state, symbol] = self._append(moving)
+        first, count = self._append(moving)
+        self.arrays.stay[state, symbol] = remains in edges
+        self.arrays.edge_first[state, symbol], self.arrays.edge_count[state, symbol] = first, count
         if moving or remains not in edges:
-            # kept in the order of the states' own names, so that the order in which
-            # states were found never shows in the order of matches
+            # by the states' own names: the order in which states were found must not
+            # show in the order of matches
             insort(self._mover_keys[symbol], (self.automaton.key(state), state))
 
     def _settle(self, symbol: int) -> None:
-        keys = self._mover_keys[symbol]
-        self.mover_count[symbol] = len(keys)
-        self.movers[symbol, : len(keys)] = [state for _, state in keys]
-        self.inert[symbol] = not keys and not self.start_count[symbol]
+        keys, arrays = self._mover_keys[symbol], self.arrays
+        arrays.mover_count[symbol] = len(keys)
+        arrays.movers[symbol, : len(keys)] = [state for _, state in keys]
+        arrays.inert[symbol] = not keys and not arrays.start_count[symbol]
 
     def _append(self, edges: tuple[Edge, ...]) -> tuple[int, int]:
-        first = self.edge_count
-        while first + len(edges) > len(self.edges):
-            self.edges = np.concatenate([self.edges, np.zeros_like(self.edges)])
+        """Append edges; return where they begin, and how many."""
+        first, have = self.edge_count, len(self.arrays.edges)
+        if first + len(edges) > have:
+            size = _double(first + len(edges), have)
+            self.arrays = self.arrays._replace(edges=_enlarge(self.arrays.edges, (size,)))
         for offset, edge in enumerate(edges):
-            self.edges[first + offset] = (self.label(edge.labels), edge.target, edge.accept)
+            written = (self.label(edge.labels), edge.target, edge.accept)
+            self.arrays.edges[first + offset] = written
         self.edge_count += len(edges)
         return first, len(edges)
 
-    def _reserve(self, states: int, symbols: int) -> None:
-        rows, columns = self.first.shape
-        if states > rows or symbols > columns:
-            shape = (_room(states, rows), _room(symbols, columns))
-            self.first = _grown(self.first, shape)
-            self.count = _grown(self.count, shape)
-            self.stay = _grown(self.stay, shape)
-            self.movers = _grown(self.movers, shape[::-1])
-            self.start_first = _grown(self.start_first, shape[1:])
-            self.start_count = _grown(self.start_count, shape[1:])
-            self.mover_count = _grown(self.mover_count, shape[1:])
-            self.inert = _grown(self.inert, shape[1:])
-            self.expanded = _grown(self.expanded, shape[:1])
+    def _reserve(self, symbols: int) -> None:
+        """Make room for all states and so many symbols."""
+        rows, columns = self.arrays.edge_first.shape
+        if self.states <= rows and symbols <= columns:
+            return
+        shape = (_double(self.states, rows), _double(symbols, columns))
+        shapes = {
+            **dict.fromkeys(("edge_first", "edge_count", "stay"), shape),
+            "movers": shape[::-1],
+            **dict.fromkeys(("mover_count", "start_first", "start_count", "inert"), shape[1:]),
+            "expanded": shape[:1],
+        }
+        self.arrays = self.arrays._replace(
+            **{name: _enlarge(getattr(self.arrays, name), size) for name, size in shapes.items()}
+        )
 
 
-def _room(needed: int, have: int) -> int:
+def _double(needed: int, have: int) -> int:
     return have if needed <= have else max(needed, 2 * have)
 
 
-def _grown(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def _enlarge(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     larger = np.zeros(shape, array.dtype)
     larger[tuple(slice(0, n) for n in array.shape)] = array
     return larger

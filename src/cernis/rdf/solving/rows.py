@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cernis.engine.correlated.records import NOTHING
+from cernis.engine.dag.records import NOTHING
 from cernis.engine.graphs.expressions import keep, new_stack
 from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g

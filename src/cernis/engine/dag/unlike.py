@@ -16,19 +16,21 @@ among an entry and all before it: a search ends where nothing before can be insi
 from __future__ import annotations
 
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.correlated.records import ENTRIES
+from cernis.engine.dag.records import ENTRIES
 
 MOST_VALUES = 3
 
 
 def sequences(width: int) -> NDArray[np.int32]:
-    """Row s is a sequence of distinct attributes, row 0 the empty one, shorter ones first:
-    [s, a] is the row of s followed by a, or -1.
+    """Number the sequences of distinct attributes: [s, a] is sequence s followed by a, or -1.
+
+    Sequence 0 is the empty one; shorter ones come first.
 
     >>> sequences(2).tolist()
     [[1, 2], [-1, 3], [4, -1], [-1, -1], [-1, -1]]
@@ -40,34 +42,45 @@ def sequences(width: int) -> NDArray[np.int32]:
     ).reshape(len(known), width)
 
 
+class Lists(NamedTuple):
+    """The entries of all lists, their values, and their back pointers by sequence."""
+
+    entries: NDArray[np.void]
+    values: NDArray[np.int64]
+    back: NDArray[np.int32]
+    steps: NDArray[np.int32]
+
+
 @kernel
-def same(left, right):
+def _is_same(left, right):
     return left == right and left >= 0
 
 
 @kernel
-def first_different(values, back, steps, entry, asked, width):
-    """The latest entry, from `entry` on backwards, totally different from `asked`; or 0."""
+def first_different(lists, entry, asked, width):
+    """Return the latest entry, from `entry` on backwards, totally different from `asked`; or 0."""
+    steps = lists.steps
     at = entry
     sequence = 0
     while at != 0:
         clash = -1
         for a in range(width):
-            if steps[sequence, a] >= 0 and same(values[at, a], asked[a]):
+            if steps[sequence, a] >= 0 and _is_same(lists.values[at, a], asked[a]):
                 clash = a
                 break
         if clash < 0:
             return at
         sequence = steps[sequence, clash]
-        at = back[entry, sequence]
+        at = lists.back[entry, sequence]
     return 0
 
 
 @kernel
-def next_live(entries, values, back, steps, entry, asked, width, bound):
-    """The same among entries that start inside the window."""
+def next_live(lists, entry, asked, width, bound):
+    """Like `first_different`, among entries that start inside the window."""
+    entries = lists.entries
     while entry != 0 and entries[entry]["best"] >= bound:
-        entry = first_different(values, back, steps, entry, asked, width)
+        entry = first_different(lists, entry, asked, width)
         if entry == 0 or entries[entry]["start"] >= bound:
             return entry
         entry = entries[entry]["before"]
@@ -75,24 +88,18 @@ def next_live(entries, values, back, steps, entry, asked, width, bound):
 
 
 @kernel
-def live_from(tables, memory, source, entry, bound):
-    """The same for what a source has asked, from `entry` on."""
-    store = tables.link_store[memory.sources[source]["link"]]
-    return next_live(
-        memory.entries,
-        memory.values,
-        memory.back,
-        tables.steps,
-        entry,
-        memory.asked[memory.sources[source]["asked"]],
-        tables.store_width[store],
-        bound,
-    )
+def next_of_source(links, memory, source, entry, bound):
+    """Like `next_live`, for the values that a source has asked for."""
+    lists = Lists(memory.entries, memory.values, memory.back, links.steps)
+    asked = memory.asked[memory.sources[source]["asked"]]
+    width = links.width[links.store[memory.sources[source]["link"]]]
+    return next_live(lists, entry, asked, width, bound)
 
 
 @kernel
-def point_back(values, back, steps, entry, before, asked, width):
-    """Fills the back pointers of a new entry; `asked` is scratch."""
+def point_back(lists, entry, before, asked, width):
+    """Fill the back pointers of a new entry; `asked` is scratch."""
+    steps, back = lists.steps, lists.back
     for sequence in range(1, steps.shape[0]):
         back[entry, sequence] = 0
     for sequence in range(steps.shape[0]):
@@ -103,34 +110,32 @@ def point_back(values, back, steps, entry, before, asked, width):
             longer = steps[sequence, a]
             if longer < 0:
                 continue
-            # what the sequence asks: follow it from its beginning
             for other in range(width):
                 asked[other] = -1
-            _asked_along(values, back, steps, entry, longer, asked, width)
-            back[entry, longer] = first_different(values, back, steps, before, asked, width)
+            _ask_along(lists, entry, longer, asked, width)
+            back[entry, longer] = first_different(lists, before, asked, width)
 
 
 @kernel
-def _asked_along(values, back, steps, entry, sequence, asked, width):
-    """asked[aₗ] = value of entry[a₁…aₗ₋₁] in aₗ, for each aₗ of the sequence."""
+def _ask_along(lists, entry, sequence, asked, width):
+    """Set asked[aₗ] to the value of entry[a₁…aₗ₋₁] in aₗ, for each aₗ of the sequence."""
     while sequence != 0:
         for shorter in range(sequence):
             a = -1
             for b in range(width):
-                if steps[shorter, b] == sequence:
+                if lists.steps[shorter, b] == sequence:
                     a = b
             if a >= 0:
-                reached = entry if shorter == 0 else back[entry, shorter]
-                asked[a] = values[reached, a]
+                reached = entry if shorter == 0 else lists.back[entry, shorter]
+                asked[a] = lists.values[reached, a]
                 sequence = shorter
                 break
 
 
 @kernel
-def insert(
-    entries, values, back, steps, counters, before, vertex, start, store, bound, asked, width
-):
-    """Adds an entry whose values stand in `values` already; returns it."""
+def insert(lists, counters, before, vertex, start, bound, asked, width):
+    """Add an entry whose values are in `values` already; return it."""
+    entries = lists.entries
     entry = counters[ENTRIES]
     counters[ENTRIES] = entry + 1
     if before != 0 and entries[before]["best"] < bound:
@@ -139,6 +144,5 @@ def insert(
     entries[entry]["best"] = max(start, entries[before]["best"]) if before != 0 else start
     entries[entry]["vertex"] = vertex
     entries[entry]["before"] = before
-    entries[entry]["store"] = store
-    point_back(values, back, steps, entry, before, asked, width)
+    point_back(lists, entry, before, asked, width)
     return entry

@@ -8,8 +8,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cernis.engine.correlated import unlike
-from cernis.engine.correlated.records import COUNTERS, ENTRIES, ENTRY, EQUALS_NOTHING, MISSING
+from cernis.engine.dag import unlike
+from cernis.engine.dag.records import COUNTERS, ENTRIES, ENTRY, EQUALS_NOTHING, MISSING
 
 Values = tuple[int, ...]
 Attributes = tuple[int, ...]
@@ -22,30 +22,23 @@ class Index:
 
     def __init__(self, width: int, room: int) -> None:
         self.width = width
-        self.steps = unlike.sequences(width)
-        self.entries = np.zeros(room + 1, ENTRY)
-        self.values = np.zeros((room + 1, width), np.int64)
-        self.back = np.zeros((room + 1, len(self.steps)), np.int32)
+        steps = unlike.sequences(width)
+        self.lists = unlike.Lists(
+            np.zeros(room + 1, ENTRY),
+            np.zeros((room + 1, width), np.int64),
+            np.zeros((room + 1, len(steps)), np.int32),
+            steps,
+        )
         self.counters = np.zeros(COUNTERS, np.int64)
         self.counters[ENTRIES] = 1
         self.head = 0
 
     def add(self, values: Values, start: int = 0, bound: int = 0) -> int:
         entry = int(self.counters[ENTRIES])
-        self.values[entry] = values
+        self.lists.values[entry] = values
+        asked = np.zeros(self.width, np.int64)
         self.head = unlike.insert(
-            self.entries,
-            self.values,
-            self.back,
-            self.steps,
-            self.counters,
-            self.head,
-            entry,
-            start,
-            0,
-            bound,
-            np.zeros(self.width, np.int64),
-            self.width,
+            self.lists, self.counters, self.head, entry, start, bound, asked, self.width
         )
         return self.head
 
@@ -53,24 +46,22 @@ class Index:
         """entry[attributes]."""
         sequence = 0
         for attribute in attributes:
-            sequence = self.steps[sequence, attribute]
-        return int(self.back[entry, sequence])
+            sequence = self.lists.steps[sequence, attribute]
+        return int(self.lists.back[entry, sequence])
 
     def find(self, entry: int, asked: Values) -> int:
         words = np.array(asked, np.int64)
-        return unlike.first_different(self.values, self.back, self.steps, entry, words, self.width)
+        return unlike.first_different(self.lists, entry, words, self.width)
 
     def live(self, entry: int, asked: Values, bound: int) -> list[int]:
         """All entries from this one on backwards, as enumeration finds them."""
         words = np.array(asked, np.int64)
         found = []
         while entry:
-            entry = unlike.next_live(
-                self.entries, self.values, self.back, self.steps, entry, words, self.width, bound
-            )
+            entry = unlike.next_live(self.lists, entry, words, self.width, bound)
             if entry:
                 found.append(entry)
-                entry = int(self.entries[entry]["before"])
+                entry = int(self.lists.entries[entry]["before"])
         return found
 
 
@@ -119,11 +110,11 @@ def test_the_last_entry_of_figure_3_has_the_pointers_of_example_14() -> None:
 
 def test_an_entry_is_added_to_figure_3_as_in_example_15() -> None:
     index = figure_3()
-    before = index.back[:8].copy()
+    before = index.lists.back[:8].copy()
     assert index.add((2, 3)) == 8
     pointers = {path: index.pointer(8, path) for path in ((A,), (B,), (A, B), (B, A))}
     assert pointers == {(A,): 7, (B,): 4, (A, B): 1, (B, A): 1}
-    assert np.array_equal(index.back[:8], before)
+    assert np.array_equal(index.lists.back[:8], before)
 
 
 def test_an_entry_that_differs_is_found_in_figure_3() -> None:
@@ -212,5 +203,5 @@ def test_a_list_whose_entries_have_all_left_begins_anew() -> None:
     index = Index(1, 3)
     index.add((1,), start=0)
     index.add((2,), start=5, bound=5)
-    assert index.entries[2]["before"] == 0
+    assert index.lists.entries[2]["before"] == 0
     assert index.live(index.head, (9,), 5) == [2]

@@ -22,7 +22,7 @@ foot of the spine that have left the window are dropped on the way.
 from __future__ import annotations
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.correlated.records import NODES
+from cernis.engine.dag.records import NODES
 
 
 @kernel

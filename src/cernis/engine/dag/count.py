@@ -1,10 +1,12 @@
 """How many matches, without enumerating them.
 
 The matches of a vertex are the product over its sources of the matches below each; the
-matches below a source are a sum over an index. A union tree is summed once per node for
-the part that no longer changes (left subtrees), and along the right spine for each
-version. With ≠ and order, the sum goes over the entries in range: there a count costs
-the edges of the run DAG, not its matches.
+matches below a source are a sum over an index. In a union tree, left subtrees no longer
+change and are summed once per node, the right spine once per version. With ≠ and order,
+the sum goes over the entries in range: there a count costs the edges of the run DAG, not
+its matches.
+
+An *item* is a vertex or a node of a union tree, as one number: 2·vertex or 2·node+1.
 
 Cost contract: linear in the vertices, nodes and (for ≠ and order) edges that a root
 reaches inside its window. Floating point first, which is exact below 2^53; a root that
@@ -14,23 +16,35 @@ exceeds it is counted again in Python's integers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.correlated import ordered as by_order
-from cernis.engine.correlated import records as r
-from cernis.engine.correlated import unions, unlike
-from cernis.engine.correlated.enumerate import Snapshot
+from cernis.engine.dag import ordered as by_order
+from cernis.engine.dag import records as r
+from cernis.engine.dag import unions, unlike
+from cernis.engine.dag.links import DagSegment
 
 _EXACT = float(2**53)
 
 
+class CountScratch(NamedTuple):
+    """Counts by item, valid where `stamps` has the current stamp, and room to work in."""
+
+    stamps: NDArray[np.int64]
+    values: NDArray[np.float64]
+    stack: NDArray[np.int64]
+    items: NDArray[np.int64]
+
+
 @kernel
-def _below(tables, memory, source, bound, items, room):
-    """Lists what a source sums over, as 2·vertex or 2·node+1; returns how many, -1: no room."""
+def _list_items(links, memory, source, bound, items):
+    """Write the items that a source sums over; return how many, or -1 if there is no room."""
+    room = len(items)
     link = memory.sources[source]["link"]
-    kind = tables.store_kind[tables.link_store[link]]
+    kind = links.kind[links.store[link]]
     at = memory.sources[source]["at"]
     found = 0
     if kind == r.UNION:
@@ -54,14 +68,15 @@ def _below(tables, memory, source, bound, items, room):
                     return -1
                 items[found] = 2 * memory.entries[at]["vertex"]
                 found += 1
-            at = unlike.live_from(tables, memory, source, memory.entries[at]["before"], bound)
+            at = unlike.next_of_source(links, memory, source, memory.entries[at]["before"], bound)
         return found
-    return _in_range(memory, tables.link_operator[link], at, asked, bound, items, room)
+    return _list_range(memory, links.operator[link], at, asked, bound, items)
 
 
 @kernel
-def _in_range(memory, operator, root, asked, bound, items, room):
-    """The vertices of a search tree in range; the tail of `items` serves as a stack."""
+def _list_range(memory, operator, root, asked, bound, items):
+    """Write the vertices of a search tree in range; the tail of `items` is a stack."""
+    room = len(items)
     below = operator in (r.LESS, r.LESS_EQUAL)
     found = 0
     top = room
@@ -91,11 +106,9 @@ def _in_range(memory, operator, root, asked, bound, items, room):
 
 
 @kernel
-def _tally(tables, memory, root, bound, stamp, stamps, values, stack, items):
-    """Matches of one vertex; False where a scratch array is too small.
-
-    `stamps` and `values` are indexed by 2·vertex and 2·node+1.
-    """
+def _count_vertex(links, memory, root, bound, stamp, scratch):
+    """Count the matches of one vertex; return False where a scratch array is too small."""
+    stamps, values, stack, items = scratch.stamps, scratch.values, scratch.stack, scratch.items
     depth = 1
     stack[0] = 2 * root
     while depth > 0:
@@ -133,7 +146,7 @@ def _tally(tables, memory, root, bound, stamp, stamps, values, stack, items):
             if count == 0:
                 value = 1.0 if memory.vertices[vertex]["start"] >= bound else 0.0
             for source in range(first, first + count):
-                found = _below(tables, memory, source, bound, items, len(items))
+                found = _list_items(links, memory, source, bound, items)
                 if found < 0:
                     return False
                 total = 0.0
@@ -155,51 +168,51 @@ def _tally(tables, memory, root, bound, stamp, stamps, values, stack, items):
 
 
 @kernel
-def _tally_roots(tables, memory, roots, begin, clock, stamps, values, stack, items, out):
-    """Counts the roots from `begin` on; returns the one that a scratch array is too small for.
+def _count_roots(segment, begin, clock, scratch, out):
+    """Count the roots from `begin` on; return the root for which the scratch is too small.
 
-    Roots with the same bound share what is counted: `clock` is the stamp and the bound of it.
+    Roots with the same bound share their counts: `clock` is the current stamp and its bound.
     """
+    roots = segment.roots
     for i in range(begin, len(roots)):
         bound = roots[i]["bound"]
         if clock[0] == 0 or clock[1] != bound:
             clock[0] += 1
             clock[1] = bound
         vertex = roots[i]["vertex"]
-        if not _tally(tables, memory, vertex, bound, clock[0], stamps, values, stack, items):
+        if not _count_vertex(segment.links, segment.memory, vertex, bound, clock[0], scratch):
             return i
-        out[i] = values[2 * vertex]
+        out[i] = scratch.values[2 * vertex]
     return len(roots)
 
 
-class Exact:
-    """The same in integers of any size; also used to draw a match by its rank."""
+class DagCounts:
+    """Exact counts in integers of any size, for choosing a match by its rank."""
 
-    def __init__(self, snapshot: Snapshot, bound: int) -> None:
-        self.snapshot = snapshot
+    def __init__(self, segment: DagSegment, bound: int) -> None:
+        self.segment = segment
         self.bound = bound
         self._known: dict[int, int] = {}
         self._items = np.empty(1024, np.int64)
 
     def below(self, source: int) -> list[int]:
-        """What a source sums over."""
-        snapshot = self.snapshot
+        """Return the items that a source sums over."""
+        links, memory = self.segment.links, self.segment.memory
         while True:
-            found = _below(
-                snapshot.tables, snapshot.memory, source, self.bound, self._items, len(self._items)
-            )
+            found = _list_items(links, memory, source, self.bound, self._items)
             if found >= 0:
                 items: list[int] = self._items[:found].tolist()
                 return items
             self._items = np.empty(2 * len(self._items), np.int64)
 
     def sources(self, vertex: int) -> range:
-        record = self.snapshot.memory.vertices[vertex]
+        """Return the sources of a vertex."""
+        record = self.segment.memory.vertices[vertex]
         return range(int(record["first"]), int(record["first"]) + int(record["count"]))
 
     def inside(self, node: int) -> Iterator[int]:
-        """A node of a union tree as what it sums over."""
-        nodes = self.snapshot.memory.nodes
+        """Give the items that a node of a union tree sums over."""
+        nodes = self.segment.memory.nodes
         record = nodes[node]
         yield 2 * int(record["vertex"])
         right = int(record["later"] if record["since"] >= 0 else record["right"])
@@ -208,7 +221,7 @@ class Exact:
                 yield 2 * side + 1
 
     def of(self, item: int) -> int:
-        """Matches of 2·vertex or 2·node+1."""
+        """Return the number of matches of an item."""
         stack = [item]
         while stack:
             top = stack[-1]
@@ -224,38 +237,38 @@ class Exact:
             if missing:
                 stack.extend(missing)
                 continue
-            self._known[top] = self._combined(top, groups)
+            self._known[top] = self._combine(top, groups)
         return self._known[item]
 
-    def _combined(self, item: int, groups: list[list[int]]) -> int:
+    def _combine(self, item: int, groups: list[list[int]]) -> int:
         if not item & 1 and not groups:
-            return int(self.snapshot.memory.vertices[item >> 1]["start"] >= self.bound)
+            return int(self.segment.memory.vertices[item >> 1]["start"] >= self.bound)
         total = 1
         for group in groups:
             total *= sum(self._known[i] for i in group)
         return total
 
     def root(self, root: np.void) -> int:
-        """Matches of a root."""
+        """Return the number of matches of a root."""
         return self.of(2 * int(root["vertex"]))
 
     def match(self, vertex: int, rank: int) -> list[int]:
-        """The vertices of the match with this rank."""
+        """Return the vertices of the match with this rank."""
         chosen: list[int] = []
         todo = [(2 * vertex, rank)]
         while todo:
             item, rank = todo.pop()
             if item & 1:
-                todo.append(self._ranked(list(self.inside(item >> 1)), rank))
+                todo.append(self._choose(list(self.inside(item >> 1)), rank))
                 continue
             chosen.append(item >> 1)
             for source in self.sources(item >> 1):
                 group = self.below(source)
                 rank, within = divmod(rank, sum(self.of(i) for i in group))
-                todo.append(self._ranked(group, within))
+                todo.append(self._choose(group, within))
         return chosen
 
-    def _ranked(self, group: list[int], rank: int) -> tuple[int, int]:
+    def _choose(self, group: list[int], rank: int) -> tuple[int, int]:
         for item in group:
             number = self.of(item)
             if rank < number:
@@ -264,9 +277,9 @@ class Exact:
         raise IndexError("rank beyond the number of matches")
 
 
-def count_roots(snapshot: Snapshot) -> list[int]:
-    """The number of matches of every root."""
-    counters, roots = snapshot.memory.counters, snapshot.roots
+def count_matches(segment: DagSegment) -> list[int]:
+    """Return the number of matches of every root."""
+    counters, roots = segment.memory.counters, segment.roots
     size = 2 * max(int(counters[r.VERTICES]), int(counters[r.NODES])) + 2
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
@@ -274,15 +287,13 @@ def count_roots(snapshot: Snapshot) -> list[int]:
     room, done = 1024, 0
     while done < len(roots):
         stack, items = np.empty(room, np.int64), np.empty(room, np.int64)
-        done = _tally_roots(
-            snapshot.tables, snapshot.memory, roots, done, clock, stamps, values, stack, items, out
-        )
+        done = _count_roots(segment, done, clock, CountScratch(stamps, values, stack, items), out)
         room *= 2
     counts: list[int] = np.where(out < _EXACT, out, 0).astype(np.int64).tolist()
-    exact: Exact | None = None
+    exact: DagCounts | None = None
     for large in np.flatnonzero(out >= _EXACT).tolist():
         bound = int(roots[large]["bound"])
         if exact is None or exact.bound != bound:
-            exact = Exact(snapshot, bound)
+            exact = DagCounts(segment, bound)
         counts[large] = exact.root(roots[large])
     return counts

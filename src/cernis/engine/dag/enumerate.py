@@ -2,9 +2,9 @@
 
 A match is a tree of vertices. The walk keeps the vertices chosen so far (`trail`), the
 sources that still need a run (`todo`, a linked list), and the choices not yet taken.
-Every choice leads to at least one match where the index is exact (= and order): so the
+Where the index is exact (= and order), every choice leads to at least one match, so the
 delay is linear in the match (times a logarithm for order). With ≠ in a window, a run
-that has left it while later ones of its list have not costs a step.
+outside the window costs a step if later runs of its list are inside.
 
 The kernel fills fixed buffers and goes on where it stopped; choices are taken last in
 first out, so memory is bounded by the longest match, not by the answer. Within one end
@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.correlated import ordered as by_order
-from cernis.engine.correlated import records as r
-from cernis.engine.correlated import unions, unlike
-from cernis.engine.correlated.tables import CorrelatedArrays
-from cernis.engine.unary.enumerate import Listing, empty_listing, filled
+from cernis.engine.dag import ordered as by_order
+from cernis.engine.dag import records as r
+from cernis.engine.dag import unions, unlike
+from cernis.engine.dag.links import DagSegment
+from cernis.engine.listing import Listing, empty_listing, trim_listing
 
 ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
 ROOT_INDEX, CHOICES, TRAIL, CELLS, TODO, WALKING, FOUND, MATCHES, MARKS = range(9)
-NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0)
+_NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0)
 ALIVE, DEAD = 1, 2
 """Whether the trail may still become a match."""
 
@@ -44,25 +44,19 @@ CHOICE = np.dtype(
 )
 
 
-class Scratch(NamedTuple):
-    """The choices left, the vertices chosen, and the list of sources to come."""
+class DagWalk(NamedTuple):
+    """Where a walk stands, the choices left, the vertices chosen, the sources to come."""
 
+    cursor: NDArray[np.int64]
     choices: NDArray[np.void]
     trail: NDArray[np.int32]
     cell_source: NDArray[np.int32]
     cell_next: NDArray[np.int32]
 
 
-class Snapshot(NamedTuple):
-    """Matches as a compact set: the arrays of the memory they live in, and their roots."""
-
-    tables: CorrelatedArrays
-    memory: r.RunMemory
-    roots: NDArray[np.void]
-
-
-def _scratch(size: int) -> Scratch:
-    return Scratch(
+def _new_walk(size: int) -> DagWalk:
+    return DagWalk(
+        np.array(_NEW_CURSOR, np.int64),
         np.empty(size, CHOICE),
         np.empty(size, np.int32),
         np.empty(size, np.int32),
@@ -71,90 +65,95 @@ def _scratch(size: int) -> Scratch:
 
 
 @kernel
-def _choose(scratch, cursor, source, at):
-    """Leaves a choice for later."""
+def _choose(walk, source, at):
+    """Leave a choice for later."""
+    cursor = walk.cursor
     c = cursor[CHOICES]
     cursor[CHOICES] = c + 1
-    scratch.choices[c]["source"] = source
-    scratch.choices[c]["at"] = at
-    scratch.choices[c]["trail"] = cursor[TRAIL]
-    scratch.choices[c]["cells"] = cursor[CELLS]
-    scratch.choices[c]["todo"] = cursor[TODO]
+    walk.choices[c]["source"] = source
+    walk.choices[c]["at"] = at
+    walk.choices[c]["trail"] = cursor[TRAIL]
+    walk.choices[c]["cells"] = cursor[CELLS]
+    walk.choices[c]["todo"] = cursor[TODO]
 
 
 @kernel
-def _take(memory, scratch, cursor, vertex):
-    """Puts a vertex on the trail and its sources on the list."""
-    scratch.trail[cursor[TRAIL]] = vertex
+def _take(memory, walk, vertex):
+    """Put a vertex on the trail and its sources on the list."""
+    cursor = walk.cursor
+    walk.trail[cursor[TRAIL]] = vertex
     cursor[TRAIL] += 1
     first = memory.vertices[vertex]["first"]
     for source in range(first, first + memory.vertices[vertex]["count"]):
         cell = cursor[CELLS]
         cursor[CELLS] = cell + 1
-        scratch.cell_source[cell] = source
-        scratch.cell_next[cell] = cursor[TODO]
+        walk.cell_source[cell] = source
+        walk.cell_next[cell] = cursor[TODO]
         cursor[TODO] = cell
 
 
 @kernel
-def pick(tables, memory, scratch, cursor, source, at, bound):
-    """The vertex to go on with at this place of an index, or 0; leaves the others as choices."""
+def _pick(links, memory, walk, source, at, bound):
+    """Return the vertex at this place of an index, or 0; leave those below it as choices."""
     if at == 0:
         return 0
     link = memory.sources[source]["link"]
-    kind = tables.store_kind[tables.link_store[link]]
+    kind = links.kind[links.store[link]]
     if kind == r.UNION:
         left = memory.nodes[at]["left"]
         right = unions.right_of(memory.nodes, at, memory.sources[source]["version"])
         if left != 0 and memory.nodes[left]["start"] >= bound:
-            _choose(scratch, cursor, source, left)
+            _choose(walk, source, left)
         if right != 0 and memory.nodes[right]["start"] >= bound:
-            _choose(scratch, cursor, source, right)
+            _choose(walk, source, right)
         return memory.nodes[at]["vertex"]
     asked = memory.asked[memory.sources[source]["asked"]]
     if kind == r.UNLIKE:
-        following = unlike.live_from(tables, memory, source, memory.entries[at]["before"], bound)
-        if following != 0:
-            _choose(scratch, cursor, source, following)
+        before = memory.entries[at]["before"]
+        before = unlike.next_of_source(links, memory, source, before, bound)
+        if before != 0:
+            _choose(walk, source, before)
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
-    operator = tables.link_operator[link]
+    operator = links.operator[link]
     below = operator in (r.LESS, r.LESS_EQUAL)
     branch = memory.branches[at]
     if by_order.stands(branch, operator, asked[0], asked[1]):
         left, right = branch["left"], branch["right"]
         if left != 0 and memory.branches[left]["best"] >= bound:
-            _choose(scratch, cursor, source, left)
+            _choose(walk, source, left)
         if right != 0 and memory.branches[right]["best"] >= bound:
-            _choose(scratch, cursor, source, right)
+            _choose(walk, source, right)
         if branch["start"] >= bound and by_order.comparable(branch, asked[0]):
             return branch["vertex"]
         return 0
     side = branch["left"] if below else branch["right"]
     if side != 0 and memory.branches[side]["best"] >= bound:
-        _choose(scratch, cursor, source, side)
+        _choose(walk, source, side)
     return 0
 
 
 @kernel
-def _advance(tables, memory, scratch, cursor, source, at, bound, apart):
-    """Takes the vertex at this place of an index; False if it cannot be in the match."""
-    vertex = pick(tables, memory, scratch, cursor, source, at, bound)
-    if vertex == 0 or (apart and not _agrees(tables, memory, scratch, cursor[TRAIL], vertex)):
+def _advance(links, memory, walk, source, at, bound, apart):
+    """Take the vertex at this place of an index; return False if it cannot be in the match."""
+    vertex = _pick(links, memory, walk, source, at, bound)
+    if vertex == 0 or (apart and not _agrees(links.conditions, memory, walk, vertex)):
         return False
-    _take(memory, scratch, cursor, vertex)
+    _take(memory, walk, vertex)
     return True
 
 
 @kernel
-def list_matches(tables, memory, roots, limit, cursor, scratch, listing, steps):
-    """Fills the listing from where the cursor stands; at most `limit` matches per end.
+def list_matches(segment, limit, walk, listing, steps):
+    """Fill the listing from where the walk stands; at most `limit` matches per end position.
 
     `steps` are the vertices looked at so far, and how many may be (-1: any number).
     """
-    apart = len(tables.apart_operator) > 0
+    links, memory, roots = segment.links, segment.memory, segment.roots
+    cursor, conditions = walk.cursor, links.conditions
+    apart = len(conditions.operator) > 0
     matches, marks = 0, 0
     listing.offset[0] = 0
-    room = len(scratch.choices)
+    room = len(walk.choices)
     status = ALL_DONE
     while cursor[ROOT_INDEX] < len(roots):
         root = cursor[ROOT_INDEX]
@@ -166,33 +165,32 @@ def list_matches(tables, memory, roots, limit, cursor, scratch, listing, steps):
             if cursor[FOUND] == limit:
                 cursor[ROOT_INDEX] += 1
                 continue
-            if memory.vertices[roots[root]["vertex"]]["count"] + 2 > room:
+            vertex = roots[root]["vertex"]
+            if memory.vertices[vertex]["count"] + 2 > room:
                 status = NO_ROOM
                 break
-            vertex = roots[root]["vertex"]
-            agrees = not apart or _agrees(tables, memory, scratch, 0, vertex)
+            agrees = not apart or _agrees(conditions, memory, walk, vertex)
             cursor[WALKING] = ALIVE if agrees else DEAD
-            _take(memory, scratch, cursor, vertex)
+            _take(memory, walk, vertex)
         dead = cursor[WALKING] == DEAD
         while True:
             if steps[0] > steps[1] >= 0:
                 status = SPENT
                 break
-            most = cursor[TRAIL]
-            # a step chooses at most twice, takes one vertex and lists its sources
+            # a step leaves at most two choices, takes one vertex and lists its sources
             if (
                 cursor[CHOICES] + 3 > room
-                or most + 2 > room
-                or cursor[CELLS] + len(tables.link_store) + 1 > room
+                or cursor[TRAIL] + 2 > room
+                or cursor[CELLS] + len(links.store) + 1 > room
             ):
                 status = NO_ROOM
                 break
             if not dead and cursor[TODO] != 0:
                 cell = cursor[TODO]
-                source = scratch.cell_source[cell]
-                cursor[TODO] = scratch.cell_next[cell]
+                source = walk.cell_source[cell]
+                cursor[TODO] = walk.cell_next[cell]
                 at = memory.sources[source]["at"]
-                dead = not _advance(tables, memory, scratch, cursor, source, at, bound, apart)
+                dead = not _advance(links, memory, walk, source, at, bound, apart)
                 steps[0] += 1
                 continue
             if not dead:
@@ -200,7 +198,7 @@ def list_matches(tables, memory, roots, limit, cursor, scratch, listing, steps):
                 if matches == len(listing.start) or marks + length > len(listing.position):
                     status = BUFFERS_FULL
                     break
-                if _write(memory, scratch, length, bound, listing, matches, marks):
+                if _write(memory, walk.trail, length, bound, listing, matches, marks):
                     listing.root[matches] = root
                     matches += 1
                     marks += length
@@ -212,12 +210,11 @@ def list_matches(tables, memory, roots, limit, cursor, scratch, listing, steps):
                 cursor[WALKING] = 0
                 break
             cursor[CHOICES] -= 1
-            choice = scratch.choices[cursor[CHOICES]]
+            choice = walk.choices[cursor[CHOICES]]
             cursor[TRAIL] = choice["trail"]
             cursor[CELLS] = choice["cells"]
             cursor[TODO] = choice["todo"]
-            source, at = choice["source"], choice["at"]
-            dead = not _advance(tables, memory, scratch, cursor, source, at, bound, apart)
+            dead = not _advance(links, memory, walk, choice["source"], choice["at"], bound, apart)
             steps[0] += 1
         if status != ALL_DONE:
             if cursor[WALKING] != 0:
@@ -229,27 +226,27 @@ def list_matches(tables, memory, roots, limit, cursor, scratch, listing, steps):
 
 
 @kernel
-def _agrees(tables, memory, scratch, length, vertex):
+def _agrees(conditions, memory, walk, vertex):
     """Whether a vertex agrees with the trail in every condition between far events."""
     label = memory.vertices[vertex]["label"]
-    for c in range(len(tables.apart_operator)):
-        for k in range(-1, length):
-            other = vertex if k < 0 else scratch.trail[k]
+    for c in range(len(conditions.operator)):
+        for k in range(-1, walk.cursor[TRAIL]):
+            other = vertex if k < 0 else walk.trail[k]
             there = memory.vertices[other]["label"]
-            forth = tables.label_left[label, c] and tables.label_right[there, c]
-            if forth and not _holds(tables, memory.facts, c, vertex, other):
+            forth = conditions.on_left[label, c] and conditions.on_right[there, c]
+            if forth and not _holds(conditions, memory.facts, c, vertex, other):
                 return False
-            back = k >= 0 and tables.label_right[label, c] and tables.label_left[there, c]
-            if back and not _holds(tables, memory.facts, c, other, vertex):
+            back = k >= 0 and conditions.on_right[label, c] and conditions.on_left[there, c]
+            if back and not _holds(conditions, memory.facts, c, other, vertex):
                 return False
     return True
 
 
 @kernel
-def _holds(tables, facts, condition, left, right):
-    """A condition between two events."""
-    operator = tables.apart_operator[condition]
-    one, other = tables.apart_left[condition], tables.apart_right[condition]
+def _holds(conditions, facts, condition, left, right):
+    """Whether a condition holds between two vertices."""
+    operator = conditions.operator[condition]
+    one, other = conditions.left[condition], conditions.right[condition]
     a, b = facts[left, one], facts[right, other]
     if operator == r.EQUAL:
         return a == b and a >= 0
@@ -267,10 +264,10 @@ def _holds(tables, facts, condition, left, right):
 
 
 @kernel
-def _write(memory, scratch, length, bound, listing, match, marks):
-    """Writes the trail as marks, last event first; False if it starts outside the window."""
+def _write(memory, trail, length, bound, listing, match, marks):
+    """Write the trail as marks, last event first; return False if it starts outside the window."""
     for k in range(length):
-        vertex = scratch.trail[k]
+        vertex = trail[k]
         position = memory.vertices[vertex]["position"]
         at = marks + k
         while at > marks and listing.position[at - 1] < position:
@@ -282,7 +279,7 @@ def _write(memory, scratch, length, bound, listing, match, marks):
     start = listing.position[marks + length - 1]
     inside = False
     for k in range(length):
-        vertex = scratch.trail[k]
+        vertex = trail[k]
         if memory.vertices[vertex]["count"] == 0:
             if memory.vertices[vertex]["start"] < bound:
                 return False
@@ -292,41 +289,33 @@ def _write(memory, scratch, length, bound, listing, match, marks):
     return inside
 
 
-def listings(
-    snapshot: Snapshot,
+def list_blocks(
+    segment: DagSegment,
     limit: int | None = None,
     block: int = 65_536,
     steps: NDArray[np.int64] | None = None,
 ) -> Iterator[Listing]:
-    """All matches of the roots, `limit` of each end position at most, block by block.
+    """Give all matches of the roots, `limit` of each end position at most, block by block.
 
-    `steps` counts what is looked at, up to a limit: steps[0] > steps[1] means that it ended.
+    `steps` counts the vertices looked at, up to a limit: steps[0] > steps[1] says that the
+    limit has ended the listing.
     """
     steps = np.array([0, -1], np.int64) if steps is None else steps
-    cursor = np.array(NEW_CURSOR, np.int64)
-    scratch = _scratch(256)
+    walk = _new_walk(256)
+    most = -1 if limit is None else limit
     marks = 4 * block
     status = BUFFERS_FULL
     while status not in (ALL_DONE, SPENT):
         listing = empty_listing(block, marks)
-        status = list_matches(
-            snapshot.tables,
-            snapshot.memory,
-            snapshot.roots,
-            -1 if limit is None else limit,
-            cursor,
-            scratch,
-            listing,
-            steps,
-        )
-        found, used = int(cursor[MATCHES]), int(cursor[MARKS])
+        status = list_matches(segment, most, walk, listing, steps)
+        found, used = int(walk.cursor[MATCHES]), int(walk.cursor[MARKS])
         if found:
-            yield filled(listing, found, used)
+            yield trim_listing(listing, found, used)
         if status == BUFFERS_FULL and not found:
             marks *= 2
         elif status == NO_ROOM:
-            scratch = Scratch(*(_doubled(array) for array in scratch))
+            walk = DagWalk(walk.cursor, *(_double(array) for array in walk[1:]))
 
 
-def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+def _double(array: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([array, np.empty_like(array)])

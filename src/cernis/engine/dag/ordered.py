@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.correlated.records import (
+from cernis.engine.dag.records import (
     BRANCHES,
     GREATER,
     KIND_BITS,

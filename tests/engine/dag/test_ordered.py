@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from cernis.engine.correlated import ordered as by_order
-from cernis.engine.correlated.records import BRANCH, BRANCHES, COUNTERS, NOTHING, OPERATORS
+from cernis.engine.dag import ordered as by_order
+from cernis.engine.dag.records import BRANCH, BRANCHES, COUNTERS, NOTHING, OPERATORS
 
 HOLDS: dict[str, Callable[[tuple[int, int], tuple[int, int]], bool]] = {
     "<": lambda a, b: a < b,

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from cernis.engine.correlated import unions
-from cernis.engine.correlated.records import COUNTERS, NODE, NODES
+from cernis.engine.dag import unions
+from cernis.engine.dag.records import COUNTERS, NODE, NODES
 
 
 class Tree:

@@ -1,18 +1,18 @@
-"""The records that the kernels of correlation share: plain arrays with integer links.
+"""The records of the run DAG: plain arrays with integer links.
 
 A *vertex* is an event as a transition read it (a vertex of the run DAG of the chain
 automata paper, a node of the PCEA paper): its position, its labels, and one *source* for
 each run it gathered. A source does not name the runs: it names an index, a version of it,
-and what was asked.
+and the values it was asked for.
 
-Runs that wait are filed in *stores*, one for each state and way of being asked; a store
-has a *bucket* for each key (the values compared by =). What a bucket points to depends
-on the store's kind (`ordinal` is when something was filed last: the rank of the event, or
-for strict stores its moment, and `before` what was there before that moment):
+Runs wait in *stores*, one for each state and way of being asked; a store has a *bucket*
+for each key (the values compared by =). `ordinal` is the time of the last insertion into
+a bucket: the rank of the event, or for strict stores its moment; `before` is the root
+before that moment. The root depends on the store's kind:
 
 * `UNION`: a persistent heap-ordered tree (`unions`), for keys alone;
 * `UNLIKE`: a list with back pointers (`unlike`), for keys and values compared by ≠;
-* `SORTED`: a persistent search tree (`sorted`), for keys and a value compared by order.
+* `SORTED`: a persistent search tree (`ordered`), for keys and a value compared by order.
 
 `start` is always the latest start of the runs below, in units of the window (the
 papers' max-start). Index 0 of every array is "nothing".
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.settings import FOREVER
 from cernis.errors import BudgetError
 
 MOST_RECORDS = 2**30
@@ -43,10 +44,10 @@ OPERATORS = {
 }
 
 NOTHING = np.int64(-(2**63))
-"""The order value of what cannot be compared; also the window bound nothing falls behind."""
+"""The order value of NULL and NaN; as a start, that of no run at all."""
 MISSING = -1
 EQUALS_NOTHING = -2
-"""Codes of values: NULL; and NaN, which is there but equals nothing."""
+"""Codes of values: NULL; and NaN, which is present but equals nothing."""
 LARGEST_NUMBER = np.int64(0x7FF0000000000000)
 KIND_BITS = 34
 """Order values: numbers are at most this; every other kind has its own bits from here on."""
@@ -127,13 +128,13 @@ ROOT = np.dtype(
 """The matches of one vertex that start at or after `bound`."""
 
 VERTICES, SOURCES, NODES, ENTRIES, BRANCHES, ASKED, ROOTS, PENDING, FILED, RELEVANT = range(10)
-"""Places in `counters`: how much of each array is used; what waits to be filed, and how
-much of it has been; how many events have made a vertex."""
+"""Places in `counters`: how many records each array has; how many vertices wait to be
+filed, and how many of them have been; how many events have made a vertex."""
 COUNTERS = 10
 
 
 class RunMemory(NamedTuple):
-    """What is kept of the stream. Arrays grow by being replaced."""
+    """The state of a stream. Arrays grow by being replaced."""
 
     counters: NDArray[np.int64]
     vertices: NDArray[np.void]
@@ -148,7 +149,7 @@ class RunMemory(NamedTuple):
     """Per entry, its back pointers."""
     branches: NDArray[np.void]
     asked: NDArray[np.int64]
-    """What sources asked beside a key: values for ≠, or the two words of an order value."""
+    """The values that sources asked for: those compared by ≠, or two words of an order value."""
     buckets: NDArray[np.void]
     base: NDArray[np.int64]
     """Where each store's buckets begin."""
@@ -167,11 +168,11 @@ follow `entries`, `facts` follows `vertices`."""
 
 
 class Widths(NamedTuple):
-    """What an engine keeps beside vertices, sources and nodes."""
+    """The sizes of the arrays that not every query needs."""
 
     facts: int = 0
     values: int = 0
-    """Compared by ≠; 0: no lists with back pointers are kept."""
+    """Values compared by ≠; 0: there are no lists with back pointers."""
     back: int = 1
     ordered: bool = False
     parts: int = 1
@@ -182,7 +183,7 @@ _NO_MORE = Widths()
 
 
 def new_memory(size: int, widths: Widths = _NO_MORE, buckets: int = 0) -> RunMemory:
-    """Memory with room for so many records of each sort that is used."""
+    """Make memory with room for so many records of each sort that is used."""
     counters = np.zeros(COUNTERS, np.int64)
     counters[: ASKED + 1] = 1
     counters[SOURCES] = 0
@@ -203,28 +204,28 @@ def new_memory(size: int, widths: Widths = _NO_MORE, buckets: int = 0) -> RunMem
         base=np.zeros(0, np.int64),
         roots=np.zeros(size, ROOT),
         part_events=np.zeros(widths.parts, np.int64),
-        part_bound=np.full(widths.parts, NOTHING),
+        part_bound=np.full(widths.parts, FOREVER),
         pending_vertex=np.zeros(widths.pending, np.int32),
         pending_store=np.zeros(widths.pending, np.int32),
     )
 
 
-def with_room(memory: RunMemory, array: int, room: int, least: int) -> RunMemory:
-    """The same memory, with room for so many more records of one sort."""
+def make_room(memory: RunMemory, array: int, room: int, least: int) -> RunMemory:
+    """Return the memory with room for so many more records of one sort."""
     name = GROWING[array]
     used, current = int(memory.counters[array]), getattr(memory, name)
     if used + room <= len(current):
         return memory
-    # room for several times what is alive, so that a record is seldom copied
+    # room for several times the live records, so that a record is seldom copied
     wanted = max(least, min(4 * used, 2 * used + (1 << 22)), used + 2 * room)
     if wanted > MOST_RECORDS:
         raise BudgetError("more than 2^30 partial matches are alive; set a smaller window")
     followers = {VERTICES: ("facts",), ENTRIES: ("values", "back")}.get(array, ())
     names = (name, *followers)
-    return memory._replace(**{n: _longer(getattr(memory, n), used, wanted) for n in names})
+    return memory._replace(**{n: _lengthen(getattr(memory, n), used, wanted) for n in names})
 
 
-def _longer(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
+def _lengthen(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
     longer = np.zeros((size, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]
     return longer

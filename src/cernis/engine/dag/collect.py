@@ -1,0 +1,291 @@
+"""A mark-and-copy collector over all records of the run DAG.
+
+A record is live if a bucket leads to it through runs that start inside the window of the
+bucket's partition. Old versions of an index are live through the vertices that asked for
+them; their nodes are copied with all their pointers, so versions go on sharing records.
+Lists for ≠ are rebuilt from their live entries, with new back pointers.
+
+Cost contract: O(records made since the last time + buckets). The old arrays do not change:
+matches that refer to them stay valid.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+from cernis.engine.dag import records as r
+from cernis.engine.dag import unlike
+from cernis.engine.dag.links import Links
+
+_V, _N, _E, _B = range(4)
+"""Sorts of records on the stack: 4·record + sort."""
+
+
+class Marks(NamedTuple):
+    """Per record, whether it is live."""
+
+    vertices: NDArray[np.uint8]
+    nodes: NDArray[np.uint8]
+    entries: NDArray[np.uint8]
+    branches: NDArray[np.uint8]
+    seen: NDArray[np.uint8]
+    """Per entry, whether the collector has met it."""
+
+
+@kernel
+def _sort_of(kind):
+    """Return the sort of records that a store of this kind consists of."""
+    return _N if kind == r.UNION else _E if kind == r.UNLIKE else _B
+
+
+@kernel
+def _mark(links, memory, kinds, bounds, marks, stack):
+    """Mark the live records; return the bucket for which the stack is too small, or -1."""
+    for b in range(len(memory.buckets)):
+        at, before = memory.buckets[b]["root"], memory.buckets[b]["before"]
+        if at == 0:
+            continue
+        part = memory.buckets[b]["part"]
+        bound = bounds[part if part < len(bounds) else 0]
+        sort = _sort_of(kinds[b])
+        depth = 1
+        stack[0] = 4 * at + sort
+        if before != 0:
+            stack[depth] = 4 * before + sort
+            depth += 1
+        while depth > 0:
+            depth -= 1
+            item = stack[depth]
+            at, sort = item >> 2, item & 3
+            if depth + 8 > len(stack):
+                return b
+            if sort == _N:
+                if marks.nodes[at] or memory.nodes[at]["start"] < bound:
+                    continue
+                marks.nodes[at] = 1
+                stack[depth] = 4 * memory.nodes[at]["vertex"] + _V
+                depth += 1
+                for side in (
+                    memory.nodes[at]["left"],
+                    memory.nodes[at]["right"],
+                    memory.nodes[at]["later"],
+                ):
+                    if side != 0:
+                        stack[depth] = 4 * side + _N
+                        depth += 1
+            elif sort == _B:
+                if marks.branches[at] or memory.branches[at]["best"] < bound:
+                    continue
+                marks.branches[at] = 1
+                stack[depth] = 4 * memory.branches[at]["vertex"] + _V
+                depth += 1
+                for side in (memory.branches[at]["left"], memory.branches[at]["right"]):
+                    if side != 0:
+                        stack[depth] = 4 * side + _B
+                        depth += 1
+            elif sort == _E:
+                if marks.seen[at] or memory.entries[at]["best"] < bound:
+                    continue
+                marks.seen[at] = 1
+                if memory.entries[at]["start"] >= bound:
+                    marks.entries[at] = 1
+                    stack[depth] = 4 * memory.entries[at]["vertex"] + _V
+                    depth += 1
+                if memory.entries[at]["before"] != 0:
+                    stack[depth] = 4 * memory.entries[at]["before"] + _E
+                    depth += 1
+            else:
+                if marks.vertices[at] or memory.vertices[at]["start"] < bound:
+                    continue
+                first, count = memory.vertices[at]["first"], memory.vertices[at]["count"]
+                if depth + count + 8 > len(stack):
+                    return b
+                marks.vertices[at] = 1
+                for source in range(first, first + count):
+                    kind = links.kind[links.store[memory.sources[source]["link"]]]
+                    root = memory.sources[source]["at"]
+                    if kind == r.UNLIKE:
+                        root = unlike.next_of_source(links, memory, source, root, bound)
+                        memory.sources[source]["at"] = root
+                    if root != 0:
+                        stack[depth] = 4 * root + _sort_of(kind)
+                        depth += 1
+    return -1
+
+
+@kernel
+def _link_entries(links, memory, fresh, marks, moved, asked, live_before):
+    """Rebuild the lists of the live entries in `fresh`, in the order they were made.
+
+    `asked` and `live_before`, which is zero, are scratch.
+    """
+    entries = fresh.entries
+    for old in range(1, len(marks)):
+        before = memory.entries[old]["before"]
+        live_before[old] = before if before != 0 and marks[before] else live_before[before]
+        if not marks[old]:
+            continue
+        new = moved[old]
+        entries[new] = memory.entries[old]
+        before = moved[live_before[old]] if live_before[old] != 0 else 0
+        entries[new]["before"] = before
+        start = entries[new]["start"]
+        entries[new]["best"] = max(start, entries[before]["best"]) if before != 0 else start
+        for v in range(fresh.values.shape[1]):
+            fresh.values[new, v] = memory.values[old, v]
+        unlike.point_back(fresh, new, before, asked, links.width[entries[new]["store"]])
+
+
+@kernel
+def _find_heads(memory, marks, moved, heads):
+    """Find, for each entry, the copy of the latest live one from there on."""
+    for old in range(1, len(marks)):
+        heads[old] = moved[old] if marks[old] else heads[memory.entries[old]["before"]]
+
+
+@kernel
+def _move_buckets(buckets, kinds, nodes, heads, branches):
+    """Point the buckets at the copies."""
+    for b in range(len(buckets)):
+        kind = kinds[b]
+        moved = nodes if kind == r.UNION else heads if kind == r.UNLIKE else branches
+        buckets[b]["root"] = moved[buckets[b]["root"]]
+        buckets[b]["before"] = moved[buckets[b]["before"]]
+
+
+@kernel
+def link_spines(nodes, buckets, kinds):
+    """Work out the way back up the newest right spine of every union tree."""
+    nodes["up"][:] = 0
+    for b in range(len(buckets)):
+        last = 0
+        if kinds[b] == r.UNION:
+            at = buckets[b]["root"]
+            above = 0
+            while at != 0:
+                nodes[at]["up"] = above
+                above = at
+                last = at
+                at = nodes[at]["later"] if nodes[at]["since"] >= 0 else nodes[at]["right"]
+        buckets[b]["last"] = last
+
+
+def collect(
+    links: Links, memory: r.RunMemory, kinds: NDArray[np.int32], bounds: NDArray[np.int64]
+) -> r.RunMemory:
+    """Return memory with the live records alone.
+
+    `kinds` has the kind of each bucket's store, `bounds` the window of each partition, or of all.
+    """
+    memory = memory._replace(sources=memory.sources.copy())  # matches may use the old ones
+    marks = _mark_live(links, memory, kinds, bounds)
+    moved_v, moved_n, moved_e, moved_b = (_number(mark) for mark in marks[:4])
+    vertices, sources, asked = _copy_vertices(links, memory, marks, (moved_n, moved_e, moved_b))
+    nodes = _keep(memory.nodes, marks.nodes)
+    nodes["vertex"] = moved_v[nodes["vertex"]]
+    for side in ("left", "right", "later"):
+        nodes[side] = moved_n[nodes[side]]
+    branches = _keep(memory.branches, marks.branches)
+    branches["vertex"] = moved_v[branches["vertex"]]
+    for side in ("left", "right"):
+        branches[side] = moved_b[branches[side]]
+    lists = _copy_lists(links, memory, marks.entries, moved_e)
+    lists.entries["vertex"] = moved_v[lists.entries["vertex"]]
+    heads = np.zeros(len(moved_e), np.int32)
+    _find_heads(memory, marks.entries, moved_e, heads)
+    buckets = memory.buckets.copy()
+    _move_buckets(buckets, kinds, moved_n, heads, moved_b)
+    link_spines(nodes, buckets, kinds)
+    counters = memory.counters.copy()
+    for which, array in (
+        (r.VERTICES, vertices),
+        (r.SOURCES, sources),
+        (r.NODES, nodes),
+        (r.ENTRIES, lists.entries),
+        (r.BRANCHES, branches),
+        (r.ASKED, asked),
+    ):
+        counters[which] = len(array)
+    counters[r.ROOTS] = 0
+    return memory._replace(
+        counters=counters,
+        vertices=vertices,
+        facts=memory.facts[np.concatenate(([0], np.flatnonzero(marks.vertices)))],
+        sources=sources,
+        nodes=nodes,
+        entries=lists.entries,
+        values=lists.values,
+        back=lists.back,
+        branches=branches,
+        asked=asked,
+        buckets=buckets,
+    )
+
+
+def _mark_live(
+    links: Links, memory: r.RunMemory, kinds: NDArray[np.int32], bounds: NDArray[np.int64]
+) -> Marks:
+    used = [memory.counters[n] for n in (r.VERTICES, r.NODES, r.ENTRIES, r.BRANCHES, r.ENTRIES)]
+    size = 1024
+    while True:
+        marks = Marks(*(np.zeros(n, np.uint8) for n in used))
+        if _mark(links, memory, kinds, bounds, marks, np.empty(size, np.int64)) < 0:
+            return marks
+        size *= 4
+
+
+def _number(marks: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Give new numbers to the marked records, 0 to the others."""
+    return np.where(marks != 0, np.cumsum(marks, dtype=np.int64), 0).astype(np.int32)
+
+
+def _keep(records: NDArray[np.void], marks: NDArray[np.uint8]) -> NDArray[np.void]:
+    """Copy record 0 and the marked ones."""
+    kept: NDArray[np.void] = records[np.concatenate(([0], np.flatnonzero(marks)))]
+    kept[0] = np.zeros((), records.dtype)
+    return kept
+
+
+def _copy_vertices(
+    links: Links, memory: r.RunMemory, marks: Marks, moved: tuple[NDArray[np.int32], ...]
+) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.int64]]:
+    """Return (vertices, sources, asked) of the live vertices; `moved` by kind of index."""
+    vertices = _keep(memory.vertices, marks.vertices)
+    counts = vertices["count"].astype(np.int64)
+    ends = np.cumsum(counts)
+    which = np.repeat(vertices["first"], counts) + (
+        np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
+    )
+    sources = memory.sources[which]
+    kinds = links.kind[links.store[sources["link"]]] if len(sources) else np.empty(0)
+    for kind in (r.UNION, r.UNLIKE, r.SORTED):
+        mine = kinds == kind
+        sources["at"][mine] = moved[kind][sources["at"][mine]]
+    asking = kinds != r.UNION
+    asked = np.concatenate(
+        [np.zeros((1, memory.asked.shape[1]), np.int64), memory.asked[sources["asked"][asking]]]
+    )
+    sources["asked"] = 0
+    sources["asked"][asking] = np.arange(1, len(asked))
+    vertices["first"] = ends - counts
+    return vertices, sources, asked
+
+
+def _copy_lists(
+    links: Links, memory: r.RunMemory, marks: NDArray[np.uint8], moved: NDArray[np.int32]
+) -> unlike.Lists:
+    """Return the lists of the live entries."""
+    live, width = int(marks.sum()) + 1, memory.values.shape[1]
+    lists = unlike.Lists(
+        np.zeros(live, r.ENTRY),
+        np.zeros((live, width), np.int64),
+        np.zeros((live, memory.back.shape[1]), np.int32),
+        links.steps,
+    )
+    live_before = np.zeros(len(marks), np.int32)
+    _link_entries(links, memory, lists, marks, moved, np.empty(width, np.int64), live_before)
+    return lists

@@ -1,0 +1,95 @@
+"""Matches as arrays of positions and labels, and their marks per variable.
+
+Every runtime lists its matches in this form, block by block.
+
+Cost contract: linear in the marks, with no Python object per match.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import kernel
+
+
+class Listing(NamedTuple):
+    """Matches as arrays: `root` each belongs to, `start` position, marks by `offset`.
+
+    Marks of one match run from its last event to its first.
+    """
+
+    root: NDArray[np.int64]
+    start: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    position: NDArray[np.int64]
+    label: NDArray[np.int32]
+
+
+def empty_listing(matches: int, marks: int) -> Listing:
+    """Buffers for so many matches and marks."""
+    return Listing(
+        np.empty(matches, np.int64),
+        np.empty(matches, np.int64),
+        np.empty(matches + 1, np.int64),
+        np.empty(marks, np.int64),
+        np.empty(marks, np.int32),
+    )
+
+
+def trim_listing(listing: Listing, matches: int, marks: int) -> Listing:
+    """The part of the buffers that is in use."""
+    return Listing(
+        listing.root[:matches],
+        listing.start[:matches],
+        listing.offset[: matches + 1],
+        listing.position[:marks],
+        listing.label[:marks],
+    )
+
+
+@kernel
+def split_marks(offset, position, label, first, members, offsets, totals, flat):
+    """The marks per variable and match, first event first, in one pass over the marks.
+
+    `members[first[l]:first[l + 1]]` are the variables of label set l. Called without
+    room in `flat` it only counts: `totals` are the marks of each variable. Then `totals`
+    are where each variable's marks begin in `flat`.
+    """
+    counting = len(flat) == 0
+    last = np.empty(len(totals), np.int64)
+    for m in range(len(offset) - 1):
+        last[:] = -1
+        for k in range(offset[m + 1] - 1, offset[m] - 1, -1):
+            for j in range(first[label[k]], first[label[k] + 1]):
+                variable = members[j]
+                if last[variable] == position[k]:
+                    continue  # an event that serves several parts of a match is there once
+                last[variable] = position[k]
+                if not counting:
+                    flat[totals[variable]] = position[k]
+                totals[variable] += 1
+        if counting:
+            for variable in range(len(totals)):
+                offsets[variable, m + 1] = totals[variable]
+
+
+def split_by_variable(
+    listing: Listing, labels: list[frozenset[str]], variables: tuple[str, ...]
+) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]:
+    """(offsets, positions) per variable, as list arrays want them."""
+    held = [[v for v, name in enumerate(variables) if name in names] for names in labels]
+    first = np.cumsum([0, *map(len, held)], dtype=np.int64)
+    members = np.array([v for vs in held for v in vs], np.int64)
+    offsets = np.zeros((len(variables), len(listing.offset)), np.int64)
+    totals = np.zeros(len(variables), np.int64)
+    marks = listing.offset, listing.position, listing.label, first, members, offsets
+    split_marks(*marks, totals, np.empty(0, np.int64))
+    ends = np.cumsum(totals)
+    flat = np.empty(int(ends[-1]) if len(ends) else 0, np.int64)
+    if len(flat):
+        split_marks(*marks, ends - totals, flat)
+    begins = ends - totals
+    return tuple(offsets), tuple(flat[b:e] for b, e in zip(begins, ends, strict=True))
