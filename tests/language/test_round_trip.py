@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cernis.languages.ceql import parse
-from cernis.languages.text.tree import flat_attributes
+from cernis.languages.text.tree import flatten_attributes
 from cernis.pattern import formula as f
 from cernis.pattern import predicate as q
 from cernis.pattern.query import (
@@ -129,7 +129,7 @@ windows = st.one_of(
 )
 _kinds = st.dictionaries(dotted, st.sampled_from(Kind), max_size=3)
 streams = st.builds(
-    lambda name, events, loose: Stream(name, flat_attributes(events, loose), events),
+    lambda name, events, loose: Stream(name, flatten_attributes(events, loose), events),
     names,
     st.dictionaries(names, _kinds, max_size=2),
     _kinds,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cernis.languages.spaseq import parse
-from cernis.languages.spaseq.terms import RDF_TYPE, XSD, literal
+from cernis.languages.spaseq.terms import RDF_TYPE, XSD, write_literal
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import (
     Element,
@@ -72,13 +72,15 @@ class Maker:
     def literal(self) -> g.Term:
         match self.random.randrange(4):
             case 0:
-                return g.Term(literal(self.text()))
+                return g.Term(write_literal(self.text()))
             case 1:
-                return g.Term(literal(self.text(), language=self.one(["en", "de-at"])))
+                return g.Term(write_literal(self.text(), language=self.one(["en", "de-at"])))
             case 2:
-                return g.Term(literal(self.one(["true", "false", "1"]), datatype=XSD + "boolean"))
+                return g.Term(
+                    write_literal(self.one(["true", "false", "1"]), datatype=XSD + "boolean")
+                )
             case _:
-                return g.Term(literal(self.one(DIGITS), datatype=XSD + self.one(KINDS)))
+                return g.Term(write_literal(self.one(DIGITS), datatype=XSD + self.one(KINDS)))
 
     def node(self, scope: str, names: Iterable[str]) -> g.Node:
         blanks = [f"_:{scope}.b0", f"_:{scope}.x.y"]

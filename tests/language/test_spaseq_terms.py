@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cernis.languages.spaseq import parse
-from cernis.languages.spaseq.terms import XSD, iri_value, literal
+from cernis.languages.spaseq.terms import XSD, read_iri, write_literal
 from cernis.pattern import graph as g
 
 ox = pytest.importorskip("pyoxigraph")
@@ -41,23 +41,23 @@ def ours(written: str, prologue: str = "PREFIX : <http://e/>") -> str:
 
 @given(texts)
 def test_plain_strings_are_escaped_as_in_the_data(value: str) -> None:
-    assert literal(value) == str(ox.Literal(value))
+    assert write_literal(value) == str(ox.Literal(value))
 
 
 @given(texts, datatypes)
 def test_typed_strings_are_escaped_as_in_the_data(value: str, datatype: str) -> None:
     expected = str(ox.Literal(value, datatype=ox.NamedNode(datatype)))
-    assert literal(value, datatype=datatype) == expected
+    assert write_literal(value, datatype=datatype) == expected
 
 
 @given(texts, st.sampled_from(["en", "de-AT", "zh-Hans-CN"]))
 def test_languages_are_in_small_letters_as_in_the_data(value: str, language: str) -> None:
-    assert literal(value, language=language) == str(ox.Literal(value, language=language))
+    assert write_literal(value, language=language) == str(ox.Literal(value, language=language))
 
 
 @given(texts)
 def test_what_is_written_is_read_back(value: str) -> None:
-    text = literal(value)
+    text = write_literal(value)
     assert ours(text) == text == theirs(text)
 
 
@@ -89,5 +89,5 @@ def test_every_way_to_write_a_term_means_the_same(written: str) -> None:
 def test_relative_iris_are_resolved_as_in_the_data(base: str, reference: str) -> None:
     text = f"BASE <{base}> <http://e/s> <http://e/p> <{reference}> ."
     (quad,) = ox.parse(input=text, format=ox.RdfFormat.TURTLE)
-    assert iri_value(f"<{reference}>", base) == quad.object.value
+    assert read_iri(f"<{reference}>", base) == quad.object.value
     assert ours(f"<{reference}>", f"BASE <{base}>") == str(quad.object)

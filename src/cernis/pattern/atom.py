@@ -14,7 +14,7 @@ from cernis.pattern.predicate import Predicate
 
 @dataclass(frozen=True, slots=True)
 class TypeIs:
-    """The event has this type (and comes from this stream, where one is named)."""
+    """The event has this type, and comes from this stream where one is named."""
 
     type: str
     stream: str | None = None

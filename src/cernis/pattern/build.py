@@ -92,19 +92,19 @@ def _fail(message: str, suggestion: str | None = None) -> NoReturn:
     raise QueryError([Diagnostic(message, suggestion=suggestion)])
 
 
-def _name(name: object, what: str) -> str:
+def _check_name(name: object, what: str) -> str:
     if not isinstance(name, str) or not name:
         _fail(f"{what} must be a string that is not empty, not {name!r}")
     return name
 
 
-def _whole(number: object, what: str) -> int:
+def _check_whole(number: object, what: str) -> int:
     if isinstance(number, bool) or not isinstance(number, SupportsIndex):
         _fail(f"{what} must be a whole number, not {number!r}")
     return number.__index__()
 
 
-def _literal(value: object) -> Literal:
+def _make_literal(value: object) -> Literal:
     match value:
         case bool() | str():
             return Literal(value)
@@ -148,7 +148,7 @@ class ValueBuilder(_NoTruth):
         return write_value(self.value)
 
     def _compare(self, op: Operator, other: object) -> PredicateBuilder:
-        return PredicateBuilder(Comparison(op, self.value, _value(other)))
+        return PredicateBuilder(Comparison(op, self.value, _make_value(other)))
 
     def __lt__(self, other: object) -> PredicateBuilder:
         return self._compare("<", other)
@@ -169,52 +169,52 @@ class ValueBuilder(_NoTruth):
         return self._compare("!=", other)
 
     def __add__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("+", self.value, _value(other)))
+        return ValueBuilder(Arithmetic("+", self.value, _make_value(other)))
 
     def __radd__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("+", _value(other), self.value))
+        return ValueBuilder(Arithmetic("+", _make_value(other), self.value))
 
     def __sub__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("-", self.value, _value(other)))
+        return ValueBuilder(Arithmetic("-", self.value, _make_value(other)))
 
     def __rsub__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("-", _value(other), self.value))
+        return ValueBuilder(Arithmetic("-", _make_value(other), self.value))
 
     def __mul__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("*", self.value, _value(other)))
+        return ValueBuilder(Arithmetic("*", self.value, _make_value(other)))
 
     def __rmul__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("*", _value(other), self.value))
+        return ValueBuilder(Arithmetic("*", _make_value(other), self.value))
 
     def __truediv__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("/", self.value, _value(other)))
+        return ValueBuilder(Arithmetic("/", self.value, _make_value(other)))
 
     def __rtruediv__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("/", _value(other), self.value))
+        return ValueBuilder(Arithmetic("/", _make_value(other), self.value))
 
     def __mod__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("%", self.value, _value(other)))
+        return ValueBuilder(Arithmetic("%", self.value, _make_value(other)))
 
     def __rmod__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("%", _value(other), self.value))
+        return ValueBuilder(Arithmetic("%", _make_value(other), self.value))
 
     def __neg__(self) -> ValueBuilder:
         return ValueBuilder(Negative(self.value))
 
     def like(self, regex: str) -> PredicateBuilder:
         """The regular expression matches the whole string."""
-        return PredicateBuilder(Like(self.value, _name(regex, "a regular expression")))
+        return PredicateBuilder(Like(self.value, _check_name(regex, "a regular expression")))
 
     def is_in(self, values: Iterable[Constant]) -> PredicateBuilder:
         """The value is one of these."""
-        constants = tuple(map(_literal, values))
+        constants = tuple(map(_make_literal, values))
         if not constants:
             _fail("is_in() needs at least one value")
         return PredicateBuilder(InSet(self.value, constants))
 
     def between(self, low: Constant, high: Constant) -> PredicateBuilder:
         """The value lies between the two, both included."""
-        return PredicateBuilder(InRange(self.value, _literal(low), _literal(high)))
+        return PredicateBuilder(InRange(self.value, _make_literal(low), _make_literal(high)))
 
     def is_null(self) -> PredicateBuilder:
         return PredicateBuilder(IsNull(self.value))
@@ -223,7 +223,7 @@ class ValueBuilder(_NoTruth):
         return PredicateBuilder(IsNull(self.value, negated=True))
 
 
-def _value(value: object) -> Value:
+def _make_value(value: object) -> Value:
     if isinstance(value, ValueBuilder):
         return value.value
     if isinstance(value, Property):
@@ -231,7 +231,7 @@ def _value(value: object) -> Value:
             f"{value} is an attribute of a variable and cannot stand inside its brackets",
             "use p.attr(name) inside a predicate",
         )
-    return _literal(value)
+    return _make_literal(value)
 
 
 class PredicateBuilder(_NoTruth):
@@ -248,12 +248,12 @@ class PredicateBuilder(_NoTruth):
         return write_predicate(self.predicate)
 
     def __and__(self, other: PredicateBuilder) -> PredicateBuilder:
-        mine, its = self.predicate, _predicate(other)
+        mine, its = self.predicate, _unwrap_predicate(other)
         head = mine.parts if self.chained and isinstance(mine, And) else (mine,)
         return PredicateBuilder(And((*head, its)), chained=True)
 
     def __or__(self, other: PredicateBuilder) -> PredicateBuilder:
-        mine, its = self.predicate, _predicate(other)
+        mine, its = self.predicate, _unwrap_predicate(other)
         head = mine.parts if self.chained and isinstance(mine, Or) else (mine,)
         return PredicateBuilder(Or((*head, its)), chained=True)
 
@@ -261,7 +261,7 @@ class PredicateBuilder(_NoTruth):
         return PredicateBuilder(Negation(self.predicate))
 
 
-def _predicate(test: object) -> Predicate:
+def _unwrap_predicate(test: object) -> Predicate:
     if not isinstance(test, PredicateBuilder):
         _fail(f"expected a predicate such as p.attr('price') > 100, not {_show(test)}")
     return test.predicate
@@ -273,11 +273,11 @@ def attr(*path: str) -> ValueBuilder:
     >>> str(attr("price") * 2 > 100), str(attr("user", "id")), str(attr("user.id"))
     ('price * 2 > 100', 'user.id', 'user.id')
     """
-    return ValueBuilder(_attribute(path))
+    return ValueBuilder(_make_attribute(path))
 
 
-def _attribute(path: tuple[str, ...]) -> Attribute:
-    names = tuple(_name(part, "an attribute") for part in path)
+def _make_attribute(path: tuple[str, ...]) -> Attribute:
+    names = tuple(_check_name(part, "an attribute") for part in path)
     if len(names) == 1:
         names = tuple(names[0].split("."))
     if not names or not all(names):
@@ -287,7 +287,7 @@ def _attribute(path: tuple[str, ...]) -> Attribute:
 
 def const(value: Constant) -> ValueBuilder:
     """A constant where Python would otherwise compute: `p.const(1) + 1`."""
-    return ValueBuilder(_literal(value))
+    return ValueBuilder(_make_literal(value))
 
 
 # -------------------------------------------------------------------- conditions
@@ -306,12 +306,12 @@ class ConditionBuilder(_NoTruth):
         return write_condition(self.condition)
 
     def __and__(self, other: ConditionBuilder) -> ConditionBuilder:
-        mine, its = self.condition, _condition(other)
+        mine, its = self.condition, _unwrap_condition(other)
         head = mine.parts if self.chained and isinstance(mine, AllOf) else (mine,)
         return ConditionBuilder(AllOf((*head, its)), chained=True)
 
     def __or__(self, other: ConditionBuilder) -> ConditionBuilder:
-        mine, its = self.condition, _condition(other)
+        mine, its = self.condition, _unwrap_condition(other)
         head = mine.parts if self.chained and isinstance(mine, AnyOf) else (mine,)
         return ConditionBuilder(AnyOf((*head, its)), chained=True)
 
@@ -319,7 +319,7 @@ class ConditionBuilder(_NoTruth):
         _fail("a condition cannot be negated", "negate the predicate: p.var('x')[~(…)]")
 
 
-def _condition(clause: object) -> Condition:
+def _unwrap_condition(clause: object) -> Condition:
     if not isinstance(clause, ConditionBuilder):
         _fail(f"expected a condition such as p.var('x')['price'] > 100, not {_show(clause)}")
     return clause.condition
@@ -353,7 +353,7 @@ class Property(_NoTruth):
                 f"{self} is compared with an attribute of a variable, not {_show(other)}",
                 "a comparison with a constant stands inside the brackets: p.var('x')[…]",
             )
-        test = Comparison(op, self.reference.attribute, _value(other))
+        test = Comparison(op, self.reference.attribute, _make_value(other))
         return ConditionBuilder(Holds(self.reference.variable, test))
 
     def __lt__(self, other: object) -> ConditionBuilder:
@@ -393,16 +393,16 @@ class Var:
 
     def __getitem__(self, inside: str | PredicateBuilder) -> Property | ConditionBuilder:
         if isinstance(inside, str):
-            return Property(Reference(self.name, _attribute((inside,))))
-        return ConditionBuilder(Holds(self.name, _predicate(inside)))
+            return Property(Reference(self.name, _make_attribute((inside,))))
+        return ConditionBuilder(Holds(self.name, _unwrap_predicate(inside)))
 
     def only(self, *attributes: str) -> Variable:
         """The variable in SELECT with these attributes alone."""
-        return Variable(self.name, tuple(_attribute((name,)).name for name in attributes))
+        return Variable(self.name, tuple(_make_attribute((name,)).name for name in attributes))
 
 
 def var(name: str) -> Var:
-    return Var(_name(name, "a variable"))
+    return Var(_check_name(name, "a variable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +412,7 @@ class Prev:
     name: str
 
     def __getitem__(self, attribute: str) -> Property:
-        path = _attribute((_name(attribute, "an attribute"),))
+        path = _make_attribute((_check_name(attribute, "an attribute"),))
         return Property(Reference(self.name, path), previous=True)
 
 
@@ -423,10 +423,10 @@ def prev(variable: str | Var) -> Prev:
     >>> str(prev(s)["price"] < s["price"]), str(s["price"] > prev("t")["price"])
     ('PREV(s)[price] < s[price]', 'PREV(t)[price] < s[price]')
     """
-    return Prev(variable.name if isinstance(variable, Var) else _name(variable, "a variable"))
+    return Prev(variable.name if isinstance(variable, Var) else _check_name(variable, "a variable"))
 
 
-def _plain(side: Property, where: str) -> Reference:
+def _reference_of(side: Property, where: str) -> Reference:
     """What a property refers to, where the event before has no meaning."""
     if side.previous:
         _fail(f"{side} has no meaning in {where}", "prev() stands in a comparison of filter()")
@@ -451,15 +451,15 @@ class FormulaBuilder:
 
     def as_(self, variable: str) -> FormulaBuilder:
         """`φ AS x`."""
-        return FormulaBuilder(As(self.formula, _name(variable, "a variable")))
+        return FormulaBuilder(As(self.formula, _check_name(variable, "a variable")))
 
     def where(self, test: PredicateBuilder) -> FormulaBuilder:
         """`φ FILTER x[P]` for a single event, or for what `as_` has just named."""
         match self.formula:
             case As(variable=name) | Event(type=name):
-                return FormulaBuilder(Filter(self.formula, Holds(name, _predicate(test))))
+                return FormulaBuilder(Filter(self.formula, Holds(name, _unwrap_predicate(test))))
             case Filter(body=As(variable=name)) | Filter(body=Event(type=name)):
-                return FormulaBuilder(Filter(self.formula, Holds(name, _predicate(test))))
+                return FormulaBuilder(Filter(self.formula, Holds(name, _unwrap_predicate(test))))
             case _:
                 _fail(
                     f"where() needs an event or a named formula, not {self}",
@@ -468,7 +468,7 @@ class FormulaBuilder:
 
     def filter(self, condition: ConditionBuilder) -> FormulaBuilder:
         """`φ FILTER condition`."""
-        return FormulaBuilder(Filter(self.formula, _condition(condition)))
+        return FormulaBuilder(Filter(self.formula, _unwrap_condition(condition)))
 
     def plus(self, *, contiguous: bool = False) -> FormulaBuilder:
         """`φ+`, or `φ:+`: one or more times."""
@@ -476,10 +476,10 @@ class FormulaBuilder:
 
     def times(self, low: int, high: int | None = -1, *, contiguous: bool = False) -> FormulaBuilder:
         """`φ{low}`, `φ{low,high}`, or with high None `φ{low,}`."""
-        least = _whole(low, "the lower bound")
+        least = _check_whole(low, "the lower bound")
         most = least if high == -1 else high
         if most is not None:
-            most = _whole(most, "the upper bound")
+            most = _check_whole(most, "the upper bound")
         if least < 0 or (most is not None and most < max(least, 1)):
             _fail(f"times({low}, {most}) allows no number of repetitions")
         return FormulaBuilder(Iterate(self.formula, least, most, contiguous))
@@ -490,18 +490,18 @@ class FormulaBuilder:
 
     def unless(self, guard: FormulaBuilder | str) -> FormulaBuilder:
         """`φ UNLESS ψ`: no ψ lies strictly inside."""
-        return FormulaBuilder(Unless(self.formula, _formula(guard)))
+        return FormulaBuilder(Unless(self.formula, _make_formula(guard)))
 
     def partition_by(self, *keys: str | Property) -> FormulaBuilder:
         """`(φ PARTITION BY [a])`, or with p.var('x')['a'] for each variable."""
         if not keys:
             _fail("partition_by() needs an attribute")
-        return FormulaBuilder(PartitionBy(self.formula, tuple(map(_key, keys))))
+        return FormulaBuilder(PartitionBy(self.formula, tuple(map(_make_key, keys))))
 
     def _chain(self, node: type[Sequence | Choice | All], other: object) -> FormulaBuilder:
         mine = self.formula
         head = mine.parts if self.chained and isinstance(mine, node) else (mine,)
-        return FormulaBuilder(node((*head, _formula(other))), chained=True)
+        return FormulaBuilder(node((*head, _make_formula(other))), chained=True)
 
     def __rshift__(self, other: FormulaBuilder | str) -> FormulaBuilder:
         return self._chain(Sequence, other)
@@ -513,19 +513,19 @@ class FormulaBuilder:
         return self._chain(All, other)
 
 
-def _key(key: str | Property) -> KeyPart:
+def _make_key(key: str | Property) -> KeyPart:
     if isinstance(key, Property):
-        reference = _plain(key, "partition_by()")
+        reference = _reference_of(key, "partition_by()")
         return KeyPart(reference.variable, reference.attribute)
-    return KeyPart(None, _attribute((_name(key, "an attribute"),)))
+    return KeyPart(None, _make_attribute((_check_name(key, "an attribute"),)))
 
 
-def _formula(part: object) -> Formula:
+def _make_formula(part: object) -> Formula:
     match part:
         case FormulaBuilder(formula=formula):
             return formula
         case str():
-            return Event(_name(part, "an event type"))
+            return Event(_check_name(part, "an event type"))
         case (
             Event()
             | Not()
@@ -556,41 +556,41 @@ def _show(value: object) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _parts(what: str, parts: tuple[object, ...]) -> tuple[Formula, ...]:
+def _make_parts(what: str, parts: tuple[object, ...]) -> tuple[Formula, ...]:
     if len(parts) < 2:
         _fail(f"{what}() needs at least two formulas")
-    return tuple(map(_formula, parts))
+    return tuple(map(_make_formula, parts))
 
 
 def event(type_: str, *, stream: str | None = None) -> FormulaBuilder:
     """`E`, or `S>E`."""
-    source = None if stream is None else _name(stream, "a stream")
-    return FormulaBuilder(Event(_name(type_, "an event type"), source))
+    source = None if stream is None else _check_name(stream, "a stream")
+    return FormulaBuilder(Event(_check_name(type_, "an event type"), source))
 
 
 def no(body: FormulaBuilder | str) -> FormulaBuilder:
     """`NOT E`, `NOT (E FILTER P)`: one event that is not such an E."""
-    return FormulaBuilder(Not(_formula(body)))
+    return FormulaBuilder(Not(_make_formula(body)))
 
 
 def seq(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ ; ψ`: some time later."""
-    return FormulaBuilder(Sequence(_parts("seq", parts)))
+    return FormulaBuilder(Sequence(_make_parts("seq", parts)))
 
 
 def then(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ : ψ`: right after."""
-    return FormulaBuilder(Contiguous(_parts("then", parts)))
+    return FormulaBuilder(Contiguous(_make_parts("then", parts)))
 
 
 def either(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ OR ψ`."""
-    return FormulaBuilder(Choice(_parts("either", parts)))
+    return FormulaBuilder(Choice(_make_parts("either", parts)))
 
 
 def all_of(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ ALL ψ`: in any order."""
-    return FormulaBuilder(All(_parts("all_of", parts)))
+    return FormulaBuilder(All(_make_parts("all_of", parts)))
 
 
 # ------------------------------------------------------------------------ query
@@ -598,7 +598,7 @@ def all_of(*parts: FormulaBuilder | str) -> FormulaBuilder:
 
 def count(variable: str | None = None) -> Aggregate:
     """`COUNT(*)` or `COUNT(x)`."""
-    return Aggregate("COUNT", None if variable is None else _name(variable, "a variable"))
+    return Aggregate("COUNT", None if variable is None else _check_name(variable, "a variable"))
 
 
 def aggregate(function: str, of: Property) -> Aggregate:
@@ -607,27 +607,27 @@ def aggregate(function: str, of: Property) -> Aggregate:
     >>> print(select(aggregate("sum", var("a")["price"])).where(event("A").as_("a")).build())
     SELECT SUM(a[price]) WHERE A AS a
     """
-    name = _name(function, "an aggregate").upper()
+    name = _check_name(function, "an aggregate").upper()
     if name not in AGGREGATES:
         _fail(f"unknown aggregate '{function}'", did_you_mean(name, AGGREGATES))
     if name == "COUNT":
         _fail("COUNT takes no attribute", "use p.count() or p.count('x')")
     if not isinstance(of, Property):
         _fail(f"{name} needs an attribute of a variable", "write p.var('x')['a']")
-    return Aggregate(name, _plain(of, name))
+    return Aggregate(name, _reference_of(of, name))
 
 
-def _choice(kind: type[Choices], word: object, what: str) -> Choices:
+def _choose_member(kind: type[Choices], word: object, what: str) -> Choices:
     if isinstance(word, kind):
         return word
-    name = _name(word, what).upper()
+    name = _check_name(word, what).upper()
     options = [member.value for member in kind]
     if name not in options:
         _fail(f"unknown {what} '{word}'", did_you_mean(name, options))
     return kind(name)
 
 
-def _exact(number: object, what: str) -> Fraction:
+def _read_number(number: object, what: str) -> Fraction:
     if isinstance(number, bool) or not isinstance(number, int | float | Decimal | Fraction):
         _fail(f"{what} must be a number, not {number!r}")
     if not isinstance(number, Fraction) and not math.isfinite(number):
@@ -645,14 +645,14 @@ _SIZES = {
 }
 
 
-def _duration(length: timedelta | None, units: dict[str, Any]) -> Fraction:
+def _sum_units(length: timedelta | None, units: dict[str, Any]) -> Fraction:
     size = Fraction(0)
     if length is not None:
         size += Fraction(length // timedelta(microseconds=1)) * 1000
     for unit, number in units.items():
         if unit not in _SIZES:
             _fail(f"unknown unit '{unit}' in within()", did_you_mean(unit, _SIZES))
-        size += _exact(number, unit) * _SIZES[unit]
+        size += _read_number(number, unit) * _SIZES[unit]
     return size
 
 
@@ -664,24 +664,25 @@ class QueryBuilder:
     has_formula: bool = False
 
     def from_(self, *streams: str) -> QueryBuilder:
-        names = tuple(_name(stream, "a stream") for stream in streams)
+        names = tuple(_check_name(stream, "a stream") for stream in streams)
         return replace(self, draft=replace(self.draft, streams=names))
 
     def where(self, formula: FormulaBuilder | str) -> QueryBuilder:
-        return QueryBuilder(replace(self.draft, formula=_formula(formula)), True)
+        return QueryBuilder(replace(self.draft, formula=_make_formula(formula)), True)
 
     def filter(self, condition: ConditionBuilder) -> QueryBuilder:
         """The query's FILTER clause: call it after `where`."""
         if not self.has_formula:
             _fail("filter() comes after where()")
-        filtered = Filter(self.draft.formula, _condition(condition))
+        filtered = Filter(self.draft.formula, _unwrap_condition(condition))
         return replace(self, draft=replace(self.draft, formula=filtered))
 
     def partition_by(self, *groups: str | Iterable[str]) -> QueryBuilder:
         """Each attribute, or list of alternatives, is one component of the key."""
         keys = tuple(
             tuple(
-                _attribute((name,)).name for name in ([group] if isinstance(group, str) else group)
+                _make_attribute((name,)).name
+                for name in ([group] if isinstance(group, str) else group)
             )
             for group in groups
         )
@@ -705,20 +706,20 @@ class QueryBuilder:
         if timed + (events is not None) + (attribute is not None) != 1:
             _fail("within() takes one of a duration, events, or attribute with size")
         if timed:
-            window = Window(Unit.TIME, _duration(length, units))
+            window = Window(Unit.TIME, _sum_units(length, units))
         elif events is not None:
-            window = Window(Unit.EVENTS, Fraction(_whole(events, "events")))
+            window = Window(Unit.EVENTS, Fraction(_check_whole(events, "events")))
         else:
-            name = _attribute((_name(attribute, "an attribute"),))
-            window = Window(Unit.ATTRIBUTE, _exact(size, "size"), name)
+            name = _make_attribute((_check_name(attribute, "an attribute"),))
+            window = Window(Unit.ATTRIBUTE, _read_number(size, "size"), name)
         return replace(self, draft=replace(self.draft, within=window))
 
     def consume(self, policy: str | Consume) -> QueryBuilder:
-        chosen = _choice(Consume, policy, "policy")
+        chosen = _choose_member(Consume, policy, "policy")
         return replace(self, draft=replace(self.draft, consume=chosen))
 
     def limit(self, most: int) -> QueryBuilder:
-        return replace(self, draft=replace(self.draft, limit=_whole(most, "limit()")))
+        return replace(self, draft=replace(self.draft, limit=_check_whole(most, "limit()")))
 
     def declare(self, schema: Schema) -> QueryBuilder:
         """The streams' declarations that stand before the query."""
@@ -734,16 +735,16 @@ class QueryBuilder:
         return str(self.build())
 
 
-def _item(item: object) -> Variable | Aggregate:
+def _make_item(item: object) -> Variable | Aggregate:
     match item:
         case Variable() | Aggregate():
             return item
         case Var(name=name):
             return Variable(name)
         case str():
-            return Variable(_name(item, "a variable"))
+            return Variable(_check_name(item, "a variable"))
         case Property():
-            reference = _plain(item, "select()")
+            reference = _reference_of(item, "select()")
             return Variable(reference.variable, (reference.attribute.name,))
         case _:
             _fail(f"select() takes variables and aggregates, not {_show(item)}")
@@ -754,12 +755,12 @@ def select(
 ) -> QueryBuilder:
     """`SELECT x, y[a], COUNT(*)`; without items, or with "*", `SELECT *`."""
     everything = not items or (len(items) == 1 and isinstance(items[0], str) and items[0] == "*")
-    chosen = Select() if everything else Select(False, tuple(map(_item, items)))
-    draft = Pattern(Event("-"), chosen, _choice(Strategy, strategy, "strategy"))
+    chosen = Select() if everything else Select(False, tuple(map(_make_item, items)))
+    draft = Pattern(Event("-"), chosen, _choose_member(Strategy, strategy, "strategy"))
     return QueryBuilder(draft)
 
 
 def select_none(*, strategy: str | Strategy = "ALL") -> QueryBuilder:
     """`SELECT NONE`: the intervals alone."""
-    draft = Pattern(Event("-"), Select(False), _choice(Strategy, strategy, "strategy"))
+    draft = Pattern(Event("-"), Select(False), _choose_member(Strategy, strategy, "strategy"))
     return QueryBuilder(draft)

@@ -37,7 +37,7 @@ __all__ = [
     "Difference",
     "Duration",
     "Side",
-    "single_event_tests",
+    "find_single_event_tests",
 ]
 
 
@@ -81,7 +81,7 @@ class Duration:
 Side = ConjunctiveVariable | Literal | Difference | Duration
 
 
-def _text(side: Side) -> str:
+def _write_side(side: Side) -> str:
     return write_value(side) if isinstance(side, Literal) else str(side)
 
 
@@ -95,7 +95,7 @@ class ConjunctiveComparison:
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     def __str__(self) -> str:
-        return f"{_text(self.left)} {self.op} {_text(self.right)}"
+        return f"{_write_side(self.left)} {self.op} {_write_side(self.right)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ class Atom:
     @property
     def short(self) -> str:
         """The atom without the names of its attributes, as messages show it."""
-        return self._written(_text(term) for _, term in self.arguments)
+        return self._write(_write_side(term) for _, term in self.arguments)
 
     def __str__(self) -> str:
-        return self._written(
-            f"{write_value(attribute)}: {_text(term)}" for attribute, term in self.arguments
+        return self._write(
+            f"{write_value(attribute)}: {_write_side(term)}" for attribute, term in self.arguments
         )
 
-    def _written(self, arguments: Iterable[str]) -> str:
+    def _write(self, arguments: Iterable[str]) -> str:
         inside = ", ".join(arguments)
         stream = "" if self.stream is None else f"{write_name(self.stream)}>"
         time = "" if self.time is None else f"@{write_name(self.time)}"
@@ -197,24 +197,25 @@ class ConjunctiveQuery:
 # --------------------------------------------------------------- single events
 
 
-def single_event_tests(
+def find_single_event_tests(
     query: ConjunctiveQuery,
 ) -> tuple[tuple[tuple[pred.Predicate, ...], ...], tuple[ConjunctiveComparison, ...]]:
-    """For each atom, what its event alone must satisfy; and the comparisons left over.
+    """Return the tests of each atom's event alone, and the comparisons left over.
 
-    Constants, variables twice in one atom, and comparisons of a variable with a constant
-    (asked of the atoms that have the variable, as its values agree: early where it can be)
-    or of two variables of one atom.
+    Tests come from constants, from variables that stand twice in one atom, from comparisons of
+    two variables of one atom, and from comparisons of a variable with a constant. The last are
+    asked of each atom that has the variable, so that events are dropped early.
 
     >>> x, a, b = ConjunctiveVariable("x"), Attribute(("a",)), Attribute(("b",))
-    >>> tests, rest = single_event_tests(ConjunctiveQuery(("x",), (Atom("T", ((a, x), (b, x))),)))
+    >>> query = ConjunctiveQuery(("x",), (Atom("T", ((a, x), (b, x))),))
+    >>> tests, rest = find_single_event_tests(query)
     >>> [(test.left.name, test.op, test.right.name) for test in tests[0]], rest
     ([('a', '=', 'b')], ())
     """
-    found = [_own_tests(atom) for atom in query.atoms]
+    found = [_find_own_tests(atom) for atom in query.atoms]
     rest: list[ConjunctiveComparison] = []
     for node in query.comparisons:
-        decided = list(_decided(query, node))
+        decided = list(_find_deciders(query, node))
         for index, test in decided:
             found[index].append(test)
         if not decided:
@@ -222,7 +223,7 @@ def single_event_tests(
     return tuple(map(tuple, found)), tuple(rest)
 
 
-def _own_tests(atom: Atom) -> list[pred.Predicate]:
+def _find_own_tests(atom: Atom) -> list[pred.Predicate]:
     first = atom.columns
     found: list[pred.Predicate] = []
     for attribute, term in atom.arguments:
@@ -233,10 +234,10 @@ def _own_tests(atom: Atom) -> list[pred.Predicate]:
     return found
 
 
-def _decided(
+def _find_deciders(
     query: ConjunctiveQuery, node: ConjunctiveComparison
 ) -> Iterable[tuple[int, pred.Predicate]]:
-    """The atoms that a comparison can be asked of alone, each with the question."""
+    """Yield the atoms whose event alone decides a comparison, each with the test."""
     match node:
         case ConjunctiveComparison(
             op=op, left=ConjunctiveVariable(name=name), right=Literal() as constant

@@ -148,7 +148,7 @@ Formula = (
 
 
 def children(node: Formula) -> tuple[Formula, ...]:
-    """The formulas directly below, left to right.
+    """Return the formulas directly below, left to right.
 
     >>> children(Sequence((Event("A"), Event("B"))))
     (Event(type='A', stream=None), Event(type='B', stream=None))
@@ -167,7 +167,7 @@ def children(node: Formula) -> tuple[Formula, ...]:
 
 
 def walk(node: Formula) -> Iterator[Formula]:
-    """The node and everything below it, in order of the text; not recursive."""
+    """Yield the node and everything below it, in order of the text; not recursive."""
     stack = [node]
     while stack:
         top = stack.pop()

@@ -200,7 +200,7 @@ Expression = (
 
 
 def find_variables(pattern: GraphPattern) -> list[str]:
-    """The variables that a solution may bind, blank nodes among them, in order of appearance.
+    """Return the variables that a solution may bind, with blank nodes, in order of appearance.
 
     >>> s, p, o = GraphVariable("s"), Term("<http://x/p>"), GraphVariable("o")
     >>> one, other = BasicPattern((Triple(s, p, o),)), BasicPattern((Triple(o, p, s),))
@@ -230,7 +230,7 @@ def _variables(pattern: GraphPattern) -> Iterator[str]:
 
 
 def find_certain_variables(pattern: GraphPattern) -> set[str]:
-    """The variables that every solution binds.
+    """Return the variables that every solution binds.
 
     >>> s, p, o = GraphVariable("s"), Term("<http://x/p>"), GraphVariable("o")
     >>> one, other = BasicPattern((Triple(s, p, s),)), BasicPattern((Triple(s, p, o),))
@@ -253,7 +253,7 @@ def find_certain_variables(pattern: GraphPattern) -> set[str]:
 
 
 def find_mentions(expression: Expression) -> list[GraphVariable]:
-    """The variables of an expression, each time they occur."""
+    """Return the variables of an expression, each time they occur."""
     match expression:
         case GraphVariable():
             return [expression]
@@ -272,8 +272,10 @@ def find_mentions(expression: Expression) -> list[GraphVariable]:
 
 
 def split_filters(pattern: GraphPattern) -> tuple[GraphPattern, tuple[Expression, ...]]:
-    """A pattern without the conditions of its outermost FILTERs that mention what it does not
-    bind, and these conditions: they are asked of the pattern joined with what came before.
+    """Split a pattern from the conditions of its outermost FILTERs that it cannot decide alone.
+
+    Those mention variables that the pattern does not bind. They are asked of the pattern joined
+    with the solutions of earlier steps.
 
     >>> x, y, p = GraphVariable("x"), GraphVariable("y"), Term("<http://x/p>")
     >>> one = BasicPattern((Triple(x, p, x),))

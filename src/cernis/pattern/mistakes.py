@@ -1,4 +1,4 @@
-"""A bounded list of mistakes: a hopeless query must not buy time with them."""
+"""A bounded list of mistakes, so that a hopeless query costs a bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between the brackets of `x[…]`, and how filters combine it.
+"""Predicates, which stand between the brackets of `x[…]`, and the conditions made of them.
 
 Two layers, both plain frozen trees that keep the span of their text (spans do not
 take part in equality):
@@ -53,7 +53,7 @@ class Attribute:
 
     @classmethod
     def named(cls, name: str, *, span: Span | None = None) -> Attribute:
-        """The attribute of a dotted name.
+        """Return the attribute of a dotted name.
 
         >>> Attribute.named("user.id").path
         ('user', 'id')
@@ -233,7 +233,7 @@ Condition = Holds | Compare | AllOf | AnyOf
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:
-    """The conditions that must all hold, AND taken apart."""
+    """Yield the conditions that must all hold, AND taken apart."""
     if isinstance(condition, AllOf):
         for part in condition.parts:
             yield from conjuncts(part)
@@ -242,7 +242,7 @@ def conjuncts(condition: Condition) -> Iterator[Condition]:
 
 
 def attributes_of(node: Predicate | Value) -> Iterator[Attribute]:
-    """Every attribute that a predicate or value mentions, left to right."""
+    """Yield every attribute that a predicate or value mentions, left to right."""
     match node:
         case Attribute():
             yield node

@@ -38,7 +38,7 @@ class Strategy(Enum):
 
 
 class Consume(Enum):
-    """What a match uses up."""
+    """The events that a match uses up."""
 
     NONE = "NONE"
     ANY = "ANY"
@@ -46,7 +46,7 @@ class Consume(Enum):
 
 
 class Unit(Enum):
-    """What a window is measured in."""
+    """The measure of a window."""
 
     EVENTS = "EVENTS"
     TIME = "TIME"
@@ -60,14 +60,14 @@ class Window:
     unit: Unit
     size: Fraction
     attribute: Attribute | None = None
-    """What it is measured in; EVENTS are counted by RANK where some were left out before."""
+    """The attribute that it is measured in; RANK counts EVENTS where some were left out before."""
     span: Span | None = span_field()
     strict: bool = False
     """Less than the size, not at most; `t3 - t1 < 5` of a conjunctive query, in its TIME."""
 
     @property
     def plain(self) -> bool:
-        """Whether it counts what the time column counts, or positions where there is none."""
+        """Whether the window counts units of the time column, or positions without one."""
         return self.attribute == TIME
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Pattern:
 
     @property
     def contiguous(self) -> bool:
-        """Whether events may not be passed over somewhere in a match."""
+        """Whether somewhere in a match no event may be skipped."""
         return self.strategy is Strategy.STRICT or any(
             isinstance(node, Contiguous) or (isinstance(node, Iterate) and node.contiguous)
             for node in walk(self.formula)

@@ -8,12 +8,12 @@ from cernis.pattern.query import Aggregate, Pattern, Variable
 
 
 def marked_variables(formula: cel.Formula) -> tuple[str, ...]:
-    """Every variable that a match can give events to: types and AS, guards and NOT aside."""
+    """Return every variable that a match can give events to; guards and NOT have none."""
     return tuple(dict.fromkeys(_names(formula, everything=True)))
 
 
 def starred_variables(formula: cel.Formula) -> tuple[str, ...]:
-    """What `*` stands for: every AS variable, and every type that occurs outside any AS."""
+    """Return the variables of `*`: every AS variable, and every type outside of any AS."""
     return tuple(dict.fromkeys(_names(formula, everything=False)))
 
 
@@ -44,7 +44,7 @@ def counts_only(pattern: Pattern) -> bool:
 
 
 def selected_variables(pattern: Pattern) -> tuple[str, ...]:
-    """The variables of a match, in the order of the query; aggregates name theirs too."""
+    """Return the variables of a match in the order of the query, those of aggregates included."""
     if pattern.select.everything or counts_only(pattern):
         return starred_variables(pattern.formula)
     names: list[str] = []

@@ -1,7 +1,7 @@
-"""What a misspelt word was probably meant to be.
+"""Guess the word that was meant by a misspelt one.
 
 `difflib` compares the word with every candidate, so the number of candidates and the
-length of the word are bounded: a hostile query must not buy time here.
+length of the word are bounded: a hostile query costs a bounded time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _LONGEST_WORD = 64
 _MOST_CANDIDATES = 2000
 
 
-def closest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The candidate that looks most like the word, whatever its case.
+def find_closest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the candidate that looks most like the word, in any case; None if none is close.
 
-    >>> closest("prise", ["volume", "price"])
+    >>> find_closest("prise", ["volume", "price"])
     'price'
-    >>> closest("PRICE", ["volume", "price"])
+    >>> find_closest("PRICE", ["volume", "price"])
     'price'
-    >>> closest("zzz", ["volume", "price"])
+    >>> find_closest("zzz", ["volume", "price"])
     """
     if len(word) > _LONGEST_WORD:
         return None
@@ -35,10 +35,10 @@ def closest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
-    """The same as a sentence, or None.
+    """Suggest the closest candidate in a sentence; None if none is close.
 
     >>> did_you_mean("prise", ["volume", "price"])
     "did you mean 'price'?"
     """
-    found = closest(word, candidates)
+    found = find_closest(word, candidates)
     return None if found is None else f"did you mean '{found}'?"

@@ -137,7 +137,7 @@ _UNITS = (
 
 
 def write_name(name: str) -> str:
-    """A name, in backquotes where it needs them.
+    """Write a name, in backquotes where it needs them.
 
     >>> write_name("price"), write_name("order id"), write_name("limit")
     ('price', '`order id`', '`limit`')
@@ -152,7 +152,7 @@ def _write_path(path: Iterable[str]) -> str:
 
 
 def write_dotted(name: str) -> str:
-    """An attribute known by its dotted name only."""
+    """Write an attribute that is known by its dotted name."""
     path = name.split(".")
     return _write_path(path) if all(path) else write_name(name)
 
@@ -181,13 +181,13 @@ def _value_level(value: Value) -> int:
     return _VALUE_LEVEL[value.op] if isinstance(value, Arithmetic) else 1
 
 
-def _value_within(value: Value, level: int) -> str:
+def _write_inner_value(value: Value, level: int) -> str:
     text = write_value(value)
     return text if _value_level(value) <= level else f"({text})"
 
 
 def write_value(value: Value) -> str:
-    """A value as it stands between brackets.
+    """Write a value as it stands between brackets.
 
     >>> write_value(Arithmetic("*", Arithmetic("+", Attribute(("a",)), Literal(1)), Literal(-2)))
     '(a + 1) * -2'
@@ -203,7 +203,7 @@ def write_value(value: Value) -> str:
             return f"-({write_value(body)})"
         case Arithmetic(op=op, left=left, right=right):
             level = _VALUE_LEVEL[op]
-            return f"{_value_within(left, level)} {op} {_value_within(right, level - 1)}"
+            return f"{_write_inner_value(left, level)} {op} {_write_inner_value(right, level - 1)}"
 
 
 def _predicate_level(predicate: Predicate) -> int:
@@ -216,13 +216,13 @@ def _predicate_level(predicate: Predicate) -> int:
             return 1
 
 
-def _predicate_within(predicate: Predicate, level: int) -> str:
+def _write_inner_predicate(predicate: Predicate, level: int) -> str:
     text = write_predicate(predicate)
     return text if _predicate_level(predicate) <= level else f"({text})"
 
 
 def write_predicate(predicate: Predicate) -> str:
-    """A predicate as it stands between brackets.
+    """Write a predicate as it stands between brackets.
 
     >>> write_predicate(Negation(Like(Attribute(("name",)), "MS.*")))
     "NOT name LIKE 'MS.*'"
@@ -239,11 +239,11 @@ def write_predicate(predicate: Predicate) -> str:
         case IsNull(body=body, negated=negated):
             return f"{write_value(body)} IS {'NOT ' if negated else ''}NULL"
         case And(parts=parts):
-            return " AND ".join(_predicate_within(part, 1) for part in parts)
+            return " AND ".join(_write_inner_predicate(part, 1) for part in parts)
         case Or(parts=parts):
-            return " OR ".join(_predicate_within(part, 2) for part in parts)
+            return " OR ".join(_write_inner_predicate(part, 2) for part in parts)
         case Negation(body=inner):
-            return f"NOT {_predicate_within(inner, 1)}"
+            return f"NOT {_write_inner_predicate(inner, 1)}"
 
 
 # -------------------------------------------------------------------- conditions
@@ -254,11 +254,11 @@ def write_reference(reference: Reference) -> str:
 
 
 def write_previous(reference: Reference) -> str:
-    """The side of a comparison that stands for the event before."""
+    """Write the side of a comparison that stands for the event before."""
     return f"PREV({write_name(reference.variable)})[{write_value(reference.attribute)}]"
 
 
-def _condition_within(condition: Condition, loosest: type[AllOf] | None) -> str:
+def _write_inner_condition(condition: Condition, loosest: type[AllOf] | None) -> str:
     text = write_condition(condition)
     if isinstance(condition, AnyOf) or (isinstance(condition, AllOf) and loosest is None):
         return f"({text})"
@@ -266,7 +266,7 @@ def _condition_within(condition: Condition, loosest: type[AllOf] | None) -> str:
 
 
 def write_condition(condition: Condition) -> str:
-    """A filter's condition.
+    """Write the condition of a filter.
 
     >>> price = Attribute(("price",))
     >>> write_condition(Compare("<", Reference("a", price), Reference("b", price)))
@@ -282,9 +282,9 @@ def write_condition(condition: Condition) -> str:
             more = "" if shift is None else f" + {shift}" if shift >= 0 else f" - {-shift}"
             return f"{earlier} {op} {write_reference(right)}{more}"
         case AllOf(parts=parts):
-            return " AND ".join(_condition_within(part, None) for part in parts)
+            return " AND ".join(_write_inner_condition(part, None) for part in parts)
         case AnyOf(parts=parts):
-            return " OR ".join(_condition_within(part, AllOf) for part in parts)
+            return " OR ".join(_write_inner_condition(part, AllOf) for part in parts)
 
 
 # ---------------------------------------------------------------------- formulas
@@ -312,13 +312,13 @@ def _formula_level(formula: Formula) -> int:
             return _FILTER
 
 
-def _formula_within(formula: Formula, level: int) -> str:
+def _write_inner_formula(formula: Formula, level: int) -> str:
     text = write_formula(formula)
     return text if _formula_level(formula) <= level else f"({text})"
 
 
 def _write_chain(parts: tuple[Formula, ...], operator: str, level: int) -> str:
-    return operator.join(_formula_within(part, level - 1) for part in parts)
+    return operator.join(_write_inner_formula(part, level - 1) for part in parts)
 
 
 def _write_bounds(low: int, high: int | None, contiguous: bool) -> str:
@@ -328,9 +328,9 @@ def _write_bounds(low: int, high: int | None, contiguous: bool) -> str:
     return f"{colon}{{{low}}}" if low == high else f"{colon}{{{low},{high}}}"
 
 
-def _repeated(formula: Formula) -> str:
+def _write_repeated(formula: Formula) -> str:
     loosest = _PRIMARY if isinstance(formula, As) else _POSTFIX
-    return _formula_within(formula, loosest)
+    return _write_inner_formula(formula, loosest)
 
 
 def _write_event(kind: str, stream: str | None) -> str:
@@ -339,7 +339,7 @@ def _write_event(kind: str, stream: str | None) -> str:
 
 
 def write_formula(formula: Formula) -> str:
-    """A formula.
+    """Write a formula.
 
     >>> write_formula(Iterate(As(Event("A", "S"), "x"), 2, 4))
     '(S>A AS x){2,4}'
@@ -348,13 +348,13 @@ def write_formula(formula: Formula) -> str:
         case Event(type=kind, stream=stream):
             return _write_event(kind, stream)
         case Not(body=body):
-            return f"NOT {_formula_within(body, _PRIMARY)}"
+            return f"NOT {_write_inner_formula(body, _PRIMARY)}"
         case As(body=body, variable=variable):
-            return f"{_formula_within(body, _POSTFIX)} AS {write_name(variable)}"
+            return f"{_write_inner_formula(body, _POSTFIX)} AS {write_name(variable)}"
         case Iterate(body=body, low=low, high=high, contiguous=contiguous):
-            return _repeated(body) + _write_bounds(low, high, contiguous)
+            return _write_repeated(body) + _write_bounds(low, high, contiguous)
         case Optional(body=body):
-            return f"{_repeated(body)}?"
+            return f"{_write_repeated(body)}?"
         case Sequence(parts=parts):
             return _write_chain(parts, " ; ", _SEQUENCE)
         case Contiguous(parts=parts):
@@ -364,7 +364,8 @@ def write_formula(formula: Formula) -> str:
         case Choice(parts=parts):
             return _write_chain(parts, " OR ", _CHOICE)
         case Unless(body=body, guard=guard):
-            return f"{_formula_within(body, _UNLESS)} UNLESS {_formula_within(guard, _CHOICE)}"
+            guarded = _write_inner_formula(body, _UNLESS)
+            return f"{guarded} UNLESS {_write_inner_formula(guard, _CHOICE)}"
         case Filter(body=body, condition=condition):
             text = write_formula(body)
             if _POSTFIX < _formula_level(body) < _FILTER:
@@ -418,7 +419,7 @@ def _write_attributes(attributes: Attributes) -> list[str]:
     return [f"{write_dotted(name)}:{kind.value}" for name, kind in attributes.items()]
 
 
-def _braces(members: list[str], separator: str) -> str:
+def _write_braces(members: list[str], separator: str) -> str:
     return f"{{ {separator.join(members)} }}" if members else "{ }"
 
 
@@ -426,13 +427,13 @@ def _write_stream(stream: Stream) -> str:
     typed = {name for attributes in stream.events.values() for name in attributes}
     loose = {name: kind for name, kind in stream.attributes.items() if name not in typed}
     events = [
-        f"EVENT {write_name(event)} {_braces(_write_attributes(attributes), ', ')}"
+        f"EVENT {write_name(event)} {_write_braces(_write_attributes(attributes), ', ')}"
         for event, attributes in stream.events.items()
     ]
     members = events + _write_attributes(loose)
-    return f"CREATE STREAM {write_name(stream.name)} {_braces(members, ', ')}"
+    return f"CREATE STREAM {write_name(stream.name)} {_write_braces(members, ', ')}"
 
 
 def write_schema(schema: Schema) -> str:
-    """A schema as declarations, one line for each stream."""
+    """Write a schema as declarations, one line for each stream."""
     return "\n".join(map(_write_stream, schema.streams))

@@ -50,7 +50,7 @@ INDENT = "  "
 
 
 def write_term(term: Term) -> str:
-    """A term, without its datatype where that goes without saying.
+    """Write a term, without its datatype where its form tells it.
 
     >>> write_term(Term('"5"^^<http://www.w3.org/2001/XMLSchema#integer>'))
     '5'
@@ -62,7 +62,7 @@ def write_term(term: Term) -> str:
 
 
 def _write_node(node: Node, scope: str) -> str:
-    """A node of a triple; the blank nodes of each graph pattern have its name in theirs."""
+    """Write a node of a triple; a blank node has the name of its graph pattern in its own."""
     match node:
         case GraphVariable(name) if node.hidden:
             return "_:" + name.removeprefix(f"_:{scope}.")
@@ -98,13 +98,13 @@ def _level(expression: Expression) -> int:
             return _OR
 
 
-def _within(expression: Expression, level: int) -> str:
+def _write_inner(expression: Expression, level: int) -> str:
     text = write_expression(expression)
     return text if _level(expression) <= level else f"({text})"
 
 
 def write_expression(expression: Expression) -> str:
-    """An expression as it stands between brackets.
+    """Write an expression as it stands between brackets.
 
     >>> x, y = GraphVariable("x"), GraphVariable("y")
     >>> write_expression(NotExpression(ComparisonExpression("<", x, NegativeExpression(y))))
@@ -116,51 +116,57 @@ def write_expression(expression: Expression) -> str:
         case Term():
             return write_term(expression)
         case OrExpression(parts):
-            return " || ".join(_within(part, _AND) for part in parts)
+            return " || ".join(_write_inner(part, _AND) for part in parts)
         case AndExpression(parts):
-            return " && ".join(_within(part, _RELATION) for part in parts)
+            return " && ".join(_write_inner(part, _RELATION) for part in parts)
         case NotExpression(part):
-            return f"!{_within(part, _UNARY)}"
+            return f"!{_write_inner(part, _UNARY)}"
         case NegativeExpression(part):
             # brackets keep the sign apart from the digits of a number
-            return f"-({write_expression(part)})" if _signed(part) else f"-{_within(part, _UNARY)}"
+            return (
+                f"-({write_expression(part)})"
+                if _is_signed(part)
+                else f"-{_write_inner(part, _UNARY)}"
+            )
         case ComparisonExpression(op, left, right):
-            return f"{_within(left, _SUM)} {op} {_within(right, _SUM)}"
+            return f"{_write_inner(left, _SUM)} {op} {_write_inner(right, _SUM)}"
         case InExpression(value, choices, negated):
             word = "NOT IN" if negated else "IN"
-            return f"{_within(value, _SUM)} {word} ({', '.join(map(write_expression, choices))})"
+            return (
+                f"{_write_inner(value, _SUM)} {word} ({', '.join(map(write_expression, choices))})"
+            )
         case ArithmeticExpression(op, left, right):
             level = _level(expression)
-            return f"{_within(left, level)} {op} {_within(right, level - 1)}"
+            return f"{_write_inner(left, level)} {op} {_write_inner(right, level - 1)}"
         case CallExpression(name, arguments):
             return f"{name}({', '.join(map(write_expression, arguments))})"
 
 
-def _signed(expression: Expression) -> bool:
+def _is_signed(expression: Expression) -> bool:
     return isinstance(expression, Term | NegativeExpression)
 
 
 # --------------------------------------------------------------- graph patterns
 
 
-def _braced(head: str, pattern: GraphPattern, scope: str) -> Iterator[str]:
+def _write_braces(head: str, pattern: GraphPattern, scope: str) -> Iterator[str]:
     yield f"{head}{{"
     yield from (INDENT + line for line in write_pattern_lines(pattern, scope))
     yield "}"
 
 
 def write_pattern_lines(pattern: GraphPattern, scope: str) -> Iterator[str]:
-    """The lines of a group that holds this pattern and nothing else."""
+    """Yield the lines of a group that holds this pattern alone."""
     match pattern:
         case BasicPattern(triples):
             yield from (write_triple(triple, scope) for triple in triples)
         case FilterPattern(inner, condition):
-            yield from _first(inner, scope)
+            yield from _write_before_more(inner, scope)
             yield f"FILTER ({write_expression(condition)})"
         case OptionalPattern(inner, extra, condition):
-            yield from _first(inner, scope)
+            yield from _write_before_more(inner, scope)
             yield "OPTIONAL {"
-            yield from (INDENT + line for line in _first(extra, scope))
+            yield from (INDENT + line for line in _write_before_more(extra, scope))
             if condition is not None:
                 yield f"{INDENT}FILTER ({write_expression(condition)})"
             yield "}"
@@ -169,19 +175,21 @@ def write_pattern_lines(pattern: GraphPattern, scope: str) -> Iterator[str]:
             for part in parts:
                 apart = isinstance(part, OptionalPattern) if before else False
                 apart |= isinstance(part, BasicPattern) and isinstance(before, BasicPattern)
-                yield from _braced("", part, scope) if apart else _first(part, scope)
+                yield from (
+                    _write_braces("", part, scope) if apart else _write_before_more(part, scope)
+                )
                 before = part
         case UnionPattern(parts):
             first, *rest = parts
-            yield from _braced("", first, scope)
+            yield from _write_braces("", first, scope)
             for part in rest:
-                yield from _braced("UNION ", part, scope)
+                yield from _write_braces("UNION ", part, scope)
         case BackgroundPattern(name, inner):
-            yield from _braced(f"GRAPH {_write_node(name, scope)} ", inner, scope)
+            yield from _write_braces(f"GRAPH {_write_node(name, scope)} ", inner, scope)
 
 
-def _first(pattern: GraphPattern, scope: str) -> Iterator[str]:
-    """The lines of a pattern that more of its group follows: filters stay inside braces."""
+def _write_before_more(pattern: GraphPattern, scope: str) -> Iterator[str]:
+    """Yield the lines of a pattern before more of its group: braces keep its filters apart."""
     if isinstance(pattern, FilterPattern):
-        return _braced("", pattern, scope)
+        return _write_braces("", pattern, scope)
     return write_pattern_lines(pattern, scope)

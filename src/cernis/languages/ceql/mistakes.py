@@ -10,7 +10,7 @@ from cernis.errors import Diagnostic, Span
 from cernis.languages.ceql.words import CLAUSE_WORDS, SOFT, TERMINALS, describe_expected
 from cernis.languages.text import mistakes
 from cernis.languages.text.tokens import span_of
-from cernis.pattern.suggest import closest
+from cernis.pattern.suggest import find_closest
 
 _OPENING = ("LPAR", "LSQB", "LBRACE", "COLON_LBRACE")
 _CLOSING = ("RPAR", "RSQB", "RBRACE")
@@ -45,8 +45,8 @@ def explain_lexeme(token: Token) -> Diagnostic | None:
 # ------------------------------------------------------------------------ tokens
 
 
-def _clause_of(before: Sequence[Token]) -> str:
-    """The clause that the last token belongs to."""
+def _find_clause(before: Sequence[Token]) -> str:
+    """Return the clause that the last token belongs to."""
     depth = 0
     for token in reversed(before):
         if token.type in _CLOSING:
@@ -58,10 +58,10 @@ def _clause_of(before: Sequence[Token]) -> str:
     return ""
 
 
-def _name_role(accepted: set[str], before: Sequence[Token]) -> str:
-    """What a name would be if it stood here."""
+def _describe_name(accepted: set[str], before: Sequence[Token]) -> str:
+    """Return what a name would be if it stood here."""
     last = before[-1].type if before else ""
-    clause = _clause_of(before)
+    clause = _find_clause(before)
     if accepted >= CLAUSE_WORDS - {"_ALL", "_NONE"}:
         return "an attribute"
     if last in ("_AS", "_IN"):
@@ -79,7 +79,7 @@ def _name_role(accepted: set[str], before: Sequence[Token]) -> str:
     return "an event type"
 
 
-def _missing_operator(token: Token, accepted: set[str]) -> bool:
+def _is_operator_missing(token: Token, accepted: set[str]) -> bool:
     starts = {"NAME", "QUOTED", "LPAR", "NOT"} | SOFT
     return token.type in starts and "SEMICOLON" in accepted and "QMARK" in accepted
 
@@ -87,7 +87,7 @@ def _missing_operator(token: Token, accepted: set[str]) -> bool:
 def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str | None:
     last = before[-1] if before else None
     last_type = last.type if last is not None else ""
-    clause = _clause_of(before)
+    clause = _find_clause(before)
     in_formula = "QMARK" in accepted
     if accepted <= {"CMP", "GT"} and last_type == "RSQB":
         return "compare it: x[price] < y[price], or with a constant x[price > 100]"
@@ -123,18 +123,18 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return f"a query has one {_CLAUSES[token.type]} clause"
         return f"the clauses come in this order: {', '.join(_CLAUSES.values())}"
     if last is not None and last.type == "NAME":
-        meant = closest(last.value, TERMINALS, cutoff=0.75)
+        meant = find_closest(last.value, TERMINALS, cutoff=0.75)
         if meant is not None:
             return f"did you mean '{meant}' instead of '{last.value}'?"
-    if _missing_operator(token, accepted):
+    if _is_operator_missing(token, accepted):
         return "put ';' (some time later) or ':' (right after) between two events"
     if token.type.startswith("_") and token.type not in _CLAUSES and "NAME" in accepted:
         return f"to use '{token.value}' as a name, write it in backquotes: `{token.value}`"
     return None
 
 
-def _side_begins(before: Sequence[Token]) -> int:
-    """Where the `x[a]` or `PREV(x)[a]` begins that ends the tokens."""
+def _find_side(before: Sequence[Token]) -> int:
+    """Return where the `x[a]` or `PREV(x)[a]` begins that ends the tokens."""
     opened = max(n for n, earlier in enumerate(before) if earlier.type == "LSQB")
     if before[opened - 1].type == "RPAR":
         opened = max(n for n, earlier in enumerate(before[:opened]) if earlier.type == "LPAR")
@@ -145,9 +145,9 @@ def explain_token(
     token: Token, accepted: set[str], before: Sequence[Token], end: int
 ) -> Diagnostic:
     """Explain a token that the parser did not expect; `end` is the text's end."""
-    expected = describe_expected(accepted, _name_role(accepted, before))
+    expected = describe_expected(accepted, _describe_name(accepted, before))
     suggestion = _suggest(token, accepted, before)
     if accepted <= {"CMP", "GT"} and before and before[-1].type == "RSQB":
-        span = Span(span_of(before[_side_begins(before)]).start, span_of(before[-1]).end)
+        span = Span(span_of(before[_find_side(before)]).start, span_of(before[-1]).end)
         return Diagnostic("an attribute alone is not a condition", span, expected, suggestion)
     return mistakes.explain_unexpected(token, end, expected, suggestion)

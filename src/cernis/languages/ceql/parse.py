@@ -26,7 +26,7 @@ def _retype_word(token: Token) -> Token:
 
 
 @cache
-def _grammar() -> Lark:
+def _load_parser() -> Lark:
     return load_grammar(
         ["cernis.languages.text", "cernis.languages.ceql"],
         ["query", "schema"],
@@ -42,7 +42,7 @@ def _touches(one: Diagnostic, others: list[Diagnostic]) -> bool:
     )
 
 
-_SYNTAX = Syntax(_grammar, TERMINALS, explain_lexeme, explain_token)
+_SYNTAX = Syntax(_load_parser, TERMINALS, explain_lexeme, explain_token)
 
 
 def _read(text: str, start: str) -> Tree[Token]:

@@ -145,7 +145,7 @@ class CeqlReader(TreeReader):
     def selected(self, meta: Meta, parts: list[Any]) -> Variable:
         owner: Owner = parts[0]
         attributes = tuple(part.name for part in parts[1:] if part is not None)
-        return Variable(self._variable(owner), attributes, span=span_of_tree(meta))
+        return Variable(self._read_variable(owner), attributes, span=span_of_tree(meta))
 
     def aggregate(self, meta: Meta, parts: list[Any]) -> Aggregate:
         function: str = parts[0].value.upper()
@@ -156,7 +156,7 @@ class CeqlReader(TreeReader):
             case Reference() as argument:
                 pass
             case owner:
-                argument = self._variable(owner)
+                argument = self._read_variable(owner)
         return Aggregate(function, argument, span=span_of_tree(meta))
 
     star = everything
@@ -185,7 +185,7 @@ class CeqlReader(TreeReader):
         if token.type != "INT":
             self.mistakes.note("LIMIT takes a whole number", span_of(token))
             return 1
-        limit = self._whole(token)
+        limit = self._read_whole(token)
         return -limit if sign == "-" else limit
 
     # ------------------------------------------------------------------- formulas
@@ -210,12 +210,12 @@ class CeqlReader(TreeReader):
 
     def bounds(self, meta: Meta, parts: list[Any]) -> tuple[int, int | None, bool]:
         opening, low_token, rest = parts
-        low = self._whole(low_token)
+        low = self._read_whole(low_token)
         high = low if rest is None else rest[0]
         return low, high, opening.type == "COLON_LBRACE"
 
     def range_to(self, meta: Meta, parts: list[Token | None]) -> tuple[int | None]:
-        return (None if parts[0] is None else self._whole(parts[0]),)
+        return (None if parts[0] is None else self._read_whole(parts[0]),)
 
     def optional(self, meta: Meta, parts: list[Formula]) -> Optional:
         return Optional(parts[0], span=span_of_tree(meta))
@@ -255,7 +255,7 @@ class CeqlReader(TreeReader):
         return AllOf(tuple(parts), span=span_of_tree(meta))
 
     def holds(self, meta: Meta, parts: list[Any]) -> Holds:
-        return Holds(self._variable(parts[0]), parts[1], span=span_of_tree(meta))
+        return Holds(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
 
     def compare(self, meta: Meta, parts: list[Any]) -> Compare:
         left, token, right = parts
@@ -278,11 +278,11 @@ class CeqlReader(TreeReader):
 
     def previous(self, meta: Meta, parts: list[Any]) -> Previous:
         _, owner, attribute = parts
-        reference = Reference(self._variable(owner), attribute, span=owner.span)
+        reference = Reference(self._read_variable(owner), attribute, span=owner.span)
         return Previous(reference, span_of_tree(meta))
 
     def reference(self, meta: Meta, parts: list[Any]) -> Reference:
-        return Reference(self._variable(parts[0]), parts[1], span=span_of_tree(meta))
+        return Reference(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
 
     # ----------------------------------------------------------------- predicates
 
@@ -296,7 +296,7 @@ class CeqlReader(TreeReader):
         return Negation(parts[-1], span=span_of_tree(meta))
 
     def comparison(self, meta: Meta, parts: list[Any]) -> Predicate:
-        """`a < b`, or a chain `a < b < c`, which is `a < b AND b < c`."""
+        """Read `a < b`, or a chain `a < b < c`, which is `a < b AND b < c`."""
         span = span_of_tree(meta)
         values, tokens = parts[::2], parts[1::2]
         operators = [OPERATORS[token.value] for token in tokens]
@@ -313,19 +313,19 @@ class CeqlReader(TreeReader):
         links = zip(operators, values, values[1:], strict=False)
         return And(tuple(Comparison(op, a, b, span=span) for op, a, b in links), span=span)
 
-    def _denied(self, negation: Token | None, test: Predicate, span: Span) -> Predicate:
+    def _negate(self, negation: Token | None, test: Predicate, span: Span) -> Predicate:
         return test if negation is None else Negation(test, span=span)
 
     def like(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, text = parts
         span = span_of_tree(meta)
         test = Like(body, unquote(text.value), span=span, pattern_span=span_of(text))
-        return self._denied(negation, test, span)
+        return self._negate(negation, test, span)
 
     def in_set(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, *values = parts
         span = span_of_tree(meta)
-        return self._denied(negation, InSet(body, tuple(values), span=span), span)
+        return self._negate(negation, InSet(body, tuple(values), span=span), span)
 
     def in_range(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, low, high = parts
@@ -342,7 +342,7 @@ class CeqlReader(TreeReader):
             test = Comparison(">=", body, low, span=span)
         else:
             test = InRange(body, low, high, span=span)
-        return self._denied(negation, test, span)
+        return self._negate(negation, test, span)
 
     def in_span(self, meta: Meta, parts: list[Any]) -> Predicate:
         body, negation, low, high = parts
@@ -356,7 +356,7 @@ class CeqlReader(TreeReader):
                 Comparison("<=", body, high, span=span),
             )
             test = And(ends, span=span)
-        return self._denied(negation, test, span)
+        return self._negate(negation, test, span)
 
     def is_null(self, meta: Meta, parts: list[Any]) -> IsNull:
         body, negation = parts
@@ -364,15 +364,15 @@ class CeqlReader(TreeReader):
 
     # --------------------------------------------------------------------- values
 
-    def _arithmetic(self, meta: Meta, parts: list[Any]) -> Arithmetic:
+    def _make_arithmetic(self, meta: Meta, parts: list[Any]) -> Arithmetic:
         left, operator, right = parts
         return Arithmetic(operator.value, left, right, span=span_of_tree(meta))
 
     def sum(self, meta: Meta, parts: list[Any]) -> Arithmetic:
-        return self._arithmetic(meta, parts)
+        return self._make_arithmetic(meta, parts)
 
     def product(self, meta: Meta, parts: list[Any]) -> Arithmetic:
-        return self._arithmetic(meta, parts)
+        return self._make_arithmetic(meta, parts)
 
     def _is_bare_number(self, value: Value) -> bool:
         """Whether the value is a number without sign or parentheses in the text."""
@@ -391,7 +391,7 @@ class CeqlReader(TreeReader):
         return cast(Value, parts[1])
 
     def literal_value(self, meta: Meta, parts: list[Token]) -> Literal:
-        return self._constant(parts[0])
+        return self._read_constant(parts[0])
 
     def signed(self, meta: Meta, parts: list[Any]) -> tuple[str, Token]:
         return (parts[0] or "+", parts[1])
@@ -404,7 +404,7 @@ class CeqlReader(TreeReader):
             return Owner(first, None, first.span)
         return Owner(second, first, span_of_tree(meta))
 
-    def _variable(self, owner: Owner) -> str:
+    def _read_variable(self, owner: Owner) -> str:
         if owner.stream is not None:
             self.qualified.append(Event(owner.name.text, owner.stream.text, span=owner.span))
         return owner.name.text

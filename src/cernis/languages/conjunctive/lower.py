@@ -2,9 +2,8 @@
 
 Each atom is an event named by its index, and all of them are joined by ALL: any order,
 one event for several atoms if need be. Shared variables are equalities between events;
-constants, a variable twice in one atom and comparisons inside one atom are questions to
-a single event. The match keeps every atom whatever the head says: a head that drops
-variables is a projection of the matches.
+constants, a variable twice in one atom and comparisons inside one atom are tests of a single
+event. The match keeps every atom: a head that drops variables is a projection of the matches.
 
 Where the timestamps put all atoms in one strict order, the pattern is a sequence. The
 comparisons of neighbours stay, for events may have the same time; the others follow from
@@ -32,30 +31,30 @@ from cernis.pattern.conjunctive import (
     Difference,
     Duration,
     Side,
-    single_event_tests,
+    find_single_event_tests,
 )
 from cernis.pattern.predicate import MIRRORED, TIME, TIME_NS, Literal, Operator
 from cernis.pattern.query import Pattern, Select, Unit, Window
 from cernis.pattern.query import Variable as Selected
 
-__all__ = ["lower", "time_order"]
+__all__ = ["find_time_order", "lower"]
 
 
 def lower(query: ConjunctiveQuery) -> Pattern:
-    """The pattern whose matches give each atom, by its index, the event that it takes."""
-    order = time_order(query)
-    window, spent = _window(query, order)
-    spent |= _implied(query, order)
-    tests_of_atoms, rest = single_event_tests(query)
+    """Return the pattern whose matches give each atom, by its index, its event."""
+    order = find_time_order(query)
+    window, spent = _choose_window(query, order)
+    spent |= _find_implied(query, order)
+    tests_of_atoms, rest = find_single_event_tests(query)
     conditions: list[pred.Condition] = [
         pred.Holds(str(index), test, span=test.span)
         for index, tests in enumerate(tests_of_atoms)
         for test in tests
     ]
-    conditions += _equalities(query.atoms)
-    conditions += [_between(query, node) for node in rest if node not in spent]
+    conditions += _make_equalities(query.atoms)
+    conditions += [_make_condition(query, node) for node in rest if node not in spent]
     places = range(len(query.atoms)) if order is None else order
-    parts = tuple(_part(index, query.atoms[index]) for index in places)
+    parts = tuple(_make_event(index, query.atoms[index]) for index in places)
     formula: cel.Formula
     if len(parts) == 1:
         formula = parts[0]
@@ -73,7 +72,7 @@ def lower(query: ConjunctiveQuery) -> Pattern:
     )
 
 
-def _part(index: int, atom: Atom) -> cel.Formula:
+def _make_event(index: int, atom: Atom) -> cel.Formula:
     event = cel.Event(atom.relation, atom.stream, span=atom.span)
     return cel.As(event, str(index), span=atom.span)
 
@@ -81,8 +80,8 @@ def _part(index: int, atom: Atom) -> cel.Formula:
 # ------------------------------------------------------------- several events
 
 
-def _equalities(atoms: Sequence[Atom]) -> Iterator[pred.Condition]:
-    """Each occurrence of a variable equals the one before it."""
+def _make_equalities(atoms: Sequence[Atom]) -> Iterator[pred.Condition]:
+    """Yield the equalities of each occurrence of a variable with the one before it."""
     last: dict[str, pred.Reference] = {}
     times: dict[str, pred.Reference] = {}
     for index, atom in enumerate(atoms):
@@ -98,46 +97,46 @@ def _equalities(atoms: Sequence[Atom]) -> Iterator[pred.Condition]:
             times[atom.time] = here
 
 
-def _between(query: ConjunctiveQuery, node: ConjunctiveComparison) -> pred.Condition:
-    """A comparison that no single event decides, as a condition on two of them."""
+def _make_condition(query: ConjunctiveQuery, node: ConjunctiveComparison) -> pred.Condition:
+    """Return a comparison that no single event decides as a condition on two of them."""
     match node:
         case ConjunctiveComparison(op=op, left=Difference() as difference, right=limit):
-            return _bounded(query, node, op, difference, limit)
+            return _make_bound(query, node, op, difference, limit)
         case ConjunctiveComparison(op=op, left=limit, right=Difference() as difference):
-            return _bounded(query, node, MIRRORED[op], difference, limit)
+            return _make_bound(query, node, MIRRORED[op], difference, limit)
         case ConjunctiveComparison(
             op=op, left=ConjunctiveVariable() as one, right=ConjunctiveVariable() as other
         ):
-            left, right = _reference(query, one), _reference(query, other)
+            left, right = _make_reference(query, one), _make_reference(query, other)
             return pred.Compare(op, left, right, span=node.span)
         case _:
             raise ValueError(f"{node} compares nothing of the body")
 
 
-def _bounded(
+def _make_bound(
     query: ConjunctiveQuery,
     node: ConjunctiveComparison,
     op: Operator,
     difference: Difference,
     limit: Side,
 ) -> pred.Condition:
-    """`t2 - t1 op limit` is `t2 op t1 + limit`."""
+    """Return `t2 - t1 op limit` as `t2 op t1 + limit`."""
     clock = TIME_NS if isinstance(limit, Duration) else TIME
     left, right = (
         pred.Reference(str(query.moments[side.name][0]), clock, span=side.span)
         for side in (difference.left, difference.right)
     )
-    return pred.Compare(op, left, right, shift=_number(limit), span=node.span)
+    return pred.Compare(op, left, right, shift=_read_number(limit), span=node.span)
 
 
-def _number(limit: Side) -> int | float:
+def _read_number(limit: Side) -> int | float:
     if isinstance(limit, Duration):
         whole = limit.nanoseconds
         return int(whole) if whole.denominator == 1 else float(whole)
     return cast("int | float", cast(Literal, limit).value)
 
 
-def _reference(query: ConjunctiveQuery, variable: ConjunctiveVariable) -> pred.Reference:
+def _make_reference(query: ConjunctiveQuery, variable: ConjunctiveVariable) -> pred.Reference:
     if variable.name in query.moments:
         return pred.Reference(str(query.moments[variable.name][0]), TIME, span=variable.span)
     index = query.holders[variable.name][0]
@@ -147,8 +146,8 @@ def _reference(query: ConjunctiveQuery, variable: ConjunctiveVariable) -> pred.R
 # ----------------------------------------------------------------------- time
 
 
-def time_order(query: ConjunctiveQuery) -> tuple[int, ...] | None:
-    """The atoms in the order that their timestamps force, if they force one."""
+def find_time_order(query: ConjunctiveQuery) -> tuple[int, ...] | None:
+    """Return the atoms in the order that their timestamps force, if they force one."""
     moments = [atom.time for atom in query.atoms]
     if None in moments or len(set(moments)) < len(moments) or len(moments) < 2:
         return None
@@ -162,13 +161,13 @@ def time_order(query: ConjunctiveQuery) -> tuple[int, ...] | None:
             if None not in pair and node.op in ("<", ">"):
                 early, late = cast("tuple[int, int]", pair if node.op == "<" else pair[::-1])
                 after[early].add(late)
-    return _only_order(after)
+    return _find_only_order(after)
 
 
-def _only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
-    """The topological order of a graph that has exactly one.
+def _find_only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
+    """Return the topological order of a graph if it has exactly one.
 
-    >>> _only_order({0: {1}, 1: {2}, 2: set()}), _only_order({0: {2}, 1: {2}, 2: set()})
+    >>> _find_only_order({0: {1}, 1: {2}, 2: set()}), _find_only_order({0: {2}, 1: {2}, 2: set()})
     ((0, 1, 2), None)
     """
     waits = dict.fromkeys(after, 0)
@@ -188,10 +187,10 @@ def _only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
     return tuple(order) if len(order) == len(after) else None
 
 
-def _implied(
+def _find_implied(
     query: ConjunctiveQuery, order: tuple[int, ...] | None
 ) -> frozenset[ConjunctiveComparison]:
-    """Comparisons of timestamps that follow from those of neighbours in the order."""
+    """Return the comparisons of timestamps that follow from those of neighbours in the order."""
     if order is None:
         return frozenset()
     place = {query.atoms[index].time: rank for rank, index in enumerate(order)}
@@ -208,14 +207,14 @@ def _implied(
     return frozenset(found)
 
 
-def _window(
+def _choose_window(
     query: ConjunctiveQuery, order: tuple[int, ...] | None
 ) -> tuple[Window | None, frozenset[ConjunctiveComparison]]:
-    """The window, and the comparisons that it takes over."""
+    """Return the window, and the comparisons that it replaces."""
     if order is None or (query.within is not None and query.within.unit is not Unit.TIME):
         return query.within, frozenset()
     ends = query.atoms[order[-1]].time, query.atoms[order[0]].time
-    spans = {node: size for node in query.comparisons if (size := _whole_span(node, ends))}
+    spans = {node: size for node in query.comparisons if (size := _window_of(node, ends))}
     lasting = {node: size for node, size in spans.items() if size.unit is Unit.TIME}
     if query.within is not None or lasting:
         windows = [*lasting.values(), *([query.within] if query.within is not None else [])]
@@ -227,8 +226,8 @@ def _reach(window: Window) -> tuple[Fraction, bool]:
     return window.size, not window.strict
 
 
-def _whole_span(node: ConjunctiveComparison, ends: tuple[str | None, str | None]) -> Window | None:
-    """The window that `last - first < limit` is; None for any other comparison."""
+def _window_of(node: ConjunctiveComparison, ends: tuple[str | None, str | None]) -> Window | None:
+    """Return the window that `last - first < limit` is; None for any other comparison."""
     match node:
         case ConjunctiveComparison(op=op, left=Difference() as difference, right=limit):
             pass
@@ -241,7 +240,7 @@ def _whole_span(node: ConjunctiveComparison, ends: tuple[str | None, str | None]
     if isinstance(limit, Duration):
         size = limit.nanoseconds if op == "<=" else Fraction(ceil(limit.nanoseconds) - 1)
         return Window(Unit.TIME, size, span=node.span) if size >= 0 else None
-    size, strict = Fraction(repr(_number(limit))), op == "<"
+    size, strict = Fraction(repr(_read_number(limit))), op == "<"
     if size < 0 or (strict and size == 0):
         return None
     return Window(Unit.ATTRIBUTE, size, TIME, strict=strict, span=node.span)

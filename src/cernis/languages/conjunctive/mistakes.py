@@ -29,7 +29,7 @@ def explain_lexeme(token: Token) -> Diagnostic | None:
     return mistakes.explain_lexeme(token, _STRAY_HELP)
 
 
-def _name_role(before: Sequence[Token], in_head: bool) -> str:
+def _describe_name(before: Sequence[Token], in_head: bool) -> str:
     """Return what a name would be if it stood here."""
     last = before[-1].type if before else ""
     opened = [token.type for token in before if token.type in ("LPAR", "RPAR")]
@@ -69,5 +69,5 @@ def explain_token(
 ) -> Diagnostic:
     """Explain a token that the parser did not expect; `end` is the text's end."""
     in_head = not any(earlier.type in ("ARROW", "TURNSTILE") for earlier in before)
-    expected = describe_expected(accepted, _name_role(before, in_head))
+    expected = describe_expected(accepted, _describe_name(before, in_head))
     return mistakes.explain_unexpected(token, end, expected, _suggest(token, before))

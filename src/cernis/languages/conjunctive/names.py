@@ -1,7 +1,7 @@
-"""Looks up what a written query names: relations, attributes, variables and their kinds.
+"""Resolve the names of a written query: relations, attributes, variables and their kinds.
 
-All mistakes are collected. Without a schema everything goes that names its arguments;
-with one, relations, attributes, arities and the kinds of joined values are checked.
+All mistakes are collected. Without a schema, any relation and attribute is accepted that is
+named; with one, relations, attributes, arities and the kinds of joined values are checked.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def resolve(
 ) -> ConjunctiveQuery:
     """Return the query with its names resolved; note its mistakes."""
     names = _ConjunctiveNames(written, schema, mistakes)
-    atoms = tuple(map(names.atom, written.atoms))
-    names.body()
-    names.kinds(atoms)
+    atoms = tuple(map(names.resolve_atom, written.atoms))
+    names.check_body()
+    names.check_kinds(atoms)
     for comparison in written.comparisons:
-        names.comparison(comparison)
-    names.head()
+        names.check_comparison(comparison)
+    names.check_head()
     return ConjunctiveQuery(
         head=tuple(variable.name for variable in written.head),
         atoms=atoms,
@@ -71,8 +71,8 @@ class _ConjunctiveNames:
 
     # ----------------------------------------------------------------- relations
 
-    def _declared(self, atom: WrittenAtom) -> Attributes | None:
-        """The attributes of an atom's relation in their order; None where nothing is known."""
+    def _find_relation(self, atom: WrittenAtom) -> Attributes | None:
+        """Return the attributes of an atom's relation in order; None where they are not known."""
         for schema in self.schemas:
             streams = [
                 stream
@@ -81,23 +81,23 @@ class _ConjunctiveNames:
             ]
             if atom.stream is not None and not streams:
                 known = [stream.name for stream in schema.streams]
-                self._unknown(f"unknown stream '{atom.stream.text}'", atom.stream, known)
+                self._note_unknown(f"unknown stream '{atom.stream.text}'", atom.stream, known)
                 return None
             relation = atom.relation.text
             found = [s.events[relation] for s in streams if relation in s.events]
             found += [s.attributes for s in streams if not s.events and s.attributes]
             if len({tuple(attributes.items()) for attributes in found}) > 1:
-                return self._united(atom, found)
+                return self._unite_relations(atom, found)
             if found:
                 return found[0]
             if streams and all(stream.events for stream in streams):
                 known = [name for stream in streams for name in stream.events]
-                self._unknown(f"unknown relation '{relation}'", atom.relation, known)
+                self._note_unknown(f"unknown relation '{relation}'", atom.relation, known)
                 return None
         return None
 
-    def _united(self, atom: WrittenAtom, found: list[Attributes]) -> Attributes:
-        """What is known of a relation that several streams have, each in its own way."""
+    def _unite_relations(self, atom: WrittenAtom, found: list[Attributes]) -> Attributes:
+        """Return the attributes of a relation that differs between streams."""
         if any(name is None for name, _ in atom.arguments):
             self.mistakes.note(
                 f"{atom.relation.text} differs between streams",
@@ -110,7 +110,7 @@ class _ConjunctiveNames:
                 kinds[name] = kind if kinds.get(name, kind) is kind else Kind.OTHER
         return kinds
 
-    def _unknown(self, message: str, name: object, known: Iterable[str]) -> None:
+    def _note_unknown(self, message: str, name: object, known: Iterable[str]) -> None:
         text, span = cast("tuple[str, Span]", name)
         names = list(dict.fromkeys(known))
         shown = list_words(names) if 0 < len(names) <= _LONGEST_LIST else None
@@ -118,12 +118,12 @@ class _ConjunctiveNames:
 
     # --------------------------------------------------------------------- atoms
 
-    def atom(self, written: WrittenAtom) -> Atom:
+    def resolve_atom(self, written: WrittenAtom) -> Atom:
         before = len(self.mistakes.found)
-        declared = self._declared(written)
+        declared = self._find_relation(written)
         self.relations.append(declared)
         told = len(self.mistakes.found) > before
-        arguments = self._named(written, declared, told)
+        arguments = self._name_arguments(written, declared, told)
         given: set[Attribute] = set()
         for attribute, term in arguments:
             if attribute in given:
@@ -141,10 +141,10 @@ class _ConjunctiveNames:
             span=written.span,
         )
 
-    def _named(
+    def _name_arguments(
         self, atom: WrittenAtom, declared: Attributes | None, told: bool
     ) -> list[tuple[Attribute, Argument]]:
-        """The arguments with their attributes, as far as those are known."""
+        """Return the arguments with their attributes; note those that are not known."""
         positional = sum(1 for name, _ in atom.arguments if name is None)
         if positional and declared is None and not told:
             first = next(term for name, term in atom.arguments if name is None)
@@ -156,7 +156,7 @@ class _ConjunctiveNames:
                 f"CREATE STREAM S {{ EVENT {atom.relation.text} {{ a:int }} }}",
             )
         elif positional and declared is not None and not told:
-            self._arity(atom, positional, declared)
+            self._check_arity(atom, positional, declared)
         columns = list(declared or ())
         found: list[tuple[Attribute, Argument]] = []
         by_name = False
@@ -164,7 +164,7 @@ class _ConjunctiveNames:
             if name is not None:
                 by_name = True
                 if declared is not None:
-                    self._attribute(atom, name, declared)
+                    self._check_attribute(atom, name, declared)
                 found.append((name, term))
             else:
                 if by_name:
@@ -175,7 +175,7 @@ class _ConjunctiveNames:
                 found.append((Attribute.named(column, span=term.span), term))
         return found
 
-    def _arity(self, atom: WrittenAtom, positional: int, declared: Attributes) -> None:
+    def _check_arity(self, atom: WrittenAtom, positional: int, declared: Attributes) -> None:
         mixed = positional < len(atom.arguments)
         if len(declared) == len(atom.arguments) or (mixed and positional <= len(declared)):
             return
@@ -188,17 +188,17 @@ class _ConjunctiveNames:
             suggestion="write _ for an argument that does not matter" if few else None,
         )
 
-    def _attribute(self, atom: WrittenAtom, name: Attribute, declared: Attributes) -> None:
+    def _check_attribute(self, atom: WrittenAtom, name: Attribute, declared: Attributes) -> None:
         prefixes = [".".join(name.path[:n]) for n in range(1, len(name.path))]
         if name.name in declared or name.name in _EVERY_EVENT_HAS:
             return
         if not any(declared.get(prefix) is Kind.OTHER for prefix in prefixes):
             spot = (name.name, name.span)
-            self._unknown(f"{atom.label} has no attribute '{name.name}'", spot, declared)
+            self._note_unknown(f"{atom.label} has no attribute '{name.name}'", spot, declared)
 
     # ----------------------------------------------------------------- variables
 
-    def body(self) -> None:
+    def check_body(self) -> None:
         if not self.written.atoms:
             none_at_all = not self.written.comparisons
             self.mistakes.note(
@@ -207,22 +207,22 @@ class _ConjunctiveNames:
                 expected="an atom such as T(x)",
             )
 
-    def kinds(self, atoms: tuple[Atom, ...]) -> None:
-        """What each variable and constant is, wherever it stands."""
+    def check_kinds(self, atoms: tuple[Atom, ...]) -> None:
+        """Check that each variable and constant has one kind wherever it stands."""
         for written, atom, known in zip(self.written.atoms, atoms, self.relations, strict=True):
             declared: Mapping[str, Kind] = known or {}
             for attribute, term in atom.arguments:
                 its = class_of(declared.get(attribute.name))
                 if isinstance(term, Literal):
-                    self._constant(attribute, its, term)
+                    self._check_constant(attribute, its, term)
                 else:
-                    self._occurrence(term, its, atom)
+                    self._check_occurrence(term, its, atom)
             if atom.time is not None and atom.time == _ANONYMOUS:
                 self.mistakes.note(
                     "'_' is not a timestamp", cast(ConjunctiveVariable, written.time).span
                 )
 
-    def _constant(self, attribute: Attribute, its: str | None, literal: Literal) -> None:
+    def _check_constant(self, attribute: Attribute, its: str | None, literal: Literal) -> None:
         other = class_of_literal(literal)
         times = its == "timestamp" and other == "string"
         if its is not None and its != other and not times:
@@ -232,7 +232,7 @@ class _ConjunctiveNames:
             )
             self.mistakes.note(message, literal.span)
 
-    def _occurrence(self, variable: ConjunctiveVariable, its: str | None, atom: Atom) -> None:
+    def _check_occurrence(self, variable: ConjunctiveVariable, its: str | None, atom: Atom) -> None:
         name = variable.name
         if name in self.times:
             self.mistakes.note(
@@ -248,7 +248,7 @@ class _ConjunctiveNames:
             message = f"type clash: {name} is a {known} in {where.short}, a {its} in {atom.short}"
             self.mistakes.note(message, variable.span)
 
-    def head(self) -> None:
+    def check_head(self) -> None:
         seen: set[str] = set()
         for variable in self.written.head:
             name = variable.name
@@ -266,9 +266,9 @@ class _ConjunctiveNames:
 
     # --------------------------------------------------------------- comparisons
 
-    def comparison(self, node: ConjunctiveComparison) -> None:
+    def check_comparison(self, node: ConjunctiveComparison) -> None:
         sides = (node.left, node.right)
-        unbound = [variable for side in sides for variable in self._unbound(side)]
+        unbound = [variable for side in sides for variable in self._find_unbound(side)]
         for variable in unbound:
             self.mistakes.note(
                 f"'{variable.name}' is compared and not in any atom",
@@ -276,23 +276,23 @@ class _ConjunctiveNames:
                 suggestion=did_you_mean(variable.name, [*self.data, *self.times]),
             )
         if not unbound:
-            self._comparable(node)
+            self._check_comparable(node)
 
-    def _unbound(self, side: Side) -> list[ConjunctiveVariable]:
+    def _find_unbound(self, side: Side) -> list[ConjunctiveVariable]:
         match side:
             case ConjunctiveVariable():
                 known = side.name in self.data or side.name in self.times
                 return [] if known else [side]
             case Difference(left=left, right=right):
-                return self._unbound(left) + self._unbound(right)
+                return self._find_unbound(left) + self._find_unbound(right)
             case _:
                 return []
 
-    def _comparable(self, node: ConjunctiveComparison) -> None:
-        left, right = self._sort(node.left), self._sort(node.right)
+    def _check_comparable(self, node: ConjunctiveComparison) -> None:
+        left, right = self._sort_of(node.left), self._sort_of(node.right)
         sorts = {left, right}
         if not all(sorts):
-            return  # a difference of what has no time, and told so
+            return  # a difference of values without time, noted already
         if sorts == {"timestamp"}:
             return
         if sorts <= {"constant", "duration"}:
@@ -302,19 +302,19 @@ class _ConjunctiveNames:
             if left == "data":
                 first, second = second, first
             self.mistakes.note(
-                f"'{_name(first)}' is a timestamp, '{_name(second)}' is not",
+                f"'{_name_of(first)}' is a timestamp, '{_name_of(second)}' is not",
                 node.span,
                 suggestion="timestamps are compared with timestamps alone",
             )
         elif "timestamp" in sorts:
             time = node.left if left == "timestamp" else node.right
             self.mistakes.note(
-                f"'{_name(time)}' is a timestamp, and compared with timestamps alone",
+                f"'{_name_of(time)}' is a timestamp, and compared with timestamps alone",
                 node.span,
-                suggestion=f"bound a difference: {_name(time)} - t0 < 5 SECONDS",
+                suggestion=f"bound a difference: {_name_of(time)} - t0 < 5 SECONDS",
             )
         elif "difference" in sorts:
-            self._bounded(node)
+            self._check_bound(node)
         elif "duration" in sorts:
             self.mistakes.note(
                 "a duration is compared with a difference of timestamps",
@@ -322,9 +322,9 @@ class _ConjunctiveNames:
                 suggestion="write t2 - t1 < 5 SECONDS",
             )
         else:
-            self._alike(node)
+            self._check_alike(node)
 
-    def _bounded(self, node: ConjunctiveComparison) -> None:
+    def _check_bound(self, node: ConjunctiveComparison) -> None:
         limit = node.right if isinstance(node.left, Difference) else node.left
         number = isinstance(limit, Literal) and class_of_literal(limit) == "number"
         if not number and not isinstance(limit, Duration):
@@ -332,26 +332,26 @@ class _ConjunctiveNames:
                 "a difference of timestamps is compared with a number or a duration", node.span
             )
 
-    def _alike(self, node: ConjunctiveComparison) -> None:
-        """Two values of the data that can be compared."""
-        classes = [self._class(side) for side in (node.left, node.right)]
+    def _check_alike(self, node: ConjunctiveComparison) -> None:
+        """Check that two values of the data can be compared."""
+        classes = [self._class_of(side) for side in (node.left, node.right)]
         literal = isinstance(node.left, Literal) or isinstance(node.right, Literal)
         if None in classes or classes[0] == classes[1]:
             return
         if literal and set(classes) == {"timestamp", "string"}:
             return
         texts = [
-            f"{_shown(side)} is a {its}"
+            f"{_write_side(side)} is a {its}"
             for side, its in zip((node.left, node.right), classes, strict=True)
         ]
         self.mistakes.note(f"type clash: {', '.join(texts)}", node.span)
 
-    def _class(self, side: Side) -> str | None:
+    def _class_of(self, side: Side) -> str | None:
         if isinstance(side, Literal):
             return class_of_literal(side)
-        return self.data[_name(side)][1]
+        return self.data[_name_of(side)][1]
 
-    def _sort(self, side: Side) -> str:
+    def _sort_of(self, side: Side) -> str:
         match side:
             case ConjunctiveVariable(name=name):
                 return "timestamp" if name in self.times else "data"
@@ -371,9 +371,9 @@ class _ConjunctiveNames:
                 return "difference"
 
 
-def _name(side: Side) -> str:
+def _name_of(side: Side) -> str:
     return cast(ConjunctiveVariable, side).name
 
 
-def _shown(side: Side) -> str:
-    return write_value(side) if isinstance(side, Literal) else write_name(_name(side))
+def _write_side(side: Side) -> str:
+    return write_value(side) if isinstance(side, Literal) else write_name(_name_of(side))

@@ -34,7 +34,7 @@ def _retype_word(token: Token) -> Token:
 
 
 @cache
-def _grammar() -> Lark:
+def _load_parser() -> Lark:
     return load_grammar(
         ["cernis.languages.text", "cernis.languages.conjunctive"],
         ["conjunctive"],
@@ -58,7 +58,7 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
         yield token
 
 
-_SYNTAX = Syntax(_grammar, TERMINALS, explain_lexeme, explain_token)
+_SYNTAX = Syntax(_load_parser, TERMINALS, explain_lexeme, explain_token)
 
 
 def _read(text: str) -> Tree[Token]:

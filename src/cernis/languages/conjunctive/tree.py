@@ -1,4 +1,4 @@
-"""From lark's parse tree to a query as it is written: names not yet looked up.
+"""From lark's parse tree to a query as it is written, with its names not resolved.
 
 One method for each rule, on top of those in `text/tree.py`.
 """
@@ -93,7 +93,7 @@ class ConjunctiveReader(TreeReader):
         return Duration(self.time_span(meta, parts).size, span=span_of_tree(meta))
 
     def chain(self, meta: Meta, parts: list[Any]) -> list[ConjunctiveComparison]:
-        """`a < b < c` is `a < b` and `b < c`."""
+        """Take a chain apart: `a < b < c` is `a < b` and `b < c`."""
         sides: list[Side] = parts[::2]
         operators = [OPERATORS[token.value] for token in parts[1::2]]
         one_way = {*operators} <= _UPWARD or {*operators} <= _DOWNWARD

@@ -23,10 +23,10 @@ from cernis.languages.spaseq.terms import (
     RDF_TYPE,
     XSD,
     TermError,
-    iri_value,
-    literal,
-    local_name,
-    string_value,
+    read_iri,
+    read_local_name,
+    read_string,
+    write_literal,
 )
 from cernis.languages.text.mistakes import MOST_MISTAKES
 from cernis.languages.text.tokens import span_of, span_of_tree
@@ -92,7 +92,7 @@ _CAST_NAMES = [f"xsd:{name}" for name in _CASTS]
 _SAME_FUNCTION = {"ISURI": "ISIRI"}
 
 
-class Described(NamedTuple):
+class DescribedNode(NamedTuple):
     """A blank node with the triples that describe it."""
 
     node: GraphVariable
@@ -112,15 +112,15 @@ class WrittenGroup(NamedTuple):
         return FilterPattern(self.pattern, self.condition)
 
 
-class _Condition(NamedTuple):
+class _FilterElement(NamedTuple):
     condition: Expression
 
 
-class _Optionally(NamedTuple):
+class _OptionalElement(NamedTuple):
     group: WrittenGroup
 
 
-def _joined(left: GraphPattern, right: GraphPattern) -> GraphPattern:
+def _join_patterns(left: GraphPattern, right: GraphPattern) -> GraphPattern:
     empty = BasicPattern(())
     if left == empty or right == empty:
         return right if left == empty else left
@@ -130,8 +130,8 @@ def _joined(left: GraphPattern, right: GraphPattern) -> GraphPattern:
     return JoinPattern(tuple(parts))
 
 
-def _translated(elements: Iterable[object]) -> WrittenGroup:
-    """SPARQL 1.1, 18.2.2.6, for elements in the order of the group."""
+def _translate_group(elements: Iterable[object]) -> WrittenGroup:
+    """Translate the elements of a group, in their order, by SPARQL 1.1, 18.2.2.6."""
     pattern: GraphPattern = BasicPattern(())
     triples: list[Triple] = []
     conditions: list[Expression] = []
@@ -139,22 +139,22 @@ def _translated(elements: Iterable[object]) -> WrittenGroup:
         match element:
             case list():
                 triples += element
-            case _Condition(condition):
+            case _FilterElement(condition):
                 conditions.append(condition)
-            case _Optionally(group):
-                pattern, triples = _joined(pattern, BasicPattern(tuple(triples))), []
+            case _OptionalElement(group):
+                pattern, triples = _join_patterns(pattern, BasicPattern(tuple(triples))), []
                 pattern = OptionalPattern(pattern, group.pattern, group.condition)
             case _:
-                pattern, triples = _joined(pattern, BasicPattern(tuple(triples))), []
-                pattern = _joined(pattern, cast(GraphPattern, element))
-    pattern = _joined(pattern, BasicPattern(tuple(triples)))
-    return WrittenGroup(pattern, _chain(AndExpression, conditions) if conditions else None)
+                pattern, triples = _join_patterns(pattern, BasicPattern(tuple(triples))), []
+                pattern = _join_patterns(pattern, cast(GraphPattern, element))
+    pattern = _join_patterns(pattern, BasicPattern(tuple(triples)))
+    return WrittenGroup(pattern, _flatten_chain(AndExpression, conditions) if conditions else None)
 
 
-def _chain(
+def _flatten_chain(
     kind: type[AndExpression] | type[OrExpression], parts: Sequence[Expression]
 ) -> Expression:
-    """One node for a chain of one operator, whatever its brackets."""
+    """Return one node for a chain of one operator, whatever its brackets."""
     flat: list[Expression] = []
     for part in parts:
         flat += part.parts if isinstance(part, kind) else (part,)
@@ -185,15 +185,15 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
         return None
 
     def base_iri(self, meta: Meta, parts: list[Token]) -> None:
-        self.base = self._iri(parts[0])
+        self.base = self._read_iri(parts[0])
 
     def prefix(self, meta: Meta, parts: list[Token]) -> None:
-        self.prefixes[parts[0].value[:-1]] = self._iri(parts[1])
+        self.prefixes[parts[0].value[:-1]] = self._read_iri(parts[1])
 
-    def _iri(self, token: Token) -> str:
-        """The IRI in angle brackets, or one that is wrong as well where it is wrong."""
+    def _read_iri(self, token: Token) -> str:
+        """Return the IRI in angle brackets; note a wrong one and return a stand-in."""
         try:
-            return iri_value(token.value, self.base)
+            return read_iri(token.value, self.base)
         except TermError as error:
             suggestion = None
             if "BASE" in str(error):
@@ -204,7 +204,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     def iri(self, meta: Meta, parts: list[Token]) -> Term:
         token = parts[0]
         if token.type == "IRI":
-            return Term(f"<{self._iri(token)}>", span_of(token))
+            return Term(f"<{self._read_iri(token)}>", span_of(token))
         prefix, _, local = token.value.partition(":")
         if prefix not in self.prefixes:
             self.mistakes.note(
@@ -215,7 +215,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
                 among=self.prefixes,
             )
             return Term("<error:>", span_of(token))
-        return Term(f"<{self.prefixes[prefix]}{local_name(local)}>", span_of(token))
+        return Term(f"<{self.prefixes[prefix]}{read_local_name(local)}>", span_of(token))
 
     def variable(self, meta: Meta, parts: list[Token]) -> GraphVariable:
         return GraphVariable(parts[0].value[1:], span_of(parts[0]))
@@ -223,7 +223,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     def string(self, meta: Meta, parts: list[Any]) -> Term:
         span = span_of_tree(meta)
         try:
-            value = string_value(parts[0].value)
+            value = read_string(parts[0].value)
         except TermError as error:
             self.mistakes.note(
                 str(error), span_of(parts[0]), suggestion=r"a backslash is written \\"
@@ -231,27 +231,27 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
             value = ""
         match parts[1:]:
             case [tag]:
-                return Term(literal(value, language=tag.value[1:]), span)
+                return Term(write_literal(value, language=tag.value[1:]), span)
             case [_carets, datatype]:
-                return Term(literal(value, datatype=datatype.text[1:-1]), span)
+                return Term(write_literal(value, datatype=datatype.text[1:-1]), span)
             case _:
-                return Term(literal(value), span)
+                return Term(write_literal(value), span)
 
     def number(self, meta: Meta, parts: list[Token]) -> Token:
         return parts[0]
 
     def unsigned(self, meta: Meta, parts: list[Token]) -> Term:
         token = parts[0]
-        return Term(literal(token.value, datatype=_DATATYPES[token.type]), span_of(token))
+        return Term(write_literal(token.value, datatype=_DATATYPES[token.type]), span_of(token))
 
     def signed(self, meta: Meta, parts: list[Token]) -> Term:
         number, sign = parts[-1], "".join(part.value for part in parts[:-1])
-        text = literal(sign + number.value, datatype=_DATATYPES[number.type])
+        text = write_literal(sign + number.value, datatype=_DATATYPES[number.type])
         return Term(text, span_of_tree(meta))
 
     def boolean(self, meta: Meta, parts: list[Token]) -> Term:
         value = parts[0].value.lower()
-        return Term(literal(value, datatype=XSD + "boolean"), span_of(parts[0]))
+        return Term(write_literal(value, datatype=XSD + "boolean"), span_of(parts[0]))
 
     def type(self, meta: Meta, parts: list[Token]) -> Term:
         return Term(RDF_TYPE, span_of(parts[0]))
@@ -262,17 +262,17 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
         return GraphVariable(f"_:{self.scope}.{parts[0].value[2:]}", span_of(parts[0]))
 
     def anonymous(self, meta: Meta, parts: list[Any]) -> GraphVariable:
-        return self._nameless(span_of_tree(meta))
+        return self._make_blank(span_of_tree(meta))
 
-    def _nameless(self, span: Span) -> GraphVariable:
+    def _make_blank(self, span: Span) -> GraphVariable:
         while f"b{self.nameless}" in self.labels:
             self.nameless += 1
         self.nameless += 1
         return GraphVariable(f"_:{self.scope}.b{self.nameless - 1}", span)
 
-    def blank_with(self, meta: Meta, parts: list[Any]) -> Described:
-        node = self._nameless(span_of_tree(meta))
-        return Described(node, self._triples_of(node, parts[0]))
+    def blank_with(self, meta: Meta, parts: list[Any]) -> DescribedNode:
+        node = self._make_blank(span_of_tree(meta))
+        return DescribedNode(node, self._make_triples(node, parts[0]))
 
     def verb(self, meta: Meta, parts: list[Node]) -> Node:
         predicate = parts[0]
@@ -284,32 +284,32 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
             self.mistakes.note("a predicate is an IRI or a variable, not a literal", predicate.span)
         return predicate
 
-    def objects(self, meta: Meta, parts: list[Node | Described]) -> list[Node | Described]:
+    def objects(self, meta: Meta, parts: list[Node | DescribedNode]) -> list[Node | DescribedNode]:
         return parts
 
-    def property(self, meta: Meta, parts: list[Any]) -> tuple[Node, list[Node | Described]]:
+    def property(self, meta: Meta, parts: list[Any]) -> tuple[Node, list[Node | DescribedNode]]:
         return parts[0], parts[1]
 
     def properties(self, meta: Meta, parts: list[Any]) -> list[Any]:
         return parts
 
-    def _triples_of(
-        self, subject: Node, properties: Iterable[tuple[Node, list[Node | Described]]]
+    def _make_triples(
+        self, subject: Node, properties: Iterable[tuple[Node, list[Node | DescribedNode]]]
     ) -> list[Triple]:
         triples: list[Triple] = []
         for predicate, objects in properties:
             for one in objects:
-                node, more = one if isinstance(one, Described) else (one, [])
+                node, more = one if isinstance(one, DescribedNode) else (one, [])
                 triples += [Triple(subject, predicate, node), *more]
         return triples
 
     def same_subject(self, meta: Meta, parts: list[Any]) -> list[Triple]:
         subject, properties = parts[0], parts[1] if len(parts) > 1 else ()
-        if isinstance(subject, Described):
-            return subject.triples + self._triples_of(subject.node, properties)
+        if isinstance(subject, DescribedNode):
+            return subject.triples + self._make_triples(subject.node, properties)
         if isinstance(subject, Term) and not subject.text.startswith("<"):
             self.mistakes.note("a subject is an IRI or a variable, not a literal", subject.span)
-        return self._triples_of(subject, properties)
+        return self._make_triples(subject, properties)
 
     def triples(self, meta: Meta, parts: list[list[Triple]]) -> list[Triple]:
         return [triple for part in parts for triple in part]
@@ -317,13 +317,13 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     # --------------------------------------------------------------------- groups
 
     def group(self, meta: Meta, parts: list[object]) -> WrittenGroup:
-        return _translated(parts)
+        return _translate_group(parts)
 
-    def filter(self, meta: Meta, parts: list[Expression]) -> _Condition:
-        return _Condition(parts[0])
+    def filter(self, meta: Meta, parts: list[Expression]) -> _FilterElement:
+        return _FilterElement(parts[0])
 
-    def optional(self, meta: Meta, parts: list[WrittenGroup]) -> _Optionally:
-        return _Optionally(parts[0])
+    def optional(self, meta: Meta, parts: list[WrittenGroup]) -> _OptionalElement:
+        return _OptionalElement(parts[0])
 
     def union(self, meta: Meta, parts: list[WrittenGroup]) -> GraphPattern:
         return (
@@ -336,10 +336,10 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     # ---------------------------------------------------------------- expressions
 
     def any_of(self, meta: Meta, parts: list[Expression]) -> Expression:
-        return _chain(OrExpression, parts)
+        return _flatten_chain(OrExpression, parts)
 
     def all_of(self, meta: Meta, parts: list[Expression]) -> Expression:
-        return _chain(AndExpression, parts)
+        return _flatten_chain(AndExpression, parts)
 
     def compared(self, meta: Meta, parts: list[Any]) -> ComparisonExpression:
         left, op, right = parts
@@ -359,8 +359,8 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     def denied(self, meta: Meta, parts: list[Any]) -> NotExpression:
         return NotExpression(parts[1])
 
-    def _with_sign(self, sign: Token, operand: Expression) -> Term | None:
-        """The number that a sign right before its digits is part of."""
+    def _join_sign(self, sign: Token, operand: Expression) -> Term | None:
+        """Return the number with its sign, if the sign stands right before its digits."""
         if not isinstance(operand, Term) or operand.span is None:
             return None
         start = operand.span.start
@@ -369,11 +369,11 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
         return Term(f'"{sign.value}{operand.text[1:]}', span_of(sign).to(operand.span))
 
     def minus(self, meta: Meta, parts: list[Any]) -> Expression:
-        return self._with_sign(parts[0], parts[1]) or NegativeExpression(parts[1])
+        return self._join_sign(parts[0], parts[1]) or NegativeExpression(parts[1])
 
     def plus(self, meta: Meta, parts: list[Any]) -> Expression:
-        # what is no number must stay an error: twice negative is the same number
-        return self._with_sign(parts[0], parts[1]) or NegativeExpression(
+        # of other values than numbers it is an error, as `--` is; of numbers both change nothing
+        return self._join_sign(parts[0], parts[1]) or NegativeExpression(
             NegativeExpression(parts[1])
         )
 
@@ -381,7 +381,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
         function, *arguments = parts
         span = span_of_tree(meta)
         if isinstance(function, Term):
-            return self._cast(function, tuple(arguments), span)
+            return self._make_cast(function, tuple(arguments), span)
         name = function.value.upper()
         if name not in _ARGUMENTS:
             self.mistakes.note(
@@ -394,7 +394,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
                 else None,
             )
         else:
-            self._count(function.value, _ARGUMENTS[name], len(arguments), span)
+            self._check_arguments(function.value, _ARGUMENTS[name], len(arguments), span)
             if (
                 name == "BOUND"
                 and len(arguments) == 1
@@ -403,25 +403,25 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
                 self.mistakes.note("BOUND asks for a variable", span, expected="BOUND(?x)")
         return CallExpression(_SAME_FUNCTION.get(name, name), tuple(arguments), span)
 
-    def _cast(
+    def _make_cast(
         self, function: Term, arguments: tuple[Expression, ...], span: Span
     ) -> CallExpression:
         if function.text in _CAST_IRIS:
-            self._count(self._text(function), _ONE, len(arguments), span)
+            self._check_arguments(self._source_of(function), _ONE, len(arguments), span)
         elif function.text != "<error:>":
             self.mistakes.note(
-                f"unknown function {self._text(function)}",
+                f"unknown function {self._source_of(function)}",
                 function.span,
-                word=self._text(function),
+                word=self._source_of(function),
                 among=_CAST_NAMES,
                 suggestion=f"the casts are {', '.join(_CAST_NAMES)}",
             )
         return CallExpression(function.text, arguments, span)
 
-    def _text(self, term: Term) -> str:
+    def _source_of(self, term: Term) -> str:
         return self.source[slice(*cast(Span, term.span))]
 
-    def _count(self, name: str, takes: range, given: int, span: Span) -> None:
+    def _check_arguments(self, name: str, takes: range, given: int, span: Span) -> None:
         if given in takes:
             return
         number = " or ".join(map(str, takes))

@@ -10,7 +10,7 @@ from cernis.errors import Diagnostic, Span
 from cernis.languages.spaseq.words import TERMINALS, describe_expected
 from cernis.languages.text import mistakes
 from cernis.languages.text.tokens import shorten, span_of
-from cernis.pattern.suggest import closest
+from cernis.pattern.suggest import find_closest
 
 _STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "==": "use '='",
@@ -89,7 +89,7 @@ def explain_lexeme(token: Token) -> Diagnostic | None:
 # ------------------------------------------------------------------------ tokens
 
 
-def _in_sequence(before: Sequence[Token]) -> bool:
+def _is_in_sequence(before: Sequence[Token]) -> bool:
     """Whether SEQ's brackets are open after these tokens."""
     depth = 0
     for token in reversed(before):
@@ -105,15 +105,15 @@ def _in_sequence(before: Sequence[Token]) -> bool:
     return False
 
 
-def _in_triples(before: Sequence[Token]) -> bool:
+def _is_in_triples(before: Sequence[Token]) -> bool:
     """Whether the braces of a graph pattern or a template are open after these tokens."""
     types = [token.type for token in before]
     deep = types.count("LBRACE") - types.count("RBRACE")
     return deep > ("_WHERE" in types)
 
 
-def _in_steps(token: Token, accepted: set[str], last: Token) -> str | None:
-    """What to do about a token inside SEQ."""
+def _suggest_in_steps(token: Token, accepted: set[str], last: Token) -> str | None:
+    """Suggest what to do about a token inside SEQ."""
     word = token.value.upper() if token.type == "NAME" else token.type
     if token.type == "STAR":
         return "use '+' for one or more, '?' for none or one"
@@ -128,8 +128,8 @@ def _in_steps(token: Token, accepted: set[str], last: Token) -> str | None:
     return None
 
 
-def _in_group(token: Token, accepted: set[str], last: Token) -> str | None:
-    """What to do about a token inside a graph pattern."""
+def _suggest_in_group(token: Token, accepted: set[str], last: Token) -> str | None:
+    """Suggest what to do about a token inside a graph pattern."""
     word = token.value.upper()
     if last.type == "_FILTER":
         if word in ("NOT", "EXISTS"):
@@ -168,10 +168,10 @@ def _in_group(token: Token, accepted: set[str], last: Token) -> str | None:
     return None
 
 
-def _in_clauses(
+def _suggest_in_clauses(
     token: Token, accepted: set[str], before: Sequence[Token], last: Token | None
 ) -> str | None:
-    """What to do about a token outside of graph patterns and SEQ."""
+    """Suggest what to do about a token outside of graph patterns and SEQ."""
     word = token.value.upper()
     last_type = last.type if last is not None else ""
     if token.type == "NAME" and word in _NOT_A_CLAUSE:
@@ -197,7 +197,7 @@ def _in_clauses(
     if token.type in ("_PREFIX", "_BASE"):
         return f"{word} stands before SELECT"
     if last is not None and last.type == "NAME" and before[-2:-1]:
-        meant = closest(last.value, TERMINALS, cutoff=0.75)
+        meant = find_closest(last.value, TERMINALS, cutoff=0.75)
         if meant is not None:
             return f"did you mean '{meant}' instead of '{shorten(last.value)}'?"
     return None
@@ -208,15 +208,15 @@ def explain_token(
 ) -> Diagnostic:
     """Explain a token that the parser did not expect; `end` is the text's end."""
     last = before[-1] if before else None
-    in_sequence = _in_sequence(before)
+    in_sequence = _is_in_sequence(before)
     if in_sequence and last is not None and last.type in _SEPARATORS:
         accepted = accepted - {"RPAR"}  # read, so that a trailing separator can be explained
     expected = describe_expected(accepted, last.type if last is not None else "", in_sequence)
     suggestion = None
     if token.type != "$END":
         if in_sequence and last is not None:
-            suggestion = _in_steps(token, accepted, last)
-        elif last is not None and _in_triples(before):
-            suggestion = _in_group(token, accepted, last)
-        suggestion = suggestion or _in_clauses(token, accepted, before, last)
+            suggestion = _suggest_in_steps(token, accepted, last)
+        elif last is not None and _is_in_triples(before):
+            suggestion = _suggest_in_group(token, accepted, last)
+        suggestion = suggestion or _suggest_in_clauses(token, accepted, before, last)
     return mistakes.explain_unexpected(token, end, expected, suggestion)

@@ -1,4 +1,4 @@
-"""Looks up what a written query names: streams, graph patterns and variables.
+"""Resolve the names of a written query: streams, graph patterns and variables.
 
 All mistakes are collected. A variable is bound by the steps that are not negated; the FILTER of
 a graph pattern may mention those of earlier steps and of the patterns of the same `&`, a
@@ -60,7 +60,7 @@ _LONGEST_LIST = 8
 
 
 class _Companions(NamedTuple):
-    """What the parts of an `&` bind, and what one of them has for itself."""
+    """The variables that the parts of an `&` bind, and those that one part alone binds."""
 
     found: set[str]
     hidden: set[str]
@@ -69,12 +69,12 @@ class _Companions(NamedTuple):
 def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> SpaseqQuery:
     """Return the query with its names resolved; note its mistakes."""
     names = _SpaseqNames(written, mistakes)
-    names.streams()
-    names.graph_patterns()
-    names.sequence()
-    names.filters()
-    names.answer()
-    names.partition()
+    names.check_streams()
+    names.check_graph_patterns()
+    names.check_sequence()
+    names.check_filters()
+    names.check_answer()
+    names.check_partition()
     return SpaseqQuery(
         select=None if written.select is None else tuple(i.selected for i in written.select),
         streams=tuple((stream.name.text, stream.iri) for stream in written.streams),
@@ -94,7 +94,7 @@ def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> 
 # ------------------------------------------------------------------------ depth
 
 
-def _below(
+def _list_children(
     node: GraphPattern | Expression,
 ) -> Sequence[GraphPattern | Expression]:
     match node:
@@ -121,7 +121,7 @@ def _below(
 
 
 def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
-    """The mistake of a graph pattern that is nested more than MAX_DEPTH deep; not recursive."""
+    """Return the mistake of a graph pattern that is nested too deeply; not recursive."""
     for gpm in gpms:
         stack: list[tuple[GraphPattern | Expression, int]] = [(gpm.pattern, 1)]
         while stack:
@@ -131,29 +131,29 @@ def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
                     f"graph pattern {gpm.name.text} is nested more than {MAX_DEPTH} deep",
                     gpm.name.span,
                 )
-            stack.extend((child, depth + 1) for child in _below(node))
+            stack.extend((child, depth + 1) for child in _list_children(node))
     return None
 
 
 # ---------------------------------------------------------------------- filters
 
 
-def _conditions(pattern: GraphPattern) -> Iterator[Expression]:
-    """All filters of a pattern."""
+def _find_conditions(pattern: GraphPattern) -> Iterator[Expression]:
+    """Yield the conditions of all filters of a pattern."""
     match pattern:
         case JoinPattern(parts) | UnionPattern(parts):
             for part in parts:
-                yield from _conditions(part)
+                yield from _find_conditions(part)
         case OptionalPattern(inner, extra, condition):
-            yield from _conditions(inner)
-            yield from _conditions(extra)
+            yield from _find_conditions(inner)
+            yield from _find_conditions(extra)
             if condition is not None:
                 yield condition
         case FilterPattern(inner, condition):
-            yield from _conditions(inner)
+            yield from _find_conditions(inner)
             yield condition
         case BackgroundPattern(_, inner):
-            yield from _conditions(inner)
+            yield from _find_conditions(inner)
 
 
 class _SpaseqNames:
@@ -161,7 +161,7 @@ class _SpaseqNames:
         self.written = written
         self.mistakes = mistakes
         self.bound: dict[str, set[str]] = {}
-        """What each graph pattern may bind."""
+        """The variables that each graph pattern may bind."""
         self.certain: dict[str, set[str]] = {}
         for gpm in written.gpms:
             found = {name for name in find_variables(gpm.pattern) if not name.startswith("_:")}
@@ -175,17 +175,19 @@ class _SpaseqNames:
                 self.used.setdefault(leaf.gpm, leaf.span)
         self.sure = bool(written.steps) and self.used.keys() <= self.bound.keys()
         """Whether it is known what each step binds."""
-        self.positive = self._of(step for step in written.steps if not step.negated)
+        self.positive = self._find_binders(step for step in written.steps if not step.negated)
         """For each variable, the first graph pattern of a step that binds it."""
-        self.negative = self._of(step for step in written.steps if step.negated)
-        self.repeated = self._of(step for step in written.steps if step.rounds is not None)
+        self.negative = self._find_binders(step for step in written.steps if step.negated)
+        self.repeated = self._find_binders(
+            step for step in written.steps if step.rounds is not None
+        )
         self.unused: dict[str, str] = {}
         for gpm_name, found in self.bound.items():
             if gpm_name not in self.used:
                 for name in found:
                     self.unused.setdefault(name, gpm_name)
 
-    def _of(self, steps: Iterable[SequenceStep]) -> dict[str, str]:
+    def _find_binders(self, steps: Iterable[SequenceStep]) -> dict[str, str]:
         found: dict[str, str] = {}
         for gpm in dict.fromkeys(
             leaf.gpm for step in steps for leaf in find_gpm_names(step.element)
@@ -204,50 +206,52 @@ class _SpaseqNames:
 
     # -------------------------------------------------------- streams and patterns
 
-    def _unknown(self, what: str, name: str, span: Span | None, known: Iterable[str]) -> None:
+    def _note_unknown(self, what: str, name: str, span: Span | None, known: Iterable[str]) -> None:
         if self.mistakes.full:
             return
         names = list(dict.fromkeys(known))
         shown = list_words(names) if 0 < len(names) <= _LONGEST_LIST else None
         self.mistakes.note(f"unknown {what} '{name}'", span, expected=shown, word=name, among=names)
 
-    def _twice(self, message: str, names: Iterable[Name]) -> None:
+    def _note_repeats(self, message: str, names: Iterable[Name]) -> None:
         seen: set[str] = set()
         for name in names:
             if name.text in seen:
                 self.mistakes.note(message.format(name.text), name.span)
             seen.add(name.text)
 
-    def streams(self) -> None:
-        self._twice("stream '{}' is declared twice", (s.name for s in self.written.streams))
+    def check_streams(self) -> None:
+        self._note_repeats("stream '{}' is declared twice", (s.name for s in self.written.streams))
 
-    def graph_patterns(self) -> None:
-        self._twice("graph pattern '{}' is defined twice", (g.name for g in self.written.gpms))
+    def check_graph_patterns(self) -> None:
+        self._note_repeats(
+            "graph pattern '{}' is defined twice", (g.name for g in self.written.gpms)
+        )
         known = [stream.name.text for stream in self.written.streams]
         declared = set(known)
         for gpm in self.written.gpms:
-            self._twice("stream '{}' is named twice", gpm.streams)
+            self._note_repeats("stream '{}' is named twice", gpm.streams)
             for stream in gpm.streams:
                 if stream.text not in declared and known:
-                    self._unknown("stream", stream.text, stream.span, known)
+                    self._note_unknown("stream", stream.text, stream.span, known)
 
     # ------------------------------------------------------------------- sequences
 
-    def sequence(self) -> None:
+    def check_sequence(self) -> None:
         steps = self.written.steps
         for name, span in self.used.items():
             if name not in self.bound:
-                self._unknown("graph pattern", name, span, self.bound)
+                self._note_unknown("graph pattern", name, span, self.bound)
         for step in steps:
             if step.negated and (steps[0] is step or steps[-1] is step):
-                self._edge(step, "before" if steps[0] is step else "after")
+                self._note_edge(step, "before" if steps[0] is step else "after")
         if steps and all(step.optional or step.negated for step in steps):
             whole = None
             if steps[0].span is not None and steps[-1].span is not None:
                 whole = steps[0].span.to(steps[-1].span)
             self.mistakes.note("at least one step must be neither optional nor negated", whole)
 
-    def _edge(self, step: SequenceStep, side: str) -> None:
+    def _note_edge(self, step: SequenceStep, side: str) -> None:
         self.mistakes.note(
             f"a negated step needs a step {side} it",
             step.span,
@@ -256,15 +260,15 @@ class _SpaseqNames:
 
     # --------------------------------------------------------------------- filters
 
-    def filters(self) -> None:
+    def check_filters(self) -> None:
         own: dict[str, dict[str, GraphVariable]] = {}
         for gpm in self.written.gpms:
             inside, condition = gpm.group
             bound = self.bound[gpm.name.text]
-            for inner in _conditions(inside):
+            for inner in _find_conditions(inside):
                 for variable in find_mentions(inner):
                     if variable.name not in bound:
-                        self._inside(gpm, variable)
+                        self._note_inner(gpm, variable)
             needed = own.setdefault(gpm.name.text, {})
             for variable in () if condition is None else find_mentions(condition):
                 if variable.name not in bound:
@@ -273,11 +277,11 @@ class _SpaseqNames:
             if name not in self.used or not self.sure:
                 for variable in needed.values():
                     if variable.name not in self.everywhere:
-                        self._unbound(variable)
+                        self._note_unbound(variable)
         if self.sure:
-            self._in_order(own)
+            self._check_order(own)
 
-    def _inside(self, gpm: WrittenGpm, variable: GraphVariable) -> None:
+    def _note_inner(self, gpm: WrittenGpm, variable: GraphVariable) -> None:
         if variable.name in self.everywhere:
             self.mistakes.note(
                 f"{gpm.name.text} does not bind ?{variable.name}, "
@@ -286,9 +290,9 @@ class _SpaseqNames:
                 suggestion=f"put the FILTER outside of the inner braces of {gpm.name.text}",
             )
         else:
-            self._unbound(variable)
+            self._note_unbound(variable)
 
-    def _unbound(self, variable: GraphVariable) -> None:
+    def _note_unbound(self, variable: GraphVariable) -> None:
         self.mistakes.note(
             f"nothing binds ?{variable.name}",
             variable.span,
@@ -296,13 +300,13 @@ class _SpaseqNames:
             among=self.all_names,
         )
 
-    def _in_order(self, own: dict[str, dict[str, GraphVariable]]) -> None:
-        """Whether what each FILTER mentions is bound when its step is looked at."""
+    def _check_order(self, own: dict[str, dict[str, GraphVariable]]) -> None:
+        """Check that the variables of each FILTER are bound when its step is matched."""
         before: set[str] = set()
-        # what is bound before stays so for later uses, and is not looked at again
+        # a variable that is bound before one use of a graph pattern is bound before the later ones
         pending = {gpm: set(needed) for gpm, needed in own.items()}
         for number, step in enumerate(self.written.steps):
-            for gpm, beside in self._companions(step.element, ()):
+            for gpm, beside in self._find_companions(step.element, ()):
                 pending[gpm] -= before
                 missing = pending[gpm]
                 for found, hidden in beside:
@@ -310,43 +314,43 @@ class _SpaseqNames:
                 if missing:
                     pending[gpm] = pending[gpm] - missing
                     for name in filter(missing.__contains__, own[gpm]):
-                        self._too_early(gpm, own[gpm][name], number)
+                        self._note_too_early(gpm, own[gpm][name], number)
             if not step.negated:
                 for leaf in find_gpm_names(step.element):
                     before |= self.bound[leaf.gpm]
 
-    def _companions(
+    def _find_companions(
         self, element: Element, beside: tuple[_Companions, ...]
     ) -> Iterator[tuple[str, tuple[_Companions, ...]]]:
-        """Each graph pattern of an element, with what is bound at the same time."""
+        """Yield each graph pattern of an element with the variables bound at the same time."""
         if isinstance(element, GpmName):
             yield element.gpm, beside
             return
         if not isinstance(element, GpmConjunction):
             for part in element.parts:
-                yield from self._companions(part, beside)
+                yield from self._find_companions(part, beside)
             return
-        each = [self._binds(part) for part in element.parts]
+        each = [self._find_bound(part) for part in element.parts]
         found: set[str] = set()
         shared: set[str] = set()
         for one in each:
             shared |= found & one
             found |= one
         for part, one in zip(element.parts, each, strict=True):
-            yield from self._companions(part, (*beside, _Companions(found, one - shared)))
+            yield from self._find_companions(part, (*beside, _Companions(found, one - shared)))
 
-    def _binds(self, element: Element) -> set[str]:
+    def _find_bound(self, element: Element) -> set[str]:
         found: set[str] = set()
         for leaf in find_gpm_names(element):
             found |= self.bound[leaf.gpm]
         return found
 
-    def _too_early(self, gpm: str, variable: GraphVariable, number: int) -> None:
+    def _note_too_early(self, gpm: str, variable: GraphVariable, number: int) -> None:
         name = variable.name
         if self.mistakes.full:
             return
         if name not in self.everywhere:
-            self._unbound(variable)
+            self._note_unbound(variable)
             return
         here = [leaf.gpm for leaf in find_gpm_names(self.written.steps[number].element)]
         branch = next((other for other in here if name in self.bound[other]), None)
@@ -367,16 +371,16 @@ class _SpaseqNames:
 
     # ---------------------------------------------------------------------- answer
 
-    def answer(self) -> None:
+    def check_answer(self) -> None:
         for triple in self.written.construct or ():
             for node in triple.nodes():
                 if isinstance(node, GraphVariable) and not node.hidden:
-                    self._selected(node)
+                    self._check_selected(node)
         seen: set[str] = set()
         for selected, span in self.written.select or ():
-            self._selected(GraphVariable(selected.variable, span))
+            self._check_selected(GraphVariable(selected.variable, span))
             if selected.listed and selected.variable in self.positive and self.sure:
-                self._listed(selected.variable, span)
+                self._check_listed(selected.variable, span)
             if selected.name in seen:
                 value = f"?{selected.variable}"
                 value = f"LIST({value})" if selected.listed else value
@@ -387,7 +391,7 @@ class _SpaseqNames:
                 )
             seen.add(selected.name)
 
-    def _selected(self, variable: GraphVariable) -> None:
+    def _check_selected(self, variable: GraphVariable) -> None:
         name = variable.name
         if name in self.positive or (not self.sure and name in self.everywhere):
             return
@@ -407,7 +411,7 @@ class _SpaseqNames:
                 among=known,
             )
 
-    def _listed(self, name: str, span: Span) -> None:
+    def _check_listed(self, name: str, span: Span) -> None:
         if name not in self.repeated:
             self.mistakes.note(
                 f"no step with '+' binds ?{name}, so that it has one value",
@@ -417,22 +421,22 @@ class _SpaseqNames:
 
     # ------------------------------------------------------------------- partition
 
-    def partition(self) -> None:
-        self._twice(
+    def check_partition(self) -> None:
+        self._note_repeats(
             "?{} stands twice in PARTITION BY",
             (Name(v.name, v.span) for v in self.written.partition if v.span is not None),
         )
         for variable in self.written.partition:
             name = variable.name
             if name not in self.everywhere:
-                self._selected(variable)
+                self._check_selected(variable)
                 continue
             if not self.sure:
                 continue
             lacking = [gpm for gpm in self.used if name not in self.certain[gpm]]
             if lacking:
                 self.mistakes.note(
-                    f"{_and(lacking)} {'does' if len(lacking) == 1 else 'do'} "
+                    f"{_join_names(lacking)} {'does' if len(lacking) == 1 else 'do'} "
                     f"not bind ?{name} for certain",
                     variable.span,
                     suggestion="a key is bound by every graph pattern of SEQ, outside of "
@@ -440,10 +444,10 @@ class _SpaseqNames:
                 )
 
 
-def _and(names: list[str]) -> str:
-    """The first names of a list.
+def _join_names(names: list[str]) -> str:
+    """Return the first names as an English list.
 
-    >>> _and(["A", "B", "C"])
+    >>> _join_names(["A", "B", "C"])
     'A, B and C'
     """
     if len(names) > _LONGEST_LIST:

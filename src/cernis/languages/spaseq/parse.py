@@ -23,7 +23,7 @@ from cernis.languages.text.mistakes import sort_mistakes
 from cernis.languages.text.read import Syntax, bound_tokens, load_grammar, read_tokens, read_tree
 from cernis.languages.text.tokens import cut_token
 from cernis.pattern.spaseq import SpaseqQuery
-from cernis.pattern.suggest import closest
+from cernis.pattern.suggest import find_closest
 
 __all__ = ["parse"]
 
@@ -50,7 +50,7 @@ def _retype_prefix(token: Token) -> Token:
 
 
 @cache
-def _grammar() -> Lark:
+def _load_parser() -> Lark:
     return load_grammar(
         ["cernis.languages.spaseq"],
         ["spaseq"],
@@ -59,7 +59,7 @@ def _grammar() -> Lark:
     )
 
 
-_SYNTAX = Syntax(_grammar, TERMINALS, explain_lexeme, explain_token)
+_SYNTAX = Syntax(_load_parser, TERMINALS, explain_lexeme, explain_token)
 
 
 # ----------------------------------------------------------------------- tokens
@@ -73,18 +73,18 @@ def _cut_name(token: Token) -> Iterator[Token]:
         yield cut_token(token, type_, found.start(), found.end())
 
 
-def _as_name(token: Token) -> Token:
-    """Where only a name can stand, a keyword is one."""
+def _retype_name(token: Token) -> Token:
+    """Make a keyword a name, where only a name can stand."""
     if token.value.isidentifier():
         token.type = "NAME"
     return token
 
 
-def _steps(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens inside SEQ's brackets, cut anew."""
+def _retype_steps(tokens: Sequence[Token]) -> list[Token]:
+    """Cut the tokens inside SEQ's brackets anew."""
     found: list[Token] = []
     for token in tokens:
-        found += _cut_name(token) if token.type in _CUT else (_as_name(token),)
+        found += _cut_name(token) if token.type in _CUT else (_retype_name(token),)
     for before, token, after in zip(found, found[1:], found[2:], strict=False):
         ends = after.type in (*_SEPARATORS, "RPAR")
         if before.type == "PLUS" and token.type in _SEPARATORS and ends:
@@ -92,15 +92,15 @@ def _steps(tokens: Sequence[Token]) -> list[Token]:
     return found
 
 
-def _begins_steps(token: Token, after: Token) -> bool:
+def _is_sequence_start(token: Token, after: Token) -> bool:
     if after.type != "LPAR":
         return False
-    misspelt = token.type == "NAME" and closest(token.value, ["SEQ"], cutoff=0.7) is not None
+    misspelt = token.type == "NAME" and find_closest(token.value, ["SEQ"], cutoff=0.7) is not None
     return token.type == "_SEQ" or misspelt
 
 
-def _close(tokens: Sequence[Token], opened: int) -> int:
-    """Where the bracket is closed that is opened there; brackets have been checked."""
+def _find_close(tokens: Sequence[Token], opened: int) -> int:
+    """Return where the bracket opened there is closed; brackets have been checked."""
     depth = 0
     for place in range(opened, len(tokens)):
         depth += {"LPAR": 1, "RPAR": -1}.get(tokens[place].type, 0)
@@ -120,18 +120,18 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
         braces += {"LBRACE": 1, "RBRACE": -1}.get(token.type, 0)
         if not following:
             continue
-        if braces <= 1 and _begins_steps(token, following[0]):
-            closed = _close(tokens, place)
-            yield from _steps(tokens[place : closed + 1])
+        if braces <= 1 and _is_sequence_start(token, following[0]):
+            closed = _find_close(tokens, place)
+            yield from _retype_steps(tokens[place : closed + 1])
             place = closed + 1
         elif token.type in ("_GPM", "_STREAM") and following[0].value.isidentifier():
-            yield _as_name(following[0])
+            yield _retype_name(following[0])
             place += 1
         elif token.type == "_ON":
             while place < len(tokens) and (
                 tokens[place].type == "COMMA" or tokens[place].value.isidentifier()
             ):
-                yield _as_name(tokens[place])
+                yield _retype_name(tokens[place])
                 place += 1
 
 

@@ -1,4 +1,4 @@
-"""RDF terms as text: what a query writes, in the one form that terms are compared in.
+"""RDF terms of a query in the one form that terms are compared in.
 
 The form is canonical N-Triples, as data is read in: a quote, a backslash and control characters
 are escaped, nothing else; language tags are in small letters; xsd:string is left out. Linear
@@ -42,22 +42,22 @@ _REFERENCE = re.compile(
 
 
 class TermError(ValueError):
-    """What is wrong with the text of a term."""
+    """The text of a term is wrong; the message says how."""
 
 
 # --------------------------------------------------------------------- literals
 
 
 def unescape(text: str) -> str:
-    r"""The text that escapes stand for.
+    r"""Return a text without its escapes.
 
     >>> unescape(r"a\tb\u0041")
     'a\tbA'
     """
-    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+    return _ESCAPE.sub(_unescape_match, text) if "\\" in text else text
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape_match(found: re.Match[str]) -> str:
     short, long, letter = found.groups()
     if letter is not None or (short is None and long is None):
         if letter not in _UNESCAPED:
@@ -69,39 +69,41 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(code)
 
 
-def string_value(written: str) -> str:
-    r"""The value of a string with its quotes, of which there may be three.
+def read_string(written: str) -> str:
+    r"""Return the value of a string in quotes, of which there may be three.
 
-    >>> string_value(r"'it\'s'"), string_value("'''a'b'''")
+    >>> read_string(r"'it\'s'"), read_string("'''a'b'''")
     ("it's", "a'b")
     """
     quotes = 3 if len(written) >= 6 and written[:3] == written[0] * 3 else 1
     return unescape(written[quotes:-quotes])
 
 
-def literal(value: str, *, language: str | None = None, datatype: str | None = None) -> str:
-    r"""A literal; `datatype` is an IRI without brackets.
+def write_literal(value: str, *, language: str | None = None, datatype: str | None = None) -> str:
+    r"""Write a literal; `datatype` is an IRI without brackets.
 
-    >>> literal('say "a"\n'), literal("a", language="en-GB"), literal("5", datatype=XSD + "byte")
-    ('"say \\"a\\"\\n"', '"a"@en-gb', '"5"^^<http://www.w3.org/2001/XMLSchema#byte>')
+    >>> write_literal('say "a"\n'), write_literal("a", language="en-GB")
+    ('"say \\"a\\"\\n"', '"a"@en-gb')
+    >>> write_literal("5", datatype=XSD + "byte")
+    '"5"^^<http://www.w3.org/2001/XMLSchema#byte>'
     """
-    text = '"' + _TO_ESCAPE.sub(_escape, value) + '"'
+    text = '"' + _TO_ESCAPE.sub(_escape_match, value) + '"'
     if language is not None:
         return f"{text}@{language.lower()}"
     return text if datatype in (None, XSD + "string") else f"{text}^^<{datatype}>"
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     return _ESCAPED.get(found[0]) or f"\\u{ord(found[0]):04X}"
 
 
 # ------------------------------------------------------------------------- IRIs
 
 
-def iri_value(written: str, base: str | None) -> str:
-    """The IRI that stands in angle brackets, relative to `base`; without brackets.
+def read_iri(written: str, base: str | None) -> str:
+    """Return the IRI in angle brackets, relative to `base`; without brackets.
 
-    >>> iri_value("<../c?d>", "http://example.org/a/b/")
+    >>> read_iri("<../c?d>", "http://example.org/a/b/")
     'http://example.org/a/c?d'
     """
     text = unescape(written[1:-1])
@@ -116,22 +118,22 @@ def iri_value(written: str, base: str | None) -> str:
 
 
 def resolve_iri(reference: str, base: str) -> str:
-    """RFC 3986, 5.2, for a reference without a scheme.
+    """Resolve a reference without a scheme, by RFC 3986, 5.2.
 
     >>> [resolve_iri(r, "http://a/b/c/d;p?q") for r in ("g", "../../../g", "?y", "#s", "//g")]
     ['http://a/b/c/g', 'http://a/g', 'http://a/b/c/d;p?y', 'http://a/b/c/d;p?q#s', 'http://g']
     """
-    scheme, authority, path, query, _ = _split(base)
-    _, own_authority, own_path, own_query, fragment = _split(reference)
+    scheme, authority, path, query, _ = _split_iri(base)
+    _, own_authority, own_path, own_query, fragment = _split_iri(reference)
     if own_authority is not None:
-        authority, path, query = own_authority, _without_dots(own_path or ""), own_query
+        authority, path, query = own_authority, _remove_dots(own_path or ""), own_query
     elif not own_path:
         query = query if own_query is None else own_query
     else:
         if not own_path.startswith("/"):
             here = path or ("/" if authority is not None else "")
             own_path = here[: here.rfind("/") + 1] + own_path
-        path, query = _without_dots(own_path), own_query
+        path, query = _remove_dots(own_path), own_query
     return "".join(
         (
             f"{scheme}:",
@@ -143,12 +145,12 @@ def resolve_iri(reference: str, base: str) -> str:
     )
 
 
-def _split(iri: str) -> tuple[str | None, ...]:
+def _split_iri(iri: str) -> tuple[str | None, ...]:
     found = _REFERENCE.fullmatch(iri)
     return found.groups() if found else (None, None, iri, None, None)
 
 
-def _without_dots(path: str) -> str:
+def _remove_dots(path: str) -> str:
     kept: list[str] = []
     segments = path.split("/")
     for segment in segments:
@@ -162,10 +164,10 @@ def _without_dots(path: str) -> str:
     return "/".join(kept)
 
 
-def local_name(written: str) -> str:
-    r"""The local part of a prefixed name, without its escapes.
+def read_local_name(written: str) -> str:
+    r"""Return the local part of a prefixed name without its escapes.
 
-    >>> local_name(r"a\-b%20c")
+    >>> read_local_name(r"a\-b%20c")
     'a-b%20c'
     """
     return re.sub(r"\\(.)", r"\1", written)

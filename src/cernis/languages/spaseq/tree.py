@@ -1,4 +1,4 @@
-"""From lark's parse tree to a query as it is written: names not yet looked up.
+"""From lark's parse tree to a query as it is written, with its names not resolved.
 
 One method for each rule, on top of those for graph patterns (`groups.py`). Sequences are lists
 of steps all the way down: a name is a list of one, and parentheses around several steps in a
@@ -77,11 +77,11 @@ class WrittenSpaseqQuery(NamedTuple):
     partition: tuple[GraphVariable, ...]
 
 
-class _Items(NamedTuple):
+class _SelectClause(NamedTuple):
     items: tuple[WrittenItem, ...] | None
 
 
-class _Template(NamedTuple):
+class _ConstructClause(NamedTuple):
     triples: tuple[Triple, ...]
 
 
@@ -107,13 +107,13 @@ class _Modifier(NamedTuple):
     span: Span
 
 
-def _plain(steps: list[SequenceStep]) -> bool:
+def _is_plain(steps: list[SequenceStep]) -> bool:
     """Whether this is an element of one timestamp and nothing else."""
     step = steps[0]
     return len(steps) == 1 and step.rounds is None and not step.optional and not step.negated
 
 
-def _hull(steps: list[SequenceStep]) -> Span:
+def _span_of_steps(steps: list[SequenceStep]) -> Span:
     return cast(Span, steps[0].span).to(cast(Span, steps[-1].span))
 
 
@@ -127,17 +127,19 @@ class SpaseqReader(GraphPatternReader):
         form, clauses = parts[1], parts[2:]
         streams = tuple(part for part in clauses if isinstance(part, WrittenStream))
         gpms = tuple(part for part in clauses if isinstance(part, WrittenGpm))
-        seq: _SequenceClause | None = self._only(_SequenceClause, "SEQ", clauses)
-        window: _WindowClause | None = self._only(_WindowClause, "WITHIN", clauses)
-        partition: _PartitionClause | None = self._only(_PartitionClause, "PARTITION BY", clauses)
+        seq: _SequenceClause | None = self._take_one(_SequenceClause, "SEQ", clauses)
+        window: _WindowClause | None = self._take_one(_WindowClause, "WITHIN", clauses)
+        partition: _PartitionClause | None = self._take_one(
+            _PartitionClause, "PARTITION BY", clauses
+        )
         end = Span(meta.end_pos - 1, meta.end_pos)
         if not streams:
             self.mistakes.note("no stream is read", end, expected="FROM STREAM S <http://…>")
         if seq is None:
             self.mistakes.note("the query has no sequence", end, expected="SEQ (A ; B)")
         return WrittenSpaseqQuery(
-            select=form.items if isinstance(form, _Items) else None,
-            construct=form.triples if isinstance(form, _Template) else None,
+            select=form.items if isinstance(form, _SelectClause) else None,
+            construct=form.triples if isinstance(form, _ConstructClause) else None,
             streams=streams,
             gpms=gpms,
             steps=seq.steps if seq else (),
@@ -146,7 +148,7 @@ class SpaseqReader(GraphPatternReader):
             partition=partition.variables if partition else (),
         )
 
-    def _only(self, kind: type[Any], clause: str, parts: list[Any]) -> Any:
+    def _take_one(self, kind: type[Any], clause: str, parts: list[Any]) -> Any:
         found = [part for part in parts if isinstance(part, kind)]
         for again in found[1:]:
             self.mistakes.note(f"a query has one {clause}", again.span)
@@ -154,8 +156,8 @@ class SpaseqReader(GraphPatternReader):
 
     # -------------------------------------------------------------------- clauses
 
-    def select(self, meta: Meta, parts: list[Any]) -> _Items:
-        return _Items(None if parts == [None] else tuple(parts))
+    def select(self, meta: Meta, parts: list[Any]) -> _SelectClause:
+        return _SelectClause(None if parts == [None] else tuple(parts))
 
     def everything(self, meta: Meta, parts: list[Any]) -> None:
         return None
@@ -172,11 +174,11 @@ class SpaseqReader(GraphPatternReader):
         item, name = parts
         return WrittenItem(replace(item.selected, name=name.value[1:]), span_of_tree(meta))
 
-    def construct(self, meta: Meta, parts: list[list[Triple]]) -> _Template:
-        return _Template(tuple(triple for part in parts for triple in part))
+    def construct(self, meta: Meta, parts: list[list[Triple]]) -> _ConstructClause:
+        return _ConstructClause(tuple(triple for part in parts for triple in part))
 
     def from_stream(self, meta: Meta, parts: list[Any]) -> WrittenStream:
-        return WrittenStream(self._name(parts[0]), parts[1].text[1:-1])
+        return WrittenStream(self._make_name(parts[0]), parts[1].text[1:-1])
 
     def partition(self, meta: Meta, parts: list[Token]) -> _PartitionClause:
         variables = tuple(
@@ -193,7 +195,7 @@ class SpaseqReader(GraphPatternReader):
     def duration(self, meta: Meta, parts: list[Token]) -> int:
         whole = sum(
             (
-                self._exact(number) * NANOSECONDS[unit.value.upper()]
+                self._read_number(number) * NANOSECONDS[unit.value.upper()]
                 for number, unit in zip(parts[::2], parts[1::2], strict=True)
             ),
             start=Fraction(0),
@@ -202,7 +204,7 @@ class SpaseqReader(GraphPatternReader):
             self.mistakes.note("the time is out of range", span_of_tree(meta))
         return int(whole)  # times are whole, so that a fraction of a tick adds nothing
 
-    def _exact(self, token: Token) -> Fraction:
+    def _read_number(self, token: Token) -> Fraction:
         number = exact_number(token)
         if number is None:
             self.mistakes.note("the number is out of range", span_of(token))
@@ -218,9 +220,9 @@ class SpaseqReader(GraphPatternReader):
 
     def tumbling(self, meta: Meta, parts: list[Any]) -> int | str:
         start = parts[0]
-        return self._moment(start) if isinstance(start, Term) else cast(int, start)
+        return self._read_moment(start) if isinstance(start, Term) else cast(int, start)
 
-    def _moment(self, term: Term) -> str:
+    def _read_moment(self, term: Term) -> str:
         found = _MOMENT.fullmatch(term.text.removesuffix(_DATE_TIME))
         try:
             if found:
@@ -233,11 +235,11 @@ class SpaseqReader(GraphPatternReader):
 
     # ------------------------------------------------------------- graph patterns
 
-    def _name(self, token: Token) -> Name:
+    def _make_name(self, token: Token) -> Name:
         return Name(token.value, span_of(token))
 
     def gpm_head(self, meta: Meta, parts: list[Token]) -> list[Name]:
-        names = [self._name(token) for token in parts if token.type == "NAME"]
+        names = [self._make_name(token) for token in parts if token.type == "NAME"]
         self.scope, self.nameless = names[0].text, 0
         return names
 
@@ -252,26 +254,26 @@ class SpaseqReader(GraphPatternReader):
         return [SequenceStep(GpmName(parts[0].value, span), None, span=span)]
 
     def both(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
-        return self._combined(GpmConjunction, "&", parts)
+        return self._combine(GpmConjunction, "&", parts)
 
     def either(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
-        return self._combined(GpmDisjunction, "|", parts)
+        return self._combine(GpmDisjunction, "|", parts)
 
-    def _combined(
+    def _combine(
         self, kind: type[GpmConjunction] | type[GpmDisjunction], sign: str, parts: list[Any]
     ) -> list[SequenceStep]:
         places = [part for part in parts if isinstance(part, list)]
         elements: list[Element] = []
         for steps in places:
-            if not _plain(steps):
-                self._not_plain(sign, steps)
+            if not _is_plain(steps):
+                self._note_not_plain(sign, steps)
             for step in steps:
                 flat = isinstance(step.element, kind)
                 elements += cast(Any, step.element).parts if flat else (step.element,)
-        span = _hull(places[0]).to(_hull(places[-1]))
+        span = _span_of_steps(places[0]).to(_span_of_steps(places[-1]))
         return [SequenceStep(kind(tuple(elements)), None, span=span)]
 
-    def _not_plain(self, sign: str, steps: list[SequenceStep]) -> None:
+    def _note_not_plain(self, sign: str, steps: list[SequenceStep]) -> None:
         if len(steps) > 1:
             found, suggestion = "a sequence", None
             if sign == "|":
@@ -284,7 +286,7 @@ class SpaseqReader(GraphPatternReader):
             f"'{sign}' joins patterns of one timestamp, and this is {found}"
             if len(steps) > 1
             else f"'{sign}' joins patterns of one timestamp, and {found} stands inside it",
-            _hull(steps),
+            _span_of_steps(steps),
             suggestion=suggestion,
         )
 
@@ -294,13 +296,13 @@ class SpaseqReader(GraphPatternReader):
 
     def modified(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
         steps, (sign, link, span) = parts
-        if not _plain(steps):
+        if not _is_plain(steps):
             several = len(steps) > 1
             self.mistakes.note(
                 f"'{sign}' stands on patterns of one timestamp, not on a sequence"
                 if several
                 else "a step has one of '+', '?' and '!'",
-                _hull(steps) if several else span,
+                _span_of_steps(steps) if several else span,
                 suggestion="put it on the steps one by one" if several else None,
             )
             return cast("list[SequenceStep]", steps)

@@ -14,7 +14,7 @@ from lark import Token
 
 from cernis.errors import Diagnostic, Span
 from cernis.languages.text.tokens import shorten, span_of
-from cernis.pattern.suggest import closest
+from cernis.pattern.suggest import find_closest
 
 MOST_MISTAKES = 20
 
@@ -145,7 +145,7 @@ def guess_keyword(token: Token, accepted: set[str], keywords: Mapping[str, str])
     if token.type != "NAME":
         return None
     words = sorted(word for word, terminal in keywords.items() if terminal in accepted)
-    return closest(token.value, words, cutoff=0.7)
+    return find_closest(token.value, words, cutoff=0.7)
 
 
 def explain_misspelling(token: Token, meant: str) -> Diagnostic:

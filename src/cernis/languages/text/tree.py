@@ -53,7 +53,7 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
-class Declared(NamedTuple):
+class DeclaredMember(NamedTuple):
     """An attribute of a declaration, or an event with its attributes."""
 
     name: str
@@ -62,7 +62,7 @@ class Declared(NamedTuple):
     span: Span
 
 
-def flat_attributes(events: dict[str, Attributes], loose: dict[str, Kind]) -> dict[str, Kind]:
+def flatten_attributes(events: dict[str, Attributes], loose: dict[str, Kind]) -> dict[str, Kind]:
     """Return every attribute of a stream, whichever event type has it."""
     kinds: dict[str, list[Kind]] = {}
     for attributes in events.values():
@@ -98,17 +98,17 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
 
     def declaration(self, meta: Meta, parts: list[Any]) -> tuple[Stream, Span]:
         name: Name = parts[0]
-        members = [part for part in parts[1:] if isinstance(part, Declared)]
+        members = [part for part in parts[1:] if isinstance(part, DeclaredMember)]
         events: dict[str, Attributes] = {}
         for member in members:
             if member.kind is None:
                 if member.name in events:
                     self.mistakes.note(f"event '{member.name}' is declared twice", member.span)
                 events[member.name] = member.attributes
-        loose = self._distinct([member for member in members if member.kind is not None])
-        return Stream(name.text, flat_attributes(events, loose), events), name.span
+        loose = self._collect_attributes([member for member in members if member.kind is not None])
+        return Stream(name.text, flatten_attributes(events, loose), events), name.span
 
-    def _distinct(self, members: list[Declared]) -> dict[str, Kind]:
+    def _collect_attributes(self, members: list[DeclaredMember]) -> dict[str, Kind]:
         attributes: dict[str, Kind] = {}
         for member in members:
             if member.name in attributes:
@@ -116,12 +116,12 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
             attributes[member.name] = cast(Kind, member.kind)
         return attributes
 
-    def event_declaration(self, meta: Meta, parts: list[Any]) -> Declared:
+    def event_declaration(self, meta: Meta, parts: list[Any]) -> DeclaredMember:
         name: Name = parts[0]
-        members = [part for part in parts[1:] if isinstance(part, Declared)]
-        return Declared(name.text, None, self._distinct(members), name.span)
+        members = [part for part in parts[1:] if isinstance(part, DeclaredMember)]
+        return DeclaredMember(name.text, None, self._collect_attributes(members), name.span)
 
-    def attribute_declaration(self, meta: Meta, parts: list[Any]) -> Declared:
+    def attribute_declaration(self, meta: Meta, parts: list[Any]) -> DeclaredMember:
         attribute: Attribute = parts[0]
         name: Name = parts[1]
         kind = KINDS.get(name.text.lower())
@@ -133,14 +133,14 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
                 word=name.text,
                 among=KINDS,
             )
-        return Declared(attribute.name, kind or Kind.OTHER, {}, cast(Span, attribute.span))
+        return DeclaredMember(attribute.name, kind or Kind.OTHER, {}, cast(Span, attribute.span))
 
     # -------------------------------------------------------------------- windows
 
     def within(self, meta: Meta, parts: list[Any]) -> Window:
         return cast(Window, parts[0])
 
-    def _exact(self, token: Token) -> Fraction:
+    def _read_number(self, token: Token) -> Fraction:
         number = exact_number(token)
         if number is None:
             self.mistakes.note("the number is out of range", span_of(token))
@@ -148,22 +148,24 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
         return number
 
     def events_span(self, meta: Meta, parts: list[Token]) -> Window:
-        return Window(Unit.EVENTS, self._exact(parts[0]), span=span_of_tree(meta))
+        return Window(Unit.EVENTS, self._read_number(parts[0]), span=span_of_tree(meta))
 
     def time_span(self, meta: Meta, parts: list[Token]) -> Window:
         size = Fraction(0)
         for number, unit in zip(parts[::2], parts[1::2], strict=True):
-            size += self._exact(number) * NANOSECONDS[unit.value.upper()]
+            size += self._read_number(number) * NANOSECONDS[unit.value.upper()]
         return Window(Unit.TIME, size, span=span_of_tree(meta))
 
     def attribute_span(self, meta: Meta, parts: list[Any]) -> Window:
-        return Window(Unit.ATTRIBUTE, self._exact(parts[0]), parts[1], span=span_of_tree(meta))
+        return Window(
+            Unit.ATTRIBUTE, self._read_number(parts[0]), parts[1], span=span_of_tree(meta)
+        )
 
     # ------------------------------------------------------------------ constants
 
     def literal(self, meta: Meta, parts: list[Token | None]) -> Literal:
         token = cast(Token, parts[-1])
-        constant = self._constant(token)
+        constant = self._read_constant(token)
         if len(parts) == 2 and parts[0] is not None and parts[0].value == "-":
             return Literal(-cast(int | float, constant.value), span=span_of_tree(meta))
         return constant
@@ -174,11 +176,11 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
     def comparator(self, meta: Meta, parts: list[Token]) -> Token:
         return parts[0]
 
-    def _constant(self, token: Token) -> Literal:
+    def _read_constant(self, token: Token) -> Literal:
         span = span_of(token)
         match token.type:
             case "INT":
-                return Literal(self._whole(token), span=span)
+                return Literal(self._read_whole(token), span=span)
             case "FLOAT":
                 number = float(token.value)
                 if number == float("inf"):
@@ -189,7 +191,7 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
             case _:
                 return Literal(token.type == "TRUE", span=span)
 
-    def _whole(self, token: Token) -> int:
+    def _read_whole(self, token: Token) -> int:
         if len(token.value) > MOST_DIGITS:
             self.mistakes.note("the number is out of range", span_of(token))
             return 1

@@ -1,8 +1,8 @@
 """Check the names and types of a pattern against a schema of the events.
 
-`check` returns every mistake, `resolve` raises them together. Without a schema only what
-the pattern itself tells is checked: scopes, bounds, constants, and regular expressions, of
-which the caller says what is wrong with them: the engine that runs them knows.
+`check` returns every mistake, `resolve` raises them together. Without a schema they check scopes,
+bounds and constants alone. The engine that runs regular expressions knows their mistakes; the
+caller passes it as `regex_mistake`.
 
 Scopes: a type's name is a variable, and so is each AS variable; variables inside NOT and
 on the right of UNLESS are not seen outside. An attribute must be known to at least one of

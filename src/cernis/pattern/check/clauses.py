@@ -20,34 +20,34 @@ class PatternCheck(FormulaCheck):
     """One pass over a pattern with one schema."""
 
     def run(self) -> list[Diagnostic]:
-        self.from_clause()
-        scope = self.formula(self.pattern.formula)
-        self.qualified_variables()
-        self.select(scope)
-        self.partition()
+        self.check_from()
+        scope = self.check_formula(self.pattern.formula)
+        self.check_qualified()
+        self.check_select(scope)
+        self.check_partition()
         if self.pattern.within is not None:
-            self.window(self.pattern.within)
+            self.check_window(self.pattern.within)
         if self.pattern.limit is not None and self.pattern.limit < 0:
-            self.mistakes.note("LIMIT must not be negative", self.place("limit", 0))
+            self.mistakes.note("LIMIT must not be negative", self.find_span("limit", 0))
         return self.mistakes.found
 
-    def place(self, clause: str, index: int) -> Span | None:
+    def find_span(self, clause: str, index: int) -> Span | None:
         spans = self.pattern.spans.get(clause, ())
         return spans[index] if index < len(spans) else None
 
-    def from_clause(self) -> None:
+    def check_from(self) -> None:
         seen: set[str] = set()
         for index, name in enumerate(self.pattern.streams):
             if name in seen:
                 self.mistakes.note(
-                    f"stream '{name}' stands twice in FROM", self.place("streams", index)
+                    f"stream '{name}' stands twice in FROM", self.find_span("streams", index)
                 )
             seen.add(name)
             if self.schema is not None and self.schema.stream(name) is None:
                 names = [stream.name for stream in self.schema.streams]
-                self.unknown(f"stream '{name}'", name, names, self.place("streams", index))
+                self.note_unknown(f"stream '{name}'", name, names, self.find_span("streams", index))
 
-    def qualified_variables(self) -> None:
+    def check_qualified(self) -> None:
         """Note each `S>E[…]` whose variable E holds events of other streams than S.
 
         A bare E in the formula is of every stream in FROM; without FROM, of any stream.
@@ -70,7 +70,7 @@ class PatternCheck(FormulaCheck):
                     suggestion=f"name it in the formula: {name} AS x",
                 )
 
-    def select(self, scope: VariableScope) -> None:
+    def check_select(self, scope: VariableScope) -> None:
         select = self.pattern.select
         if select.everything and select.items:
             self.mistakes.note("'*' stands alone in SELECT", select.span)
@@ -81,17 +81,17 @@ class PatternCheck(FormulaCheck):
                     if name in seen:
                         self.mistakes.note(f"'{name}' is selected twice", span)
                     seen.add(name)
-                    known = self.variable(name, scope, "SELECT", span)
+                    known = self.check_variable(name, scope, "SELECT", span)
                     for attribute in attributes:
                         path = tuple(attribute.split("."))
-                        self.kind_of_attribute(Attribute(path, span=span), known)
+                        self.check_attribute(Attribute(path, span=span), known)
                 case Aggregate():
-                    self.aggregate(item, scope)
+                    self.check_aggregate(item, scope)
 
-    def aggregate(self, aggregate: Aggregate, scope: VariableScope) -> None:
+    def check_aggregate(self, aggregate: Aggregate, scope: VariableScope) -> None:
         function, span = aggregate.function, aggregate.span
         if function not in AGGREGATES:
-            self.unknown(f"aggregate '{function}'", function, AGGREGATES, span)
+            self.note_unknown(f"aggregate '{function}'", function, AGGREGATES, span)
             return
         match aggregate.argument:
             case Reference(variable=variable, attribute=attribute):
@@ -101,8 +101,8 @@ class PatternCheck(FormulaCheck):
                         span,
                         suggestion=f"write COUNT({write_name(variable)})",
                     )
-                known = self.variable(variable, scope, function, span)
-                kind = self.kind_of_attribute(attribute, known)
+                known = self.check_variable(variable, scope, function, span)
+                kind = self.check_attribute(attribute, known)
                 if function in ("SUM", "AVG") and class_of(kind) not in ("number", None):
                     message = f"{function} needs numbers, {attribute.name} is a {class_of(kind)}"
                     self.mistakes.note(message, span)
@@ -113,7 +113,7 @@ class PatternCheck(FormulaCheck):
                         span,
                         suggestion=f"write {function}({write_name(variable)}[…])",
                     )
-                self.variable(variable, scope, function, span)
+                self.check_variable(variable, scope, function, span)
             case None if function != "COUNT":
                 self.mistakes.note(
                     f"{function}(*) has no meaning",
@@ -121,7 +121,7 @@ class PatternCheck(FormulaCheck):
                     suggestion=f"name a variable and an attribute: {function}(x[a])",
                 )
 
-    def partition(self) -> None:
+    def check_partition(self) -> None:
         known = self.events.all_kinds()
         index = 0
         for group in self.pattern.partition:
@@ -134,10 +134,12 @@ class PatternCheck(FormulaCheck):
                     message = f"attribute '{name}' in PARTITION BY"
                     if nothing:
                         message += ": the group covers nothing"
-                    self.unknown(message, name, known or (), self.place("partition", index))
+                    self.note_unknown(
+                        message, name, known or (), self.find_span("partition", index)
+                    )
                 index += 1
 
-    def window(self, window: Window) -> None:
+    def check_window(self, window: Window) -> None:
         if window.size < 0:
             self.mistakes.note("WITHIN must not be negative", window.span)
         if window.unit is Unit.EVENTS and Fraction(window.size).denominator != 1:
@@ -148,7 +150,7 @@ class PatternCheck(FormulaCheck):
             if window.attribute is None:
                 self.mistakes.note("WITHIN n [a] needs an attribute", window.span)
                 return
-            kind = self.kind_of_attribute(window.attribute, self.events.all_kinds())
+            kind = self.check_attribute(window.attribute, self.events.all_kinds())
             if class_of(kind) not in ("number", None):
                 message = f"WITHIN needs numbers, {window.attribute.name} is a {class_of(kind)}"
                 self.mistakes.note(message, window.attribute.span)

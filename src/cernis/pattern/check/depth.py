@@ -36,7 +36,7 @@ MAX_DEPTH = 100
 _Node = Formula | Condition | Predicate | Value | Reference | KeyPart
 
 
-def _below(node: _Node) -> Iterable[_Node]:
+def _list_children(node: _Node) -> Iterable[_Node]:
     match node:
         case Event() | Attribute() | Literal():
             return ()
@@ -75,5 +75,5 @@ def find_too_deep(pattern: Pattern) -> Diagnostic | None:
         node, depth = stack.pop()
         if depth > MAX_DEPTH:
             return Diagnostic(f"the query is nested more than {MAX_DEPTH} deep", node.span)
-        stack.extend((child, depth + 1) for child in _below(node))
+        stack.extend((child, depth + 1) for child in _list_children(node))
     return None

@@ -49,24 +49,24 @@ class FormulaCheck(PredicateCheck):
         read = [one for one in streams if not pattern.streams or one.name in pattern.streams]
         super().__init__(KnownEvents(read), regex_mistake)
 
-    def variable(
+    def check_variable(
         self, name: str, scope: VariableScope, where: str, span: Span | None
     ) -> Kinds | None:
-        """The attributes of a variable's events; notes a variable that is not bound."""
+        """Return the attributes of a variable's events; note a variable that is not bound."""
         sorts = scope.variables.get(name)
         if sorts is None:
             written = write_name(name)
             if span is not None and self.pattern.source.startswith(written, span.start):
                 span = Span(span.start, span.start + len(written))
-            self.unknown(f"variable '{name}' in {where}", name, scope.variables, span)
+            self.note_unknown(f"variable '{name}' in {where}", name, scope.variables, span)
             return None
         return self.events.kinds_of(sorts)
 
-    def formula(self, node: Formula) -> VariableScope:
-        """Checks a formula and returns what it binds."""
+    def check_formula(self, node: Formula) -> VariableScope:
+        """Check a formula and return the variables that it binds."""
         match node:
             case Event():
-                return self.event(node)
+                return self.check_event(node)
             case Not(body=body):
                 if not is_single_event(body):
                     self.mistakes.note(
@@ -75,26 +75,26 @@ class FormulaCheck(PredicateCheck):
                         expected="an event type, with FILTER, OR and AS if need be",
                         suggestion="to forbid a pattern between two events, use UNLESS",
                     )
-                self.formula(body)
+                self.check_formula(body)
                 return NO_VARIABLES
             case As(body=body, variable=variable):
-                return bind_variable(self.formula(body), variable)
+                return bind_variable(self.check_formula(body), variable)
             case Iterate(body=body):
-                self.bounds(node)
-                return self.formula(body)
+                self.check_bounds(node)
+                return self.check_formula(body)
             case Optional(body=body):
-                return self.formula(body)
+                return self.check_formula(body)
             case Filter(body=body, condition=condition):
-                scope = self.formula(body)
-                self.condition(condition, scope)
+                scope = self.check_formula(body)
+                self.check_condition(condition, scope)
                 return scope
             case PartitionBy(body=body):
-                scope = self.formula(body)
-                self.keys(node, scope)
+                scope = self.check_formula(body)
+                self.check_keys(node, scope)
                 return scope
             case Unless(body=body, guard=guard):
-                scope = self.formula(body)
-                self.formula(guard)
+                scope = self.check_formula(body)
+                self.check_formula(guard)
                 return scope
             case Sequence(parts=parts) | Contiguous(parts=parts):
                 pass
@@ -104,11 +104,11 @@ class FormulaCheck(PredicateCheck):
             self.mistakes.note(f"{type(node).__name__} needs at least two parts", node.span)
         scopes = []
         for part in parts:
-            scopes.append(self.formula(part))
+            scopes.append(self.check_formula(part))
         return unite_scopes(scopes) if scopes else NO_VARIABLES
 
-    def event(self, event: Event) -> VariableScope:
-        self.event_type(event)
+    def check_event(self, event: Event) -> VariableScope:
+        self.check_event_type(event)
         sort = (event.stream, event.type)
         sorts = frozenset((sort,))
         return VariableScope({event.type: sorts}, sorts)
@@ -122,21 +122,21 @@ class FormulaCheck(PredicateCheck):
         self.mistakes.note(message, event.span, expected=", ".join(read), word=name, among=read)
         return False
 
-    def event_type(self, event: Event) -> None:
+    def check_event_type(self, event: Event) -> None:
         name = event.stream
         if not self.is_read(event) or self.schema is None:
             return
         if name is not None and self.schema.stream(name) is None:
             if not self.pattern.streams:
                 names = [stream.name for stream in self.schema.streams]
-                self.unknown(f"stream '{name}'", name, names, event.span)
+                self.note_unknown(f"stream '{name}'", name, names, event.span)
             return
         streams = [s for s in self.events.streams if name is None or s.name == name]
         if streams and all(s.events and event.type not in s.events for s in streams):
             types = [kind for stream in streams for kind in stream.events]
-            self.unknown(f"event type '{event.type}'", event.type, types, event.span)
+            self.note_unknown(f"event type '{event.type}'", event.type, types, event.span)
 
-    def bounds(self, node: Iterate) -> None:
+    def check_bounds(self, node: Iterate) -> None:
         low, high = node.low, node.high
         if low < 0 or (high is not None and high < low):
             self.mistakes.note(
@@ -147,7 +147,7 @@ class FormulaCheck(PredicateCheck):
         elif high == 0:
             self.mistakes.note("zero repetitions match nothing", node.span)
 
-    def keys(self, node: PartitionBy, scope: VariableScope) -> None:
+    def check_keys(self, node: PartitionBy, scope: VariableScope) -> None:
         kinds = []
         variables: set[str] = set()
         for key in node.keys:
@@ -155,8 +155,8 @@ class FormulaCheck(PredicateCheck):
                 known = self.events.kinds_of(scope.sorts)
             else:
                 variables.add(key.variable)
-                known = self.variable(key.variable, scope, "PARTITION BY", key.span)
-            kinds.append((key, self.kind_of_attribute(key.attribute, known)))
+                known = self.check_variable(key.variable, scope, "PARTITION BY", key.span)
+            kinds.append((key, self.check_attribute(key.attribute, known)))
         bare = [key for key in node.keys if key.variable is None]
         if bare:
             if len(node.keys) > 1:
@@ -177,36 +177,35 @@ class FormulaCheck(PredicateCheck):
         classes = [(key, class_of(kind)) for key, kind in kinds if class_of(kind) is not None]
         for (first, one), (second, other) in pairwise(classes):
             if one != other:
-                self.mistakes.note(
-                    f"type clash: {_key_text(first)} is a {one}, {_key_text(second)} is a {other}",
-                    second.span,
-                )
+                left, right = _write_key(first), _write_key(second)
+                message = f"type clash: {left} is a {one}, {right} is a {other}"
+                self.mistakes.note(message, second.span)
 
     # ---------------------------------------------------------------- conditions
 
-    def condition(self, node: Condition, scope: VariableScope) -> None:
+    def check_condition(self, node: Condition, scope: VariableScope) -> None:
         match node:
             case Holds(variable=variable, predicate=predicate):
-                known = self.variable(variable, scope, "FILTER", node.span)
-                self.predicate(predicate, known)
+                known = self.check_variable(variable, scope, "FILTER", node.span)
+                self.check_predicate(predicate, known)
             case Compare(left=left, right=right, adjacent=adjacent):
                 earlier = write_previous(left) if adjacent else write_reference(left)
-                self.classes(
-                    (earlier, self.reference(left, scope)),
-                    (write_reference(right), self.reference(right, scope)),
+                self.check_classes(
+                    (earlier, self.check_reference(left, scope)),
+                    (write_reference(right), self.check_reference(right, scope)),
                     node.span,
                 )
             case AllOf(parts=parts) | AnyOf(parts=parts):
                 if len(parts) < 2:
                     self.mistakes.note("AND and OR need at least two conditions", node.span)
                 for part in parts:
-                    self.condition(part, scope)
+                    self.check_condition(part, scope)
 
-    def reference(self, node: Reference, scope: VariableScope) -> Kind | None:
-        known = self.variable(node.variable, scope, "FILTER", node.span)
-        return self.kind_of_attribute(node.attribute, known)
+    def check_reference(self, node: Reference, scope: VariableScope) -> Kind | None:
+        known = self.check_variable(node.variable, scope, "FILTER", node.span)
+        return self.check_attribute(node.attribute, known)
 
 
-def _key_text(node: KeyPart) -> str:
+def _write_key(node: KeyPart) -> str:
     text = write_value(node.attribute)
     return text if node.variable is None else f"{write_name(node.variable)}[{text}]"

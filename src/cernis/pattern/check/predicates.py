@@ -48,8 +48,8 @@ class PredicateCheck:
         self.regex_mistake = regex_mistake
         self.mistakes = MistakeList(MOST_MISTAKES)
 
-    def unknown(self, what: str, name: str, options: Iterable[str], span: Span | None) -> None:
-        """Notes a name that is not known: with the closest one, or else all of them."""
+    def note_unknown(self, what: str, name: str, options: Iterable[str], span: Span | None) -> None:
+        """Note a name that is not known: suggest the closest one, or else list all of them."""
         if self.mistakes.full:
             return
         known = sorted(set(options))
@@ -60,8 +60,8 @@ class PredicateCheck:
             expected = ", ".join(known[:_LONGEST_LIST]) + more
         self.mistakes.note(f"unknown {what}", span, expected=expected, suggestion=suggestion)
 
-    def kind_of_attribute(self, attribute: Attribute, known: Kinds | None) -> Kind | None:
-        """Notes an unknown attribute."""
+    def check_attribute(self, attribute: Attribute, known: Kinds | None) -> Kind | None:
+        """Return the kind of an attribute; note one that is not known."""
         if attribute in (TIME, TIME_NS):
             return Kind.INT
         if not attribute.path or not all(attribute.path):
@@ -74,38 +74,38 @@ class PredicateCheck:
         prefixes = (".".join(attribute.path[:n]) for n in range(1, len(attribute.path)))
         if any(known.get(prefix, Kind.INT) in (Kind.OTHER, None) for prefix in prefixes):
             return None
-        self.unknown(f"attribute '{attribute.name}'", attribute.name, known, attribute.span)
+        self.note_unknown(f"attribute '{attribute.name}'", attribute.name, known, attribute.span)
         return None
 
-    def classes(
+    def check_classes(
         self,
         left: tuple[str, Kind | None],
         right: tuple[str, Kind | None],
         span: Span | None,
     ) -> None:
-        """Notes a comparison between two kinds that cannot be compared."""
+        """Note a comparison between two kinds that cannot be compared."""
         one, other = class_of(left[1]), class_of(right[1])
         if one is not None and other is not None and one != other:
             message = f"type clash: {left[0]} is a {one}, {right[0]} is a {other}"
             self.mistakes.note(message, span)
 
-    def predicate(self, node: Predicate, known: Kinds | None) -> None:
+    def check_predicate(self, node: Predicate, known: Kinds | None) -> None:
         match node:
             case Comparison(left=left, right=right):
-                self.comparable(left, [right], known, node.span)
+                self.check_comparable(left, [right], known, node.span)
             case InSet(body=body, values=values):
                 if not values:
                     self.mistakes.note("IN needs at least one value", node.span)
-                self.alike(values, node.span)
-                self.comparable(body, list(values), known, node.span)
+                self.check_alike(values, node.span)
+                self.check_comparable(body, list(values), known, node.span)
             case InRange(body=body, low=low, high=high):
-                self.alike((low, high), node.span)
-                self.comparable(body, [low, high], known, node.span)
+                self.check_alike((low, high), node.span)
+                self.check_comparable(body, [low, high], known, node.span)
                 if _is_empty_range(low, high):
                     text = f"{write_value(low)}..{write_value(high)}"
                     self.mistakes.note(f"the range {text} is empty", node.span)
             case Like(body=body, pattern=pattern):
-                kind = self.value(body, known)
+                kind = self.check_value(body, known)
                 if class_of(kind) not in ("string", None):
                     message = f"LIKE needs a string, {write_value(body)} is a {class_of(kind)}"
                     self.mistakes.note(message, body.span)
@@ -117,16 +117,16 @@ class PredicateCheck:
                         expected="the syntax of RE2, without backreferences and lookaround",
                     )
             case IsNull(body=body):
-                self.value(body, known)
+                self.check_value(body, known)
             case Negation(body=inner):
-                self.predicate(inner, known)
+                self.check_predicate(inner, known)
             case And(parts=parts) | Or(parts=parts):
                 if len(parts) < 2:
                     self.mistakes.note("AND and OR need at least two predicates", node.span)
                 for part in parts:
-                    self.predicate(part, known)
+                    self.check_predicate(part, known)
 
-    def alike(self, constants: Iterable[Literal], span: Span | None) -> None:
+    def check_alike(self, constants: Iterable[Literal], span: Span | None) -> None:
         first: dict[str | None, Literal] = {}
         for constant in constants:
             first.setdefault(class_of(kind_of_literal(constant)), constant)
@@ -134,16 +134,16 @@ class PredicateCheck:
             texts = [f"{write_value(constant)} is a {its}" for its, constant in first.items()]
             self.mistakes.note(f"type clash: {', '.join(texts)}", span)
 
-    def comparable(
+    def check_comparable(
         self,
         body: Value,
         others: list[Value],
         known: Kinds | None,
         span: Span | None,
     ) -> None:
-        kind = self.value(body, known)
+        kind = self.check_value(body, known)
         for other in others:
-            its = self.value(other, known)
+            its = self.check_value(other, known)
             pair = {class_of(kind): body, class_of(its): other}
             text = pair.get("string")
             if len(pair) == 2 and "timestamp" in pair and isinstance(text, Literal):
@@ -155,33 +155,33 @@ class PredicateCheck:
                         suggestion="write it as in '2024-05-31T12:30:00'",
                     )
                 continue
-            self.classes((write_value(body), kind), (write_value(other), its), span)
+            self.check_classes((write_value(body), kind), (write_value(other), its), span)
 
-    def value(self, node: Value, known: Kinds | None) -> Kind | None:
-        """The kind of a value; notes arithmetic on what is not a number."""
+    def check_value(self, node: Value, known: Kinds | None) -> Kind | None:
+        """Return the kind of a value; note arithmetic on other values than numbers."""
         match node:
             case Attribute():
-                return self.kind_of_attribute(node, known)
+                return self.check_attribute(node, known)
             case Literal():
-                self.literal(node)
+                self.check_literal(node)
                 return kind_of_literal(node)
             case Negative(body=body):
-                return self.operand(body, known)
+                return self.check_operand(body, known)
             case Arithmetic(op=op, left=left, right=right):
-                one, other = self.operand(left, known), self.operand(right, known)
+                one, other = self.check_operand(left, known), self.check_operand(right, known)
                 if one is None or other is None:
                     return None
                 return Kind.FLOAT if op == "/" or Kind.FLOAT in (one, other) else Kind.INT
 
-    def operand(self, node: Value, known: Kinds | None) -> Kind | None:
-        kind = self.value(node, known)
+    def check_operand(self, node: Value, known: Kinds | None) -> Kind | None:
+        kind = self.check_value(node, known)
         if class_of(kind) not in ("number", None):
             message = f"arithmetic needs numbers, {write_value(node)} is a {class_of(kind)}"
             self.mistakes.note(message, node.span)
             return None
         return kind
 
-    def literal(self, node: Literal) -> None:
+    def check_literal(self, node: Literal) -> None:
         value = node.value
         if isinstance(value, float) and not math.isfinite(value):
             self.mistakes.note("a number must be finite", node.span)

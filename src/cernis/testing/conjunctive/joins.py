@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from cernis.automata.correlated.hierarchical import JoinAtom
 from cernis.automata.unary.cea import Is, Test, conjoin
 from cernis.pattern.atom import TypeIs
-from cernis.pattern.conjunctive import ConjunctiveComparison, ConjunctiveQuery, single_event_tests
+from cernis.pattern.conjunctive import (
+    ConjunctiveComparison,
+    ConjunctiveQuery,
+    find_single_event_tests,
+)
 from cernis.pattern.predicate import TIME
 
 
@@ -33,7 +37,7 @@ def make_join(query: ConjunctiveQuery) -> AtomJoin:
 
     A timestamp that several atoms have is a variable like any other, of attribute @time.
     """
-    tests, residual = single_event_tests(query)
+    tests, residual = find_single_event_tests(query)
     atoms = []
     for index, (atom, columns, own) in enumerate(
         zip(query.atoms, query.columns, tests, strict=True)
