@@ -125,7 +125,7 @@ def compare_class(body: Fragment, known: States, keys: KeyClass) -> tuple[Fragme
     return replace(body, steps=tuple(steps)), shape.find_gap(members)
 
 
-class Conditions:
+class FilterConditions:
     """Conditions that hold together, put on the steps of the body of their FILTER."""
 
     def __init__(

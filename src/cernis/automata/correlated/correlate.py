@@ -7,11 +7,8 @@ events becomes a link on the steps *inside its scope*: those that were made whil
 its FILTER was built. Steps from one round of an iteration to the next are made later and are
 outside.
 
-`φ ALL ψ` is closed by its last event: each step into an end of φ is made once more, to a
-closing state, with an end of ψ as one more source; the other way round; and both at once.
-Such a step begins twice, so no event can come before it. Where one does, parts of one event
-each are written out in every order, and other parts are refused. ALL is associative: parts
-that a condition compares are closed as a group where that makes them neighbours.
+An ALL is closed by its last event (`cernis.automata.correlated.close`). Parts that a condition
+compares are closed as a group where that makes them neighbours.
 
 Whether links are enough is decided for each condition (`cernis.automata.correlated.between`).
 Where they are not, the automaton accepts more than the formula, and `exact` says so.
@@ -28,12 +25,12 @@ its gap states forget which event was read last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, product
+from itertools import chain, product
 
 from cernis.automata.correlated.between import (
-    Conditions,
+    FilterConditions,
     How,
     Leaf,
     Verdict,
@@ -43,18 +40,26 @@ from cernis.automata.correlated.between import (
     is_transitive_equality,
 )
 from cernis.automata.correlated.classes import Key, KeyClass
+from cernis.automata.correlated.close import (
+    Arrangement,
+    close_groups,
+    interleave,
+    list_subsets,
+    nest_groups,
+)
 from cernis.automata.correlated.fragments import (
+    MOST_TRANSITIONS,
     NOTHING,
     Fragment,
+    Refusal,
+    RefusedError,
     States,
     Step,
     build_automaton,
     concatenate,
     conjoin_tests,
-    is_contradictory,
     link_starts,
     strengthen,
-    trim,
     unite_fragments,
 )
 from cernis.automata.correlated.pcea import PCEA, RunSource
@@ -65,21 +70,14 @@ from cernis.automata.correlated.presence import (
     find_possible,
     split_cases,
 )
-from cernis.automata.unary.cea import ANYTHING, Either, Is, Test, conjoin
+from cernis.automata.unary.cea import ANYTHING, Either, Is, Test
 from cernis.automata.unary.construct import build_test, name_atom
-from cernis.errors import Span
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.write import write_formula
 
 __all__ = ["Correlation", "How", "Refusal", "Verdict", "correlate"]
-
-MOST_TRANSITIONS = 2_000
-MOST_INTERLEAVED = 3
-
-Arrangement = int | tuple["Arrangement", ...]
-"""Parts of an ALL by number, in groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +87,6 @@ class Correlation:
     pcea: PCEA
     exact: bool
     verdicts: tuple[Verdict, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """There is no such automaton, and why."""
-
-    reason: str
-    span: Span | None = None
 
 
 def correlate(
@@ -137,17 +127,11 @@ def _attempt(
     try:
         whole = building.build(formula, (), preceded=False)
         pcea = build_automaton(whole, building.states)
-    except _RefusedError as refused:
+    except RefusedError as refused:
         return refused.refusal
     verdicts = building.verdicts.in_text()
     exact = all(verdict.how is not How.CANDIDATE for verdict in verdicts)
     return Correlation(pcea, exact, verdicts)
-
-
-class _RefusedError(Exception):
-    def __init__(self, reason: str, span: Span | None) -> None:
-        super().__init__(reason)
-        self.refusal = Refusal(reason, span)
 
 
 # --------------------------------------------------------------- fragments
@@ -171,7 +155,7 @@ class _CorrelatedBuilder:
         """Return the fragment of a formula; `preceded`: its match may have an earlier event."""
         built = self.build_one(node, path, preceded)
         if len(built.steps) > MOST_TRANSITIONS:
-            raise _RefusedError(f"it takes more than {MOST_TRANSITIONS:,} transitions", node.span)
+            raise RefusedError(f"it takes more than {MOST_TRANSITIONS:,} transitions", node.span)
         return built
 
     def build_one(self, node: cel.Formula, path: Path, preceded: bool) -> Fragment:
@@ -179,7 +163,7 @@ class _CorrelatedBuilder:
             case cel.Event():
                 return self.build_event(node, path)
             case cel.Not():
-                raise _RefusedError("NOT passes over an event without marking it", node.span)
+                raise RefusedError("NOT passes over an event without marking it", node.span)
             case cel.Unless():
                 return self.build_unless(node, path, preceded)
             case cel.As(body=body, variable=variable):
@@ -267,7 +251,7 @@ class _CorrelatedBuilder:
             return NOTHING
         copies = node.high if node.high is not None else max(node.low, 1)
         if copies > MOST_TRANSITIONS:
-            raise _RefusedError(f"it unrolls to {copies:,} rounds", node.span)
+            raise RefusedError(f"it unrolls to {copies:,} rounds", node.span)
         again = node.high is None or copies > 1
         rounds = [self.build(node.body, (*path, 0), preceded or again) for _ in range(copies)]
         low = 0 if rounds[0].nullable else node.low
@@ -290,9 +274,9 @@ class _CorrelatedBuilder:
         there = [i for i, part in enumerate(whole) if part.steps]
         optional = [i for i in there if whole[i].nullable]
         if 2 ** len(optional) > MOST_CASES:
-            raise _RefusedError(f"ALL has {len(optional)} optional parts", node.span)
+            raise RefusedError(f"ALL has {len(optional)} optional parts", node.span)
         cases = []
-        for left_out in _list_subsets(optional):
+        for left_out in list_subsets(optional):
             kept = [i for i in there if i not in left_out]
             built = [
                 self.build(node.parts[i], (*path, i), preceded) if left_out else whole[i]
@@ -303,69 +287,13 @@ class _CorrelatedBuilder:
                 cases += parts
             elif len(parts) > 1:
                 if preceded:
-                    cases.append(self.interleave(parts, node.span))
+                    cases.append(interleave(parts, self.states, node.span))
                 else:
                     numbered = dict(zip(kept, parts, strict=True))
                     flat: Arrangement = tuple(range(len(node.parts)))
                     arrangement = self.arranged.get(path, flat)
-                    cases.append(self.close_groups(arrangement, numbered, node.span))
+                    cases.append(close_groups(arrangement, numbered, self.states, node.span))
         return replace(unite_fragments(cases), nullable=all(part.nullable for part in whole))
-
-    def close_groups(
-        self, arrangement: Arrangement, parts: Mapping[int, Fragment], span: Span | None
-    ) -> Fragment:
-        """Close groups of parts before the whole, since ALL is associative."""
-        if isinstance(arrangement, int):
-            return parts.get(arrangement, NOTHING)
-        found = [self.close_groups(each, parts, span) for each in arrangement]
-        there = [part for part in found if part.steps]
-        if len(there) < 2:
-            return there[0] if there else NOTHING
-        return self.close_parts(there, span)
-
-    def close_parts(self, parts: list[Fragment], span: Span | None) -> Fragment:
-        """Return the parts side by side; the closing event may be the last of several."""
-        steps = list(chain.from_iterable(part.steps for part in parts))
-        closing: dict[tuple[int, ...], int] = {}
-        for together, test in _list_closings(parts):
-            target = self.states.merge(tuple(s.target for s in together if s), closing)
-            own = tuple(chain.from_iterable(s.sources for s in together if s))
-            others = [p.last for p, closer in zip(parts, together, strict=True) if not closer]
-            for done in product(*others):
-                sources = (*own, *(RunSource(state) for state in done))
-                steps.append(Step(sources, test, target))
-                if len(steps) > MOST_TRANSITIONS:
-                    raise _RefusedError("ALL has too many ways to be closed", span)
-        return trim(Fragment(tuple(steps), tuple(closing.values())))
-
-    def interleave(self, parts: list[Fragment], span: Span | None) -> Fragment:
-        """Return parts of one event each in every order, some of them at once."""
-        single = all(not part.onward for part in parts)
-        if not single or len(parts) > MOST_INTERLEAVED:
-            raise _RefusedError(
-                "something comes before an ALL whose parts are not single events"
-                if not single
-                else f"something comes before an ALL of more than {MOST_INTERLEAVED} parts",
-                span,
-            )
-        cases = []
-        for blocks in _list_ordered_partitions(tuple(range(len(parts)))):
-            built = NOTHING
-            for block in blocks:
-                steps = []
-                closing: dict[tuple[int, ...], int] = {}
-                for together in product(*(parts[i].steps for i in block)):
-                    test = conjoin_tests(step.test for step in together)
-                    if not is_contradictory(test):
-                        target = self.states.merge(tuple(step.target for step in together), closing)
-                        steps.append(Step((), test, target))
-                if not steps:
-                    break
-                one = Fragment(tuple(steps), tuple(closing.values()))
-                built = concatenate(built, one, contiguous=False)
-            else:
-                cases.append(built)
-        return unite_fragments(cases)
 
     # -------------------------------------------------------------- filters
 
@@ -380,7 +308,7 @@ class _CorrelatedBuilder:
             )
         alternatives = _list_alternatives(node.condition)
         if alternatives is None:
-            raise _RefusedError(f"the FILTER has more than {MOST_CASES} alternatives", node.span)
+            raise RefusedError(f"the FILTER has more than {MOST_CASES} alternatives", node.span)
         return unite_fragments(
             fragment
             for alternative in alternatives
@@ -431,7 +359,7 @@ class _CorrelatedBuilder:
         return built
 
     def arrange(
-        self, conditions: Conditions, body: cel.Formula, path: Path, chosen: tuple[int, ...]
+        self, conditions: FilterConditions, body: cel.Formula, path: Path, chosen: tuple[int, ...]
     ) -> bool:
         """Choose which parts of an ALL are closed first, so that compared parts are neighbours."""
         inner, here = _unwrap(body, path)
@@ -445,7 +373,7 @@ class _CorrelatedBuilder:
             )
             for names in conditions.list_compared(chosen)
         ]
-        arrangement = _nest_groups(len(inner.parts), touched)
+        arrangement = nest_groups(len(inner.parts), touched)
         if arrangement == tuple(range(len(inner.parts))):
             return False
         self.arranged[here] = arrangement
@@ -458,11 +386,13 @@ class _CorrelatedBuilder:
         preceded: bool,
         leaves: tuple[Leaf, ...],
         names: frozenset[str],
-    ) -> Conditions:
+    ) -> FilterConditions:
         """Return the body under the decisions taken, with the conditions to put on it."""
         body = self.build(node.body, (*path, 0), preceded)
         there = find_always_present(node.body, (*path, 0), names, self.decided)
-        return Conditions(body, self.states, self.verdicts, path, leaves, there, self.unordered)
+        return FilterConditions(
+            body, self.states, self.verdicts, path, leaves, there, self.unordered
+        )
 
     def build_partition(self, node: cel.PartitionBy, path: Path, preceded: bool) -> Fragment:
         body = self.build(node.body, (*path, 0), preceded)
@@ -534,72 +464,6 @@ def _build_event_test(condition: pred.Condition, labels: frozenset[str]) -> Test
         case pred.AnyOf(parts=parts):
             tests = dict.fromkeys(_build_event_test(part, labels) for part in parts)
             return ANYTHING if ANYTHING in tests else Either(tuple(tests))
-
-
-# ------------------------------------------------------------ combinations
-
-
-def _list_closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, ...], Test]]:
-    """Yield for each part the step that ends it with the last event, or None if it ended before.
-
-    Steps that no event takes at once are left out early: parts of different types never are.
-    """
-    found: list[tuple[tuple[Step | None, ...], Test]] = [((), ANYTHING)]
-    while found:
-        chosen, test = found.pop()
-        if len(chosen) == len(parts):
-            if any(chosen):
-                yield chosen, test
-            continue
-        part = parts[-1 - len(chosen)]
-        more: list[tuple[tuple[Step | None, ...], Test]] = []
-        for step in part.steps:
-            joint = conjoin(test, step.test)
-            if step.target in part.last and not is_contradictory(joint):
-                more.append(((step, *chosen), joint))
-        found += [*reversed(more), ((None, *chosen), test)]
-
-
-def _list_subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
-    """Yield all subsets, smaller ones first.
-
-    >>> list(_list_subsets([0, 1]))
-    [(), (0,), (1,), (0, 1)]
-    """
-    found = tuple(items)
-    for size in range(len(found) + 1):
-        yield from combinations(found, size)
-
-
-def _list_ordered_partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Yield every way to read the items in groups, one after the other.
-
-    >>> list(_list_ordered_partitions((0, 1)))
-    [((0,), (1,)), ((1,), (0,)), ((0, 1),)]
-    """
-    if not items:
-        yield ()
-        return
-    for first in _list_subsets(items):
-        if first:
-            for rest in _list_ordered_partitions(tuple(i for i in items if i not in first)):
-                yield (first, *rest)
-
-
-def _nest_groups(number: int, groups: Iterable[frozenset[int]]) -> tuple[Arrangement, ...]:
-    """Return numbers in nested groups, without groups that cut through another.
-
-    >>> _nest_groups(4, [frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 1, 3})])
-    (2, (3, (0, 1)))
-    """
-    top: list[tuple[frozenset[int], Arrangement]] = [(frozenset({i}), i) for i in range(number)]
-    for group in sorted(set(groups), key=lambda group: (len(group), sorted(group))):
-        inside = [each for each in top if each[0] <= group]
-        whole = len(group) == sum(len(members) for members, _ in inside)
-        if whole and 1 < len(inside) < len(top):
-            top = [each for each in top if each not in inside]
-            top.append((group, tuple(arrangement for _, arrangement in inside)))
-    return tuple(arrangement for _, arrangement in top)
 
 
 def _unwrap(node: cel.Formula, path: Path) -> tuple[cel.Formula, Path]:

@@ -18,9 +18,27 @@ from itertools import chain
 from cernis.automata.correlated.classes import Shape
 from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource, Transition
 from cernis.automata.unary.cea import ANYTHING, Both, Is, Isnt, Test, conjoin
+from cernis.errors import Span
 from cernis.pattern.atom import TypeIs
 
+MOST_TRANSITIONS = 2_000
 NO_EVENT = Isnt(ANYTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """There is no such automaton, and why."""
+
+    reason: str
+    span: Span | None = None
+
+
+class RefusedError(Exception):
+    """Ends a construction with a refusal."""
+
+    def __init__(self, reason: str, span: Span | None) -> None:
+        super().__init__(reason)
+        self.refusal = Refusal(reason, span)
 
 
 class States:
