@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import subprocess
 import sys
+import traceback
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import cernis
 
 PUBLIC = ["cernis", "cernis.pattern", "cernis.rdf", "cernis.spark"]
 ROOT = Path(__file__).parents[1]
@@ -33,6 +37,13 @@ def test_no_other_name_is_found(name: str) -> None:
 def test_examples_import_public_modules_only(page: Path) -> None:
     imported = set(_IMPORTED.findall(page.read_text(encoding="utf-8")))
     assert imported <= set(PUBLIC)
+
+
+def test_tracebacks_show_the_public_names_of_errors() -> None:
+    with pytest.raises(cernis.StateError) as raised:
+        cernis.query("SELECT * FROM S WHERE A").session().pull()
+    assert traceback.format_exception_only(raised.value)[0].startswith("cernis.StateError: ")
+    assert type(pickle.loads(pickle.dumps(raised.value))) is cernis.StateError
 
 
 def test_importing_all_of_them_is_light() -> None:

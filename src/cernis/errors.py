@@ -113,3 +113,7 @@ class BudgetError(CernisError):
 
 class StateError(CernisError):
     """Frozen engine state that does not belong to this query or this version."""
+
+
+for _error in (CernisError, QueryError, DataError, BudgetError, StateError):
+    _error.__module__ = "cernis"  # tracebacks show the public name

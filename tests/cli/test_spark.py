@@ -100,14 +100,14 @@ An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "cernis/spark/worker.py", line 1, in recognize_rows
     raise DataError("…")
-cernis.errors.DataError: row 3, column 'ts': the time is missing
+cernis.DataError: row 3, column 'ts': the time is missing
   help: set it aside
 """
 IN_JAVA = """\
 Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: \
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "cernis/spark/worker.py", line 1, in recognize_rows
-cernis.errors.BudgetError: the budget is spent
+cernis.BudgetError: the budget is spent
 
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:1)
 \tat java.base/java.lang.Thread.run(Thread.java:840)

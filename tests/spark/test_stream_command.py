@@ -498,7 +498,7 @@ AROUND = (
 IN_A_WORKER = """\
 [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call):
   File "cernis/spark/streaming/packing.py", line 51, in pack_rows
-cernis.errors.DataError: stream 'S': an event cannot be read (no time)
+cernis.DataError: stream 'S': an event cannot be read (no time)
   help: look
  SQLSTATE: 38000"""
 HEADER = """\
@@ -541,7 +541,7 @@ CSV file: file:///a%20b/2.csv"""
             [],
             "Spark: No space left on device",
         ),
-        (IN_A_WORKER.replace("cernis.errors.DataError", "ZeroDivisionError"), [], None),
+        (IN_A_WORKER.replace("cernis.DataError", "ZeroDivisionError"), [], None),
     ],
 )
 def test_what_a_query_fails_of_is_told_in_few_lines(

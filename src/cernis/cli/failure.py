@@ -24,7 +24,7 @@ MISTAKE, INTERRUPTED, CLOSED_PIPE = 1, 130, 141
 
 _LESS = "a window (WITHIN), a LIMIT or --count would need less"
 
-_OURS = re.compile(r"^cernis\.errors\.\w+: (.*?)(?=\n\s*\n|\n\s+at |\Z)", re.DOTALL | re.MULTILINE)
+_OURS = re.compile(r"^cernis\.\w+Error: (.*?)(?=\n\s*\n|\n\s+at |\Z)", re.DOTALL | re.MULTILINE)
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
 _CODE = re.compile(r"^(?:[\w.$]+(?:Error|Exception): )?(?:\[[A-Z_0-9.]+\] )?")
 

@@ -176,7 +176,7 @@ def _batch(running: Any) -> int | None:
 # ------------------------------------------------------------------- causes
 
 _OURS = re.compile(
-    r"^(?:Caused by: )?cernis\.errors\.\w+: (.*?)"
+    r"^(?:Caused by: )?cernis\.\w+Error: (.*?)"
     r"(?=\n\s*\n|\n\s+at |\n\s*SQLSTATE: |\n=== |\Z)",
     re.DOTALL | re.MULTILINE,
 )
