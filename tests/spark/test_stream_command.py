@@ -418,7 +418,7 @@ DECLARED = "CREATE STREAM S { EVENT A { ts:timestamp, k:int }, EVENT B { ts:time
             PAIRS,
             ["--source", "in", "--sink", "old"],
             (
-                "--sink old: holds the matches of another run than that of --checkpoint cp; go on "
+                "--sink old: has the matches of another run, not those of --checkpoint cp; go on "
                 "with the checkpoint of that run, or name a new folder"
             ),
         ),
@@ -597,7 +597,7 @@ def test_the_view_of_a_running_stream() -> None:
             ),
             moment,
         )
-    tally.note(['{"start":1}', '{"start":2,"note":"' + "x" * 200])
+    tally.take_lines(['{"start":1}', '{"start":2,"note":"' + "x" * 200])
     assert text_of(tally.view(moment)) == (
         "in → out  [running]\n"
         "rows       13,000  (1,201/s)\n"

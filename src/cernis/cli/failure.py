@@ -1,11 +1,10 @@
-"""How a command fails: a message on standard error and an exit code, never a traceback.
+"""Turn failures into a message on standard error and an exit code, without a traceback.
 
-0 done, 1 a user's mistake, 2 wrong usage (the parser's own), and by custom 130 after
-Ctrl-C and 141 when whoever read the output has gone away. With CERNIS_DEBUG=1 the
-traceback is shown after all.
+0 done, 1 a user's mistake, 2 wrong usage (the parser's own), and by custom 130 after Ctrl-C and
+141 when the reader of the output has closed it. CERNIS_DEBUG=1 shows the traceback.
 
-What fails inside of Spark comes as text, with the tracebacks of a worker and of Java in it.
-It is told by the module of its class, so that Spark need not be loaded to fail.
+Failures inside of Spark come as text, with the tracebacks of a worker and of Java. The module
+of its class tells an exception of Spark's, so that Spark need not be imported.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _CODE = re.compile(r"^(?:[\w.$]+(?:Error|Exception): )?(?:\[[A-Z_0-9.]+\] )?")
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn whatever goes wrong inside into a message and an exit code."""
+    """Turn any failure of the body into a message and an exit code."""
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except BrokenPipeError:
-        # what is left in the buffer has nowhere to go; Python would complain at exit
+        # Python would complain at exit that the buffer cannot be written
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(CLOSED_PIPE) from None
     except KeyboardInterrupt:
@@ -69,13 +68,13 @@ def _internal(what: str) -> str:
 
 
 def _from_spark(error: BaseException) -> str:
-    """What Spark says, in as few lines as tell it."""
+    """Return the message of a failure inside of Spark."""
     text = str(error)
     if ours := _OURS.findall(text):
         return f"error: {ours[-1].rstrip()}"
     if "java.lang.OutOfMemoryError" in text or "MemoryError" in text:
         return f"error: Spark is out of memory; {_LESS}"
-    if "Traceback (most recent call last)" in text:  # of a worker: a mistake of ours
+    if "Traceback (most recent call last)" in text:  # of a worker: a mistake in Cernis
         raised = _RAISED.findall(text)
         if raised and raised[-1].startswith("ModuleNotFoundError"):
             return (

@@ -1,13 +1,13 @@
-"""What a running stream looks like: a few lines of figures, and the last matches.
+"""The live view of a running stream: a few lines of numbers, and the last matches.
 
     Progress (one micro-batch) ─ Tally ─▶ View ─ render ─▶ terminal
 
-`render` is a pure function of a `View`, and a `View` holds nothing but what is shown. A
-`Tally` adds up what micro-batches tell, each of them once, however often it is told.
+`render` is a pure function of a `View`, which has only what the terminal shows. A `Tally` adds
+up the numbers of micro-batches, each of them once, however often it receives it.
 
-Cost: a few additions for each micro-batch, and a drawing of the terminal four times a second.
-The last matches are read back from the newest file that Spark has noted down, if it is a folder
-that matches go to; nothing is asked of the running query.
+Cost: a few additions for each micro-batch, and a redrawing four times a second. If the sink is
+a folder, the last matches are read from the newest file that Spark has noted; the running
+query is not asked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OF_ALL_TASKS = ("engine", "state")
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What there is to see of a stream at one moment."""
+    """What the terminal shows of a stream at one moment."""
 
     title: str
     rows: int = 0
@@ -73,14 +73,14 @@ class View:
     seconds: float = 0.0
     """How long the last micro-batch took."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Of that, in seconds."""
+    """The seconds of its parts."""
     last: Sequence[str] = ()
     """Matches as short texts, the latest first."""
     state: str = "starting"
 
 
 def render(view: View) -> RenderableType:
-    """The view as lines."""
+    """Return the view as lines."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold cyan")
     grid.add_column()
@@ -99,7 +99,7 @@ def render(view: View) -> RenderableType:
 
 
 def summarize(view: View) -> str:
-    """The view in one line, for the end."""
+    """Return the view in one line, for the end."""
     told = [
         f"{_counted(view.rows, 'row')} in {_counted(view.batches, 'micro-batch')}",
         _counted(view.matches, "match"),
@@ -188,15 +188,15 @@ def _ago(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class WatermarkClock:
-    """How the watermark, which Spark tells as a time, is to be read."""
+    """How to read the watermark, which Spark gives as a time."""
 
     shift_ms: int = 0
-    """By how much times that are plain numbers are moved."""
+    """Milliseconds added to times that are plain numbers."""
     unit_ns: int | None = None
-    """Nanoseconds in what a plain number counts; None: times are times."""
+    """Nanoseconds in the unit of plain numbers; None: times are timestamps."""
 
     def read(self, watermark: str | None) -> tuple[str | None, datetime | None]:
-        """The watermark as it is shown, and the moment that it is, if it is one.
+        """Return the watermark as text, and its moment, if it has one.
 
         >>> WatermarkClock().read("2024-01-02T10:00:00.000Z")[0]
         '2024-01-02 10:00:00'
@@ -220,7 +220,7 @@ class WatermarkClock:
 
 
 class Tally:
-    """Adds up what micro-batches tell."""
+    """The sums of all micro-batches."""
 
     def __init__(
         self, title: str, clock: WatermarkClock | None = None, sink: Path | None = None
@@ -235,7 +235,7 @@ class Tally:
         self._moment: datetime | None = None
 
     def take(self, progress: Progress, now: float | None = None) -> None:
-        """One micro-batch; nothing happens if it was told before."""
+        """Add one micro-batch, if it is new."""
         with self._lock:
             if self._view.batch is not None and progress.batch <= self._view.batch:
                 return
@@ -267,18 +267,18 @@ class Tally:
             last=self._latest(progress) or view.last,
         )
 
-    def note(self, lines: Sequence[str]) -> None:
-        """Matches that this process has seen itself, the latest last."""
+    def take_lines(self, lines: Sequence[str]) -> None:
+        """Take lines of matches that this process has printed, the latest last."""
         with self._lock:
             self._view = replace(self._view, last=[*reversed(lines[-_SHOWN:])])
 
     def stopping(self) -> None:
-        """A signal came: the micro-batch that runs is the last."""
+        """Show that the micro-batch that runs is the last."""
         with self._lock:
             self._view = replace(self._view, state="stopping after this micro-batch")
 
     def view(self, now: float | None = None) -> View:
-        """What there is to see now."""
+        """Return the view at this moment."""
         now = time() if now is None else now
         with self._lock:
             while self._recent and self._recent[0][0] < now - _WINDOW:
@@ -294,7 +294,7 @@ class Tally:
     def _latest(self, progress: Progress) -> list[str]:
         if self._sink is None or not progress.matches:
             return []
-        with suppress(Exception):  # a glance; the files are somebody else's as well
+        with suppress(Exception):  # the files may be changed or removed meanwhile
             return [*latest_matches(self._sink, progress.batch)]
         return []
 
@@ -310,9 +310,9 @@ def _parts(milliseconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def latest_matches(sink: Path, batch: int) -> Iterator[str]:
-    """A few matches of a micro-batch, out of a file that it wrote; none if its note is gone.
+    """Yield a few matches of a micro-batch from a file that it wrote; none without its note.
 
-    Every tenth note of Spark's is one of all files there are: that is not read.
+    Every tenth note of Spark's lists all files of the folder, and is not read.
     """
     note = sink / "_spark_metadata" / str(batch)
     if not note.is_file():
@@ -342,7 +342,7 @@ def _of_parquet(path: Path) -> list[str]:
 
 
 def match_text(match: Mapping[str, Any]) -> str:
-    """A match in few words: its values, and how many events its variables have.
+    """Return a match in few words: its values, and how many events its variables have.
 
     >>> match_text({"start": 1, "end": 3, "k": "x", "a": [{"v": 1}], "b": []})
     'start=1 end=3 k=x a=1 event b=0 events'
@@ -359,7 +359,7 @@ def _value(value: object) -> str:
 
 @contextmanager
 def show_live(tally: Tally, console: Console, *, wanted: bool) -> Iterator[None]:
-    """The view on a terminal for as long as something runs; nothing where it is not wanted."""
+    """Show the view on a terminal while the body runs, if wanted."""
     if not wanted:
         yield
         return

@@ -1,15 +1,15 @@
-"""`cernis stream`: a query over folders or topics that go on growing.
+"""`cernis stream`: run a query over folders or topics that grow.
 
     arguments ─ checked, without Spark ─▶ StreamPlan ─ Spark starts ─▶ DataFrames ─▶ running query
 
-Everything that can be checked is checked before Spark starts, which takes seconds, and before
-anything is written. While the query runs, this process only waits: for its end, or for a
-signal. The first signal lets the micro-batch that runs come to its end, the second does not
-wait for it, a third gives up on Spark. All of them leave a checkpoint to go on from.
+The arguments are checked before Spark starts, which takes seconds, and before anything is
+written. While the query runs, this process waits for its end, or for a signal. The first signal
+stops the query after the micro-batch that runs, the second stops it at once, the third does not
+wait for Spark. A later run continues from the checkpoint in all three cases.
 
-The session is one that this command does not share: times without a zone are UTC, capitals
-count, and a micro-batch has as many tasks as there are cores. Turned down: the settings of
-the session that runs already; they would decide what the matches are.
+The session has its own settings: times without a zone are UTC, names are case-sensitive, and a
+micro-batch has one task per core. Turned down: the settings of a session that runs already;
+the matches would depend on them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OWN = {"spark.sql.session.timeZone": "UTC", "spark.sql.caseSensitive": "true"}
 
 @dataclass(frozen=True, kw_only=True)
 class StreamArguments:
-    """The options of the command, as they were written."""
+    """The options of the command, as text."""
 
     source: list[str]
     sink: str | None
@@ -77,7 +77,7 @@ class StreamArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan:
-    """What the command will do, checked as far as that needs no Spark."""
+    """What the command will do, checked as far as possible without Spark."""
 
     query: Query
     inputs: list[StreamInput]
@@ -92,7 +92,7 @@ class StreamPlan:
 
     @property
     def options(self) -> dict[str, Any]:
-        """How the query is recognized, in batch or streaming."""
+        """The options of `recognize` and `explain`."""
         reading = self.arguments.reading
         return {
             "time": reading.time,
@@ -106,7 +106,7 @@ class StreamPlan:
 
     @property
     def answers(self) -> list[str] | None:
-        """The names of what a query answers; None where it has matches."""
+        """The names of a query's answers; None if it has matches."""
         head = self.query.plan.head
         return None if head is None else [column.name for column in head.columns]
 
@@ -116,7 +116,7 @@ class StreamPlan:
 
 
 def stream(text: str, language: str, arguments: StreamArguments) -> None:
-    """Runs a query on streams until it is told to stop, or explains what it would do."""
+    """Run a query on streams until it ends or a signal comes, or explain it."""
     plan = make_plan(text, language, arguments)
     spark = _session(arguments.cores, plan)
     for input_ in plan.inputs:
@@ -133,7 +133,7 @@ def stream(text: str, language: str, arguments: StreamArguments) -> None:
 
 
 def make_plan(text: str, language: str, arguments: StreamArguments) -> StreamPlan:
-    """The plan; an error says what is wrong with the arguments."""
+    """Check the arguments, and return the plan."""
     places = sources.parse_sources(arguments.source)
     columns = sources.parse_schemas(arguments.schema)
     query = _query(text, language, places, columns, arguments.reading)
@@ -180,7 +180,7 @@ def _folder(option: str, argument: str | None) -> Folder | None:
 def _query(
     text: str, language: str, places: Places, columns: dict[str | None, str], reading: InputOptions
 ) -> Query:
-    """The query; one with arguments by position may learn their names from the first files."""
+    """Parse the query; arguments by position may take their names from the first files."""
     try:
         return cernis.query(text, lang=language)
     except QueryError:
@@ -210,7 +210,7 @@ def _check_folders(
 
 
 def _session(cores: int | None, plan: StreamPlan) -> Any:
-    spark_class()  # says so if there is none
+    spark_class()  # an error if Spark is missing
     chosen = is_chosen()
     with spinner("starting Spark"):
         if chosen:
@@ -249,7 +249,7 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
     found = _recognize(plan, frames)
     listener = watch(spark, tally.take)
     try:
-        _run_to_the_end(plan, found, tally)
+        _run_to_end(plan, found, tally)
     finally:
         with suppress(Exception):  # Java may be gone
             spark.streams.removeListener(listener)
@@ -278,11 +278,11 @@ def _recognize(plan: StreamPlan, frames: dict[str, Any]) -> Any:
 
 
 def _streams(frames: dict[str, Any]) -> Any:
-    """One stream need not have the name that the query has for it."""
+    """Return one stream without its name, which may differ from the query's."""
     return frames if len(frames) > 1 else next(iter(frames.values()))
 
 
-def _run_to_the_end(plan: StreamPlan, found: Any, tally: Tally) -> None:
+def _run_to_end(plan: StreamPlan, found: Any, tally: Tally) -> None:
     from cernis.spark import progress_of
 
     assert plan.sink is not None
@@ -302,12 +302,12 @@ def _run_to_the_end(plan: StreamPlan, found: Any, tally: Tally) -> None:
         except sinks.SparkGone:
             if not caught.number:
                 raise
-            return  # the signal was for all processes of the group
+            return  # the signal reached all processes of the group
         except Exception:
             if out.is_closed:
                 raise BrokenPipeError from None
             raise
-    for told in running.recentProgress:  # the listener may not have been told all yet
+    for told in running.recentProgress:  # the listener may lag behind
         if (progress := progress_of(told)) is not None:
             tally.take(progress)
 
@@ -321,7 +321,7 @@ def _wait(running: Any, caught: _Signals, tally: Tally) -> None:
 
 
 class _Output:
-    """Standard output, for lines; whoever reads them may go away."""
+    """Standard output, for lines; its reader may close it."""
 
     def __init__(self, tally: Tally) -> None:
         self.is_closed = False
@@ -335,11 +335,11 @@ class _Output:
             self.is_closed = True
             raise
         if lines:
-            self._tally.note(bytes(lines[-(1 << 16) :]).decode(errors="replace").splitlines())
+            self._tally.take_lines(bytes(lines[-(1 << 16) :]).decode(errors="replace").splitlines())
 
 
 class _Signals:
-    """How many signals to stop have come."""
+    """The number of signals to stop."""
 
     number = 0
 
@@ -353,7 +353,7 @@ class _Signals:
 def _signals() -> Iterator[_Signals]:
     caught = _Signals()
     if threading.current_thread() is not threading.main_thread():
-        yield caught  # only the main thread is told of signals
+        yield caught  # only the main thread receives signals
         return
     before = {n: signal.signal(n, caught.caught) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -390,7 +390,7 @@ def _explain(plan: StreamPlan, frames: dict[str, Any]) -> str:
 
 
 def _clock(plan: StreamPlan, frames: dict[str, Any]) -> WatermarkClock:
-    """How Spark's watermark is to be read."""
+    """Return how to read Spark's watermark."""
     from cernis.spark.streaming.recognize import SHIFT
 
     first = next(iter(frames.values()))

@@ -27,7 +27,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One query of the tour, and what there is to see in it."""
+    """One query of the tour, and its explanation."""
 
     title: str
     text: str
@@ -72,7 +72,7 @@ STOPS = (
     Stop(
         "Events compared with each other",
         "Four purchases of one stock, each dearer than the one before it: `PREV` is the event "
-        "before in the match. An index keeps what waits, by stock and by price.",
+        "before in the match. An index keeps partial matches, by stock and by price.",
         """
         SELECT * FROM Stock
         WHERE BUY{4} AS rising

@@ -1,7 +1,7 @@
 """The last stop of `cernis demo`: a query on Spark, beside the embedded engine.
 
-More rows than before, in Parquet files, on a local Spark session; the answers of both are
-put side by side, and what Spark was asked to do.
+It runs on more rows, in Parquet files, on a local Spark session, and shows the answers of both
+side by side, with Spark's part of the plan.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ PARTITION BY [name] WITHIN 10 SECONDS
 
 
 def tour_on_spark(size: int, console: Console) -> None:
-    """The same query on both engines, over a larger stream."""
+    """Run one query on both engines, over a larger stream."""
     console.print()
     console.print(Rule("The same on Spark"))
     size *= _TIMES
     text = textwrap.dedent(QUERY).strip()
     console.print(
         f"{size:,} events in {_FILES} Parquet files. `cernis.spark.recognize(df, query)` gives the "
-        "matches as a DataFrame: predicates run inside Spark, events that cannot matter never "
-        "leave it, and each symbol is some task's affair."
+        "matches as a DataFrame: predicates run inside Spark, irrelevant events never leave it, "
+        "and each symbol belongs to one task."
     )
     console.print(Padding(Syntax(text, "sql", background_color="default"), (1, 2)))
     with tempfile.TemporaryDirectory(prefix="cernis-demo-") as folder:

@@ -1,16 +1,15 @@
-"""Where events come from and where matches go, as text: folders, topics, standard output.
+"""Sources and sinks as arguments: folders, topics, standard output.
 
     trades                        a folder of files, by its path
     file:///data/trades           the same, as a URI
     kafka://a:9092,b:9092/trades  a topic; ?starting=latest and the like after it
     -                             standard output (matches only)
 
-Also times as people write them (`30s`, `5 min`), and whether folders are apart from each
-other: what is written into a folder that is read would be read as events.
+Also checks that folders lie apart: output in a folder that is read would be read as events.
 
-Pure text and paths; nothing is opened, nothing of Spark is needed. Turned down: other file
-systems (`s3a://…`). Nothing about them could be checked before Spark starts; a program of a few
-lines with `cernis.spark.recognize` reads and writes whatever Spark does.
+Works on text and paths, and does not import Spark. Turned down: other file systems (`s3a://…`),
+which cannot be checked before Spark starts; a program of a few lines with
+`cernis.spark.recognize` reads and writes them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from cernis.errors import CernisError
 from cernis.events.mistakes import did_you_mean
 
 TOPIC_OPTIONS = ("starting", "per_trigger", "descriptor", "message")
-"""What may be said of a topic after a question mark."""
+"""The options of a topic, which follow a question mark."""
 
 _SERVER = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _TOPIC = re.compile(r"[\w.-]{1,249}", re.ASCII)
@@ -36,7 +35,7 @@ _PATTERN = re.compile(r"[][{}*?\\]")
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of this machine, by its absolute path."""
+    """A folder on this machine, by its absolute path."""
 
     path: Path
     told: str = field(compare=False)
@@ -48,7 +47,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic of Kafka's."""
+    """A Kafka topic."""
 
     servers: str
     topic: str
@@ -60,7 +59,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class StandardOutput:
-    """Where JSON lines are printed."""
+    """Standard output, for JSON lines."""
 
     def __str__(self) -> str:
         return "standard output"
@@ -71,7 +70,7 @@ Sink = Folder | Topic | StandardOutput
 
 
 def parse_source(argument: str) -> tuple[str | None, Source]:
-    """A source, and the name of its stream where one is given.
+    """Parse a source, and the name of its stream if it has one.
 
     >>> name, place = parse_source("Trades=kafka://localhost:9092/trades")
     >>> name, str(place)
@@ -88,7 +87,7 @@ def parse_source(argument: str) -> tuple[str | None, Source]:
 
 
 def split_name(argument: str) -> tuple[str | None, str]:
-    """`NAME=REST` in its parts; a folder that is there is no name.
+    """Split `NAME=REST`; the path of an existing folder has no name.
 
     >>> split_name("S=in"), split_name("kafka://h:1/t?starting=latest")
     (('S', 'in'), (None, 'kafka://h:1/t?starting=latest'))
@@ -100,7 +99,7 @@ def split_name(argument: str) -> tuple[str | None, str]:
 
 
 def parse_sink(argument: str) -> Sink:
-    """Where matches go."""
+    """Parse a sink."""
     if argument == "-":
         return StandardOutput()
     place = _parse_place("--sink", argument)
@@ -110,7 +109,7 @@ def parse_sink(argument: str) -> Sink:
 
 
 def parse_folder(option: str, argument: str) -> Folder:
-    """A folder, and nothing else."""
+    """Parse a folder; an error for anything else."""
     place = _parse_place(option, argument)
     if not isinstance(place, Folder):
         raise CernisError(f"{option} {argument}: expected a folder")
@@ -168,14 +167,11 @@ def _parse_topic(argument: str) -> Topic:
     return Topic(servers, topic, options)
 
 
-# -------------------------------------------------------------------- times
-
-
 # ------------------------------------------------------------------ folders
 
 
 def check_apart(folders: Sequence[tuple[str, Folder]]) -> None:
-    """Refuses folders (by their options) of which one is, or lies in, another.
+    """Raise an error if a folder is, or lies in, the folder of another option.
 
     Several sources may be one folder.
     """
@@ -194,7 +190,7 @@ def _real(path: Path) -> Path:
 
 
 def check_writable(option: str, folder: Folder) -> None:
-    """Refuses a folder that could not be written to."""
+    """Raise an error for a folder that cannot be written to."""
     there = next(path for path in _upwards(folder.path) if path.exists())
     if not there.is_dir():
         raise CernisError(f"{option} {folder}: {there} is a file, not a folder")

@@ -1,15 +1,14 @@
-"""Matches out of a stream into folders, topics and standard output, and how such a run ends.
+"""Sinks: write a stream's matches to folders, topics and standard output, until the run ends.
 
-A folder gets each match once, whatever happens in between: Spark's file sink writes down
-which files belong to which micro-batch, and readers that know of it (Spark itself) see whole
-micro-batches only. Topics and standard output get each match at least once, as a line that is
-the same each time it is written.
+A folder gets each match exactly once: Spark's file sink notes which files belong to which
+micro-batch, and readers that know these notes (Spark itself) see whole micro-batches only.
+Topics and standard output get each match at least once, as the same line each time.
 
-A run ends by itself, when it is told to, or with an error of which Spark tells hundreds of lines;
+A run ends by itself, by a signal, or with an error that fills hundreds of lines in Spark;
 `await_end` says it in one or two.
 
 Cost: a folder gets a file for each task of a micro-batch that has matches, and one if none has.
-Standard output is written by this process, a micro-batch at a time: for eyes, and for pipes.
+This process writes standard output, a micro-batch at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _DEEPEST = 20
 
 
 def choose_form(sink: Sink, asked: str | None) -> str:
-    """The form of matches in a sink."""
+    """Return the form of matches in a sink."""
     if isinstance(sink, Folder):
         return asked or "parquet"
     if asked == "parquet":
@@ -46,26 +45,26 @@ def choose_form(sink: Sink, asked: str | None) -> str:
 
 
 def delivery_guarantee(sink: Sink) -> str:
-    """How often a match arrives."""
+    """Return how often a match arrives, in words."""
     return "exactly once" if isinstance(sink, Folder) else "at least once"
 
 
 def check_sink(sink: Folder, checkpoint: Folder) -> None:
-    """Refuses a folder with the matches of another checkpoint.
+    """Raise an error for a folder with the matches of another checkpoint.
 
-    Spark numbers micro-batches for each checkpoint, and takes one whose number the folder has
-    already for a repetition: it would drop its matches without a word.
+    Spark numbers the micro-batches of a checkpoint, and takes a number that the folder has
+    already for a repetition: it would drop the matches silently.
     """
     written = _last(sink.path / _LOG)
     if written > _last(checkpoint.path / "offsets"):
         raise CernisError(
-            f"--sink {sink}: holds the matches of another run than that of --checkpoint "
+            f"--sink {sink}: has the matches of another run, not those of --checkpoint "
             f"{checkpoint}; go on with the checkpoint of that run, or name a new folder"
         )
 
 
 def _last(log: Path) -> int:
-    """The largest number that a file in a log of Spark's has; -1 where there is none."""
+    """Return the largest number of a file in one of Spark's logs; -1 if there is none."""
     if not log.is_dir():
         return -1
     names = (path.name.removesuffix(".compact") for path in log.iterdir())
@@ -76,7 +75,7 @@ def _last(log: Path) -> int:
 
 
 def format_lines(found: Any, names: list[str] | None) -> Any:
-    """A column of lines: as it is, or made of the answers of a query with such names."""
+    """Return a DataFrame of lines; `names` are those of a query's answers, None for matches."""
     if names is None:
         return found.select("end_ts", "end", "place", LINE)
 
@@ -98,7 +97,7 @@ def start(
     trigger: dict[str, Any],
     out: Callable[[memoryview], None],
 ) -> Any:
-    """The running query; `out` is given what goes to standard output."""
+    """Start the query; `out` writes to standard output."""
     if isinstance(sink, Folder):
         if form == "jsonl":
             writer = found.select(LINE).writeStream.format("text")
@@ -117,7 +116,7 @@ def start(
 
 
 def _print(batch: Any, out: Callable[[memoryview], None]) -> None:
-    """The lines of a micro-batch, in order of their ends."""
+    """Print the lines of a micro-batch, in order of their ends."""
     table = batch.toArrow()
     order = [name for name in table.column_names if name != LINE]
     if order:
@@ -130,11 +129,11 @@ def _print(batch: Any, out: Callable[[memoryview], None]) -> None:
 
 
 class SparkGone(CernisError):
-    """Spark's Java process has ended under a running query."""
+    """Spark's Java process has ended while a query ran."""
 
 
 def await_end(running: Any, seconds: float) -> bool:
-    """Waits for a query to end; says whether it did, and what for if it failed."""
+    """Wait for a query to end; return whether it did, and raise an error if it failed."""
     from pyspark.errors import StreamingQueryException
 
     try:
@@ -148,7 +147,7 @@ def await_end(running: Any, seconds: float) -> bool:
 
 
 def stop(running: Any, at_once: Callable[[], bool]) -> None:
-    """Lets the micro-batch that runs come to its end, unless that is no longer wanted."""
+    """Stop a query after the micro-batch that runs, or `at_once`."""
     with _detect_end():
         before = _batch(running)
         while not at_once() and running.isActive and running.status["isTriggerActive"]:
@@ -205,9 +204,9 @@ _AROUND = re.compile(
 
 
 def describe_failure(text: str, causes: Sequence[str] = ()) -> str | None:
-    """What a query failed of, in few lines, out of all that Spark says.
+    """Return why a query failed, in few lines, from the text of Spark's exception.
 
-    None where it is none of the user's mistakes. `causes` are the messages below the first.
+    None if it is not a mistake of the user's. `causes` are the messages of its causes.
     """
     said = "\n\n".join([text, *causes])
     if ours := _OURS.findall(said):
@@ -244,7 +243,7 @@ def _path(uri: str) -> str:
 
 
 def _causes(error: Any) -> list[str]:
-    """The messages of the exceptions of Java's that led to one, the first last."""
+    """Return the messages of the Java exceptions that caused one, the first last."""
     causes: list[str] = []
     below = getattr(error, "_origin", None)
     while below is not None and len(causes) < _DEEPEST:

@@ -1,16 +1,15 @@
-"""Streams of events out of folders and topics: decided before Spark starts, then read by it.
+"""`StreamInput`: a stream from a folder or a topic, with its form and its columns.
 
-A `StreamInput` says where a stream comes from, its form and its columns. The columns are those that
-the user gives, otherwise those of the first file as the embedded engine reads them, with the
-types that the query declares; without any file, those that the query declares. All that
-needs no Spark: what is wrong is said within milliseconds.
+The user gives the columns; otherwise they are those of the first file, as the embedded engine
+reads it, with the types that the query declares; without any file, those that the query
+declares. This is decided before Spark starts, so mistakes are found within milliseconds.
 
-Text is read so that nothing is lost without a word: a row that does not fit the columns has its
-text in `UNDECODED`, and a CSV file with other columns, or in another order, is an error.
-Turned down: Spark's own inference of columns. It reads all files there are, types them
-otherwise than the embedded engine does, and finds other columns at every restart.
+No text is lost silently: a row that does not fit the columns has its text in `UNDECODED`, and
+a CSV file with other columns, or in another order, is an error. Turned down: Spark's own
+inference of columns. It reads all files, infers other types than the embedded engine, and
+finds other columns at every restart.
 
-Cost: a look at the names in each folder, and the first block of one file in it.
+Cost: the names in each folder, and the first block of one file in it.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ from cernis.spark.streaming.endpoints import Folder, Topic, split_name
 Places = Sequence[tuple[str | None, endpoints.Source]]
 
 UNDECODED = "@undecoded"
-"""The column with the text of a row that could not be decoded; NULL where it could."""
+"""The column with the text of a row that could not be decoded; NULL in other rows."""
 
 ARRIVED = "kafka_timestamp"
-"""The column with the time at which Kafka got a record, for events without a time of their own."""
+"""The column with the time at which Kafka received a record."""
 
 OF_FOLDERS = ("csv", "tsv", "jsonl", "parquet")
 OF_TOPICS = ("json", "csv", "protobuf")
@@ -67,7 +66,7 @@ _KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """How events are read, whichever stream they are of."""
+    """How the events of all streams are read."""
 
     time: str | None = None
     type: str = "type"
@@ -78,26 +77,26 @@ class InputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamInput:
-    """One stream, decided and not yet read."""
+    """One stream, before it is read."""
 
     stream: str
     place: endpoints.Source
     format: str
     columns: str | None
-    """As Spark's DDL; None where the records tell (Protocol Buffers)."""
+    """As Spark's DDL; None where the records have them (Protocol Buffers)."""
     known: pa.Schema | None = None
-    """The columns, where they are known before Spark starts."""
+    """The columns, if they are known before Spark starts."""
     found_in: Path | None = None
-    """The file that the columns are those of."""
+    """The file that gave the columns."""
     files: str | None = None
-    """A pattern for the names of the files that are read; None: all."""
+    """A pattern for the names of the files to read; None: all."""
 
 
 # ---------------------------------------------------------------- deciding
 
 
 def parse_sources(arguments: Sequence[str]) -> Places:
-    """The sources with the names of their streams; None where one alone has no name."""
+    """Parse sources, each with the name of its stream; None if a single one has no name."""
     places = [endpoints.parse_source(argument) for argument in arguments]
     if len(places) < 2:
         return places
@@ -115,7 +114,7 @@ def parse_sources(arguments: Sequence[str]) -> Places:
 
 
 def parse_schemas(arguments: Sequence[str]) -> dict[str | None, str]:
-    """What `--schema` says: for the stream of a name, or (None) for all others."""
+    """Parse `--schema`: the columns of a named stream, or (None) of all others."""
     given: dict[str | None, str] = {}
     for argument in arguments:
         name, text = split_name(argument)
@@ -127,7 +126,7 @@ def parse_schemas(arguments: Sequence[str]) -> dict[str | None, str]:
 
 
 def _read_ddl(text: str) -> str:
-    """Columns as text, or out of a file."""
+    """Return the columns, which are text or in a file."""
     if os.path.isfile(text):
         try:
             text = Path(text).read_text(encoding="utf-8-sig")
@@ -147,7 +146,7 @@ def decide_inputs(
     columns: Mapping[str | None, str],
     reading: InputOptions,
 ) -> list[StreamInput]:
-    """The streams that a query reads (no names: all there are)."""
+    """Decide how the streams of a query are read (no names: all of them)."""
     wanted: list[tuple[str, endpoints.Source]] = choose_inputs([*places], names)
     have = [name for name, _ in wanted]
     for name in columns:
@@ -160,14 +159,14 @@ def decide_inputs(
 
 
 def check_query(inputs: Sequence[StreamInput], pattern: Pattern, reading: InputOptions) -> None:
-    """Checks a query against its streams, as far as their columns are known."""
+    """Check a query against its streams, as far as their columns are known."""
     known = [_as_source(input_, reading) for input_ in inputs if input_.known is not None]
     if pattern.declared is None and len(known) == len(inputs):
         resolve(pattern, schema_of(known))
 
 
 def known_schema(inputs: Sequence[StreamInput], reading: InputOptions) -> Schema:
-    """What the streams have, in their order, the type and time columns aside."""
+    """Return the attributes of the streams, in their order, without type and time columns."""
     aside = {reading.type, reading.time or DEFAULT_TIME}
     streams = []
     for input_ in inputs:
@@ -223,7 +222,7 @@ def _decide_topic(
 
 
 def _check_messages(place: Topic, columns: str | None) -> None:
-    """Whether all is there that tells the columns of Protocol Buffers."""
+    """Check that a descriptor has the columns of Protocol Buffers."""
     options = place.options
     if columns is not None:
         raise CernisError(
@@ -253,7 +252,7 @@ def _check_folder(place: Folder) -> None:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The names in a folder that Spark looks at."""
+    """Return the names in a folder that Spark reads."""
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
@@ -262,7 +261,7 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _choose_form(place: Folder, asked: str | None) -> tuple[str, str | None]:
-    """The form of the files in a folder, and a pattern for their names."""
+    """Return the form of the files in a folder, and a pattern for their names."""
     if asked is not None:
         format_ = _SAME.get(asked, asked)
         if format_ not in OF_FOLDERS:
@@ -294,13 +293,13 @@ def _form_of_file(name: str) -> str | None:
 
 
 def _ends(form: str) -> tuple[str, ...]:
-    """How the names of files of a form end."""
+    """Return the suffixes of files of a form."""
     suffixes = [suffix for suffix, of in FORMATS.items() if of == form]
     return tuple(f"{suffix}{packed}" for suffix in suffixes for packed in _COMPRESSED)
 
 
 def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
-    """The first file, by name, that has something in it."""
+    """Return the first file, by name, that is not empty."""
     folder = Path(place.told) if os.path.isdir(place.told) else place.path
     paths = (folder / name for name in _names(place.path))
     named = (path for path in paths if files is None or path.name.endswith(_ends(form)))
@@ -313,7 +312,7 @@ def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
 def _take_columns_of_file(
     input_: StreamInput, file: Path, declared: Schema | None, reading: InputOptions
 ) -> StreamInput:
-    """A input_ with the columns of a file."""
+    """Return the input with the columns of a file."""
     [source] = open_events(
         {input_.stream: file},
         names=(input_.stream,),
@@ -331,7 +330,7 @@ def _take_columns_of_file(
             raise DataError(
                 f"{file}: the time column {time!r} holds text, which Spark does not take for times"
             )
-        at = known.get_field_index(time)  # out of text, Spark reads it as times
+        at = known.get_field_index(time)  # Spark parses the text as times
         known = known.set(at, pa.field(time, pa.timestamp("us", "UTC")))
     return _set_columns(input_, known, file)
 
@@ -339,7 +338,7 @@ def _take_columns_of_file(
 def _take_declared_columns(
     input_: StreamInput, told: Stream | None, reading: InputOptions
 ) -> StreamInput:
-    """A input_ with the columns that the query declares."""
+    """Return the input with the columns that the query declares."""
     kinds: dict[str, Kind] = {} if told is None else dict(told.attributes)
     for attributes in () if told is None else told.events.values():
         kinds |= attributes
@@ -363,7 +362,7 @@ def _ddl_of_field(where: object, field: pa.Field, *, text: bool) -> str:
     if text and pa.types.is_timestamp(type_):
         type_ = pa.timestamp("us", type_.tz)
     told = ddl_type(type_)
-    if told is None and text:  # nothing at all, or a time of day
+    if told is None and text:  # a column of NULLs, or of times of day
         return "string"
     if told is None:
         raise DataError(
@@ -374,7 +373,7 @@ def _ddl_of_field(where: object, field: pa.Field, *, text: bool) -> str:
 
 
 def _as_source(input_: StreamInput, reading: InputOptions) -> Source:
-    """The stream as the embedded engine sees it, without rows."""
+    """Return the stream as the embedded engine sees it, without rows."""
     assert input_.known is not None
     known = input_.known
     if isinstance(input_.place, Topic) and reading.time == ARRIVED:
@@ -416,7 +415,7 @@ _SCALARS = {
 
 
 def ddl_type(type_: pa.DataType) -> str | None:
-    """A type of Arrow's in Spark's DDL; None where Spark has none for it.
+    """Return an Arrow type in Spark's DDL; None if Spark has no such type.
 
     >>> ddl_type(pa.list_(pa.struct({"at": pa.timestamp("ms"), "n": pa.uint8()})))
     'array<struct<at: timestamp_ntz, n: smallint>>'
@@ -443,7 +442,7 @@ def ddl_type(type_: pa.DataType) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's DDL writes it.
+    """Quote a name for Spark's DDL, if it needs that.
 
     >>> quoted("price"), quoted("unit price")
     ('price', '`unit price`')
@@ -457,7 +456,7 @@ def quoted(name: str) -> str:
 def read_inputs(
     spark: Any, inputs: Sequence[StreamInput], reading: InputOptions, max_files: int | None = None
 ) -> dict[str, Any]:
-    """Each stream as a streaming DataFrame, with `UNDECODED` as its last column."""
+    """Read each stream as a streaming DataFrame, with `UNDECODED` as its last column."""
     return {
         input_.stream: _read_topic(spark, input_, input_.place, reading)
         if isinstance(input_.place, Topic)
@@ -488,7 +487,7 @@ def _read_folder(spark: Any, input_: StreamInput, folder: Folder, max_files: int
     return reader.options(
         header=True,
         enforceSchema=False,
-        columnPruning=False,  # otherwise only columns that the query needs are looked at
+        columnPruning=False,  # otherwise Spark checks only the columns that the query needs
         escape='"',
         sep="\t" if input_.format == "tsv" else ",",
     ).csv(place)
