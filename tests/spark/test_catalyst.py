@@ -44,7 +44,7 @@ from cernis.pattern.predicate import (
     Scalar,
     Value,
 )
-from cernis.spark.catalyst import Columns, Untranslated, attribute, condition, holds
+from cernis.spark.catalyst import Columns, Untranslated, attribute, translate_atom, translate_filter
 
 OPERATORS = ["=", "!=", "<", "<=", ">", ">="]
 TEXTS = ["", "a", "ab", "B", "ü", "ü\n", "😀", "\uffff", "a\nb", "GOOG", "GOO\r", "\0", "x" * 300]
@@ -231,7 +231,7 @@ def embedded(atoms: Sequence[Atom], events: pa.Table) -> list[tuple[bool, ...]]:
 def in_spark(df: DataFrame, atoms: Sequence[Atom]) -> tuple[list[Atom], list[tuple[Any, ...]]]:
     """The atoms that were translated, and their truth on every row."""
     columns = columns_of(df)
-    found = {atom: holds(atom, columns, "type", "S") for atom in dict.fromkeys(atoms)}
+    found = {atom: translate_atom(atom, columns, "type", "S") for atom in dict.fromkeys(atoms)}
     translated = {
         atom: column for atom, column in found.items() if not isinstance(column, Untranslated)
     }
@@ -299,7 +299,7 @@ def test_what_spark_interprets_it_answers_like_what_it_compiles(
 
 def test_most_random_atoms_are_translated(events: DataFrame) -> None:
     rng, columns = Random(7), columns_of(events)
-    kept = [holds(random_atom(rng), columns, "type", "S") for _ in range(200)]
+    kept = [translate_atom(random_atom(rng), columns, "type", "S") for _ in range(200)]
     assert sum(isinstance(found, Untranslated) for found in kept) < 20
 
 
@@ -433,7 +433,7 @@ def test_many_alternatives_do_not_overflow_the_stack(spark: SparkSession) -> Non
 
 
 def reason(df: DataFrame, atom: Atom) -> str:
-    found = holds(atom, columns_of(df), "type", "S")
+    found = translate_atom(atom, columns_of(df), "type", "S")
     assert isinstance(found, Untranslated)
     return found.reason
 
@@ -489,7 +489,7 @@ def plan_of(df: DataFrame) -> str:
 
 def pushed(df: DataFrame, atom: Atom) -> str:
     """The filters that reach the file."""
-    found = condition(atom, columns_of(df), "type", "S")
+    found = translate_filter(atom, columns_of(df), "type", "S")
     assert not isinstance(found, Untranslated)
     return plan_of(df.filter(found)).split("PushedFilters: [")[1].split("], ReadSchema")[0]
 
@@ -539,7 +539,7 @@ def test_filters_on_files_keep_nan_and_both_zeros(spark: SparkSession, tmp_path:
         atoms += [Comparison("!=", A, Literal(5)), InSet(A, (Literal(0), Literal(7.0)))]
         columns = columns_of(df)
         counts = [
-            df.filter(condition(atom, columns, "type", "S")).agg(F.count("*").alias("n"))  # type: ignore[arg-type]
+            df.filter(translate_filter(atom, columns, "type", "S")).agg(F.count("*").alias("n"))  # type: ignore[arg-type]
             for atom in atoms
         ]
         found = [row.n for row in reduce(DataFrame.unionAll, counts).collect()]

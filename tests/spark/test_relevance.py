@@ -41,7 +41,7 @@ from cernis.pattern.predicate import (
     Predicate,
 )
 from cernis.spark.catalyst import Columns
-from cernis.spark.relevance import masks, relevant
+from cernis.spark.relevance import make_masks, relevance_condition
 
 A, S, X = (Attribute((name,)) for name in ("a", "s", "x"))
 KEPT = Like(S, "[xy]+")
@@ -108,7 +108,7 @@ def seen(tests: Sequence[Test], events: pa.Table) -> list[bool]:
 def kept(df: DataFrame, cases: Sequence[Sequence[Test]]) -> list[list[bool]]:
     """For each case, which events the condition keeps, all in one job."""
     columns = columns_of(df)
-    conditions = [relevant(tests, columns, "type", "S") for tests in cases]
+    conditions = [relevance_condition(tests, columns, "type", "S") for tests in cases]
     asked = [
         F.coalesce(F.lit(True) if c is None else c, F.lit(False)).alias(f"c{i}")
         for i, c in enumerate(conditions)
@@ -144,7 +144,7 @@ def test_filtered_files_give_the_events_that_are_seen(events: DataFrame) -> None
     rng, table, columns = Random(3), events.toArrow(), columns_of(events)
     for _ in range(6):
         tests = [random_test(rng, TRANSLATED, 2) for _ in range(2)]
-        found = relevant(tests, columns, "type", "S")
+        found = relevance_condition(tests, columns, "type", "S")
         if found is not None:
             assert events.filter(found).count() == sum(seen(tests, table)), tests
 
@@ -172,7 +172,7 @@ def test_nothing_is_dropped_where_any_event_may_be_seen(events: DataFrame) -> No
         Either((Is(TypeIs("A")), Isnt(Is(TypeIs("A"))))),
         Isnt(Both((Is(TypeIs("A")), Is(KEPT), Isnt(Is(TypeIs("A")))))),
     ):
-        assert relevant([Is(TypeIs("B")), test], columns, "type", "S") is None, test
+        assert relevance_condition([Is(TypeIs("B")), test], columns, "type", "S") is None, test
 
 
 def test_everything_is_dropped_where_no_event_can_be_seen(events: DataFrame) -> None:
@@ -186,7 +186,7 @@ def test_everything_is_dropped_where_no_event_can_be_seen(events: DataFrame) -> 
         [Both((Is(TypeIs("A")), Isnt(Is(TypeIs("A")))))],
     ]
     for tests in impossible:
-        found = relevant(tests, columns, "type", "S")
+        found = relevance_condition(tests, columns, "type", "S")
         assert found is not None
         assert events.filter(found).isEmpty(), tests
 
@@ -204,7 +204,7 @@ def plan_of(df: DataFrame) -> str:
 
 def filters(df: DataFrame, tests: Sequence[Test]) -> str:
     """The filters that reach the file."""
-    found = relevant(tests, columns_of(df), "type", "S")
+    found = relevance_condition(tests, columns_of(df), "type", "S")
     assert found is not None
     return plan_of(df.filter(found)).split("PushedFilters: [")[1].split("], ReadSchema")[0]
 
@@ -249,9 +249,9 @@ def vectors(encoder: AtomEncoder | MaskEncoder, events: pa.Table, stream: str) -
 def test_masks_have_a_bit_for_each_atom(events: DataFrame, stream: str) -> None:
     many: list[Atom] = [Comparison("<", X, Literal(n / 40 - 1)) for n in range(2 * BITS)]
     atoms = [*TRANSLATED, *HALF_KEPT, *many, TypeIs("A", "S"), TypeIs("A", "R")]
-    found = masks(atoms, columns_of(events), "type", stream)
+    found = make_masks(atoms, columns_of(events), "type", stream)
     assert [*found.atoms] == [atom for atom in atoms if atom not in HALF_KEPT]
-    assert [*found.kept] == HALF_KEPT
+    assert [*found.untranslated] == HALF_KEPT
     assert len(found.columns) == 3
     columns = [bits.alias(mask_column(i)) for i, bits in enumerate(found.columns)]
     table = events.select("*", *columns).toArrow()
@@ -262,8 +262,8 @@ def test_masks_have_a_bit_for_each_atom(events: DataFrame, stream: str) -> None:
 
 def test_atoms_without_an_answer_that_varies_need_no_columns(events: DataFrame) -> None:
     always, never = IsNull(Attribute(("missing",))), TypeIs("A", "R")
-    found = masks([never, always], columns_of(events), "type", "S")
+    found = make_masks([never, always], columns_of(events), "type", "S")
     assert found.atoms == (never, always)
     assert {row[0] for row in events.select(*found.columns).collect()} == {2}
-    assert masks([], columns_of(events), "type", "S").columns == ()
-    assert masks([KEPT], columns_of(events), "type", "S").columns == ()
+    assert make_masks([], columns_of(events), "type", "S").columns == ()
+    assert make_masks([KEPT], columns_of(events), "type", "S").columns == ()

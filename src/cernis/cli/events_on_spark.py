@@ -243,10 +243,10 @@ class _EventRun(SparkRun):
             yield f"no event{where} has the type {atom.type!r}"
 
     def _has(self, stream: str, type_: str) -> bool:
-        from cernis.spark.frame import quoted
+        from cernis.spark.frame import quote_name
 
         data = self.frames.frames[stream]
-        return not data.filter(data[quoted(self.options.type)] == type_).isEmpty()
+        return not data.filter(data[quote_name(self.options.type)] == type_).isEmpty()
 
 
 def _sum(counts: Any, name: str) -> int:

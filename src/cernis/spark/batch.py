@@ -121,16 +121,16 @@ def _spread(job: Job, data: Any) -> Any:
     cuts: Column | None = None
     if ranked:
         bare = select_rows(job, numbers=False)
-        moments = slices.quantiles_of(_sample(job, bare), tasks)
-        data, cuts = slices.ranked(data, bare, moments, line, tasks, job.layout.gaps)
+        moments = slices.choose_moments(_sample(job, bare), tasks)
+        data, cuts = slices.rank_rows(data, bare, moments, line, tasks, job.layout.gaps)
     if tasks == 1:
         return data.repartition(1)
     if is_sliced(job):
         if cuts is None:
             some = _sample(job, select_rows(job, numbers=False))
             keyed = job.layout.distribution is Distribution.KEYED
-            cuts = (slices.cuts_of_hot if keyed else slices.cuts_of_all)(some, line, tasks)
-        data = slices.sliced(data, cuts, line, tasks)
+            cuts = (slices.choose_hot_cuts if keyed else slices.choose_cuts)(some, line, tasks)
+        data = slices.slice_rows(data, cuts, line, tasks)
     return data.repartitionById(tasks, F.col(BUCKET)).drop(BUCKET)
 
 

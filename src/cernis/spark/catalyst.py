@@ -1,28 +1,28 @@
-"""Atoms as Spark SQL expressions: the same truth as `events.evaluate`, inside the JVM.
+"""Translate atoms to Spark SQL expressions with the truth of `encoding.evaluate`.
 
-`holds` gives a boolean column that is true exactly on the events on which the embedded
-engine says that the atom holds, and never NULL. What Catalyst cannot say exactly is `Untranslated`
-for the Python worker, with the reason in a few words.
+`translate_atom` gives a boolean column that is never NULL, and true exactly on the events on
+which the atom holds in the embedded engine. An atom that Catalyst cannot evaluate exactly is
+`Untranslated`, with a short reason: the Python worker evaluates it.
 
 A predicate becomes *where it is true* or *where it is false*, each a condition that may be
-NULL instead of false. NOT swaps the two, so no NOT is left above a comparison, three-valued
-logic needs no care, and `condition` is made of what file sources understand: an attribute
-in its own type against a constant.
+NULL instead of false. NOT swaps the two. So no NOT remains above a comparison, three-valued
+logic needs no care, and `translate_filter` uses forms that file sources understand: an
+attribute in its own type against a constant.
 
-Three things to know about Spark, each of which gave wrong answers before it was minded:
+Three properties of Spark that once gave wrong answers:
 
-* NaN equals itself and is the largest number. Filters on files are asked of statistics
-  that leave NaN out, so a condition that is true of NaN must not reach them: it is joined
-  by `isnan`, which no source understands. One that is not true of NaN has a bound at infinity.
-* Files tell 0.0 and -0.0 apart, Spark does not: a bound at zero has the sign that keeps both.
-* The optimizer takes `(a + 1) + -1` for `a`, also where the inner sum leaves int64.
+* NaN equals itself and is the largest number. File sources evaluate filters on statistics
+  without NaN, so a condition that is true of NaN must not reach them: it is joined by `isnan`,
+  which no source understands. Other conditions have a bound at infinity.
+* Files distinguish 0.0 and -0.0, Spark does not: a bound at zero has the sign that keeps both.
+* The optimizer replaces `(a + 1) + -1` by `a`, even if the inner sum overflows int64.
 
 Turned down: casting both sides to a wider type and letting Spark compare. It is shorter, but
 rounds (bigint with double, decimals beyond 38 digits) and hides the column from the source.
-No SQL text is ever put together; constants go in as literals.
+Constants are literals; no SQL text is put together.
 
-Cost: linear in the predicate; a `decimal` against a fraction asks Arrow about at most a
-thousand neighbours of that fraction. Text that is not UTF-8 matches no `.*` here; in the
+Cost: linear in the predicate; a `decimal` against a fraction evaluates at most a thousand
+neighbours of that fraction in Arrow. Text that is not UTF-8 matches no `.*` here; in the
 worker, RE2 lets some of it pass (halves of surrogate pairs, overlong forms).
 """
 
@@ -78,12 +78,12 @@ from cernis.pattern.predicate import (
 Columns = Mapping[str, tuple[Column, T.DataType]]
 """The top-level columns of a stream by name, each as an expression with its type.
 
-A column that a catalog knows as CHAR must come without its metadata
-(`alias(name, metadata={})`): by it Spark pads the constants that the column is compared with.
+A CHAR column of a catalog must come without its metadata (`alias(name, metadata={})`), by which
+Spark would pad the constants that the column is compared with.
 """
 
 Truth: TypeAlias = Column | bool
-"""Where something is true; a bool is the same on every event."""
+"""A condition; a bool has the same truth on every event."""
 
 _NEGATED: dict[Operator, Operator] = {
     "=": "!=",
@@ -125,58 +125,66 @@ _NEIGHBOURS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Untranslated:
-    """An atom that stays with the Python worker, and why."""
+    """An atom that the Python worker evaluates, and why."""
 
     reason: str
 
 
 class Mode(Enum):
-    """What to put where a part of a predicate cannot be said in Catalyst."""
+    """What replaces a part of a predicate that Catalyst cannot evaluate."""
 
     EXACT = auto()
-    """Nothing: the predicate is kept."""
+    """Nothing: the whole predicate is untranslated."""
     AT_LEAST = auto()
-    """It may be true: the condition holds on every event on which the atom does."""
+    """True: the condition holds on every event on which the atom holds."""
     AT_MOST = auto()
-    """It may not be: the atom holds on every event on which the condition does."""
+    """False: the atom holds on every event on which the condition holds."""
     PUSHED = auto()
-    """Like AT_LEAST, and only parts that file sources understand."""
+    """True, also for parts that file sources do not understand."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """Where something holds, as far as a mode has it; `pushed` if file sources understand it."""
+    """A condition in some mode; `pushed` if file sources understand all of it."""
 
     truth: Truth
     pushed: bool
 
 
-class _Stays(Exception):
-    """Catalyst cannot say this exactly."""
+class _CannotTranslate(Exception):
+    """Catalyst cannot evaluate this exactly."""
 
 
-def holds(atom: Atom, columns: Columns, type_column: str, stream: str) -> Column | Untranslated:
-    """True where the atom holds, false elsewhere, never NULL."""
-    found = condition(atom, columns, type_column, stream)
+def translate_atom(
+    atom: Atom, columns: Columns, type_column: str, stream: str
+) -> Column | Untranslated:
+    """Return a column that is true where the atom holds, false elsewhere, never NULL."""
+    found = translate_filter(atom, columns, type_column, stream)
     return found if isinstance(found, Untranslated) else F.coalesce(found, F.lit(False))
 
 
-def condition(atom: Atom, columns: Columns, type_column: str, stream: str) -> Column | Untranslated:
-    """The same for filters: NULL counts as false, and file sources see through it."""
-    found = exactly(atom, columns, type_column, stream)
+def translate_filter(
+    atom: Atom, columns: Columns, type_column: str, stream: str
+) -> Column | Untranslated:
+    """Return a condition for filters, which file sources understand; NULL counts as false."""
+    found = translate_exactly(atom, columns, type_column, stream)
     return found if isinstance(found, Untranslated) else as_column(found)
 
 
-def exactly(atom: Atom, columns: Columns, type_column: str, stream: str) -> Truth | Untranslated:
-    """The same, with what holds on every event, or on none, as a bool."""
+def translate_exactly(
+    atom: Atom, columns: Columns, type_column: str, stream: str
+) -> Truth | Untranslated:
+    """Return a condition; a bool if the atom holds on every event, or on none."""
     try:
-        return bound(atom, columns, type_column, stream, Mode.EXACT).truth
-    except _Stays as stays:
-        return Untranslated(str(stays))
+        return translate_bound(atom, columns, type_column, stream, Mode.EXACT).truth
+    except _CannotTranslate as why:
+        return Untranslated(str(why))
 
 
-def bound(atom: Atom, columns: Columns, type_column: str, stream: str, mode: Mode) -> Bound:
-    """Where the atom holds, as far as the mode has it."""
+def translate_bound(
+    atom: Atom, columns: Columns, type_column: str, stream: str, mode: Mode
+) -> Bound:
+    """Return the condition under which the atom holds, in a mode."""
     if isinstance(atom, TypeIs):
         if atom.stream is not None and atom.stream != stream:
             return Bound(False, True)
@@ -191,28 +199,26 @@ def as_column(truth: Truth) -> Column:
 
 
 def both(parts: Iterable[Truth]) -> Truth:
-    """AND, as a balanced tree: long chains overflow Catalyst's stack."""
-    return _joined(parts, operator.and_, True)
+    """Join by AND, as a balanced tree: long chains overflow Catalyst's stack."""
+    return _join(parts, operator.and_, True)
 
 
 def either(parts: Iterable[Truth]) -> Truth:
-    """OR, as a balanced tree."""
-    return _joined(parts, operator.or_, False)
+    """Join by OR, as a balanced tree."""
+    return _join(parts, operator.or_, False)
 
 
-def _joined(
-    parts: Iterable[Truth], join: Callable[[Column, Column], Column], neutral: bool
-) -> Truth:
+def _join(parts: Iterable[Truth], join: Callable[[Column, Column], Column], neutral: bool) -> Truth:
     columns: list[Column] = []
     for part in parts:
         if not isinstance(part, bool):
             columns.append(part)
         elif part is not neutral:
             return part
-    return balanced(columns, join) if columns else neutral
+    return join_balanced(columns, join) if columns else neutral
 
 
-def balanced(columns: list[Column], join: Callable[[Column, Column], Column]) -> Column:
+def join_balanced(columns: list[Column], join: Callable[[Column, Column], Column]) -> Column:
     while len(columns) > 1:
         pairs = zip_longest(columns[::2], columns[1::2])
         columns = [a if b is None else join(a, b) for a, b in pairs]
@@ -224,7 +230,7 @@ def balanced(columns: list[Column], join: Callable[[Column, Column], Column]) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Typed:
-    """A value that depends on the event; `plain` is an attribute as it is in the source."""
+    """A value that depends on the event; `plain` if it is an attribute of the source."""
 
     column: Column
     type: T.DataType
@@ -241,7 +247,7 @@ class _Translation:
     hidden: bool = False
 
     def truth(self, predicate: Predicate, wanted: bool) -> Truth:
-        """Where the predicate is true, or where it is false; neither where it is unknown."""
+        """Return where the predicate is true, or where it is false; unknown is neither."""
         match predicate:
             case And(parts=parts):
                 return (both if wanted else either)(self.truth(part, wanted) for part in parts)
@@ -251,7 +257,7 @@ class _Translation:
                 return self.truth(body, not wanted)
         try:
             return self._leaf(predicate, wanted)
-        except _Stays:
+        except _CannotTranslate:
             if self.mode is Mode.EXACT:
                 raise
             return self.mode is not Mode.AT_MOST
@@ -275,8 +281,8 @@ class _Translation:
                 return self._is_null(self._value(body), negated is not wanted)
         raise AssertionError(predicate)
 
-    def _deep(self, truth: Truth) -> Truth:
-        """A condition that no file source may see, or would understand."""
+    def _hide(self, truth: Truth) -> Truth:
+        """Mark a condition that file sources must not see, or do not understand."""
         if isinstance(truth, bool):
             return truth
         if self.mode is Mode.PUSHED:
@@ -284,14 +290,14 @@ class _Translation:
         self.hidden = True
         return truth
 
-    def _seen(self, operand: _Typed, truth: Truth) -> Truth:
-        return truth if operand.plain else self._deep(truth)
+    def _hide_unless_plain(self, operand: _Typed, truth: Truth) -> Truth:
+        return truth if operand.plain else self._hide(truth)
 
     def _is_null(self, found: _Operand, wanted: bool) -> Truth:
         if not isinstance(found, _Typed):
             return (found is None) is wanted
         column = found.column
-        return self._seen(found, column.isNull() if wanted else column.isNotNull())
+        return self._hide_unless_plain(found, column.isNull() if wanted else column.isNotNull())
 
     def _in_set(self, found: _Operand, values: list[Scalar], wanted: bool) -> Truth:
         if isinstance(found, _Typed) and len(values) > 1:
@@ -301,22 +307,22 @@ class _Translation:
                 if clash and not wanted:
                     return False
                 if not literals:
-                    return self._seen(found, _where_valid(found.column, not wanted))
+                    return self._hide_unless_plain(found, _where_valid(found.column, not wanted))
                 member = found.column.isin(literals)
-                return self._seen(found, member if wanted else ~member)
+                return self._hide_unless_plain(found, member if wanted else ~member)
         parts = (self._compare("=", found, Constant(v), wanted) for v in values)
         return either(parts) if wanted else both(parts)
 
     def _like(self, found: _Operand, pattern: str, wanted: bool) -> Truth:
         if not isinstance(found, _Typed):
             text = Literal("" if found is None else found.value)
-            known = None if found is None else _asked(Like(text, pattern))
+            known = None if found is None else _evaluate_constants(Like(text, pattern))
             return known is wanted
         if _kind(found.type) != "text":
             return False
         branches = _branches(pattern)
         if branches is None:
-            raise _Stays("LIKE: Java's regular expressions differ from RE2's")
+            raise _CannotTranslate("LIKE: Java's regular expressions differ from RE2's")
         whole = [branch[0] for branch in branches if len(branch) == 1]
         exactly = [found.column.isin(whole)] if whole else []
         open_ended = [branch for branch in branches if len(branch) > 1]
@@ -325,27 +331,27 @@ class _Translation:
             return either((*exactly, *parts))
         exact = _Translation(self.columns, Mode.EXACT)
         parts = (both(exact._fits(found.column, branch)) for branch in open_ended)
-        return self._deep(~as_column(either((*exactly, *parts))))
+        return self._hide(~as_column(either((*exactly, *parts))))
 
     def _fits(self, column: Column, pieces: list[str]) -> Iterator[Truth]:
-        """The text has these pieces, and between them what RE2's `.*` matches."""
+        """Yield conditions that text has these pieces, with RE2's `.*` between them."""
         first, *middle, last = pieces
         if any("\n" in piece for piece in pieces):
-            raise _Stays("LIKE with a line break beside `.*`")
+            raise _CannotTranslate("LIKE with a line break beside `.*`")
         inner = [piece for piece in middle if piece]
         if len(inner) > 1 or (inner and (first or last)):
-            raise _Stays("LIKE with more than two parts")
+            raise _CannotTranslate("LIKE with more than two parts")
         if first:
             yield column.startswith(first)
         if last:
             yield column.endswith(last)
         if first and last:
             size = len(first.encode()) + len(last.encode())
-            yield self._deep(F.octet_length(column) >= F.lit(size))
+            yield self._hide(F.octet_length(column) >= F.lit(size))
         if inner:
             yield column.contains(inner[0])
-        yield self._deep(~column.contains("\n"))
-        yield self._deep(F.is_valid_utf8(column))
+        yield self._hide(~column.contains("\n"))
+        yield self._hide(F.is_valid_utf8(column))
 
     # --------------------------------------------------------- comparisons
 
@@ -354,14 +360,17 @@ class _Translation:
             return False
         if isinstance(left, Constant):
             if isinstance(right, Constant):
-                return _asked(Comparison(op, Literal(left.value), Literal(right.value))) is wanted
+                return (
+                    _evaluate_constants(Comparison(op, Literal(left.value), Literal(right.value)))
+                    is wanted
+                )
             return self._compare(MIRRORED[op], right, left, wanted)
         # beside NaN, != is true and the rest are false
         unordered = (op == "!=") is wanted
         op = op if wanted else _NEGATED[op]
         if isinstance(right, Constant):
             return self._with_constant(op, left, right.value, unordered)
-        return self._deep(_with_column(op, left, right, unordered))
+        return self._hide(_with_column(op, left, right, unordered))
 
     def _with_constant(self, op: Operator, left: _Typed, right: Scalar, unordered: bool) -> Truth:
         column, type_, kind = left.column, left.type, _kind(left.type)
@@ -369,10 +378,10 @@ class _Translation:
         match right:
             case bool():
                 if kind == "boolean":
-                    found = _asking(op, column, F.lit(right))
+                    found = _apply(op, column, F.lit(right))
             case str():
                 if kind == "text":
-                    found = _asking(op, column, F.lit(replace_surrogates(right)))
+                    found = _apply(op, column, F.lit(replace_surrogates(right)))
                 elif kind == "time":
                     moment = parse_instant(right, _ARROW_TIMES[type(type_)])
                     if moment is not None:
@@ -385,12 +394,12 @@ class _Translation:
                 found = self._fraction(op, column, right, type_, unordered)
             case _ if isinstance(type_, T.DecimalType) and kind == "decimal":
                 found = _decimal(op, column, right, type_, unordered)
-        return self._seen(left, found)
+        return self._hide_unless_plain(left, found)
 
     def _fraction(
         self, op: Operator, column: Column, constant: float, type_: T.DataType, unordered: bool
     ) -> Truth:
-        """A float or double with any number, exactly, in the column's own type."""
+        """Compare a float or double with any number, exactly, in the column's own type."""
         below = float_at_most(constant)
         if isinstance(type_, T.FloatType):
             below = _single_at_most(below)
@@ -405,9 +414,9 @@ class _Translation:
             return (column >= literal(-0.0)) & (column <= literal(0.0))
         if below == 0:
             below = -0.0 if op in ("<", ">=") else 0.0
-        found = _asking(op, column, literal(below))
+        found = _apply(op, column, literal(below))
         if unordered:
-            return self._deep(found | F.isnan(column))
+            return self._hide(found | F.isnan(column))
         # only NaN is above infinity, and sources do not know isnan
         return found & (column <= literal(math.inf)) if op in (">", ">=") else found
 
@@ -425,25 +434,25 @@ class _Translation:
                 return _arithmetic(node, self._value(left), self._value(right))
 
     def _attribute(self, path: tuple[str, ...]) -> _Typed | None:
-        found, rest = _followed(self.columns, path)
+        found, rest = _follow_path(self.columns, path)
         if found is None or isinstance(found[1], T.NullType):
             return None
         if rest:
-            _kind(found[1])  # what is no struct here may be one in Arrow
+            _kind(found[1])  # raises for types that may be structs in Arrow
             return None
         return _Typed(*found)
 
 
 def attribute(columns: Columns, path: tuple[str, ...]) -> tuple[Column, T.DataType] | None:
-    """The column that a dotted attribute names, as `events.batch.attribute` finds it."""
-    found, rest = _followed(columns, path)
+    """Return the column of a dotted attribute, as `events.batch.attribute` does."""
+    found, rest = _follow_path(columns, path)
     return None if rest else found
 
 
-def _followed(
+def _follow_path(
     columns: Columns, path: tuple[str, ...]
 ) -> tuple[tuple[Column, T.DataType] | None, tuple[str, ...]]:
-    """The column at the end of a path, or where it leaves the structs, and what is left."""
+    """Return the last column on a path through structs, and the names after it."""
     if len(path) > 1 and ".".join(path) in columns:
         return columns[".".join(path)], ()
     found = columns.get(path[0])
@@ -458,7 +467,7 @@ def _followed(
 
 
 def _field(column: Column, type_: T.StructType, name: str) -> tuple[Column, T.DataType] | None:
-    """The one field of exactly this name."""
+    """Return the one field of exactly this name."""
     places = [i for i, field in enumerate(type_.fields) if field.name == name]
     if len(places) != 1:
         return None
@@ -471,18 +480,18 @@ def _field(column: Column, type_: T.StructType, name: str) -> tuple[Column, T.Da
 
 
 def _alike(one: str, other: str) -> bool:
-    """Whether Spark, where it ignores case, would take the one for the other."""
+    """Return whether two names are equal if Spark ignores case."""
     return one.upper() == other.upper() or one.lower() == other.lower()
 
 
-def _asked(predicate: Predicate) -> bool | None:
-    """A predicate of constants alone, as the embedded engine answers it."""
+def _evaluate_constants(predicate: Predicate) -> bool | None:
+    """Evaluate a predicate of constants alone, in the embedded engine."""
     known: bool | None = evaluate.evaluate_predicate(predicate, lambda path: None, 1)[0].as_py()
     return known
 
 
 def _kind(type_: T.DataType) -> str:
-    """What its values can be compared with; nothing, for "none"."""
+    """Return the kind of values that a type can be compared with, or "none"."""
     match type_:
         case T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType():
             return "integer"
@@ -498,11 +507,11 @@ def _kind(type_: T.DataType) -> str:
             return "time"
     if isinstance(type_, _INCOMPARABLE):
         return "none"
-    raise _Stays(f"values of type {type_.simpleString()}")
+    raise _CannotTranslate(f"values of type {type_.simpleString()}")
 
 
 def _fitting(type_: T.DataType, values: list[Scalar]) -> tuple[list[Column], bool] | None:
-    """The values that a column may equal, and whether some were of another kind."""
+    """Return the values that a column may equal, and whether others are of another kind."""
     kind = _kind(type_)
     if kind == "text":
         texts = dict.fromkeys(replace_surrogates(v) for v in values if isinstance(v, str))
@@ -520,7 +529,7 @@ def _fitting(type_: T.DataType, values: list[Scalar]) -> tuple[list[Column], boo
 
 
 def _ends(bits: int) -> tuple[int, int]:
-    """The smallest and the largest integer of so many bits."""
+    """Return the smallest and the largest integer of so many bits."""
     return -(1 << bits - 1), (1 << bits - 1) - 1
 
 
@@ -529,13 +538,13 @@ def _where_valid(column: Column, constant: bool) -> Truth:
 
 
 def _caster(type_: T.DataType) -> Callable[[Any], Column]:
-    """Makes literals of a type, of values that are exact in it."""
+    """Return a function that makes literals of a type."""
     natural = isinstance(type_, (T.IntegerType, T.DoubleType))
     return lambda value: F.lit(value) if natural else F.lit(value).cast(type_)
 
 
 def _time_literal(type_: T.DataType) -> Callable[[int], Column]:
-    """Makes times of ticks since 1970 in UTC, whatever the session's time zone is."""
+    """Return a function that makes times from ticks since 1970 in UTC, in any session."""
     if isinstance(type_, T.DateType):
         return lambda days: F.date_from_unix_date(F.lit(days))
     if isinstance(type_, T.TimestampType):
@@ -552,7 +561,7 @@ def _whole(
     ends: tuple[int, int],
     unordered: bool,
 ) -> Truth:
-    """Values that are whole numbers of something, with any number, exactly."""
+    """Compare values that are whole numbers of a unit with any number, exactly."""
     if isinstance(constant, float) and not math.isfinite(constant):
         return _with_infinite(op, column, constant, unordered)
     whole = math.floor(constant)
@@ -561,22 +570,22 @@ def _whole(
         return _where_valid(column, certain)
     if not ends[0] <= whole <= ends[1]:
         return _where_valid(column, _OPERATOR[op](0, whole))
-    return _asking(op, column, literal(whole))
+    return _apply(op, column, literal(whole))
 
 
 def _with_infinite(op: Operator, column: Column, constant: float, unordered: bool) -> Truth:
-    """Finite numbers with one beyond them, or with NaN."""
+    """Compare finite numbers with infinity or NaN."""
     nan = constant != constant
     return _where_valid(column, unordered if nan else _OPERATOR[op](0, constant))
 
 
-def _asking(op: Operator, left: Column, right: Column) -> Column:
+def _apply(op: Operator, left: Column, right: Column) -> Column:
     found: Column = _OPERATOR[op](left, right)
     return found
 
 
 def _single_at_most(number: float) -> float:
-    """The largest float32 that is not above the number."""
+    """Return the largest float32 that is not above the number."""
     with np.errstate(over="ignore"):
         near = np.float32(number)
     return float(np.nextafter(near, np.float32(-np.inf)) if float(near) > number else near)
@@ -585,7 +594,7 @@ def _single_at_most(number: float) -> float:
 def _decimal(
     op: Operator, column: Column, constant: float, type_: T.DecimalType, unordered: bool
 ) -> Truth:
-    """Decimals with integers exactly, with fractions as the embedded engine rounds them."""
+    """Compare decimals: with integers exactly, with fractions as the embedded engine rounds."""
     limit = 10**type_.precision - 1
 
     def literal(unscaled: int) -> Column:
@@ -599,19 +608,19 @@ def _decimal(
         return _with_infinite(op, column, constant, unordered)
     below, upto = _neighbours(constant, type_)
 
-    def compared(op: Operator, to: int) -> Truth:
+    def compare(op: Operator, to: int) -> Truth:
         return _whole(op, column, to, literal, ends, unordered)
 
     match op:
         case "<" | "<=":
-            return compared("<=", below if op == "<" else upto)
+            return compare("<=", below if op == "<" else upto)
         case ">" | ">=":
-            return compared(">", below if op == ">=" else upto)
+            return compare(">", below if op == ">=" else upto)
     if upto - below == 1:
-        return compared(op, upto)
+        return compare(op, upto)
     if op == "=":
-        return upto != below and both((compared(">", below), compared("<=", upto)))
-    return either((compared("<=", below), compared(">", upto)))
+        return upto != below and both((compare(">", below), compare("<=", upto)))
+    return either((compare("<=", below), compare(">", upto)))
 
 
 def _unscaled(number: int, type_: T.DecimalType) -> Decimal:
@@ -619,17 +628,17 @@ def _unscaled(number: int, type_: T.DecimalType) -> Decimal:
 
 
 def _neighbours(constant: float, type_: T.DecimalType) -> tuple[int, int]:
-    """The largest decimal that counts as below the fraction, and as not above it; unscaled.
+    """Return the largest decimals that compare as < and as <= the fraction, unscaled.
 
-    Arrow's float64 of a decimal may be off in the last places, so the decimals that near the
-    fraction are asked one by one, and must come out in order.
+    Arrow's float64 of a decimal may be off in the last places, so Arrow compares the decimals
+    near the fraction one by one, and the results must be in order.
     """
     limit, scale = 10**type_.precision - 1, 10**type_.scale
     reach = 8 * Fraction(math.ulp(float_at_most(constant)))
     low = max(-limit, math.ceil((Fraction(constant) - reach) * scale))
     high = min(limit, math.floor((Fraction(constant) + reach) * scale))
     if high - low >= _NEIGHBOURS:
-        raise _Stays(f"{type_.simpleString()} against a fraction: too fine for a float64")
+        raise _CannotTranslate(f"{type_.simpleString()} against a fraction: too fine for a float64")
     if high < low:
         return low - 1, low - 1
     near = pa.array(
@@ -641,7 +650,9 @@ def _neighbours(constant: float, type_: T.DecimalType) -> tuple[int, int]:
         found = evaluate.compare(op, near, Constant(constant), len(near)).to_pylist()
         counts.append(sum(found))
         if not all(found[: counts[-1]]):
-            raise _Stays(f"{type_.simpleString()} against a fraction: rounded out of order")
+            raise _CannotTranslate(
+                f"{type_.simpleString()} against a fraction: rounded out of order"
+            )
     return low - 1 + counts[0], low - 1 + counts[1]
 
 
@@ -652,11 +663,11 @@ def _with_column(op: Operator, left: _Typed, right: _Typed, unordered: bool) -> 
     kinds = _kind(left.type), _kind(right.type)
     match kinds:
         case ("text", "text") | ("boolean", "boolean") | ("integer", "integer"):
-            return _asking(op, left.column, right.column)
+            return _apply(op, left.column, right.column)
         case ("time", "time"):
             if type(left.type) is not type(right.type):
-                raise _Stays("dates and timestamps of different kinds")
-            return _asking(op, left.column, right.column)
+                raise _CannotTranslate("dates and timestamps of different kinds")
+            return _apply(op, left.column, right.column)
         case ("float", "float"):
             a, b = left.column.cast("double"), right.column.cast("double")
             return _floats(op, a, b, unordered)
@@ -666,20 +677,20 @@ def _with_column(op: Operator, left: _Typed, right: _Typed, unordered: bool) -> 
             return _integer_with_float(MIRRORED[op], right, left.column.cast("double"), unordered)
         case ("decimal", "decimal" | "integer") | ("integer", "decimal"):
             common = _common(left.type, right.type)
-            return _asking(op, left.column.cast(common), right.column.cast(common))
+            return _apply(op, left.column.cast(common), right.column.cast(common))
         case ("decimal", "float") | ("float", "decimal"):
-            raise _Stays("decimals against floating point: rounded differently")
+            raise _CannotTranslate("decimals against floating point: rounded differently")
     return False
 
 
 def _floats(op: Operator, a: Column, b: Column, unordered: bool) -> Column:
-    return _unless_nan(_asking(op, a, b), (a, b), (a, b), unordered)
+    return _unless_nan(_apply(op, a, b), (a, b), (a, b), unordered)
 
 
 def _unless_nan(
     found: Column, floats: tuple[Column, ...], sides: tuple[Column, ...], unordered: bool
 ) -> Column:
-    """What Spark found, put right where there is a NaN."""
+    """Correct Spark's comparison where a side is NaN."""
     for side in floats:
         found = found | F.isnan(side) if unordered else found & ~F.isnan(side)
     if unordered:
@@ -689,27 +700,27 @@ def _unless_nan(
 
 
 def _integer_with_float(op: Operator, left: _Typed, right: Column, unordered: bool) -> Column:
-    """As float64 first; where that is equal and may have been rounded, as integers."""
+    """Compare as float64; where these are equal and may be rounded, as integers."""
     near = left.column.cast("double")
-    found = _asking(op, near, right)
+    found = _apply(op, near, right)
     if isinstance(left.type, T.LongType):
         # 2**63 as a float is above every integer
         whole = F.when(right < F.lit(2.0**63), right.try_cast("bigint"))
-        exactly = _asking(op, left.column, whole)
+        exactly = _apply(op, left.column, whole)
         beyond = F.lit(bool(_OPERATOR[op](0, 1)))
         found = F.when(near == right, F.coalesce(exactly, beyond)).otherwise(found)
     return _unless_nan(found, (right,), (left.column, right), unordered)
 
 
 def _common(left: T.DataType, right: T.DataType) -> T.DecimalType:
-    """The decimal that holds the values of both, if there is one."""
+    """Return the decimal that holds the values of both types."""
     sizes = [
         (t.precision - t.scale, t.scale) if isinstance(t, T.DecimalType) else (_DIGITS[type(t)], 0)
         for t in (left, right)
     ]
     whole, scale = (max(size) for size in zip(*sizes, strict=True))
     if whole + scale > _MOST_DIGITS:
-        raise _Stays(f"decimals that need {whole + scale} digits to compare")
+        raise _CannotTranslate(f"decimals that need {whole + scale} digits to compare")
     return T.DecimalType(whole + scale, scale)
 
 
@@ -717,7 +728,7 @@ def _common(left: T.DataType, right: T.DataType) -> T.DecimalType:
 
 
 def _number(side: _Operand) -> _Operand:
-    """An operand as bigint, double or a constant number; anything else is NULL."""
+    """Return an operand as bigint, double or a constant number; anything else is NULL."""
     if side is None:
         return None
     if isinstance(side, Constant):
@@ -735,11 +746,11 @@ def _number(side: _Operand) -> _Operand:
     return None
 
 
-def _spread(side: Constant | _Typed) -> _Typed:
-    """A constant as a column; an integer beyond int64 counts as a float."""
+def _widen(side: Constant | _Typed) -> _Typed:
+    """Return a constant as a column; an integer beyond int64 becomes a float."""
     if isinstance(side, _Typed):
         if isinstance(side.type, T.DecimalType):
-            raise _Stays("arithmetic on decimals: rounded differently")
+            raise _CannotTranslate("arithmetic on decimals: rounded differently")
         return side
     number = side.value
     if isinstance(number, int) and -(2**63) <= number < 2**63:
@@ -755,8 +766,8 @@ def _arithmetic(node: Arithmetic, left: _Operand, right: _Operand) -> _Operand:
     if left is None or right is None:
         return None
     if isinstance(left, Constant) and isinstance(right, Constant):
-        return _folded(replace(node, left=Literal(left.value), right=Literal(right.value)))
-    x, y = _spread(left), _spread(right)
+        return _fold(replace(node, left=Literal(left.value), right=Literal(right.value)))
+    x, y = _widen(left), _widen(right)
     if op != "/" and isinstance(x.type, T.LongType) and isinstance(y.type, T.LongType):
         return _Typed(_INTEGER[op](_alone(x), _alone(y)), T.LongType(), plain=False)
     a, b = x.column.cast("double"), y.column.cast("double")
@@ -779,7 +790,7 @@ _FLOATING: dict[str, Callable[[Column, Column], Column]] = {
 
 
 def _alone(side: _Typed) -> Column:
-    """The integer, in a form that is not merged with the sum or product around it."""
+    """Return the integer in a form that the optimizer does not merge with its operator."""
     return side.column if side.plain else side.column.bitwiseOR(F.lit(0).cast("bigint"))
 
 
@@ -788,15 +799,15 @@ def _negative(side: _Operand) -> _Operand:
     if found is None:
         return None
     if isinstance(found, Constant):
-        return _folded(Negative(Literal(found.value)))
-    x = _spread(found)
+        return _fold(Negative(Literal(found.value)))
+    x = _widen(found)
     if isinstance(x.type, T.LongType):
         below_zero = F.try_subtract(F.lit(0).cast("bigint"), x.column)
         return _Typed(below_zero, T.LongType(), plain=False)
     return _Typed(-x.column, T.DoubleType(), plain=False)
 
 
-def _folded(node: Value) -> Constant | None:
+def _fold(node: Value) -> Constant | None:
     found = evaluate.evaluate_value(node, lambda path: None)
     assert found is None or isinstance(found, Constant)
     return found
@@ -808,7 +819,7 @@ _SPECIAL = frozenset("\\.^$|?*+()[]{}")
 
 
 def _branches(pattern: str) -> list[list[str]] | None:
-    """Alternatives, each as the plain texts between its `.*`; None for anything else.
+    """Split a pattern into alternatives of plain texts around `.*`; None if it has more.
 
     >>> _branches("GOO.*|a[.]b"), _branches(r"GOO.*|a\\.b")
     (None, [['GOO', ''], ['a.b']])

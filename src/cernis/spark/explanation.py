@@ -20,7 +20,7 @@ from cernis.plan.plan import Distribution
 from cernis.run.query import Query
 from cernis.spark.numbering import describe_numbers
 from cernis.spark.prepare import Job, JobOptions, prepare_job
-from cernis.spark.relevance import masks
+from cernis.spark.relevance import make_masks
 from cernis.spark.slices import APART, HOT
 
 
@@ -126,7 +126,7 @@ def _describe_predicates(job: Job) -> Iterator[str]:
     bits = len(job.pushdown.translated)
     yield f"{bits} of {len(job.pushdown.atoms)} predicates, as bits of one integer"
     for frame in job.frames[:1]:
-        kept = masks(job.pushdown.left, frame.columns, frame.type, frame.stream).kept
+        kept = make_masks(job.pushdown.left, frame.columns, frame.type, frame.stream).untranslated
         for atom in job.pushdown.left:
             yield f"in Python: {write_test(Is(atom))}{_why(kept.get(atom))}"
 

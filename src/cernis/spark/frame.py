@@ -2,12 +2,12 @@
 
 Columns are renamed by their place (c0, c1, …), so that names with dots, backticks or
 other capitals, which Spark would resolve in its own way, mean what they mean in a query:
-exactly themselves. Spark prunes what is not used afterwards. Checked are the type and
-time columns, names that occur twice, and types that cannot travel to Python.
+exactly themselves. Spark prunes unused columns afterwards. The type and time columns are
+checked, and that no name occurs twice.
 
-A moment is what events are ordered and cut by: microseconds for timestamps, the number
-itself for integers, nanoseconds for fractions. Timestamps without a zone stay as they
-are: Spark has no way to number them that the session's time zone does not touch.
+Events are ordered and cut by their *moment*: microseconds for timestamps, the number itself
+for integers, nanoseconds for fractions. Timestamps without a zone stay as they are: any way
+to number them in Spark depends on the session's time zone.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from cernis.spark.worker import ROW, TICKS
 
 MOMENT = "@moment"
 HIDDEN = (ROW, TICKS)
-"""Columns that are no attributes: row numbers, and times as numbers, where Spark cannot tell
-them from the time column. Metadata says how many nanoseconds a tick has."""
+"""Columns that are no attributes: row numbers, and times as ticks, where Spark has no type for
+the time column. Metadata has the nanoseconds of a tick."""
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)
@@ -46,7 +46,7 @@ _FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)
 
 @dataclass(frozen=True)
 class Frame:
-    """The rows of one stream."""
+    """A DataFrame as a stream of events."""
 
     stream: str
     source: Any
@@ -59,15 +59,15 @@ class Frame:
     time: str | None
     time_unit: str
     tick: int | None = None
-    """Nanoseconds in a tick, where times come as ticks."""
+    """Nanoseconds in a tick, if times come as ticks."""
 
     def attribute(self, name: str) -> tuple[Column, T.DataType] | None:
-        """The column that a (dotted) attribute names; None where there is none."""
+        """Return the column of a (dotted) attribute; None if there is none."""
         return attribute(self.columns, tuple(name.split(".")))
 
     @property
     def arrow(self) -> pa.Schema:
-        """The columns as they come to Python; those that cannot are left out."""
+        """The columns in the types of Python; those that cannot travel are left out."""
         types = {
             name: noted_type(field.metadata) or arrow_type(field.dataType)
             for name, field in self.fields.items()
@@ -75,7 +75,7 @@ class Frame:
         return pa.schema({name: type_ for name, type_ in types.items() if type_ is not None})
 
     def own_type(self, name: str) -> pa.DataType | None:
-        """The type of a (dotted) attribute, where it travels in another one."""
+        """Return the original type of a (dotted) attribute that travels in a carrier."""
         top, *inside = (name,) if name in self.fields else name.split(".")
         type_ = noted_type(self.fields[top].metadata) if top in self.fields else None
         for step in inside:
@@ -84,7 +84,7 @@ class Frame:
 
     @property
     def scale(self) -> Scale:
-        """How times are counted."""
+        """How times are counted in ticks."""
         if self.time is None:
             return Scale(None)
         own = own_unit(self.arrow.field(self.time).type, self.time_unit)
@@ -102,7 +102,7 @@ class Frame:
 
     @property
     def moment(self) -> Column | None:
-        """What orders the events; NULL where an event has no usable time."""
+        """The moments of events; NULL where an event has no usable time."""
         if self.time is None:
             return None
         column, type_ = self.columns[self._timed_by]
@@ -120,7 +120,7 @@ class Frame:
 
     @property
     def untimed(self) -> Column | None:
-        """Where an event has no usable time, said so that file sources understand it."""
+        """Where an event has no usable time, in a form that file sources understand."""
         if self.time is None:
             return None
         column, type_ = self.columns[self._timed_by]
@@ -132,7 +132,7 @@ class Frame:
         )
 
     def later(self, moment: Column, ticks: int) -> Column:
-        """A moment so many ticks later; the last there is where it would be beyond that."""
+        """Return a moment so many ticks later, or the last possible one."""
         if isinstance(self.time_type, T.TimestampNTZType):
             by = F.lit(timedelta(microseconds=min(ticks, 2**62)))
             return F.coalesce(F.try_add(moment, by), F.lit(_LAST).cast("timestamp_ntz"))
@@ -142,7 +142,7 @@ class Frame:
 _LAST = "+294247-01-10 04:00:54.775807"
 
 
-def frame_of(
+def make_frame(
     stream: str,
     df: Any,
     *,
@@ -152,9 +152,10 @@ def frame_of(
     row: str | None,
     corrupt: str | None,
 ) -> Frame:
-    """The DataFrame as a stream; DataError says what is wrong with it.
+    """Check a DataFrame and return it as a stream.
 
-    `corrupt` names a column that says what could not be decoded, and is no attribute.
+    `corrupt` names a column with the text of rows that could not be decoded; it is no
+    attribute.
     """
     check_unit(time_unit)
     label = f"stream {stream!r}"
@@ -184,7 +185,7 @@ def frame_of(
     return Frame(
         stream=stream,
         source=df,
-        data=by_place(df),
+        data=rename_by_place(df),
         fields=fields,
         columns={field.name: (places[field.name], field.dataType) for field in schema},
         type=type,
@@ -194,10 +195,10 @@ def frame_of(
     )
 
 
-def by_place(df: Any, *more: Column) -> Any:
-    """The DataFrame with columns named by their place, and more columns after them.
+def rename_by_place(df: Any, *more: Column) -> Any:
+    """Name the columns of a DataFrame by their place, and add more columns after them.
 
-    Without their metadata: by that Spark pads constants beside columns of type CHAR.
+    Drops their metadata, by which Spark pads constants beside columns of type CHAR.
     """
     places = [f"c{i}" for i in range(len(df.columns))]
     renamed = df.select("*", *more).toDF(*places, *(f"m{i}" for i in range(len(more))))
@@ -205,12 +206,12 @@ def by_place(df: Any, *more: Column) -> Any:
     return renamed.select(*kept, *(f"m{i}" for i in range(len(more))))
 
 
-def quoted(name: str) -> str:
-    """A name as Spark's expressions write it."""
+def quote_name(name: str) -> str:
+    """Quote a name for Spark's expressions."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def frames_of(
+def make_frames(
     events: Any,
     names: tuple[str, ...],
     *,
@@ -220,7 +221,7 @@ def frames_of(
     row: str | None,
     corrupt: str | None,
 ) -> list[Frame]:
-    """The streams of a query: one DataFrame, or a dictionary of them by name."""
+    """Check the streams of a query: one DataFrame, or a dictionary of them by name."""
     if isinstance(events, Mapping) and not events:
         raise DataError("no events: the dict of streams is empty")
     given: list[tuple[str | None, Any]] = [(None, events)]
@@ -228,7 +229,7 @@ def frames_of(
         given = [(str(name), df) for name, df in events.items()]
     wanted = choose_inputs(given, names)
     frames = [
-        frame_of(name, df, time=time, type=type, time_unit=time_unit, row=row, corrupt=corrupt)
+        make_frame(name, df, time=time, type=type, time_unit=time_unit, row=row, corrupt=corrupt)
         for name, df in wanted
     ]
     _check_alike(frames)
@@ -238,7 +239,7 @@ def frames_of(
 
 
 def arrow_type(type_: T.DataType) -> pa.DataType | None:
-    """How values travel to Python; None where they cannot."""
+    """Return the type in which values travel to Python; None if they cannot."""
     try:
         return to_arrow_type(type_, timezone="UTC")
     except (PySparkException, TypeError):
@@ -276,7 +277,7 @@ def _check_row(label: str, name: str, fields: Mapping[str, T.StructField]) -> No
 
 
 def _check_alike(frames: list[Frame]) -> None:
-    """Streams are merged by time, which must be of one type."""
+    """Check that all streams have one type of times, by which they are merged."""
     kinds = {
         frame.stream: frame.time_type.simpleString() if frame.time_type else "none"
         for frame in frames
@@ -287,7 +288,7 @@ def _check_alike(frames: list[Frame]) -> None:
 
 
 def _lacking(label: str, name: str, purpose: str, names: Mapping[str, Any]) -> str:
-    """The message for a column that is not there; in Spark itself capitals do not count."""
+    """Return the message for a missing column; Spark itself ignores capitals."""
     alike = [other for other in names if other.lower() == name.lower()]
     if alike:
         return (

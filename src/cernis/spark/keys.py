@@ -1,9 +1,9 @@
-"""From a key to a bucket: equal keys give equal buckets, in any column and of any type.
+"""Hash keys to buckets: equal keys get equal buckets, in any column and of any type.
 
-Buckets only spread the work; the engine tells keys apart itself, exactly. So numbers hash
-as float64 (two large integers may share a bucket, 1 and 1.0 must), and dates as instants.
-An event without a key belongs to no partition of PARTITION BY and is dropped. Where the key
-is one that comparisons imply, such an event may still match alone: it goes anywhere.
+Buckets only spread the work; the engine compares keys exactly. So numbers hash as float64 (two
+large integers may share a bucket, 1 and 1.0 must), and dates as instants. An event without a
+key belongs to no partition of PARTITION BY and is dropped. If comparisons imply the key, such
+an event may still match alone, in any bucket.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cernis.spark.worker import ROW
 
 
 def partition_hash(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:
-    """The hash of an event's key of PARTITION BY; NULL where it has none."""
+    """Hash an event's key of PARTITION BY; NULL if it has none."""
     hashes = []
     for group in groups:
         known = [hash_ for name in group if (hash_ := _hash(frame, name)) is not None]
@@ -33,7 +33,7 @@ def partition_hash(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:
 
 
 def has_key(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:
-    """Whether an event has a key, said so that file sources understand it."""
+    """Return whether an event has a key, in a form that file sources understand."""
     whole: Column | None = None
     for group in groups:
         some: Column | None = None
@@ -48,7 +48,7 @@ def has_key(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:
 
 
 def implied_hash(frame: Frame, key: Mapping[str, str]) -> Column:
-    """The hash of the key that a query implies: an attribute for each type of event."""
+    """Hash the key that a query implies: an attribute for each type of event."""
     column, _ = frame.columns[frame.type]
     anywhere = F.xxhash64(F.col(ROW))
     chosen: Column | None = None
@@ -61,7 +61,7 @@ def implied_hash(frame: Frame, key: Mapping[str, str]) -> Column:
 
 
 def _hash(frame: Frame, name: str) -> Column | None:
-    """The hash of one attribute, NULL where it is; None where the frame lacks it."""
+    """Hash one attribute; NULL where it is NULL, None if the frame lacks it."""
     if name in (TIME.name, TIME_NS.name):
         moment = frame.moment
         return None if moment is None else F.when(moment.isNotNull(), F.xxhash64(moment))

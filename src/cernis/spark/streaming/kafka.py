@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.errors import CernisError
-from cernis.spark.frame import quoted
+from cernis.spark.frame import quote_name
 
 Format = Literal["json", "csv", "protobuf"]
 
@@ -156,7 +156,7 @@ def _decoded(records: Any, format: Format, decoder: Callable[[Column, Column], C
     bad = decoded.isNull()
     if _CORRUPT in fields.names:
         bad = bad | decoded.getField(_CORRUPT).isNotNull() | (text == "")
-        decoded = decoded.dropFields(quoted(_CORRUPT))
+        decoded = decoded.dropFields(quote_name(_CORRUPT))
     payload = F.coalesce(text, F.concat(F.lit("base64:"), F.base64(value)), F.lit(""))
     whole = data.select(
         decoded.alias(_DECODED),
@@ -202,7 +202,9 @@ def _decoder(
     told = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     if format == "json":
         return lambda _, text: F.from_json(text, columns, told)
-    ddl = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in columns)
+    ddl = ", ".join(
+        f"{quote_name(field.name)} {field.dataType.simpleString()}" for field in columns
+    )
     return lambda _, text: F.from_csv(text, F.lit(ddl), told)
 
 

@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import DataError
 from cernis.events.times import UNITS
-from cernis.spark.frame import Frame, quoted
+from cernis.spark.frame import Frame, quote_name
 from cernis.spark.prepare import Job, make_work
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
 from cernis.spark.streaming.bucket import StreamWork
@@ -199,7 +199,7 @@ def _watch_times(job: Job, options: StreamOptions, stream: StreamWork, frame: Fr
         frame.data.withColumn(REASON, _reason(job.options.corrupt, options, stream, frame))
         .withColumn(ROW, number.cast("bigint"))
         .withColumn(MARK, F.coalesce(F.timestamp_micros(mark), first))
-        .withWatermark(quoted(MARK), f"{lateness} milliseconds")
+        .withWatermark(quote_name(MARK), f"{lateness} milliseconds")
     )
 
 

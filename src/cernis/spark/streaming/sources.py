@@ -353,7 +353,7 @@ def _set_columns(input_: StreamInput, known: pa.Schema, file: Path | None) -> St
     where = input_.place if file is None else file
     types = [_ddl_of_field(where, field, text=input_.format != "parquet") for field in known]
     pairs = zip(known.names, types, strict=True)
-    ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in pairs)
+    ddl = ", ".join(f"{quote_ddl_name(name)} {type_}" for name, type_ in pairs)
     return replace(input_, columns=ddl, known=known, found_in=file)
 
 
@@ -430,7 +430,7 @@ def ddl_type(type_: pa.DataType) -> str | None:
         return f"decimal({type_.precision},{type_.scale})"
     if t.is_struct(type_) and type_.num_fields:
         inside = [(field.name, ddl_type(field.type)) for field in type_.fields]
-        told = ", ".join(f"{quoted(name)}: {ddl}" for name, ddl in inside)
+        told = ", ".join(f"{quote_ddl_name(name)}: {ddl}" for name, ddl in inside)
         return None if any(ddl is None for _, ddl in inside) else f"struct<{told}>"
     if t.is_list(type_) or t.is_large_list(type_):
         value = ddl_type(type_.value_type)
@@ -441,10 +441,10 @@ def ddl_type(type_: pa.DataType) -> str | None:
     return None
 
 
-def quoted(name: str) -> str:
+def quote_ddl_name(name: str) -> str:
     """Quote a name for Spark's DDL, if it needs that.
 
-    >>> quoted("price"), quoted("unit price")
+    >>> quote_ddl_name("price"), quote_ddl_name("unit price")
     ('price', '`unit price`')
     """
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
