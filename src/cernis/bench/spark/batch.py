@@ -73,9 +73,7 @@ def run_spark(scale: BenchmarkScale, step: Step) -> list[Record]:
         step("one long key", len(scale.spark_cores) + 1, len(scale.spark_cores) + 2)
         for rows in scale.spark_key:
             _write_files(Path(folder, f"key{rows}"), rows, symbols=1)
-        peaks = ask_process(
-            "batch_process", {"task": "key", "folder": folder, "rows": scale.spark_key}
-        )
+        peaks = ask_process(PROCESS, {"task": "key", "folder": folder, "rows": scale.spark_key})
         for rows in scale.spark_key:
             peak = peaks[str(rows)]
             records.append(Record(NAME, "peak of a worker", peak, "B", {"rows": rows}))
