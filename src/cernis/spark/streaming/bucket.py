@@ -23,6 +23,7 @@ from cernis.events.batch import Bools, Int64s
 from cernis.spark.streaming.buffer import EventBuffer
 from cernis.spark.streaming.log import Header, Log, Store, StoredChunk
 from cernis.spark.streaming.packing import read_blob, write_blob
+from cernis.spark.streaming.report import Report
 from cernis.spark.streaming.side_output import EVENT
 from cernis.spark.worker import ROW, STREAM, TICKS, Recognizer, Work, ticks_of
 
@@ -67,22 +68,6 @@ class StreamWork:
     def passed(self, tick: int) -> int:
         """Return the first watermark, in milliseconds, that has passed a tick."""
         return tick * self.tick // _MS + 1
-
-
-@dataclass(slots=True)
-class Report:
-    """The numbers of one call."""
-
-    events: int = 0
-    late: int = 0
-    matches: int = 0
-    waiting: int = 0
-    kept: int = 0
-    """Bytes of state."""
-    recalled: int = 0
-    """Events that were read again because another worker ran the bucket before."""
-    engine_ms: float = 0.0
-    state_ms: float = 0.0
 
 
 class Bucket:

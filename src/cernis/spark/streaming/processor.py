@@ -4,25 +4,32 @@ Python workers live on between micro-batches, and cache the buckets that they ha
 state store only has to tell whether the cached bucket is still valid (`log`). A bucket leaves
 the cache while it runs, and returns when its call has succeeded.
 
+Each start of a query also starts a Python process that only declares the state. So this module
+loads neither the engine nor Arrow before a bucket runs; until then the processor carries its
+query as bytes.
+
 Cost contract: per bucket and micro-batch some five calls to the state store, and the cost of
 `bucket`. A worker caches the last `_MOST` buckets.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from cernis.spark.streaming.bucket import Bucket, Report, StreamWork, restore_bucket
-from cernis.spark.streaming.packing import ARRIVAL, BLOB, write_blob
-from cernis.spark.streaming.side_output import LATE, REASON, SideOutput, write_side_output
+from cernis.spark.streaming.report import Report
+
+if TYPE_CHECKING:
+    from cernis.spark.streaming.bucket import Bucket, StreamWork
+    from cernis.spark.streaming.side_output import SideOutput
 
 FOUND = "found"
 REPORTED = tuple(Report.__dataclass_fields__)
@@ -41,13 +48,20 @@ class BucketProcessor(StatefulProcessor):
     """Run the buckets of a query."""
 
     def __init__(self, stream: StreamWork, side_output: SideOutput | None) -> None:
-        self.stream, self.side_output = stream, side_output
+        self._packed = pickle.dumps((stream, side_output))
+
+    @cached_property
+    def _unpacked(self) -> tuple[StreamWork, SideOutput | None]:
+        work: tuple[StreamWork, SideOutput | None] = pickle.loads(self._packed)
+        return work
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
         self.store = _SparkStore(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        from cernis.spark.streaming.packing import ARRIVAL, BLOB
+
         packed = sorted((row[ARRIVAL], bytes(row[BLOB])) for row in rows)
         yield from self._run(key[0], [blob for _, blob in packed], timerValues)
 
@@ -62,7 +76,13 @@ class BucketProcessor(StatefulProcessor):
     def _run(
         self, number: int, blobs: list[bytes], timers: Any, *, rang: bool = False
     ) -> Iterator[Row]:
-        stream = self.stream
+        import pyarrow as pa
+
+        from cernis.spark.streaming.bucket import restore_bucket
+        from cernis.spark.streaming.packing import write_blob
+        from cernis.spark.streaming.side_output import LATE, REASON, write_side_output
+
+        stream, side_output = self._unpacked
         told = timers.getCurrentWatermarkInMs()
         watermark = told - stream.shift if told > 0 else None
         bucket = restore_bucket(stream, number, self.store, _live.pop((stream.query, number), None))
@@ -70,9 +90,10 @@ class BucketProcessor(StatefulProcessor):
             bucket.log.header.timer = None  # Spark has removed it
         for batch in bucket.take(self.store, blobs, watermark, self._move_timer):
             yield _row(number, write_blob(pa.Table.from_batches([batch])), Report())
-        if bucket.late is not None and self.side_output is not None:
+        if bucket.late is not None and side_output is not None:
             late = bucket.late.append_column(REASON, pa.array([LATE] * bucket.late.num_rows))
-            write_side_output(self.side_output, f"late-{number}", late, self._streams)
+            streams = tuple(source.name for source in stream.work.streams)
+            write_side_output(side_output, f"late-{number}", late, streams)
         yield _row(number, None, bucket.report)
         _live[stream.query, number] = bucket
         while len(_live) > _MOST:
@@ -80,14 +101,11 @@ class BucketProcessor(StatefulProcessor):
 
     def _move_timer(self, before: int | None, after: int | None) -> None:
         """Move the one timer of a bucket."""
+        shift = self._unpacked[0].shift
         if before is not None:
-            self.handle.deleteTimer(before + self.stream.shift)
+            self.handle.deleteTimer(before + shift)
         if after is not None:
-            self.handle.registerTimer(after + self.stream.shift)
-
-    @property
-    def _streams(self) -> tuple[str, ...]:
-        return tuple(stream.name for stream in self.stream.work.streams)
+            self.handle.registerTimer(after + shift)
 
 
 def _row(number: int, matches: bytes | None, report: Report) -> Row:
