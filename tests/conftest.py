@@ -1,12 +1,15 @@
 """Hypothesis profiles: `ci` repeats the same cases each time, `fuzz` looks for new ones.
 
 With several test processes, all tests of Spark in batch run in one of them, and all of streams
-in one: each process that has some starts a Java of its own.
+in one: each process that has some starts a Java of its own. All tests of benchmarks run in one
+as well: they share the records.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +29,18 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# of every local session, also of those in processes that tests start
+SPARK = {
+    # it runs for seconds: it need not optimize its code, nor collect garbage beside the work
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # without checksums: Hadoop starts a process for each file that it makes
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    "spark.python.daemon.module": "loaded_daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent / "spark"),
+}
+os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
+    [*(word for item in SPARK.items() for word in ("--conf", "=".join(item))), "pyspark-shell"]
+)
 
 STREAMS = ("tests/spark/test_stream", "tests/spark/test_crash", "tests/kafka/")
 
@@ -39,6 +54,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(STREAMS):
                 return "streams"
+            if nodeid.startswith("tests/bench/"):
+                return "benchmarks"
             on_spark = nodeid.startswith("tests/spark/") or ", on Spark" in nodeid
             return "spark" if on_spark else nodeid
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from functools import cache
+from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from rich.console import Console
 
 import cernis
 from cernis.bench import BENCHMARKS, run_benchmarks
-from cernis.bench.benchmark import ignore_step
 from cernis.bench.correlation import (
     EXPONENT,
     LISTED,
@@ -37,15 +36,11 @@ from cernis.plan.plan import Guarantee
 from cernis.testing.naive import NaiveRuns
 from cernis.testing.oracle import evaluate
 
-
-@cache
-def measured(name: str) -> list[Record]:
-    """The records of a benchmark, made once."""
-    return BENCHMARKS[name].run(QUICK, ignore_step)
+Measured = Callable[[str], list[Record]]
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_record_has_a_positive_value_or_says_why_not(name: str) -> None:
+def test_every_record_has_a_positive_value_or_says_why_not(name: str, measured: Measured) -> None:
     records = measured(name)
     assert records
     for record in records:
@@ -60,19 +55,19 @@ def test_every_record_has_a_positive_value_or_says_why_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_no_case_is_measured_twice(name: str) -> None:
+def test_no_case_is_measured_twice(name: str, measured: Measured) -> None:
     seen = [(r.measure, tuple(sorted(r.case.items()))) for r in measured(name)]
     assert len(seen) == len(set(seen))
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_tables_are_rectangular(name: str) -> None:
+def test_tables_are_rectangular(name: str, measured: Measured) -> None:
     for table in BENCHMARKS[name].tables(measured(name)):
         assert table.rows
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
-def test_every_length_is_measured_in_every_window() -> None:
+def test_every_length_is_measured_in_every_window(measured: Measured) -> None:
     for n in QUICK.lengths:
         for window in QUICK.windows:
             for measure in ("recognised", "silent", "first", "bare pass", "matches"):
@@ -80,7 +75,7 @@ def test_every_length_is_measured_in_every_window() -> None:
                 assert value is not None, (measure, n, window)
 
 
-def test_the_shortest_sequence_has_matches_to_enumerate() -> None:
+def test_the_shortest_sequence_has_matches_to_enumerate(measured: Measured) -> None:
     case = {"n": QUICK.lengths[0], "window": QUICK.windows[0]}
     matches = find(measured("sequences"), "matches", **case)
     assert matches is not None
@@ -146,7 +141,7 @@ def test_the_run_list_finds_as_many_matches_as_the_engine(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_every_workload_says_how_its_cost_grows(name: str) -> None:
+def test_every_workload_says_how_its_cost_grows(name: str, measured: Measured) -> None:
     records = measured("correlation")
     narrower = WORKLOADS[name].narrower
     for measure in ("engine", "session"):
@@ -157,7 +152,7 @@ def test_every_workload_says_how_its_cost_grows(name: str) -> None:
         assert find(records, f"{measure}, widest to narrowest window", query=name) is not None
 
 
-def test_more_runs_wait_in_a_wider_window() -> None:
+def test_more_runs_wait_in_a_wider_window(measured: Measured) -> None:
     for name in WORKLOADS:
         waiting = [
             r.value

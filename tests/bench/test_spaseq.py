@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from cernis.bench import BENCHMARKS
-from cernis.bench.benchmark import ignore_step
 from cernis.bench.record import Record, find
 from cernis.bench.scale import QUICK
 from cernis.bench.spaseq.compare import compare_with_lists
@@ -168,26 +167,26 @@ def test_a_list_of_runs_says_what_it_does_not_know() -> None:
         compile_condition(g.CallExpression("ABS", (g.GraphVariable("x"),)), [])
 
 
-@cache
-def measured() -> list[Record]:
-    return BENCHMARKS["spaseq"].run(QUICK, ignore_step)
+@pytest.fixture
+def records(measured: Callable[[str], list[Record]]) -> list[Record]:
+    return measured("spaseq")
 
 
-def test_the_stages_of_a_query_are_all_of_its_time() -> None:
+def test_the_stages_of_a_query_are_all_of_its_time(records: list[Record]) -> None:
     for name in PRINTED:
-        shares = [r.value for r in measured() if r.measure == "share" and r.case["query"] == name]
+        shares = [r.value for r in records if r.measure == "share" and r.case["query"] == name]
         assert sum(share for share in shares if share is not None) == pytest.approx(1)
 
 
-def test_every_strategy_says_how_its_cost_grows() -> None:
+def test_every_strategy_says_how_its_cost_grows(records: list[Record]) -> None:
     for name, link in CASES:
         for measure in ("automaton", "whole", "counting"):
             case = {"query": name, "strategy": link}
-            assert find(measured(), f"{measure}, growth", **case) is not None
-    assert find(measured(), f"{LIST_BY_STREAM}, growth", query="smart grid") is not None
+            assert find(records, f"{measure}, growth", **case) is not None
+    assert find(records, f"{LIST_BY_STREAM}, growth", query="smart grid") is not None
 
 
-def test_the_chart_has_the_automaton_and_the_list_of_runs() -> None:
-    points = BENCHMARKS["spaseq"].points(measured())
+def test_the_chart_has_the_automaton_and_the_list_of_runs(records: list[Record]) -> None:
+    points = BENCHMARKS["spaseq"].points(records)
     ways = {(point["query"], point["way"]) for point in points}
     assert {("market", ";"), ("market", "; list of runs"), ("smart grid", ":")} <= ways

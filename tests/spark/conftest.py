@@ -13,17 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-QUICK = "-XX:TieredStopAtLevel=1"  # Java need not optimize what runs for seconds
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = {
-        "spark.sql.shuffle.partitions": "4",
-        "spark.driver.extraJavaOptions": QUICK,
-        # without checksums: Hadoop starts a process for each file that it makes
-        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    }
-    session = local_session(2, memory="1g", conf=settings)
+    session = local_session(2, memory="1g", conf={"spark.sql.shuffle.partitions": "4"})
     yield session
     session.stop()

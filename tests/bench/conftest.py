@@ -1,0 +1,18 @@
+"""The records of each benchmark at its smallest, made once for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from cernis.bench import BENCHMARKS
+from cernis.bench.benchmark import ignore_step
+from cernis.bench.record import Record
+from cernis.bench.scale import QUICK
+
+
+@pytest.fixture(scope="session")
+def measured() -> Callable[[str], list[Record]]:
+    return cache(lambda name: BENCHMARKS[name].run(QUICK, ignore_step))
