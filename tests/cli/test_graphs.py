@@ -119,15 +119,15 @@ def test_the_papers_queries_find_in_files_what_they_mean(
     here: Path,
     capfd: Capture,
 ) -> None:
-    texts = domain.streams(**options)
+    texts = domain.make_streams(**options)
     for stream, text in texts.items():
         (here / f"{stream}.nq").write_bytes(text)
     arguments: list[str | Path] = [EXAMPLES / f"{name}.spaseq"]
     arguments += [word for stream in texts for word in ("--events", f"{stream}.nq")]
     known: dict[str, list[tuple[str, str, str]]] = {}
     if triples:
-        (here / "background.nq").write_bytes(domain.background(triples, 1))
-        known = background_of(domain.background(triples, 1))
+        (here / "background.nq").write_bytes(domain.make_background(triples, 1))
+        known = background_of(domain.make_background(triples, 1))
         arguments += ["--background", "background.nq"]
     assert cernis("run", *arguments, "--output", "-") == 0
     out, err = capfd.readouterr()

@@ -42,7 +42,7 @@ def events_of(texts: dict[str, bytes], terms: Terms) -> dict[str, list[tuple[int
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("count", [0, 1, 2, 100, 1001])
 def test_a_domain_has_as_many_events_as_asked_for(domain: ModuleType, count: int) -> None:
-    texts = domain.streams(count, seed=1)
+    texts = domain.make_streams(count, seed=1)
     assert set(texts) == set(domain.STREAMS)
     assert sum(text.count(b"generatedAtTime") for text in texts.values()) == count
     events = events_of(texts, Terms())
@@ -57,29 +57,29 @@ def test_a_domain_has_as_many_events_as_asked_for(domain: ModuleType, count: int
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.__name__)
 def test_a_seed_gives_one_stream_and_another_seed_another(domain: ModuleType) -> None:
-    assert domain.streams(500, 1) == domain.streams(500, 1)
-    assert domain.streams(500, 1) != domain.streams(500, 2)
+    assert domain.make_streams(500, 1) == domain.make_streams(500, 1)
+    assert domain.make_streams(500, 1) != domain.make_streams(500, 2)
 
 
 @pytest.mark.parametrize("domain", WITH_BACKGROUND, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("count", [0, 1, 14, 1000])
 def test_a_background_has_as_many_triples_as_asked_for(domain: ModuleType, count: int) -> None:
-    text = domain.background(count, 1)
+    text = domain.make_background(count, 1)
     assert text.count(b"\n") == count
-    assert text == domain.background(count, 1)
+    assert text == domain.make_background(count, 1)
     terms = Terms()
     names = [terms.text(name) for name in load_background(text, terms)]
     assert names == ([f"<{domain.GRAPH}>"] if count else [])
 
 
 def test_events_of_the_roads_share_their_timestamps() -> None:
-    events = events_of(traffic.streams(300, 1), Terms())
+    events = events_of(traffic.make_streams(300, 1), Terms())
     one, two, three = ([time for time, _ in stream] for stream in events.values())
     assert one == two == three
 
 
 def test_each_minute_of_the_market_has_a_price_of_every_company() -> None:
-    [events] = events_of(market.streams(100, 1, companies=5), Terms()).values()
+    [events] = events_of(market.make_streams(100, 1, companies=5), Terms()).values()
     times = np.array([time for time, _ in events]).reshape(20, 5)
     assert (times == times[:, :1]).all()
     assert (np.diff(times[:, 0]) > 0).all()
@@ -87,19 +87,19 @@ def test_each_minute_of_the_market_has_a_price_of_every_company() -> None:
 
 def test_a_fleet_or_a_market_of_nobody_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one company"):
-        market.streams(1, companies=0)
+        market.make_streams(1, companies=0)
     with pytest.raises(ValueError, match="at least one vessel"):
-        vessels.streams(1, vessels=0)
+        vessels.make_streams(1, vessels=0)
     with pytest.raises(ValueError, match="-1 events"):
-        cards.streams(-1)
+        cards.make_streams(-1)
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.__name__)
 def test_a_domain_is_a_command_that_writes_files(domain: ModuleType, tmp_path: Path) -> None:
-    background: Callable[[int, int], bytes] | None = getattr(domain, "background", None)
+    background: Callable[[int, int], bytes] | None = getattr(domain, "make_background", None)
     arguments = [str(tmp_path / "new"), "--events", "30", "--seed", "7"]
-    nquads.main("x", domain.streams, background, arguments)
-    for name, text in domain.streams(30, 7).items():
+    nquads.main("x", domain.make_streams, background, arguments)
+    for name, text in domain.make_streams(30, 7).items():
         assert (tmp_path / "new" / f"{name}.nq").read_bytes() == text
     assert (tmp_path / "new" / "background.nq").exists() == (background is not None)
 
@@ -125,8 +125,8 @@ def test_some_events_match_the_papers_queries_and_some_do_not(
     query = parse((EXAMPLES / f"{name}.spaseq").read_text(encoding="utf-8"))
     assert dict(query.streams) == domain.STREAMS
     terms = Terms()
-    events = events_of(domain.streams(**options), terms)
-    known = load_background(domain.background(triples, 1), terms) if triples else {}
+    events = events_of(domain.make_streams(**options), terms)
+    known = load_background(domain.make_background(triples, 1), terms) if triples else {}
     kb = {
         terms.text(graph): frozenset(
             zip(*(terms.texts(column).to_pylist() for column in triples), strict=True)

@@ -26,7 +26,7 @@ def told(matches: Any) -> list[Any]:
 
 def test_terms_and_rows_that_nobody_needs_are_let_go_of() -> None:
     query = cernis.query(PAIRS, lang="spaseq")
-    streams = market.streams(5_000, seed=3)
+    streams = market.make_streams(5_000, seed=3)
     whole = query.run(streams)
     session = query.session()
     session.many_rows = session.many_terms = 1000

@@ -15,14 +15,14 @@ import numpy as np
 
 from cernis.generators.nquads import (
     OPENING,
-    check,
-    chosen,
-    graph,
-    hundredths,
-    iris,
+    check_count,
+    choose_words,
+    list_people,
     main,
-    people,
-    stream,
+    write_graph,
+    write_hundredths,
+    write_iris,
+    write_stream,
 )
 
 NS: Final = "http://example/"
@@ -35,9 +35,9 @@ _SERIES: Final = 0.03  # share of single transactions that are a big one with sm
 _ABOUT_A_CARD: Final = 3  # triples
 
 
-def streams(events: int, seed: int = 0, cards: int = 1000) -> dict[str, bytes]:
-    """Transactions of cards as N-Quads, by the name of the stream."""
-    check(events, "events")
+def make_streams(events: int, seed: int = 0, cards: int = 1000) -> dict[str, bytes]:
+    """Make transactions of cards as N-Quads, by the name of the stream."""
+    check_count(events, "events")
     rng = np.random.default_rng(seed)
     small = np.where(rng.random(events) < _SERIES, rng.integers(1, 5, events), 0)
     which = np.repeat(np.arange(events), 1 + small)[:events]
@@ -47,36 +47,36 @@ def streams(events: int, seed: int = 0, cards: int = 1000) -> dict[str, bytes]:
     cents = np.where(small[which] == 0, usual, np.where(first, big, little))
     gaps = 1 + (rng.standard_exponential(events) * _MEAN_GAP).astype(np.int64)
     number = rng.integers(0, cards, events)[which]
-    card = iris("http://creditcard.org/card/", number)
+    card = write_iris("http://creditcard.org/card/", number)
     triples = [
-        (card, f"<{NS}id>", iris("http://creditcard.org/id/", number)),
-        (card, f"<{NS}amount>", hundredths(cents)),
-        (card, f"<{NS}loc>", chosen(_PLACES, rng.integers(0, len(_PLACES), events))),
+        (card, f"<{NS}id>", write_iris("http://creditcard.org/id/", number)),
+        (card, f"<{NS}amount>", write_hundredths(cents)),
+        (card, f"<{NS}loc>", choose_words(_PLACES, rng.integers(0, len(_PLACES), events))),
     ]
-    graphs = iris(f"{STREAMS['S1']}/", np.arange(events))
-    return {"S1": stream(graphs, OPENING + np.cumsum(gaps), triples)}
+    graphs = write_iris(f"{STREAMS['S1']}/", np.arange(events))
+    return {"S1": write_stream(graphs, OPENING + np.cumsum(gaps), triples)}
 
 
-def background(triples: int, seed: int = 0) -> bytes:
-    """What is known of the cards, as N-Quads of one graph: three triples a card."""
-    check(triples, "triples")
+def make_background(triples: int, seed: int = 0) -> bytes:
+    """Make a background graph of the cards as N-Quads: three triples a card."""
+    check_count(triples, "triples")
     rng = np.random.default_rng(seed)
     cards = -(-triples // _ABOUT_A_CARD)
-    subject = iris("http://creditcard.org/id/", np.arange(cards))
-    names = people()
-    return graph(
+    subject = write_iris("http://creditcard.org/id/", np.arange(cards))
+    names = list_people()
+    return write_graph(
         f"<{GRAPH}>",
         [
-            (subject, f"<{NS}cardHolder>", chosen(names, rng.integers(0, len(names), cards))),
+            (subject, f"<{NS}cardHolder>", choose_words(names, rng.integers(0, len(names), cards))),
             (
                 subject,
                 f"<{NS}holderAddress>",
-                chosen(_PLACES, rng.integers(0, len(_PLACES), cards)),
+                choose_words(_PLACES, rng.integers(0, len(_PLACES), cards)),
             ),
             (
                 subject,
                 f"<{NS}issuedBy>",
-                iris("http://creditcard.org/bank/", rng.integers(0, 20, cards)),
+                write_iris("http://creditcard.org/bank/", rng.integers(0, 20, cards)),
             ),
         ],
         triples,
@@ -84,4 +84,4 @@ def background(triples: int, seed: int = 0) -> bytes:
 
 
 if __name__ == "__main__":
-    main("cards", streams, background, None)
+    main("cards", make_streams, make_background, None)

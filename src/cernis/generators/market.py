@@ -12,7 +12,15 @@ from typing import Final
 
 import numpy as np
 
-from cernis.generators.nquads import OPENING, check, hundredths, integers, iris, main, stream
+from cernis.generators.nquads import (
+    OPENING,
+    check_count,
+    main,
+    write_hundredths,
+    write_integers,
+    write_iris,
+    write_stream,
+)
 
 NS: Final = "http://example/"
 STREAMS: Final = {"S1": "http://stockmarket.org/stocks"}
@@ -22,9 +30,9 @@ _STEP: Final = 60.0  # cents, standard deviation of one move
 _LOWEST: Final = 100  # cents
 
 
-def streams(events: int, seed: int = 0, companies: int = 20) -> dict[str, bytes]:
-    """Prices and volumes of companies as N-Quads, by the name of the stream."""
-    check(events, "events")
+def make_streams(events: int, seed: int = 0, companies: int = 20) -> dict[str, bytes]:
+    """Make prices and volumes of companies as N-Quads, by the name of the stream."""
+    check_count(events, "events")
     if companies < 1:
         raise ValueError(f"a market needs at least one company, not {companies}")
     rng = np.random.default_rng(seed)
@@ -32,15 +40,15 @@ def streams(events: int, seed: int = 0, companies: int = 20) -> dict[str, bytes]
     moves = np.rint(rng.normal(0.0, _STEP, (ticks, companies))).astype(np.int64)
     walk = rng.integers(5_000, 30_000, companies) + np.cumsum(moves, axis=0)
     cents = (_LOWEST + np.abs(walk - _LOWEST)).ravel()[:events]
-    company = iris("http://stockmarket.org/company/", np.arange(events) % companies)
+    company = write_iris("http://stockmarket.org/company/", np.arange(events) % companies)
     triples = [
-        (company, f"<{NS}price>", hundredths(cents)),
-        (company, f"<{NS}volume>", integers(rng.integers(1, 100, events) * 10)),
+        (company, f"<{NS}price>", write_hundredths(cents)),
+        (company, f"<{NS}volume>", write_integers(rng.integers(1, 100, events) * 10)),
     ]
     times = OPENING + np.arange(events) // companies * _TICK
-    graphs = iris(f"{STREAMS['S1']}/", np.arange(events))
-    return {"S1": stream(graphs, times, triples)}
+    graphs = write_iris(f"{STREAMS['S1']}/", np.arange(events))
+    return {"S1": write_stream(graphs, times, triples)}
 
 
 if __name__ == "__main__":
-    main("market", streams, None, None)
+    main("market", make_streams, None, None)

@@ -31,76 +31,80 @@ _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _SLICE: Final = 1 << 17  # rows at a time: an Arrow array of text holds at most 2 GB
 
 
-def iris(base: str, numbers: NDArray[np.integer]) -> pa.Array:
-    """
-    >>> iris("http://x/H", np.array([1, 7])).to_pylist()
+def write_iris(base: str, numbers: NDArray[np.integer]) -> pa.Array:
+    """Write numbered IRIs.
+
+    >>> write_iris("http://x/H", np.array([1, 7])).to_pylist()
     ['<http://x/H1>', '<http://x/H7>']
     """
-    return _joined(f"<{base}", pa.array(numbers).cast(pa.string()), ">")
+    return _join(f"<{base}", pa.array(numbers).cast(pa.string()), ">")
 
 
-def integers(numbers: NDArray[np.integer]) -> pa.Array:
-    """
-    >>> integers(np.array([5])).to_pylist()
+def write_integers(numbers: NDArray[np.integer]) -> pa.Array:
+    """Write literals of xsd:integer.
+
+    >>> write_integers(np.array([5])).to_pylist()
     ['"5"^^<http://www.w3.org/2001/XMLSchema#integer>']
     """
-    return _joined('"', pa.array(numbers).cast(pa.string()), f'"^^<{_XSD}integer>')
+    return _join('"', pa.array(numbers).cast(pa.string()), f'"^^<{_XSD}integer>')
 
 
-def hundredths(numbers: NDArray[np.integer]) -> pa.Array:
-    """Cents and the like as decimals.
+def write_hundredths(numbers: NDArray[np.integer]) -> pa.Array:
+    """Write numbers of hundredths as literals of xsd:decimal.
 
-    >>> hundredths(np.array([1205])).to_pylist()
+    >>> write_hundredths(np.array([1205])).to_pylist()
     ['"12.05"^^<http://www.w3.org/2001/XMLSchema#decimal>']
     """
     whole = pa.array(numbers // 100).cast(pa.string())
     part = pc.utf8_lpad(pa.array(numbers % 100).cast(pa.string()), 2, "0")
-    return _joined('"', whole, ".", part, f'"^^<{_XSD}decimal>')
+    return _join('"', whole, ".", part, f'"^^<{_XSD}decimal>')
 
 
-def moments(milliseconds: NDArray[np.int64]) -> pa.Array:
-    """
-    >>> moments(np.array([OPENING])).to_pylist()
+def write_moments(milliseconds: NDArray[np.int64]) -> pa.Array:
+    """Write milliseconds as literals of xsd:dateTime.
+
+    >>> write_moments(np.array([OPENING])).to_pylist()
     ['"2024-01-02T09:00:00.000Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>']
     """
     text = pa.array(milliseconds).cast(pa.timestamp("ms")).cast(pa.string())
-    return _joined('"', pc.replace_substring(text, " ", "T"), f'Z"^^<{_XSD}dateTime>')
+    return _join('"', pc.replace_substring(text, " ", "T"), f'Z"^^<{_XSD}dateTime>')
 
 
-def chosen(words: Sequence[str], codes: NDArray[np.integer]) -> pa.Array:
-    """The words of some codes.
+def choose_words(words: Sequence[str], codes: NDArray[np.integer]) -> pa.Array:
+    """Return the words of codes.
 
-    >>> chosen(['"fuel"', '"wind"'], np.array([1, 0])).to_pylist()
+    >>> choose_words(['"fuel"', '"wind"'], np.array([1, 0])).to_pylist()
     ['"wind"', '"fuel"']
     """
     return pa.array(words, pa.string()).take(pa.array(codes))
 
 
-def stream(
+def write_stream(
     graphs: pa.Array, times: NDArray[np.int64], triples: Sequence[tuple[Column, str, Column]]
 ) -> bytes:
-    """The N-Quads of events that all have triples of one form; times are milliseconds.
+    """Write events that all have triples of one form as N-Quads; times are milliseconds.
 
-    >>> text = stream(pa.array(["<urn:e>"]), np.array([OPENING]), [("<urn:s>", "<urn:p>", '"x"')])
+    >>> triples = [("<urn:s>", "<urn:p>", '"x"')]
+    >>> text = write_stream(pa.array(["<urn:e>"]), np.array([OPENING]), triples)
     >>> print(text.decode().splitlines()[1])
     <urn:s> <urn:p> "x" <urn:e> .
     """
-    pieces: list[Column] = [graphs, f" {GENERATED} ", moments(times), " .\n"]
+    pieces: list[Column] = [graphs, f" {GENERATED} ", write_moments(times), " .\n"]
     for s, p, o in triples:
         pieces += [s, f" {p} ", o, " ", graphs, " .\n"]
-    return _text(pieces, len(graphs))
+    return _write_rows(pieces, len(graphs))
 
 
-def graph(name: str, triples: Sequence[tuple[pa.Array, str, Column]], most: int) -> bytes:
-    """The first `most` N-Quads of one graph: all triples of a subject, then of the next."""
+def write_graph(name: str, triples: Sequence[tuple[pa.Array, str, Column]], most: int) -> bytes:
+    """Write the first `most` triples of one graph as N-Quads, subject by subject."""
     pieces: list[Column] = []
     for s, p, o in triples:
         pieces += [s, f" {p} ", o, f" {name} .\n"]
-    lines = _text(pieces, len(triples[0][0])).splitlines(keepends=True)
+    lines = _write_rows(pieces, len(triples[0][0])).splitlines(keepends=True)
     return b"".join(lines[:most])
 
 
-def _text(pieces: list[Column], rows: int) -> bytes:
+def _write_rows(pieces: list[Column], rows: int) -> bytes:
     merged: list[Column] = []
     for piece in pieces:
         if merged and isinstance(piece, str) and isinstance(merged[-1], str):
@@ -109,23 +113,23 @@ def _text(pieces: list[Column], rows: int) -> bytes:
             merged.append(piece)
     parts = []
     for begin in range(0, rows, _SLICE):
-        part = _joined(*(p if isinstance(p, str) else p.slice(begin, _SLICE) for p in merged))
-        parts.append(memoryview(part.buffers()[2])[: _size(part)])
+        part = _join(*(p if isinstance(p, str) else p.slice(begin, _SLICE) for p in merged))
+        parts.append(memoryview(part.buffers()[2])[: _count_bytes(part)])
     return b"".join(parts)
 
 
-def _joined(*pieces: Any) -> pa.Array:
+def _join(*pieces: Any) -> pa.Array:
     return pc.binary_join_element_wise(*pieces, "")
 
 
-def _size(texts: pa.Array) -> int:
+def _count_bytes(texts: pa.Array) -> int:
     return int(np.frombuffer(texts.buffers()[1], np.int32)[len(texts)])
 
 
-def people() -> list[str]:
-    """Four hundred names, as literals.
+def list_people() -> list[str]:
+    """Return four hundred names as literals.
 
-    >>> people()[1]
+    >>> list_people()[1]
     '"Ada Baker"'
     """
     first = "Ada Ben Cleo Dov Eve Finn Gül Hana Ines Jan Kai Lea Mia Noé Olga Per Quin Rosa Sam Tom"
@@ -136,15 +140,16 @@ def people() -> list[str]:
     return [f'"{one} {other}"' for one in first.split() for other in last.split()]
 
 
-def spread(count: int, ways: int) -> list[int]:
-    """
-    >>> spread(8, 3)
+def spread_evenly(count: int, ways: int) -> list[int]:
+    """Split a count into parts that differ by at most one.
+
+    >>> spread_evenly(8, 3)
     [3, 3, 2]
     """
     return [count // ways + (i < count % ways) for i in range(ways)]
 
 
-def check(count: int, what: str) -> None:
+def check_count(count: int, what: str) -> None:
     if count < 0:
         raise ValueError(f"there cannot be {count} {what}")
 
@@ -152,7 +157,7 @@ def check(count: int, what: str) -> None:
 def main(
     name: str, streams: Streams, background: Background | None, arguments: Sequence[str] | None
 ) -> None:
-    """`python -m cernis.generators.<name> DIR`: write the streams, and the background graph."""
+    """Run `python -m cernis.generators.<name> DIR`: write the streams and the background graph."""
     parser = argparse.ArgumentParser(
         prog=f"python -m cernis.generators.{name}",
         description=(streams.__doc__ or "").strip().splitlines()[0],

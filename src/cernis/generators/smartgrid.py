@@ -16,14 +16,14 @@ import numpy as np
 
 from cernis.generators.nquads import (
     OPENING,
-    check,
-    chosen,
-    graph,
-    integers,
-    iris,
+    check_count,
+    choose_words,
+    list_people,
     main,
-    people,
-    stream,
+    write_graph,
+    write_integers,
+    write_iris,
+    write_stream,
 )
 
 NS: Final = "http://smartgrid.org/ns#"
@@ -39,9 +39,11 @@ _MEAN_GAP: Final = 15_000  # milliseconds
 _ABOUT_A_HOUSE: Final = 5  # triples
 
 
-def streams(events: int, seed: int = 0, houses: int = 200, places: int = 25) -> dict[str, bytes]:
-    """Power, weather and storage of a smart grid as N-Quads, by the name of the stream."""
-    check(events, "events")
+def make_streams(
+    events: int, seed: int = 0, houses: int = 200, places: int = 25
+) -> dict[str, bytes]:
+    """Make power, weather and storage of a smart grid as N-Quads, by the name of the stream."""
+    check_count(events, "events")
     rng = np.random.default_rng(seed)
     rounds = events // 3 + 1
     lengths = rng.integers(3, 6, rounds)
@@ -65,45 +67,54 @@ def streams(events: int, seed: int = 0, houses: int = 200, places: int = 25) -> 
     texts = {}
     for k, (name, iri) in enumerate(STREAMS.items()):
         rows = np.flatnonzero(kind == k)
-        graphs = iris(f"{iri}/", np.arange(len(rows)))
-        of, place = house[rows], iris(f"{NS}L", house[rows] % places)
+        graphs = write_iris(f"{iri}/", np.arange(len(rows)))
+        of, place = house[rows], write_iris(f"{NS}L", house[rows] % places)
         if name == "S2":
-            sensor, value = iris(f"{NS}W", of % places), iris(f"{NS}Vl", np.arange(len(rows)))
+            sensor, value = (
+                write_iris(f"{NS}W", of % places),
+                write_iris(f"{NS}Vl", np.arange(len(rows))),
+            )
             triples = [
                 (sensor, f"<{NS}loc>", place),
                 (sensor, f"<{NS}value>", value),
-                (value, f"<{NS}windsp>", integers(wind[rows])),
-                (value, f"<{NS}temp>", integers(warmth[rows])),
+                (value, f"<{NS}windsp>", write_integers(wind[rows])),
+                (value, f"<{NS}temp>", write_integers(warmth[rows])),
             ]
         else:
-            owner, letter = (iris(f"{NS}H", of), "Pw") if k == 0 else (iris(f"{NS}St", of), "Sp")
-            power = iris(f"{NS}{letter}", of)
+            owner, letter = (
+                (write_iris(f"{NS}H", of), "Pw") if k == 0 else (write_iris(f"{NS}St", of), "Sp")
+            )
+            power = write_iris(f"{NS}{letter}", of)
             triples = [
                 (owner, f"<{NS}loc>", place),
                 (owner, f"<{NS}pow>", power),
-                (power, f"<{NS}source>", chosen(_SOURCES, source[rows])),
-                (power, f"<{NS}fare>", integers(fare[rows])),
-                (power, f"<{NS}watt>", integers(watt[rows])),
+                (power, f"<{NS}source>", choose_words(_SOURCES, source[rows])),
+                (power, f"<{NS}fare>", write_integers(fare[rows])),
+                (power, f"<{NS}watt>", write_integers(watt[rows])),
             ]
-        texts[name] = stream(graphs, times[rows], triples)
+        texts[name] = write_stream(graphs, times[rows], triples)
     return texts
 
 
-def background(triples: int, seed: int = 0) -> bytes:
-    """What is known of the houses, as N-Quads of one graph: five triples a house."""
-    check(triples, "triples")
+def make_background(triples: int, seed: int = 0) -> bytes:
+    """Make a background graph of the houses as N-Quads: five triples a house."""
+    check_count(triples, "triples")
     rng = np.random.default_rng(seed)
     houses = -(-triples // _ABOUT_A_HOUSE)
     house = np.arange(houses)
-    subject = iris(f"{NS}H", house)
+    subject = write_iris(f"{NS}H", house)
     near = rng.integers(1, max(houses, 2), (2, houses))
-    return graph(
+    return write_graph(
         f"<{GRAPH}>",
         [
-            (subject, f"<{NS}locatedIn>", iris(f"{NS}City", rng.integers(0, 40, houses))),
-            (subject, f"<{NS}nearBy>", iris(f"{NS}H", (house + near[0]) % max(houses, 1))),
-            (subject, f"<{NS}ownerName>", chosen(people(), rng.integers(0, 400, houses))),
-            (subject, f"<{NS}nearBy>", iris(f"{NS}H", (house + near[1]) % max(houses, 1))),
+            (subject, f"<{NS}locatedIn>", write_iris(f"{NS}City", rng.integers(0, 40, houses))),
+            (subject, f"<{NS}nearBy>", write_iris(f"{NS}H", (house + near[0]) % max(houses, 1))),
+            (
+                subject,
+                f"<{NS}ownerName>",
+                choose_words(list_people(), rng.integers(0, 400, houses)),
+            ),
+            (subject, f"<{NS}nearBy>", write_iris(f"{NS}H", (house + near[1]) % max(houses, 1))),
             (subject, f"<{NS}unit>", f"<{NS}Watt>"),
         ],
         triples,
@@ -111,4 +122,4 @@ def background(triples: int, seed: int = 0) -> bytes:
 
 
 if __name__ == "__main__":
-    main("smartgrid", streams, background, None)
+    main("smartgrid", make_streams, make_background, None)

@@ -25,7 +25,7 @@ _LOWEST: Final = 1.0
 
 
 def stock_stream(n: int, seed: int = 0, symbols: int = 20, dictionary: bool = False) -> pa.Table:
-    """`n` events with type, name, price, volume and ts, in order of ts.
+    """Make `n` events with type, name, price, volume and ts, in order of ts.
 
     Each symbol's price is a random walk in cents that never falls below 1; `ts` rises
     by some 50 milliseconds an event, sometimes by none. With `dictionary`, type and
@@ -38,27 +38,27 @@ def stock_stream(n: int, seed: int = 0, symbols: int = 20, dictionary: bool = Fa
     """
     if n < 0:
         raise ValueError(f"a stream cannot have {n} events")
-    names = symbol_names(symbols)
+    names = name_symbols(symbols)
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, len(TYPES), n, dtype=np.int8)
     name = rng.integers(0, symbols, n, dtype=np.int32)
     gaps = rng.standard_exponential(n, dtype=np.float32) * np.float32(_MEAN_GAP)
     ts = _OPENING + np.cumsum(gaps.astype(np.int64))
     columns = {
-        "type": _words(kind, TYPES),
-        "name": _words(name, names),
-        "price": pa.array(_prices(name, symbols, rng)),
+        "type": _encode_words(kind, TYPES),
+        "name": _encode_words(name, names),
+        "price": pa.array(_make_prices(name, symbols, rng)),
         "volume": pa.array(rng.integers(1, 100, n, dtype=np.int64) * 10),
         "ts": pa.array(ts).cast(pa.timestamp("ms")),
     }
     table = pa.table(columns)
-    return table if dictionary else _decoded(table)
+    return table if dictionary else _decode_columns(table)
 
 
-def symbol_names(symbols: int) -> list[str]:
-    """As many names as wanted: the well-known ones, then numbered ones.
+def name_symbols(symbols: int) -> list[str]:
+    """Return that many names: the well-known ones, then numbered ones.
 
-    >>> symbol_names(22)[18:]
+    >>> name_symbols(22)[18:]
     ['HPQX', 'TXNI', 'S0020', 'S0021']
     """
     if symbols < 1:
@@ -66,11 +66,13 @@ def symbol_names(symbols: int) -> list[str]:
     return [*SYMBOLS[:symbols], *(f"S{i:04d}" for i in range(len(SYMBOLS), symbols))]
 
 
-def _words(codes: NDArray[np.integer], words: list[str] | tuple[str, ...]) -> pa.DictionaryArray:
+def _encode_words(
+    codes: NDArray[np.integer], words: list[str] | tuple[str, ...]
+) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string()))
 
 
-def _decoded(table: pa.Table) -> pa.Table:
+def _decode_columns(table: pa.Table) -> pa.Table:
     columns = {
         name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for name, column in zip(table.schema.names, table.columns, strict=True)
@@ -78,8 +80,10 @@ def _decoded(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _prices(name: NDArray[np.int32], symbols: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A random walk for each symbol, advanced by that symbol's events, in cents.
+def _make_prices(
+    name: NDArray[np.int32], symbols: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Make a random walk for each symbol, advanced by that symbol's events, in cents.
 
     The events are grouped by symbol, so that one running sum serves all walks; a walk
     that would fall below the lowest price is reflected at it.

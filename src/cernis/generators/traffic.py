@@ -14,7 +14,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.generators.nquads import OPENING, check, integers, iris, main, spread, stream
+from cernis.generators.nquads import (
+    OPENING,
+    check_count,
+    main,
+    spread_evenly,
+    write_integers,
+    write_iris,
+    write_stream,
+)
 
 SSN: Final = "http://purl.oclc.org/NET/ssnx/ssn#"
 SAO: Final = "http://purl.oclc.org/NET/UNIS/sao/sao#"
@@ -31,34 +39,34 @@ _KEPT: Final = 5  # reports whose influence a level still shows
 _TYPE: Final = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 
 
-def streams(events: int, seed: int = 0) -> dict[str, bytes]:
-    """Congestion on three roads as N-Quads, by the name of the stream."""
-    check(events, "events")
+def make_streams(events: int, seed: int = 0) -> dict[str, bytes]:
+    """Make congestion on three roads as N-Quads, by the name of the stream."""
+    check_count(events, "events")
     rng = np.random.default_rng(seed)
-    counts = spread(events, len(STREAMS))
-    everywhere = _smooth(rng.standard_normal(counts[0] + _KEPT))
+    counts = spread_evenly(events, len(STREAMS))
+    everywhere = _smooth_noise(rng.standard_normal(counts[0] + _KEPT))
     texts = {}
     for count, (name, iri) in zip(counts, STREAMS.items(), strict=True):
-        mood = _smooth(rng.standard_normal(counts[0] + _KEPT)) + everywhere
+        mood = _smooth_noise(rng.standard_normal(counts[0] + _KEPT)) + everywhere
         level = np.clip(np.rint(2.6 + 1.4 * mood[:count]), 0, 10).astype(np.int64)
         number = np.arange(count)
-        observation = iris(f"{iri}-", number)
+        observation = write_iris(f"{iri}-", number)
         triples = [
             (observation, _TYPE, f"<{SSN}Observation>"),
             (observation, f"<{SSN}observedBy>", f"<{iri}>"),
             (observation, f"<{SSN}observedProperty>", f"<{CITY}CongestionLevel>"),
-            (observation, f"<{SAO}hasValue>", integers(level)),
+            (observation, f"<{SAO}hasValue>", write_integers(level)),
         ]
-        texts[name] = stream(iris(f"{iri}/", number), OPENING + number * _TICK, triples)
+        texts[name] = write_stream(write_iris(f"{iri}/", number), OPENING + number * _TICK, triples)
     return texts
 
 
-def _smooth(noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A running mean, scaled to a deviation of one."""
+def _smooth_noise(noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a running mean, scaled to a deviation of one."""
     total = np.concatenate([[0.0], np.cumsum(noise)])
     mean: NDArray[np.float64] = (total[_KEPT:] - total[:-_KEPT]) / np.sqrt(_KEPT)
     return mean
 
 
 if __name__ == "__main__":
-    main("traffic", streams, None, None)
+    main("traffic", make_streams, None, None)

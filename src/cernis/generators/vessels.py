@@ -15,14 +15,14 @@ import numpy as np
 
 from cernis.generators.nquads import (
     OPENING,
-    check,
-    chosen,
-    graph,
-    integers,
-    iris,
+    check_count,
+    choose_words,
+    list_people,
     main,
-    people,
-    stream,
+    write_graph,
+    write_integers,
+    write_iris,
+    write_stream,
 )
 
 NS: Final = "http://example/"
@@ -38,9 +38,9 @@ _ABOUT_A_VESSEL: Final = 3  # triples
 _COMPANIES: Final = 12
 
 
-def streams(events: int, seed: int = 0, vessels: int = 20) -> dict[str, bytes]:
-    """Speed, place and direction of vessels as N-Quads, by the name of the stream."""
-    check(events, "events")
+def make_streams(events: int, seed: int = 0, vessels: int = 20) -> dict[str, bytes]:
+    """Make speed, place and direction of vessels as N-Quads, by the name of the stream."""
+    check_count(events, "events")
     if vessels < 1:
         raise ValueError(f"a harbour needs at least one vessel, not {vessels}")
     rng = np.random.default_rng(seed)
@@ -69,38 +69,38 @@ def streams(events: int, seed: int = 0, vessels: int = 20) -> dict[str, bytes]:
     speed = np.select([phase == _OUT, (phase == _STOP) | (phase == _REST)], [slow, 0], fast)
     direction = np.where(strays, rng.integers(0, 360, n), course)
     direction = np.where(phase == _BACK, (course + 180) % 360, direction)
-    subject = iris("http://harbour.org/vessel/", vessel)
+    subject = write_iris("http://harbour.org/vessel/", vessel)
     triples = [
-        (subject, f"<{NS}speed>", integers(speed)),
-        (subject, f"<{NS}location>", chosen(_PLACES, place)),
-        (subject, f"<{NS}direction>", integers(direction)),
+        (subject, f"<{NS}speed>", write_integers(speed)),
+        (subject, f"<{NS}location>", choose_words(_PLACES, place)),
+        (subject, f"<{NS}direction>", write_integers(direction)),
     ]
-    graphs = iris(f"{STREAMS['S1']}/", np.arange(n))
-    return {"S1": stream(graphs, OPENING + report * _TICK, triples)}
+    graphs = write_iris(f"{STREAMS['S1']}/", np.arange(n))
+    return {"S1": write_stream(graphs, OPENING + report * _TICK, triples)}
 
 
-def background(triples: int, seed: int = 0) -> bytes:
-    """What is known of the vessels, as N-Quads of one graph: three triples a vessel.
+def make_background(triples: int, seed: int = 0) -> bytes:
+    """Make a background graph of the vessels as N-Quads: three triples a vessel.
 
     The companies' names come first.
     """
-    check(triples, "triples")
+    check_count(triples, "triples")
     rng = np.random.default_rng(seed)
-    company = iris("http://harbour.org/company/", np.arange(_COMPANIES))
-    names = [f'"{name[1:-1].split()[1]} & Co"' for name in people()[:_COMPANIES]]
-    known = [(company, f"<{NS}name>", chosen(names, np.arange(_COMPANIES)))]
-    head = graph(f"<{GRAPH}>", known, triples)
+    company = write_iris("http://harbour.org/company/", np.arange(_COMPANIES))
+    names = [f'"{name[1:-1].split()[1]} & Co"' for name in list_people()[:_COMPANIES]]
+    known = [(company, f"<{NS}name>", choose_words(names, np.arange(_COMPANIES)))]
+    head = write_graph(f"<{GRAPH}>", known, triples)
     left = max(0, triples - _COMPANIES)
     vessels = -(-left // _ABOUT_A_VESSEL)
-    subject = iris("http://harbour.org/vessel/", np.arange(vessels))
-    operator = iris("http://harbour.org/company/", rng.integers(0, _COMPANIES, vessels))
-    called = [f'"{name[1:-1].split()[0]} {i}"' for i, name in enumerate(people())]
-    rest = graph(
+    subject = write_iris("http://harbour.org/vessel/", np.arange(vessels))
+    operator = write_iris("http://harbour.org/company/", rng.integers(0, _COMPANIES, vessels))
+    called = [f'"{name[1:-1].split()[0]} {i}"' for i, name in enumerate(list_people())]
+    rest = write_graph(
         f"<{GRAPH}>",
         [
-            (subject, f"<{NS}name>", chosen(called, rng.integers(0, len(called), vessels))),
+            (subject, f"<{NS}name>", choose_words(called, rng.integers(0, len(called), vessels))),
             (subject, f"<{NS}operatedBy>", operator),
-            (subject, f"<{NS}length>", integers(rng.integers(8, 60, vessels))),
+            (subject, f"<{NS}length>", write_integers(rng.integers(8, 60, vessels))),
         ],
         left,
     )
@@ -108,4 +108,4 @@ def background(triples: int, seed: int = 0) -> bytes:
 
 
 if __name__ == "__main__":
-    main("vessels", streams, background, None)
+    main("vessels", make_streams, make_background, None)

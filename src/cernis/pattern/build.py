@@ -1,6 +1,6 @@
-"""Patterns without text: the functions and operators that make the nodes of a `Pattern`.
+"""Build patterns without text: functions and operators that make the nodes of a `Pattern`.
 
-What is built equals what the parser makes of the same query's text. Formulas combine with
+A built pattern equals the one that the parser makes of the same query's text. Formulas combine with
 `>>` (some time later), `|` (either) and `&` (in any order), or by the named functions;
 predicates and conditions combine with `&`, `|` and `~`. A chain of one operator is one
 node, as in the text; a group in parentheses on the right, or made by a named function,
@@ -121,7 +121,7 @@ def _make_literal(value: object) -> Literal:
 
 
 class _NoTruth:
-    """What would be lost without a word if Python took its truth value."""
+    """Refuses to be a truth value, which Python's `and`, `or` and `not` would take silently."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -202,18 +202,18 @@ class ValueBuilder(_NoTruth):
         return ValueBuilder(Negative(self.value))
 
     def like(self, regex: str) -> PredicateBuilder:
-        """The regular expression matches the whole string."""
+        """Test whether the regular expression matches the whole string."""
         return PredicateBuilder(Like(self.value, _check_name(regex, "a regular expression")))
 
     def is_in(self, values: Iterable[Constant]) -> PredicateBuilder:
-        """The value is one of these."""
+        """Test whether the value is one of these."""
         constants = tuple(map(_make_literal, values))
         if not constants:
             _fail("is_in() needs at least one value")
         return PredicateBuilder(InSet(self.value, constants))
 
     def between(self, low: Constant, high: Constant) -> PredicateBuilder:
-        """The value lies between the two, both included."""
+        """Test whether the value lies between the two, both included."""
         return PredicateBuilder(InRange(self.value, _make_literal(low), _make_literal(high)))
 
     def is_null(self) -> PredicateBuilder:
@@ -268,7 +268,7 @@ def _unwrap_predicate(test: object) -> Predicate:
 
 
 def attr(*path: str) -> ValueBuilder:
-    """An attribute of the event; nested ones by dots or by several names.
+    """Return an attribute of the event; nested ones by dots or by several names.
 
     >>> str(attr("price") * 2 > 100), str(attr("user", "id")), str(attr("user.id"))
     ('price * 2 > 100', 'user.id', 'user.id')
@@ -286,7 +286,7 @@ def _make_attribute(path: tuple[str, ...]) -> Attribute:
 
 
 def const(value: Constant) -> ValueBuilder:
-    """A constant where Python would otherwise compute: `p.const(1) + 1`."""
+    """Return a constant, where Python would otherwise compute: `p.const(1) + 1`."""
     return ValueBuilder(_make_literal(value))
 
 
@@ -397,7 +397,7 @@ class Var:
         return ConditionBuilder(Holds(self.name, _unwrap_predicate(inside)))
 
     def only(self, *attributes: str) -> Variable:
-        """The variable in SELECT with these attributes alone."""
+        """Select the variable with these attributes alone."""
         return Variable(self.name, tuple(_make_attribute((name,)).name for name in attributes))
 
 
@@ -427,7 +427,7 @@ def prev(variable: str | Var) -> Prev:
 
 
 def _reference_of(side: Property, where: str) -> Reference:
-    """What a property refers to, where the event before has no meaning."""
+    """Return the reference of a property; refuse the event before, which has no meaning there."""
     if side.previous:
         _fail(f"{side} has no meaning in {where}", "prev() stands in a comparison of filter()")
     return side.reference
@@ -671,14 +671,14 @@ class QueryBuilder:
         return QueryBuilder(replace(self.draft, formula=_make_formula(formula)), True)
 
     def filter(self, condition: ConditionBuilder) -> QueryBuilder:
-        """The query's FILTER clause: call it after `where`."""
+        """Set the FILTER clause of the query; call it after `where`."""
         if not self.has_formula:
             _fail("filter() comes after where()")
         filtered = Filter(self.draft.formula, _unwrap_condition(condition))
         return replace(self, draft=replace(self.draft, formula=filtered))
 
     def partition_by(self, *groups: str | Iterable[str]) -> QueryBuilder:
-        """Each attribute, or list of alternatives, is one component of the key."""
+        """Set the key: each attribute, or list of alternatives, is one component."""
         keys = tuple(
             tuple(
                 _make_attribute((name,)).name
@@ -722,11 +722,11 @@ class QueryBuilder:
         return replace(self, draft=replace(self.draft, limit=_check_whole(most, "limit()")))
 
     def declare(self, schema: Schema) -> QueryBuilder:
-        """The streams' declarations that stand before the query."""
+        """Set the declarations of streams that stand before the query."""
         return replace(self, draft=replace(self.draft, declared=schema))
 
     def build(self) -> Pattern:
-        """The pattern; raises QueryError with every mistake."""
+        """Return the pattern; raise QueryError with every mistake."""
         if not self.has_formula:
             _fail("the query has no formula", "call where() before build()")
         return resolve(self.draft)

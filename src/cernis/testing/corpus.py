@@ -62,7 +62,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class CorpusCase:
-    """A query, its events, and what it must answer."""
+    """A query, its events, and its expected answer."""
 
     topic: str
     name: str
@@ -77,7 +77,7 @@ class CorpusCase:
     answers: tuple[tuple[int, Mapping[str, Any]], ...] | None = None
 
     def pattern(self) -> Pattern:
-        """The query, read in its language."""
+        """Parse the query in its language."""
         if self.lang == "cq":
             return conjunctive.lower(conjunctive.parse(self.query))
         return ceql.parse(self.query)
@@ -90,12 +90,12 @@ class CorpusCase:
         surplus = sorted((found - Counter(allowed)).elements())
         lines = [f"missing {each}" for each in missing] + [f"surplus {each}" for each in surplus]
         if self.per_end is not None:
-            lines += self._ends_with_another_number(allowed, found)
+            lines += self._find_wrong_ends(allowed, found)
         if lines:
             head = f"{self.topic}: {self.name}\n{self.query}\n\n{write_table(self.events)}\n"
             raise AssertionError("\n".join([head, *lines]))
 
-    def _ends_with_another_number(
+    def _find_wrong_ends(
         self, allowed: Iterable[ComparableMatch], found: Iterable[ComparableMatch]
     ) -> list[str]:
         given = Counter(each.end for each in found)
@@ -108,7 +108,7 @@ class CorpusCase:
 
 @cache
 def read_cases() -> tuple[CorpusCase, ...]:
-    """Every case of the corpus, by topic.
+    """Return every case of the corpus, by topic.
 
     >>> len(read_cases()) > 60
     True
@@ -117,7 +117,7 @@ def read_cases() -> tuple[CorpusCase, ...]:
 
 
 def read_case_files(folder: str, keys: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The cases of a folder as they are written, each with its topic: the name of its file."""
+    """Yield the entries of a folder's files, each with its topic: the name of its file."""
     place = files("cernis.testing") / folder
     for file in sorted(place.iterdir(), key=lambda entry: entry.name):
         if not file.name.endswith(".toml"):
@@ -164,7 +164,7 @@ def _read_events(text: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def _read_value(cell: str) -> Any:
-    """The value that a cell stands for.
+    """Return the value of a cell.
 
     >>> [_read_value(cell) for cell in ("3", "0.5", "MSFT", "'3'", "null", "true", "0:01")]
     [3, 0.5, 'MSFT', '3', None, True, 60000]
@@ -186,7 +186,7 @@ def _read_value(cell: str) -> Any:
 
 
 def _read_answer(text: str) -> tuple[int, Mapping[str, Any]]:
-    """The row and the values of an answer.
+    """Return the row and the values of an answer.
 
     >>> _read_answer("4 y=9 z=null")
     (4, {'y': 9, 'z': None})

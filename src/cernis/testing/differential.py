@@ -1,4 +1,4 @@
-"""Comparing an executor's answer with the oracle's, and saying readably where they differ.
+"""Compare an executor's answer with the oracle's, and show where they differ.
 
 `check(pattern, events, run)` runs both and raises `AssertionError` with the query, the
 events as a table, and the missing and the surplus matches. A match is anything with
@@ -24,7 +24,7 @@ from cernis.testing.predicates import Event
 
 @runtime_checkable
 class MatchLike(Protocol):
-    """What a match must offer to be compared."""
+    """The members of a match that are compared."""
 
     @property
     def start(self) -> int: ...
@@ -51,7 +51,7 @@ class ComparableMatch(NamedTuple):
 
 
 def comparable_match(match: MatchLike | MatchTriple) -> ComparableMatch:
-    """The match in comparable form.
+    """Return a match in comparable form.
 
     >>> print(comparable_match((0, 3, {"x": [3, 0], "y": []})))
     [0, 3]  x = 0, 3
@@ -67,7 +67,7 @@ def comparable_match(match: MatchLike | MatchTriple) -> ComparableMatch:
 
 
 def check(pattern: Pattern, events: Sequence[Event], run: Executor, **options: Any) -> None:
-    """Raise unless `run` gives what the oracle gives; options are the oracle's."""
+    """Raise unless `run` and the oracle agree; options are the oracle's."""
     assert_agrees(pattern, events, run(pattern, events), **options)
 
 
@@ -77,7 +77,7 @@ def assert_agrees(
     got: Iterable[MatchLike | MatchTriple],
     **options: Any,
 ) -> None:
-    """Raise unless these matches are what the oracle gives, or a choice that is as good."""
+    """Raise unless these matches are the oracle's, or a choice that is as good."""
     missing, surplus = find_differences(pattern, events, map(comparable_match, got), **options)
     if missing or surplus:
         raise AssertionError(describe_counterexample(pattern, events, missing, surplus))
@@ -104,7 +104,7 @@ def assert_counts_agree(
 def find_differences(
     pattern: Pattern, events: Sequence[Event], got: Iterable[ComparableMatch], **options: Any
 ) -> tuple[list[str], list[str]]:
-    """What is missing and what is surplus; both empty when the answer is right."""
+    """Return the missing and the surplus matches; both empty when the answer is right."""
     found = Counter(got)
     twice = [f"{each}  (given {times} times)" for each, times in found.items() if times > 1]
     if pattern.strategy is Strategy.ANY:
@@ -141,7 +141,7 @@ def _compare_with_any(
     found: set[ComparableMatch],
     options: Mapping[str, Any],
 ) -> tuple[list[str], list[str]]:
-    """One valuation per end; without one only if the choice there may have been used up."""
+    """Ask for one valuation per end; an end has none only if an earlier match used it up."""
     free = replace(pattern, strategy=Strategy.ALL, consume=Consume.NONE, limit=None)
     members = oracle.evaluate(free, events, **options)
     wanted = {key: value for key, value in options.items() if key in ("time", "stream")}
@@ -178,7 +178,7 @@ def _count_ends(answers: Iterable[ComparableMatch]) -> Counter[int]:
 def describe_counterexample(
     pattern: Pattern, events: Sequence[Event], missing: Sequence[str], surplus: Sequence[str]
 ) -> str:
-    """The query, the events, and what is wrong with the answer."""
+    """Describe the query, the events, and the missing and surplus matches."""
     lines = [describe_case(pattern, events)]
     for title, entries in (("missing:", missing), ("surplus:", surplus)):
         if entries:
@@ -187,12 +187,12 @@ def describe_counterexample(
 
 
 def describe_case(pattern: Pattern, events: Sequence[Event]) -> str:
-    """The query's text and the events as a table."""
+    """Describe the query by its text and the events by a table."""
     return f"the answer differs from the oracle's\n{pattern}\n\n{write_table(events)}\n"
 
 
 def write_table(events: Sequence[Event]) -> str:
-    """The events, one a line, with their row numbers; a dot where a key is missing.
+    """Write the events, one a line, with their row numbers; a dot where a key is missing.
 
     >>> print(write_table([{"type": "A", "price": 3}, {"type": "B", "name": "x"}]))
     row  type  price  name

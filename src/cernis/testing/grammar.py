@@ -6,7 +6,7 @@ a fast one for long runs (`random_case`); Hypothesis makes one that shrinks
 (`cernis.testing.strategies`). Cost: a case takes well under a millisecond, and the
 length of the stream is cut so that the oracle takes milliseconds too.
 
-What a query may contain is switched by `Features`. The alphabets are small on purpose:
+`Features` switches the operators and clauses of a query. The alphabets are small on purpose:
 three types and attributes with a handful of values, NULLs and missing keys among them.
 
 `families` makes queries of one shape instead: events that are compared with each other,
@@ -107,7 +107,7 @@ EVERYTHING = Features(binary=True, previous=True, partition_by_inside=True, stre
 
 
 def random_case(seed: int, features: Features | None = None) -> RandomCase:
-    """A query and a stream for it; the same for the same seed.
+    """Make a query and a stream for it; a seed always gives the same case.
 
     >>> random_case(7) == random_case(7)
     True
@@ -116,18 +116,18 @@ def random_case(seed: int, features: Features | None = None) -> RandomCase:
 
 
 def make_case(choose: Chooser, features: Features) -> RandomCase:
-    """A query and a stream that has the attributes it asks for."""
+    """Make a query and a stream that has its attributes."""
     made = make_pattern(choose, features)
     return made, make_events(choose, features, made)
 
 
 def make_cuts(choose: Chooser, length: int) -> list[int]:
-    """Where to split a stream into batches: ascending, repeats make empty batches."""
+    """Choose where to split a stream into batches: ascending; repeats make empty batches."""
     return sorted(choose(length + 1) for _ in range(choose(4)))
 
 
 def split_batches(items: Sequence[T], at: Sequence[int]) -> list[Sequence[T]]:
-    """The items split at the cuts.
+    """Split the items at the cuts.
 
     >>> split_batches("abcd", [1, 1, 3])
     ['a', '', 'bc', 'd']
@@ -140,8 +140,8 @@ def split_batches(items: Sequence[T], at: Sequence[int]) -> list[Sequence[T]]:
 
 
 def make_pattern(choose: Chooser, features: Features) -> Pattern:
-    """A random query; over several streams, FROM names all of them or the last."""
-    if _chance(choose, 3):
+    """Make a random query; over several streams, FROM names all of them or the last."""
+    if _happens(choose, 3):
         features = replace(features, streams=features.streams[-1:])
     if features.families:
         few = replace(features, types=features.types[:2])
@@ -150,82 +150,85 @@ def make_pattern(choose: Chooser, features: Features) -> Pattern:
         body = make_formula(choose, features, 1 + max(choose(features.size), choose(features.size)))
     return Pattern(
         formula=body,
-        select=_select(choose, features, body),
-        strategy=_mostly_first(choose, features.strategies),
+        select=_make_select(choose, features, body),
+        strategy=_pick_mostly_first(choose, features.strategies),
         streams=features.streams,
-        partition=_partition(choose) if features.partition and _chance(choose, 3) else (),
-        within=_window(choose, _mostly_first(choose, features.windows)),
-        consume=_mostly_first(choose, features.consume),
-        limit=choose(4) if features.limit and _chance(choose, 6) else None,
+        partition=_choose_partition(choose) if features.partition and _happens(choose, 3) else (),
+        within=_make_window(choose, _pick_mostly_first(choose, features.windows)),
+        consume=_pick_mostly_first(choose, features.consume),
+        limit=choose(4) if features.limit and _happens(choose, 6) else None,
     )
 
 
 def make_formula(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    """A random formula of at most `size` nodes."""
+    """Make a random formula of at most `size` nodes."""
     if size <= 1:
-        return _atom(choose, features)
-    make = _pick(choose, _operators(features, size))
+        return _make_atom(choose, features)
+    make = _pick(choose, _list_makers(features, size))
     return make(choose, features, size - 1)
 
 
 Maker = Callable[[Chooser, Features, int], cel.Formula]
 
 
-def _operators(features: Features, size: int) -> list[Maker]:
-    """The operators for a node of this size, frequent ones several times."""
-    found: list[Maker] = [_as, _as]
+def _list_makers(features: Features, size: int) -> list[Maker]:
+    """List the operators for a node of this size, frequent ones several times."""
+    found: list[Maker] = [_make_as, _make_as]
     if features.iterate:
-        found += [_iterate, _iterate]
+        found += [_make_iterate, _make_iterate]
     if features.optional:
-        found += [_optional]
+        found += [_make_optional]
     if features.filters:
-        found += [_filter, _filter]
+        found += [_make_filter, _make_filter]
     if features.partition_by_inside:
-        found += [_partition_by]
+        found += [_make_partition_by]
     if size > 2:
-        found += [_sequence] * 5 + [_choice] * 2
-        found += [_contiguous] * 2 if features.contiguous else []
-        found += [_all] if features.all_ else []
-        found += [_unless] * 2 if features.unless else []
+        found += [_make_sequence] * 5 + [_make_choice] * 2
+        found += [_make_contiguous] * 2 if features.contiguous else []
+        found += [_make_all] if features.all_ else []
+        found += [_make_unless] * 2 if features.unless else []
     return found
 
 
-def _atom(choose: Chooser, features: Features) -> cel.Formula:
-    if features.not_ and _chance(choose, 10):
-        return cel.Not(_single(choose, features, 3))
-    return _event(choose, features)
+def _make_atom(choose: Chooser, features: Features) -> cel.Formula:
+    if features.not_ and _happens(choose, 10):
+        return cel.Not(_make_single(choose, features, 3))
+    return _make_event(choose, features)
 
 
-def _event(choose: Chooser, features: Features) -> cel.Formula:
+def _make_event(choose: Chooser, features: Features) -> cel.Formula:
     name = _pick(choose, features.types)
-    named = features.streams and _chance(choose, 3)
+    named = features.streams and _happens(choose, 3)
     return cel.Event(name, _pick(choose, features.streams) if named else None)
 
 
-def _single(choose: Chooser, features: Features, depth: int) -> cel.Formula:
-    """What may stand under NOT: a formula of one event."""
+def _make_single(choose: Chooser, features: Features, depth: int) -> cel.Formula:
+    """Make a formula of one event, which may stand under NOT."""
     kind = choose(5) if depth else 0
     if kind == 1:
-        return _filtered(choose, features, _single(choose, features, depth - 1))
+        return _filter_formula(choose, features, _make_single(choose, features, depth - 1))
     if kind == 2:
-        parts = (_single(choose, features, depth - 1), _single(choose, features, depth - 1))
+        parts = (
+            _make_single(choose, features, depth - 1),
+            _make_single(choose, features, depth - 1),
+        )
         return cel.Choice(parts)
     if kind == 3:
-        return cel.As(_event(choose, features), _pick(choose, features.variables))
-    return _event(choose, features)
+        return cel.As(_make_event(choose, features), _pick(choose, features.variables))
+    return _make_event(choose, features)
 
 
-def _as(choose: Chooser, features: Features, size: int) -> cel.Formula:
+def _make_as(choose: Chooser, features: Features, size: int) -> cel.Formula:
     return cel.As(make_formula(choose, features, size), _pick(choose, features.variables))
 
 
-def _optional(choose: Chooser, features: Features, size: int) -> cel.Formula:
+def _make_optional(choose: Chooser, features: Features, size: int) -> cel.Formula:
     return cel.Optional(make_formula(choose, features, size))
 
 
-def _iterate(choose: Chooser, features: Features, size: int) -> cel.Formula:
+def _make_iterate(choose: Chooser, features: Features, size: int) -> cel.Formula:
     body = make_formula(choose, features, size)
-    contiguous = features.contiguous and _chance(choose, 3)
+    contiguous = features.contiguous and _happens(choose, 3)
     low, high = _pick(
         choose, ((1, None), (1, None), (1, 2), (2, 3), (2, None), (2, 2), (0, 2), (0, None), (1, 3))
     )
@@ -234,64 +237,64 @@ def _iterate(choose: Chooser, features: Features, size: int) -> cel.Formula:
     return cel.Iterate(body, low, high, contiguous)
 
 
-def _sequence(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.Sequence(_parts(choose, features, size))
+def _make_sequence(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.Sequence(_make_parts(choose, features, size))
 
 
-def _contiguous(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.Contiguous(_parts(choose, features, size))
+def _make_contiguous(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.Contiguous(_make_parts(choose, features, size))
 
 
-def _choice(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.Choice(_parts(choose, features, size))
+def _make_choice(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.Choice(_make_parts(choose, features, size))
 
 
-def _all(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.All(_parts(choose, features, size))
+def _make_all(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return cel.All(_make_parts(choose, features, size))
 
 
-def _unless(choose: Chooser, features: Features, size: int) -> cel.Formula:
+def _make_unless(choose: Chooser, features: Features, size: int) -> cel.Formula:
     guard = 1 + choose(max(1, size // 3))
     return cel.Unless(
         make_formula(choose, features, size - guard), make_formula(choose, features, guard)
     )
 
 
-def _parts(choose: Chooser, features: Features, size: int) -> tuple[cel.Formula, ...]:
-    """Two or three formulas that share a size of at least 2."""
-    number = 3 if size > 2 and _chance(choose, 3) else 2
+def _make_parts(choose: Chooser, features: Features, size: int) -> tuple[cel.Formula, ...]:
+    """Make two or three formulas that share a size of at least 2."""
+    number = 3 if size > 2 and _happens(choose, 3) else 2
     shares = [1] * number
     for _ in range(size - number):
         shares[choose(number)] += 1
     return tuple(make_formula(choose, features, share) for share in shares)
 
 
-def _filter(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return _filtered(choose, features, make_formula(choose, features, size))
+def _make_filter(choose: Chooser, features: Features, size: int) -> cel.Formula:
+    return _filter_formula(choose, features, make_formula(choose, features, size))
 
 
-def _filtered(choose: Chooser, features: Features, body: cel.Formula) -> cel.Formula:
+def _filter_formula(choose: Chooser, features: Features, body: cel.Formula) -> cel.Formula:
     names = find_bound_variables(body)
-    return cel.Filter(body, _condition(choose, features, names, 2)) if names else body
+    return cel.Filter(body, _make_condition(choose, features, names, 2)) if names else body
 
 
-def _partition_by(choose: Chooser, features: Features, size: int) -> cel.Formula:
+def _make_partition_by(choose: Chooser, features: Features, size: int) -> cel.Formula:
     body = make_formula(choose, features, size)
-    types = sorted({node.type for node in _marking(body) if isinstance(node, cel.Event)})
+    types = sorted({node.type for node in _walk_marked(body) if isinstance(node, cel.Event)})
     if not types or choose(2) == 0:
-        return cel.PartitionBy(body, (cel.KeyPart(None, _attribute(choose, "ab")),))
-    keys = tuple(cel.KeyPart(name, _attribute(choose, "ab")) for name in types)
+        return cel.PartitionBy(body, (cel.KeyPart(None, _choose_attribute(choose, "ab")),))
+    keys = tuple(cel.KeyPart(name, _choose_attribute(choose, "ab")) for name in types)
     return cel.PartitionBy(body, keys)
 
 
 def find_bound_variables(body: cel.Formula) -> tuple[str, ...]:
-    """The variables that a valuation of the formula can hold, types included.
+    """Return the variables that a valuation of the formula can hold, types included.
 
     >>> find_bound_variables(cel.Unless(cel.As(cel.Event("A"), "x"), cel.Event("B")))
     ('A', 'x')
     """
     names = set()
-    for node in _marking(body):
+    for node in _walk_marked(body):
         if isinstance(node, cel.Event):
             names.add(node.type)
         elif isinstance(node, cel.As) and find_bound_variables(node.body):
@@ -299,12 +302,12 @@ def find_bound_variables(body: cel.Formula) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _marking(node: cel.Formula) -> Iterable[cel.Formula]:
-    """The nodes whose events are marked: not those under NOT nor in a guard."""
+def _walk_marked(node: cel.Formula) -> Iterable[cel.Formula]:
+    """Yield the nodes whose events are marked: not those under NOT nor in a guard."""
     yield node
     below = () if isinstance(node, cel.Not) else cel.children(node)
     for child in below[:1] if isinstance(node, cel.Unless) else below:
-        yield from _marking(child)
+        yield from _walk_marked(child)
 
 
 # -------------------------------------------------- events that are compared
@@ -316,110 +319,116 @@ _NEIGHBOURS: tuple[pred.Operator, ...] = ("=", "<", "!=", "<=", ">", "=", ">=")
 
 
 def make_correlated(choose: Chooser, features: Features, family: Family) -> cel.Formula:
-    """A random formula of one family."""
+    """Make a random formula of one family."""
     match family:
         case "chain":
-            return _chain(choose, features, _EQUAL)
+            return _make_chain(choose, features, _EQUAL)
         case "order":
-            return _chain(choose, features, _ORDER)
+            return _make_chain(choose, features, _ORDER)
         case "previous":
-            return _previous(choose, features)
+            return _make_previous(choose, features)
         case "keys":
-            return _keyed(choose, features)
+            return _make_keyed(choose, features)
         case "all":
-            return _gathered(choose, features)
+            return _make_gathering(choose, features)
         case "mixed":
-            return _mixture(choose, features)
+            return _make_mixture(choose, features)
 
 
-def _chain(choose: Chooser, features: Features, operators: Sequence[pred.Operator]) -> cel.Formula:
-    """Steps that are compared; now and then the whole is repeated, or a part of more."""
+def _make_chain(
+    choose: Chooser, features: Features, operators: Sequence[pred.Operator]
+) -> cel.Formula:
+    """Make steps that are compared; sometimes repeat the whole, or put an event after it."""
     names = _STEPS[: _pick(choose, (2, 3, 2, 3, 4))]
-    links = [_link(choose, names, operators) for _ in range(1 + choose(2))]
-    body: cel.Formula = cel.Filter(_line(choose, features, names), _joined(choose, features, links))
-    if features.iterate and _chance(choose, 5):
+    links = [_make_link(choose, names, operators) for _ in range(1 + choose(2))]
+    body: cel.Formula = cel.Filter(
+        _make_line(choose, features, names), _join_links(choose, features, links)
+    )
+    if features.iterate and _happens(choose, 5):
         body = cel.Iterate(body, 1, _pick(choose, (None, 2)))
-    if _chance(choose, 6):
-        body = cel.Sequence((body, _event(choose, features)))
+    if _happens(choose, 6):
+        body = cel.Sequence((body, _make_event(choose, features)))
     return body
 
 
-def _line(choose: Chooser, features: Features, names: Sequence[str]) -> cel.Formula:
-    """One step for each name, after each other."""
-    steps = tuple(_step(choose, features, name) for name in names)
+def _make_line(choose: Chooser, features: Features, names: Sequence[str]) -> cel.Formula:
+    """Make one step for each name, after each other."""
+    steps = tuple(_make_step(choose, features, name) for name in names)
     if len(steps) == 1:
         return steps[0]
-    if features.contiguous and _chance(choose, 5):
+    if features.contiguous and _happens(choose, 5):
         return cel.Contiguous(steps)
-    if features.unless and _chance(choose, 12):
-        return cel.Unless(cel.Sequence(steps), _event(choose, features))
+    if features.unless and _happens(choose, 12):
+        return cel.Unless(cel.Sequence(steps), _make_event(choose, features))
     return cel.Sequence(steps)
 
 
-def _step(choose: Chooser, features: Features, name: str) -> cel.Formula:
-    """Events of one name: often one, sometimes several, none, or of either type."""
-    event = _event(choose, features)
+def _make_step(choose: Chooser, features: Features, name: str) -> cel.Formula:
+    """Make a step of one name: often one event, sometimes several, none, or of either type."""
+    event = _make_event(choose, features)
     kind = choose(10)
     if kind >= 7 and features.iterate:
         bounds = _pick(choose, ((1, None), (1, 2), (2, None)))
-        step = cel.Iterate(event, *bounds, contiguous=features.contiguous and _chance(choose, 4))
+        step = cel.Iterate(event, *bounds, contiguous=features.contiguous and _happens(choose, 4))
         return cel.As(step, name) if choose(2) == 0 else replace(step, body=cel.As(event, name))
     if kind == 6 and features.optional:
         return cel.Optional(cel.As(event, name))
     if kind == 5:
-        return cel.As(cel.Choice((event, _event(choose, features))), name)
+        return cel.As(cel.Choice((event, _make_event(choose, features))), name)
     return cel.As(event, name)
 
 
-def _link(
+def _make_link(
     choose: Chooser, names: Sequence[str], operators: Sequence[pred.Operator]
 ) -> pred.Compare:
-    """A comparison between two steps, mostly neighbours."""
+    """Compare two steps, mostly neighbours."""
     first = choose(len(names) - 1)
     left, right = names[first], names[first + 1]
-    if _chance(choose, 5):
+    if _happens(choose, 5):
         left, right = _pick(choose, names), _pick(choose, names)
-    return _compare(choose, left, right, operators)
+    return _make_compare(choose, left, right, operators)
 
 
-def _compare(
+def _make_compare(
     choose: Chooser, left: str, right: str, operators: Sequence[pred.Operator]
 ) -> pred.Compare:
     numbers = _pick(choose, ("u", "uv", "uvw", "c"))
     return pred.Compare(
         _pick(choose, operators),
-        pred.Reference(left, _attribute(choose, numbers)),
-        pred.Reference(right, _attribute(choose, numbers)),
+        pred.Reference(left, _choose_attribute(choose, numbers)),
+        pred.Reference(right, _choose_attribute(choose, numbers)),
     )
 
 
-def _joined(choose: Chooser, features: Features, links: Sequence[pred.Condition]) -> pred.Condition:
-    """The links, mostly by AND, and now and then a question about one event."""
+def _join_links(
+    choose: Chooser, features: Features, links: Sequence[pred.Condition]
+) -> pred.Condition:
+    """Join the links, mostly by AND, sometimes with a test of one event."""
     parts = tuple(links)
-    if features.filters and _chance(choose, 5):
+    if features.filters and _happens(choose, 5):
         name = next(link.left.variable for link in links if isinstance(link, pred.Compare))
         limits: tuple[tuple[pred.Operator, int], ...] = (("<=", 2), ("=", 1), (">=", 1), ("!=", 2))
         op, limit = _pick(choose, limits)
-        test = pred.Comparison(op, _attribute(choose, "uv"), pred.Literal(limit))
+        test = pred.Comparison(op, _choose_attribute(choose, "uv"), pred.Literal(limit))
         parts = (*parts, pred.Holds(name, test))
     if len(parts) == 1:
         return parts[0]
-    if len(parts) > 2 and _chance(choose, 4):
+    if len(parts) > 2 and _happens(choose, 4):
         return pred.AllOf((parts[0], pred.AnyOf(parts[1:])))
-    return pred.AnyOf(parts) if _chance(choose, 5) else pred.AllOf(parts)
+    return pred.AnyOf(parts) if _happens(choose, 5) else pred.AllOf(parts)
 
 
-def _previous(choose: Chooser, features: Features) -> cel.Formula:
-    """Neighbours compared: within one variable, between two, or along the whole."""
+def _make_previous(choose: Chooser, features: Features) -> cel.Formula:
+    """Compare neighbours: within one variable, between two, or along the whole."""
     names = _STEPS[: 1 + choose(3)]
-    line = _line(choose, features, names)
+    line = _make_line(choose, features, names)
     if len(names) == 1 and choose(2) == 0:
-        line = cel.As(cel.Iterate(_event(choose, features), contiguous=choose(4) == 3), "x")
+        line = cel.As(cel.Iterate(_make_event(choose, features), contiguous=choose(4) == 3), "x")
     elif len(names) == 1:  # what stands between two events of x keeps them apart
         names = _STEPS[:2]
         parts = tuple(map(cel.As, map(cel.Event, features.types), names))
         line = cel.Iterate(cel.Choice(parts) if choose(3) else cel.Sequence(parts), 2)
-    if _chance(choose, 3):
+    if _happens(choose, 3):
         line, names = cel.As(line, "m"), ("m",)
     links = []
     for _ in range(1 + choose(2)):
@@ -428,192 +437,202 @@ def _previous(choose: Chooser, features: Features) -> cel.Formula:
         if choose(5) >= 3:
             left = right = _pick(choose, find_bound_variables(line))
             right = _pick(choose, find_bound_variables(line)) if choose(2) else right
-        link = _compare(choose, left, right, _NEIGHBOURS)
+        link = _make_compare(choose, left, right, _NEIGHBOURS)
         links.append(replace(link, adjacent=True))
-    body: cel.Formula = cel.Filter(line, _joined(choose, features, links))
-    if _chance(choose, 5):
+    body: cel.Formula = cel.Filter(line, _join_links(choose, features, links))
+    if _happens(choose, 5):
         body = cel.Iterate(body, 1, 2)
     return body
 
 
-def _keyed(choose: Chooser, features: Features) -> cel.Formula:
-    """PARTITION BY around a line, with others inside."""
+def _make_keyed(choose: Chooser, features: Features) -> cel.Formula:
+    """Put PARTITION BY around a line, with others inside."""
     names = _STEPS[: 1 + choose(3)]
-    line = _line(choose, features, names)
+    line = _make_line(choose, features, names)
     if choose(2) and isinstance(line, cel.Sequence):
         within = choose(len(line.parts))
-        group: cel.Formula = cel.Iterate(_event(choose, features), 1, _pick(choose, (None, 3)))
-        group = cel.PartitionBy(group, (cel.KeyPart(None, _attribute(choose, "uvc")),))
+        group: cel.Formula = cel.Iterate(_make_event(choose, features), 1, _pick(choose, (None, 3)))
+        group = cel.PartitionBy(group, (cel.KeyPart(None, _choose_attribute(choose, "uvc")),))
         parts = list(line.parts)
         parts[within] = cel.As(group, names[within])
         line = replace(line, parts=tuple(parts))
     body: cel.Formula = line
     for _ in range(1 + choose(2)):
-        body = cel.PartitionBy(body, _keys(choose, names))
-    return cel.Iterate(body, 1, 2) if _chance(choose, 6) else body
+        body = cel.PartitionBy(body, _make_keys(choose, names))
+    return cel.Iterate(body, 1, 2) if _happens(choose, 6) else body
 
 
-def _keys(choose: Chooser, names: Sequence[str]) -> tuple[cel.KeyPart, ...]:
+def _make_keys(choose: Chooser, names: Sequence[str]) -> tuple[cel.KeyPart, ...]:
     numbers = _pick(choose, ("u", "uv", "uvw", "c"))
     if choose(3) == 0:
-        return (cel.KeyPart(None, _attribute(choose, numbers)),)
-    return tuple(cel.KeyPart(name, _attribute(choose, numbers)) for name in names)
+        return (cel.KeyPart(None, _choose_attribute(choose, numbers)),)
+    return tuple(cel.KeyPart(name, _choose_attribute(choose, numbers)) for name in names)
 
 
-def _gathered(choose: Chooser, features: Features) -> cel.Formula:
-    """ALL of steps that are equal in something, alone or before or after another event."""
+def _make_gathering(choose: Chooser, features: Features) -> cel.Formula:
+    """Join steps by ALL that agree on an attribute, alone or before another event."""
     names = _STEPS[: 2 + choose(2)]
-    parts = [_step(choose, features, name) for name in names]
-    links = [_link(choose, names, ("=", "=", "=", "!=")) for _ in range(1 + choose(2))]
-    if _chance(choose, 4):
-        parts[0] = cel.Sequence((parts[0], cel.As(_event(choose, features), "w")))
-        links.append(_compare(choose, "x", "w", _EQUAL))
-    body: cel.Formula = cel.Filter(cel.All(tuple(parts)), _joined(choose, features, links))
-    if _chance(choose, 5):
-        body = cel.PartitionBy(cel.All(tuple(parts)), (cel.KeyPart(None, _attribute(choose, "u")),))
-    if _chance(choose, 4):
-        body = cel.Sequence((body, _event(choose, features)))
+    parts = [_make_step(choose, features, name) for name in names]
+    links = [_make_link(choose, names, ("=", "=", "=", "!=")) for _ in range(1 + choose(2))]
+    if _happens(choose, 4):
+        parts[0] = cel.Sequence((parts[0], cel.As(_make_event(choose, features), "w")))
+        links.append(_make_compare(choose, "x", "w", _EQUAL))
+    body: cel.Formula = cel.Filter(cel.All(tuple(parts)), _join_links(choose, features, links))
+    if _happens(choose, 5):
+        body = cel.PartitionBy(
+            cel.All(tuple(parts)), (cel.KeyPart(None, _choose_attribute(choose, "u")),)
+        )
+    if _happens(choose, 4):
+        body = cel.Sequence((body, _make_event(choose, features)))
     return body
 
 
-def _mixture(choose: Chooser, features: Features) -> cel.Formula:
-    """Two families after each other, or either, or one inside conditions of another."""
+def _make_mixture(choose: Chooser, features: Features) -> cel.Formula:
+    """Combine two families: one after the other, either, or one as a guard; then compare."""
     first, second = (
         make_correlated(choose, features, _pick(choose, FAMILIES[:-1])) for _ in range(2)
     )
     match choose(4):
         case 0:
-            body: cel.Formula = cel.Sequence((first, cel.As(_event(choose, features), "y")))
+            body: cel.Formula = cel.Sequence((first, cel.As(_make_event(choose, features), "y")))
         case 1:
             body = cel.Choice((first, second))
         case 2:
-            body = cel.Unless(first, cel.Sequence((_event(choose, features), second)))
+            body = cel.Unless(first, cel.Sequence((_make_event(choose, features), second)))
         case _:
             body = cel.Sequence((first, second))
     names = find_bound_variables(body)
-    link = _compare(choose, _pick(choose, names), _pick(choose, names), _NEIGHBOURS)
+    link = _make_compare(choose, _pick(choose, names), _pick(choose, names), _NEIGHBOURS)
     return cel.Filter(body, replace(link, adjacent=choose(2) == 0))
 
 
 # -------------------------------------------------- conditions, predicates
 
 
-def _condition(
+def _make_condition(
     choose: Chooser, features: Features, names: Sequence[str], depth: int
 ) -> pred.Condition:
     kind = choose(6) if depth else choose(4)
     if kind >= 4:
-        parts = tuple(_condition(choose, features, names, depth - 1) for _ in range(2 + choose(2)))
+        parts = tuple(
+            _make_condition(choose, features, names, depth - 1) for _ in range(2 + choose(2))
+        )
         return pred.AllOf(parts) if kind == 4 else pred.AnyOf(parts)
     if features.binary and kind >= 2:
-        compared = _between(choose, names)
+        compared = _make_comparison(choose, names)
         return replace(compared, adjacent=True) if features.previous and choose(2) else compared
-    return pred.Holds(_pick(choose, names), _predicate(choose, features, 2))
+    return pred.Holds(_pick(choose, names), _make_predicate(choose, features, 2))
 
 
-def _between(choose: Chooser, names: Sequence[str]) -> pred.Compare:
+def _make_comparison(choose: Chooser, names: Sequence[str]) -> pred.Compare:
     family = _pick(choose, ("ab", "ab", "abf", "s"))
     return pred.Compare(
-        _operator(choose),
-        pred.Reference(_pick(choose, names), _attribute(choose, family)),
-        pred.Reference(_pick(choose, names), _attribute(choose, family)),
+        _choose_operator(choose),
+        pred.Reference(_pick(choose, names), _choose_attribute(choose, family)),
+        pred.Reference(_pick(choose, names), _choose_attribute(choose, family)),
     )
 
 
-def _predicate(choose: Chooser, features: Features, depth: int) -> pred.Predicate:
+def _make_predicate(choose: Chooser, features: Features, depth: int) -> pred.Predicate:
     kind = choose(12) if depth else choose(9)
     match kind:
         case 0 | 1 | 2:
-            return pred.Comparison(_operator(choose), _attribute(choose, "ab"), _int(choose))
+            return pred.Comparison(
+                _choose_operator(choose), _choose_attribute(choose, "ab"), _choose_int(choose)
+            )
         case 3:
             numbers = "abf" if features.nan else "ab"
             return pred.Comparison(
-                _operator(choose), _number(choose, numbers, 2), _number(choose, numbers, 1)
+                _choose_operator(choose),
+                _make_number(choose, numbers, 2),
+                _make_number(choose, numbers, 1),
             )
         case 4:
             text = pred.Literal(_pick(choose, ("x", "y", "xy")))
-            return pred.Comparison(_operator(choose), _attribute(choose, "s"), text)
+            return pred.Comparison(_choose_operator(choose), _choose_attribute(choose, "s"), text)
         case 5:
             regex = _pick(choose, ("x.*", "x", "[xy]", ".*y", ".*"))
-            return pred.Like(_attribute(choose, "s"), regex)
+            return pred.Like(_choose_attribute(choose, "s"), regex)
         case 6:
-            values = tuple(_int(choose) for _ in range(1 + choose(3)))
-            return pred.InSet(_attribute(choose, "ab"), values)
+            values = tuple(_choose_int(choose) for _ in range(1 + choose(3)))
+            return pred.InSet(_choose_attribute(choose, "ab"), values)
         case 7:
             low = choose(3)
             return pred.InRange(
-                _attribute(choose, "ab"), pred.Literal(low), pred.Literal(low + choose(3))
+                _choose_attribute(choose, "ab"), pred.Literal(low), pred.Literal(low + choose(3))
             )
         case 8:
             if choose(2):
                 truth = pred.Literal(choose(2) == 0)
-                return pred.Comparison("=", _attribute(choose, "t"), truth)
-            return pred.IsNull(_attribute(choose, "abst"), negated=choose(3) > 0)
+                return pred.Comparison("=", _choose_attribute(choose, "t"), truth)
+            return pred.IsNull(_choose_attribute(choose, "abst"), negated=choose(3) > 0)
         case 9 | 10:
-            parts = tuple(_predicate(choose, features, depth - 1) for _ in range(2 + choose(2)))
+            parts = tuple(
+                _make_predicate(choose, features, depth - 1) for _ in range(2 + choose(2))
+            )
             return pred.And(parts) if kind == 9 else pred.Or(parts)
         case _:
-            return pred.Negation(_predicate(choose, features, depth - 1))
+            return pred.Negation(_make_predicate(choose, features, depth - 1))
 
 
-def _number(choose: Chooser, names: str, depth: int) -> pred.Value:
+def _make_number(choose: Chooser, names: str, depth: int) -> pred.Value:
     kind = choose(5 if depth else 3)
     if kind == 0:
-        return _int(choose)
+        return _choose_int(choose)
     if kind <= 2:
-        return _attribute(choose, names)
+        return _choose_attribute(choose, names)
     if kind == 3:
-        left, right = _number(choose, names, depth - 1), _number(choose, names, depth - 1)
+        left, right = _make_number(choose, names, depth - 1), _make_number(choose, names, depth - 1)
         return pred.Arithmetic(_pick(choose, ("+", "-", "*", "/", "%")), left, right)
-    return pred.Negative(_attribute(choose, names))
+    return pred.Negative(_choose_attribute(choose, names))
 
 
-def _operator(choose: Chooser) -> pred.Operator:
+def _choose_operator(choose: Chooser) -> pred.Operator:
     operators: tuple[pred.Operator, ...] = (">=", "<=", "=", "!=", "<", ">")
     return _pick(choose, operators)
 
 
-def _attribute(choose: Chooser, names: str) -> pred.Attribute:
+def _choose_attribute(choose: Chooser, names: str) -> pred.Attribute:
     return pred.Attribute((_pick(choose, names),))
 
 
-def _int(choose: Chooser) -> pred.Literal:
+def _choose_int(choose: Chooser) -> pred.Literal:
     return pred.Literal(_pick(choose, (1, 2, 0, 3)))
 
 
 # ----------------------------------------------------------------- clauses
 
 
-def _select(choose: Chooser, features: Features, body: cel.Formula) -> Select:
+def _make_select(choose: Chooser, features: Features, body: cel.Formula) -> Select:
     names = find_bound_variables(body)
-    match _mostly_first(choose, features.selects):
+    match _pick_mostly_first(choose, features.selects):
         case "list" if names:
             chosen = dict.fromkeys(_pick(choose, names) for _ in range(1 + choose(2)))
-            return Select(False, tuple(Variable(x, _kept(choose)) for x in chosen))
+            return Select(False, tuple(Variable(x, _choose_kept(choose)) for x in chosen))
         case "NONE":
             return Select(False)
         case "COUNT":
             return Select(False, (Aggregate("COUNT"),))
         case "aggregates" if names:
-            found = tuple(_aggregate(choose, names) for _ in range(1 + choose(2)))
+            found = tuple(_make_aggregate(choose, names) for _ in range(1 + choose(2)))
             return Select(False, (Variable(_pick(choose, names)), *dict.fromkeys(found)))
         case _:
             return Select()
 
 
-def _kept(choose: Chooser) -> tuple[str, ...]:
-    return ("a", "s") if _chance(choose, 4) else ()
+def _choose_kept(choose: Chooser) -> tuple[str, ...]:
+    return ("a", "s") if _happens(choose, 4) else ()
 
 
-def _aggregate(choose: Chooser, names: Sequence[str]) -> Aggregate:
+def _make_aggregate(choose: Chooser, names: Sequence[str]) -> Aggregate:
     function = _pick(choose, ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST"))
     if function == "COUNT":
         return Aggregate(function, _pick(choose, names) if choose(2) else None)
-    reference = pred.Reference(_pick(choose, names), _attribute(choose, "ab"))
+    reference = pred.Reference(_pick(choose, names), _choose_attribute(choose, "ab"))
     return Aggregate(function, reference)
 
 
-def _partition(choose: Chooser) -> tuple[tuple[str, ...], ...]:
+def _choose_partition(choose: Chooser) -> tuple[tuple[str, ...], ...]:
     groups = (
         (("k",),),
         (("k",),),
@@ -625,7 +644,7 @@ def _partition(choose: Chooser) -> tuple[tuple[str, ...], ...]:
     return _pick(choose, groups)
 
 
-def _window(choose: Chooser, unit: Unit | None) -> Window | None:
+def _make_window(choose: Chooser, unit: Unit | None) -> Window | None:
     match unit:
         case None:
             return None
@@ -634,28 +653,28 @@ def _window(choose: Chooser, unit: Unit | None) -> Window | None:
         case Unit.TIME:
             return Window(unit, Fraction((2 + choose(14)) * MILLISECOND, 2))
         case Unit.ATTRIBUTE:
-            return Window(unit, Fraction(1 + choose(8), 2), _attribute(choose, "nnm"))
+            return Window(unit, Fraction(1 + choose(8), 2), _choose_attribute(choose, "nnm"))
 
 
 # ----------------------------------------------------------------- streams
 
 
 def make_events(choose: Chooser, features: Features, for_: Pattern | None = None) -> Events:
-    """A random stream; for a query, with the types and attributes that it asks for."""
-    timed = not features.untimed or _needs_time(for_) or not _chance(choose, 4)
-    names = [*DOMAINS, *RISING] if for_ is None else sorted(_asked(for_))
-    types = features.types if for_ is None else _types(features, for_.formula)
-    longest = features.events if for_ is None else _longest(for_.formula, features)
+    """Make a random stream; for a query, with its types and attributes."""
+    timed = not features.untimed or _needs_time(for_) or not _happens(choose, 4)
+    names = [*DOMAINS, *RISING] if for_ is None else sorted(_find_attributes(for_))
+    types = features.types if for_ is None else _choose_types(features, for_.formula)
+    longest = features.events if for_ is None else _find_longest(for_.formula, features)
     length = max(choose(longest + 1) for _ in range(4 if features.families else 2))
-    made = [_one(choose, features, types, names) for _ in range(length)]
+    made = [_make_record(choose, features, types, names) for _ in range(length)]
     if timed:
-        for event, ts in zip(made, _times(choose, features, len(made)), strict=True):
+        for event, ts in zip(made, _make_times(choose, features, len(made)), strict=True):
             event["ts"] = ts
-    _rise(choose, made, [name for name in names if name in RISING])
+    _fill_rising(choose, made, [name for name in names if name in RISING])
     return made
 
 
-def _one(
+def _make_record(
     choose: Chooser, features: Features, types: Sequence[str], names: Sequence[str]
 ) -> dict[str, Any]:
     event: dict[str, Any] = {"type": _pick(choose, types)}
@@ -668,26 +687,26 @@ def _one(
     return event
 
 
-def _times(choose: Chooser, features: Features, length: int) -> list[int]:
-    """Times with ties, in order unless disorder is on and wanted."""
+def _make_times(choose: Chooser, features: Features, length: int) -> list[int]:
+    """Make times with ties, in order unless disorder is on and chosen."""
     found, now = [], 0
     for _ in range(length):
         now += _pick(choose, (1, 0, 2, 1, 0, 5))
         found.append(now)
-    if features.disorder and length > 1 and _chance(choose, 4):
+    if features.disorder and length > 1 and _happens(choose, 4):
         for _ in range(1 + choose(3)):
             i, j = choose(length), choose(length)
             found[i], found[j] = found[j], found[i]
     return found
 
 
-def _rise(choose: Chooser, made: Events, names: Sequence[str]) -> None:
+def _fill_rising(choose: Chooser, made: Events, names: Sequence[str]) -> None:
     """Give the attributes that never decrease their values, in time order."""
     for name in names:
         now = 0
         for event in sorted(made, key=lambda event: event.get("ts", 0)):
             now += _pick(choose, (1, 0, 2, 1, 0, 3))
-            if not _chance(choose, 10):
+            if not _happens(choose, 10):
                 event[name] = now / 2 if name == "m" else now
 
 
@@ -695,14 +714,14 @@ def _needs_time(query: Pattern | None) -> bool:
     return bool(query and query.within and query.within.unit is Unit.TIME)
 
 
-def _types(features: Features, body: cel.Formula) -> tuple[str, ...]:
-    """The types of the formula, each twice, and one more."""
+def _choose_types(features: Features, body: cel.Formula) -> tuple[str, ...]:
+    """Return the types of the formula, each twice, and one more."""
     named = tuple(sorted({node.type for node in cel.walk(body) if isinstance(node, cel.Event)}))
     return (*named, *named, *features.types[-1:])
 
 
-def _asked(query: Pattern) -> set[str]:
-    """The attributes that a query looks at."""
+def _find_attributes(query: Pattern) -> set[str]:
+    """Return the attributes that a query reads."""
     found = {name for group in query.partition for name in group}
     if query.within and query.within.attribute:
         found.add(query.within.attribute.name)
@@ -711,32 +730,32 @@ def _asked(query: Pattern) -> set[str]:
             found.add(item.argument.attribute.name)
     for node in cel.walk(query.formula):
         if isinstance(node, cel.Filter):
-            found |= {attribute.name for attribute in _in_condition(node.condition)}
+            found |= {attribute.name for attribute in _find_attributes_of(node.condition)}
         elif isinstance(node, cel.PartitionBy):
             found |= {key.attribute.name for key in node.keys}
     return found
 
 
-def _in_condition(condition: pred.Condition) -> Iterable[pred.Attribute]:
+def _find_attributes_of(condition: pred.Condition) -> Iterable[pred.Attribute]:
     match condition:
         case pred.Holds(predicate=predicate):
             return pred.attributes_of(predicate)
         case pred.Compare(left=left, right=right):
             return (left.attribute, right.attribute)
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
-            return [attribute for part in parts for attribute in _in_condition(part)]
+            return [attribute for part in parts for attribute in _find_attributes_of(part)]
 
 
-def _longest(body: cel.Formula, features: Features) -> int:
-    """The longest stream that is allowed and on which the oracle stays fast."""
+def _find_longest(body: cel.Formula, features: Features) -> int:
+    """Return the length of the longest stream on which the oracle stays fast."""
     line = features.families and not any(isinstance(node, cel.All) for node in cel.walk(body))
     most = _LARGEST_LINE if line else _LARGEST_ANSWER
-    return next((n for n in range(features.events, 2, -1) if _at_most(body, n) <= most), 2)
+    return next((n for n in range(features.events, 2, -1) if _bound_work(body, n) <= most), 2)
 
 
-def _at_most(body: cel.Formula, n: int) -> int:
-    """A bound on the work of the oracle on n events."""
-    below = [_at_most(child, n) for child in cel.children(body)]
+def _bound_work(body: cel.Formula, n: int) -> int:
+    """Return a bound on the work of the oracle on n events."""
+    below = [_bound_work(child, n) for child in cel.children(body)]
     match body:
         case cel.Event() | cel.Not():
             return n
@@ -759,10 +778,10 @@ def _pick(choose: Chooser, items: Sequence[T]) -> T:
     return items[choose(len(items))]
 
 
-def _mostly_first(choose: Chooser, items: Sequence[T]) -> T:
-    """The first half of the time, then any."""
+def _pick_mostly_first(choose: Chooser, items: Sequence[T]) -> T:
+    """Pick the first item half of the time, otherwise any."""
     return items[0] if choose(2) == 0 else _pick(choose, items)
 
 
-def _chance(choose: Chooser, out_of: int) -> bool:
+def _happens(choose: Chooser, out_of: int) -> bool:
     return choose(out_of) == out_of - 1

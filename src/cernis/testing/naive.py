@@ -3,8 +3,8 @@
 `NaiveRuns` keeps each run of a PCEA with all that it has marked, and tries each of them
 on each event. The number of runs is the number of partial matches, so cost per event
 grows with the stream (for a join of n atoms like its length to the power n-1), and only
-a window bounds it. That is what tests compare with, and what benchmarks measure the
-engine against.
+a window bounds it. Tests compare the engine with it, and
+benchmarks measure against it.
 
 >>> from cernis.automata.unary.cea import Is
 >>> from cernis.automata.correlated.pcea import PCEA, Link, RunSource, Transition
@@ -70,7 +70,7 @@ class NaiveRuns:
         return sum(map(len, self._runs))
 
     def push(self, event: Event) -> list[NaiveMatch]:
-        """Reads one event and gives the matches that end with it, one for each run."""
+        """Read one event and return the matches that end with it, one for each run."""
         self.position += 1
         self._forget()
         made = [
@@ -84,11 +84,11 @@ class NaiveRuns:
         return [_make_match(run) for state, run in made if state in self.pcea.finals]
 
     def run(self, events: Iterable[Event]) -> list[NaiveMatch]:
-        """The matches of a whole stream, by their ends."""
+        """Return the matches of a whole stream, in order of their ends."""
         return [match for event in events for match in self.push(event)]
 
     def _extend(self, transition: Transition, event: Event) -> Iterator[_NaiveRun]:
-        waiting = [self._waiting(source, event) for source in transition.sources]
+        waiting = [self._find_waiting(source, event) for source in transition.sources]
         own = frozenset((label, self.position) for label in transition.labels)
         for runs in product(*waiting):
             yield _NaiveRun(
@@ -98,7 +98,7 @@ class NaiveRuns:
                 own.union(*(run.labels for run in runs)),
             )
 
-    def _waiting(self, source: RunSource, event: Event) -> list[_NaiveRun]:
+    def _find_waiting(self, source: RunSource, event: Event) -> list[_NaiveRun]:
         return [
             run
             for run in self._runs[source.state]

@@ -1,11 +1,11 @@
-"""What a query means, as the shortest program that says it: the oracle of every test.
+"""The meaning of a query as a short program: the oracle of every test.
 
 `find_valuations` is the table of complex event logic, one case per row; `evaluate` is the
 seven steps of a query, in their order. Nothing here is clever: sets of valuations are
 built whole, so the cost is exponential in the stream. Ten events are plenty.
 
 Terms. A *position* is the rank of an event in time order inside its partition; a *row*
-is its index in the list as given, and rows are what is reported. A *valuation* is an
+is its index in the list as given, and matches report rows. A *valuation* is an
 interval of positions with labels (variable, position); the optional and {0,n} add the
 empty valuation `EPSILON`, which is neutral in `;`, `:` and ALL and is never a match.
 
@@ -76,7 +76,7 @@ EPSILON: Final = Valuation(0, -1, frozenset())
 
 
 def positions(v: Valuation) -> frozenset[int]:
-    """All positions that some variable holds."""
+    """Return the positions that some variable holds."""
     return frozenset(position for _, position in v.labels)
 
 
@@ -86,7 +86,7 @@ def positions(v: Valuation) -> frozenset[int]:
 def find_valuations(
     formula: cel.Formula, events: Sequence[Event], *, type: str = "type"
 ) -> set[Valuation]:
-    """Every valuation of the formula over the events in order, EPSILON included.
+    """Return every valuation of the formula over the events in order, EPSILON included.
 
     >>> A, B = cel.Event("A"), cel.Event("B")
     >>> stream = [{"type": "A"}, {"type": "A"}, {"type": "B"}]
@@ -115,15 +115,17 @@ def find_valuations(
                 for v in of(body)
             }
         case cel.Sequence(parts=parts):
-            return _fold(_then(_after), map(of, parts))
+            return _fold(_make_product(_is_after), map(of, parts))
         case cel.Contiguous(parts=parts):
-            return _fold(_then(_right_after), map(of, parts))
+            return _fold(_make_product(_is_right_after), map(of, parts))
         case cel.Choice(parts=parts):
             return set().union(*map(of, parts))
         case cel.All(parts=parts):
-            return _fold(_both, map(of, parts))
+            return _fold(_join_all, map(of, parts))
         case cel.Iterate(body=body, low=low, high=high, contiguous=contiguous):
-            return _iterate(of(body), low, high, _then(_right_after if contiguous else _after))
+            return _raise_to_powers(
+                of(body), low, high, _make_product(_is_right_after if contiguous else _is_after)
+            )
         case cel.Optional(body=body):
             return of(body) | {EPSILON}
         case cel.Filter(body=body, condition=condition):
@@ -147,16 +149,16 @@ def _fold(product: Product, sets: Iterable[set[Valuation]]) -> set[Valuation]:
     return result
 
 
-def _after(v: Valuation, w: Valuation) -> bool:
+def _is_after(v: Valuation, w: Valuation) -> bool:
     return v.end < w.start
 
 
-def _right_after(v: Valuation, w: Valuation) -> bool:
+def _is_right_after(v: Valuation, w: Valuation) -> bool:
     return v.end + 1 == w.start
 
 
-def _then(follows: Callable[[Valuation, Valuation], bool]) -> Product:
-    """The product of `;` or `:`."""
+def _make_product(follows: Callable[[Valuation, Valuation], bool]) -> Product:
+    """Return the product of `;` or `:`."""
 
     def product(left: set[Valuation], right: set[Valuation]) -> set[Valuation]:
         return {
@@ -169,8 +171,8 @@ def _then(follows: Callable[[Valuation, Valuation], bool]) -> Product:
     return product
 
 
-def _both(left: set[Valuation], right: set[Valuation]) -> set[Valuation]:
-    """The product of ALL."""
+def _join_all(left: set[Valuation], right: set[Valuation]) -> set[Valuation]:
+    """Return the product of ALL."""
     return {w if v == EPSILON else v if w == EPSILON else _unite(v, w) for v in left for w in right}
 
 
@@ -178,8 +180,10 @@ def _unite(v: Valuation, w: Valuation) -> Valuation:
     return Valuation(min(v.start, w.start), max(v.end, w.end), v.labels | w.labels)
 
 
-def _iterate(body: set[Valuation], low: int, high: int | None, product: Product) -> set[Valuation]:
-    """The union of the powers low..high of the body."""
+def _raise_to_powers(
+    body: set[Valuation], low: int, high: int | None, product: Product
+) -> set[Valuation]:
+    """Return the union of the powers low..high of the body."""
     result, power = set[Valuation](), {EPSILON}
     for times in count():
         if times >= low:
@@ -269,7 +273,7 @@ def evaluate(
     stream: str | None = None,
     tick: int = NANOSECONDS,
 ) -> list[OracleMatch]:
-    """The matches, by end position, latest start first.
+    """Return the matches by end position, latest start first.
 
     `time` counts ticks of `tick` nanoseconds; `stream` names the stream of the events
     that do not say theirs in "_stream" (the only stream in FROM, if there is but one).
@@ -316,7 +320,7 @@ def count_matches(
     stream: str | None = None,
     tick: int = NANOSECONDS,
 ) -> list[tuple[int, int]]:
-    """(row of the end, number of matches) for every end that has matches, in time order."""
+    """Return the row of each end that has matches and their number, in time order."""
     found = evaluate(pattern, events, time=time, type=type, stream=stream, tick=tick)
     return list(Counter(m.end for m in found).items())
 
@@ -324,7 +328,7 @@ def count_matches(
 def order_rows(
     pattern: Pattern, events: Sequence[Event], *, time: str = "ts", stream: str | None = None
 ) -> list[int]:
-    """The rows of the streams in FROM in time order; equal times keep the order given."""
+    """Return the rows of the streams in FROM in time order; equal times keep the order given."""
     known = [event.get(STREAM, _find_stream(pattern, stream)) for event in events]
     rows = [
         row for row in range(len(events)) if not pattern.streams or known[row] in pattern.streams
@@ -335,7 +339,7 @@ def order_rows(
 
 
 def _read_times(rank: int, time: Any, tick: int) -> dict[str, Any]:
-    """What an event answers when it is asked for its time."""
+    """Return the attributes @time and @ns of an event."""
     if time is None:
         return {TIME.name: rank}
     return {TIME.name: time, TIME_NS.name: time * tick if isinstance(time, int) else time}
@@ -350,7 +354,7 @@ def _find_stream(pattern: Pattern, stream: str | None) -> str | None:
 def _make_partitions(
     groups: tuple[tuple[str, ...], ...], events: Sequence[Event]
 ) -> list[_Partition]:
-    """The ranks of each key's events; an event without a whole key is in none."""
+    """Return the ranks of each key's events; an event without a whole key has no partition."""
     keys: dict[Hashable, tuple[Any, ...]] = {}
     members: dict[Hashable, list[int]] = {}
     for rank, event in enumerate(events):
@@ -392,7 +396,7 @@ def _is_within(
 
 
 def choose(strategy: Strategy, found: set[Valuation]) -> set[Valuation]:
-    """The selection among valuations of one partition that end at one position."""
+    """Select among the valuations of one partition that end at one position."""
     match strategy:
         case Strategy.ALL:
             return found
@@ -416,7 +420,7 @@ def _is_decided_by(v: Valuation, w: Valuation, pick: Callable[[frozenset[int]], 
 
 
 def _consume(consume: Consume, matches: list[_PositionedValuation]) -> list[_PositionedValuation]:
-    """Without the matches that start at or before an earlier end; matches come by end."""
+    """Drop the matches that start at or before an earlier end; they are in order of ends."""
     kept: list[_PositionedValuation] = []
     for m in matches:
         used = [
@@ -455,7 +459,7 @@ def _make_match(
 
 
 def restrict(labels: Labels, names: Iterable[str]) -> Labels:
-    """The labels of the named variables."""
+    """Return the labels of the named variables."""
     kept = set(names)
     return frozenset((x, position) for x, position in labels if x in kept)
 
@@ -469,7 +473,7 @@ def is_count_alone(select: Select) -> bool:
 
 
 def find_selected(pattern: Pattern) -> tuple[str, ...]:
-    """The variables that a match keeps, in the order in which they are first named."""
+    """Return the variables that a match keeps, in the order in which they are first named."""
     select = pattern.select
     if select.everything or is_count_alone(select):
         return tuple(dict.fromkeys(_find_starred(pattern.formula)))
@@ -489,7 +493,7 @@ def _find_named(item: Variable | Aggregate) -> list[str]:
 
 
 def _find_starred(formula: cel.Formula, under_as: bool = False) -> list[str]:
-    """Every AS variable, and every type outside any AS."""
+    """Return every AS variable, and every type outside any AS."""
     match formula:
         case cel.Event(type=name):
             return [] if under_as else [name]
@@ -506,7 +510,7 @@ def _find_starred(formula: cel.Formula, under_as: bool = False) -> list[str]:
 def compute_aggregates(
     pattern: Pattern, match: OracleMatch, events: Sequence[Event], *, time: str = "ts"
 ) -> list[Any]:
-    """The values of the aggregates in the SELECT list, in its order.
+    """Return the values of the aggregates in the SELECT list, in its order.
 
     NULLs are ignored; over nothing COUNT is 0 and the others are NULL. FIRST and LAST
     go by time.

@@ -1,4 +1,4 @@
-"""What a predicate says of one event: true, false or unknown.
+"""Evaluate a predicate on one event: true, false or unknown.
 
 SQL's three-valued logic over plain Python values, as the oracle needs it; an event is
 a mapping, NULL is None, and a missing key is NULL. Cost: one walk over the predicate.
@@ -66,7 +66,7 @@ def holds(predicate: Predicate, event: Event) -> bool:
 
 
 def truth(predicate: Predicate, event: Event) -> bool | None:
-    """True, False, or None for unknown."""
+    """Return True, False, or None for unknown."""
     match predicate:
         case Comparison(op=op, left=left, right=right):
             return compare(op, evaluate_value(left, event), evaluate_value(right, event))
@@ -93,7 +93,7 @@ def truth(predicate: Predicate, event: Event) -> bool | None:
 
 
 def compare(op: Operator, left: Any, right: Any) -> bool | None:
-    """One comparison of two values; unknown unless both are of one kind.
+    """Compare two values; unknown unless both are of one kind.
 
     >>> compare("=", 1, 1.0), compare("=", 1, "1"), compare("!=", float("nan"), 1)
     (True, None, True)
@@ -104,7 +104,7 @@ def compare(op: Operator, left: Any, right: Any) -> bool | None:
 
 
 def kind_of(found: Any) -> str | None:
-    """What a value can be compared with; None for NULL."""
+    """Return the kind of a value, within which values are compared; None for NULL."""
     match found:
         case None:
             return None
@@ -119,19 +119,19 @@ def kind_of(found: Any) -> str | None:
 
 
 def all_of(truths: Iterable[bool | None]) -> bool | None:
-    """AND: false wins over unknown, unknown over true."""
+    """Return the AND: false wins over unknown, unknown over true."""
     known = list(truths)
     return False if False in known else None if None in known else True
 
 
 def any_of(truths: Iterable[bool | None]) -> bool | None:
-    """OR: true wins over unknown, unknown over false."""
+    """Return the OR: true wins over unknown, unknown over false."""
     known = list(truths)
     return True if True in known else None if None in known else False
 
 
 def evaluate_value(node: Value, event: Event) -> Any:
-    """The value of an expression on an event; None for NULL."""
+    """Return the value of an expression on an event; None for NULL."""
     match node:
         case Literal(value=constant):
             return constant
@@ -148,7 +148,7 @@ def evaluate_value(node: Value, event: Event) -> Any:
 
 
 def read_attribute(node: Attribute, event: Event) -> Any:
-    """An attribute, through nested records; None where any step is missing."""
+    """Return an attribute, through nested records; None where any step is missing."""
     found: Any = event
     for name in node.path:
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -156,7 +156,7 @@ def read_attribute(node: Attribute, event: Event) -> Any:
 
 
 def shift_value(found: Any, shift: float | None) -> Any:
-    """A value plus a shift, if there is one; NULL where it is no number."""
+    """Return a value plus a shift, if there is one; NULL if the value is not a number."""
     if shift is None:
         return found
     return found + shift if kind_of(found) == "number" else None

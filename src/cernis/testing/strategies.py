@@ -39,7 +39,7 @@ def _chooser(draw: st.DrawFn) -> Chooser:
 
 
 def cases(**features: Any) -> st.SearchStrategy[RandomCase]:
-    """A query and a stream for it."""
+    """Draw a query and a stream for it."""
     switched = Features(**features)
 
     @st.composite
@@ -50,7 +50,7 @@ def cases(**features: Any) -> st.SearchStrategy[RandomCase]:
 
 
 def patterns(**features: Any) -> st.SearchStrategy[Pattern]:
-    """A well-formed query."""
+    """Draw a well-formed query."""
     switched = Features(**features)
 
     @st.composite
@@ -61,7 +61,7 @@ def patterns(**features: Any) -> st.SearchStrategy[Pattern]:
 
 
 def streams(for_: Pattern | None = None, **features: Any) -> st.SearchStrategy[Events]:
-    """A stream with every attribute, or those that a query asks for."""
+    """Draw a stream with every attribute, or those of a query."""
     switched = Features(**features)
 
     @st.composite
@@ -72,7 +72,7 @@ def streams(for_: Pattern | None = None, **features: Any) -> st.SearchStrategy[E
 
 
 def joins(**features: Any) -> st.SearchStrategy[JoinCase]:
-    """The text of a conjunctive query and a stream for it; switches of `joins.Joins`."""
+    """Draw the text of a conjunctive query and a stream; switches of `JoinFeatures`."""
     switched = JoinFeatures(**features)
 
     @st.composite
@@ -84,5 +84,5 @@ def joins(**features: Any) -> st.SearchStrategy[JoinCase]:
 
 @st.composite
 def cuts(draw: st.DrawFn, length: int) -> list[int]:
-    """Where to split a stream of this length into batches; see `grammar.split_batches`."""
+    """Draw where to split a stream of this length; see `grammar.split_batches`."""
     return grammar.make_cuts(_chooser(draw), length)

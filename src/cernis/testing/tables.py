@@ -21,7 +21,7 @@ Event = Mapping[str, Any]
 
 
 def make_table(events: Sequence[Event], *, timed: bool | None = None) -> pa.Table:
-    """All attributes of the random grammar, and those that the events have beside them.
+    """Make a table with all attributes of the random grammar and those of the events.
 
     >>> make_table([{"type": "A", "a": 1}]).select(["type", "a", "k"]).to_pylist()
     [{'type': 'A', 'a': 1, 'k': None}]
@@ -46,7 +46,7 @@ def _make_column(values: list[Any], type_: pa.DataType | None) -> pa.Array:
 
 
 def split_by_stream(events: Sequence[Event]) -> tuple[list[Event], dict[str, list[Event]]]:
-    """The events one stream after the other, in one list and apart; for runs over files."""
+    """Return the events one stream after the other, in one list and apart."""
     apart: dict[str, list[Event]] = {}
     for event in sorted(events, key=lambda event: str(event.get(STREAM, "S"))):
         apart.setdefault(str(event.get(STREAM, "S")), []).append(event)

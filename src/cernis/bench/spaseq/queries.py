@@ -57,7 +57,7 @@ class GraphWorkload(NamedTuple):
 
 
 _GRID = GraphWorkload(
-    smartgrid.streams,
+    smartgrid.make_streams,
     seconds=15,
     sequences={",": "A, B+, C", ";": "A; B+;; C", ":": "A: B+:: C"},
     before=f"PREFIX : <{smartgrid.NS}>\nSELECT ?house ?fr1 ?fr2 ?house2 ?city ?oname",
@@ -76,11 +76,11 @@ _GRID = GraphWorkload(
     FILTER (?fr2 < ?fr1)
   }""",
     graph=smartgrid.GRAPH,
-    background=smartgrid.background,
+    background=smartgrid.make_background,
 )
 
 _CARDS = GraphWorkload(
-    cards.streams,
+    cards.make_streams,
     seconds=4,
     sequences={",": "A, B+", ";": "A; B+;", ":": "A: B+:"},
     before=f"PREFIX pred: <{cards.NS}>\nSELECT ?card ?id1 ?amount1 ?amount2 ?name ?address",
@@ -98,11 +98,11 @@ _CARDS = GraphWorkload(
     }
   }""",
     graph=cards.GRAPH,
-    background=cards.background,
+    background=cards.make_background,
 )
 
 _TRAFFIC = GraphWorkload(
-    traffic.streams,
+    traffic.make_streams,
     seconds=100,
     sequences={",": "A, (B & C)", ";": "A; (B & C)", ":": "A: (B & C)"},
     before=f"PREFIX ssn: <{traffic.SSN}>\nPREFIX sao: <{traffic.SAO}>\nSELECT ?p1 ?v1 ?v2 ?v3",
@@ -135,7 +135,7 @@ def make_market_workload(conditions: tuple[str, ...]) -> GraphWorkload:
     ]
     selected = " ".join(f"?p{i} ?vol{i}" for i in numbers)
     return GraphWorkload(
-        market.streams,
+        market.make_streams,
         seconds=3,
         sequences={link: f"{link} ".join(names) for link in STRATEGIES},
         before=f"PREFIX pred: <{market.NS}>\nSELECT ?company {selected}",

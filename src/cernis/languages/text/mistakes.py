@@ -33,7 +33,7 @@ STRAY_HELP: Mapping[str, str] = {
     "”": "use straight quotes: '",
     "−": "use '-'",
 }
-"""What to write instead of symbols that no language has."""
+"""Suggestions for symbols that no language has."""
 
 _ABBREVIATIONS = {
     "d": "DAYS",

@@ -73,7 +73,7 @@ def load_grammar(
 
 
 def read_tokens(syntax: Syntax, text: str) -> list[Token]:
-    """Return the tokens of a text; raise what is wrong with its length, lexemes or brackets."""
+    """Return the tokens of a text; raise mistakes in its length, lexemes or brackets."""
     if len(text) > MAX_TEXT:
         raise BudgetError(
             f"the query has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"

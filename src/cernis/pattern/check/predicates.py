@@ -34,7 +34,7 @@ MOST_MISTAKES = 50
 """How many mistakes are reported for one schema; the rest of a hopeless query is not."""
 
 RegexMistake = Callable[[str], str | None]
-"""Says what is wrong with a regular expression; None if nothing is."""
+"""Explains the mistake in a regular expression; None if it has none."""
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LONGEST_LIST = 8

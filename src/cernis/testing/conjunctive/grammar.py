@@ -53,7 +53,7 @@ class JoinFeatures:
 
 
 def make_join(choose: Chooser, features: JoinFeatures | None = None) -> JoinCase:
-    """A text and a stream for it.
+    """Make a text and a stream for it.
 
     >>> make_join(random.Random(1).randrange) == make_join(random.Random(1).randrange)
     True
@@ -70,7 +70,7 @@ def _pick(choose: Chooser, items: Sequence[T]) -> T:
     return items[choose(len(items))]
 
 
-def _chance(choose: Chooser, one_in: int) -> bool:
+def _happens(choose: Chooser, one_in: int) -> bool:
     return choose(one_in) == one_in - 1
 
 
@@ -89,48 +89,48 @@ def _write_query(choose: Chooser, features: JoinFeatures, timed: bool) -> str:
         relation, terms = _choose_arguments(choose, features, paths)
         own.append([term for term in dict.fromkeys(terms) if term[0] in features.variables])
         atom = _write_atom(choose, relation, terms, positional)
-        if clock and not _chance(choose, 6):
-            again = bool(times) and _chance(choose, 10)
+        if clock and not _happens(choose, 6):
+            again = bool(times) and _happens(choose, 10)
             times.append(_pick(choose, times) if again else f"t{index}")
             atom += f"@{times[-1]}"
         atoms.append(atom)
     body = atoms + _write_comparisons(choose, features, own) + _write_ordering(choose, times, timed)
     names = list(dict.fromkeys([name for names in own for name in names] + times))
-    if features.projections and _chance(choose, 4):
+    if features.projections and _happens(choose, 4):
         names = [name for name in names if choose(2) == 0]
     text = f"Q({', '.join(names)}) <- {', '.join(body)}"
-    if features.windows and _chance(choose, 3):
+    if features.windows and _happens(choose, 3):
         text += f" WITHIN {1 + choose(5)} {'MILLISECONDS' if timed and choose(2) else 'EVENTS'}"
     return f"{DECLARATION}\n{text}" if positional else text
 
 
 def _write_chain(choose: Chooser, features: JoinFeatures, timed: bool) -> str:
-    """Atoms one after the other in time, mostly sharing a variable with the one before."""
+    """Write atoms one after the other in time, most with a variable of the one before."""
     number = 2 + choose(max(1, features.atoms - 1))
     names, atoms, last = list[str](), list[str](), ""
     for index in range(number):
         relation = _pick(choose, tuple(RELATIONS))
         terms = [_choose_term(choose, features) for _ in RELATIONS[relation]]
-        if last and not _chance(choose, 4):
+        if last and not _happens(choose, 4):
             terms[choose(len(terms))] = last
         names += [term for term in terms if term in features.variables]
         last = _pick(choose, names) if names else ""
         atoms.append(f"{_write_atom(choose, relation, terms, positional=False)}@t{index}")
     times = [f"t{index}" for index in range(number)]
     body = [*atoms, " < ".join(times)]
-    if features.comparisons and names and _chance(choose, 6):
+    if features.comparisons and names and _happens(choose, 6):
         body.append(f"{_pick(choose, names)} {_pick(choose, _OPERATORS)} {_pick(choose, names)}")
     if features.windows and choose(3):
         limit = f"{1 + choose(6)}{' MILLISECONDS' if timed and choose(2) else ''}"
         body.append(f"{times[-1]} - {times[0]} {_pick(choose, ('<', '<='))} {limit}")
-    head = [name for name in dict.fromkeys([*names, *times]) if not _chance(choose, 3)]
+    head = [name for name in dict.fromkeys([*names, *times]) if not _happens(choose, 3)]
     few = head if choose(2) else [name for name in head if name in (times[-1], last)]
     text = f"Q({', '.join(few)}) <- {', '.join(body)}"
-    return text + (" WITHIN 4 EVENTS" if features.windows and _chance(choose, 8) else "")
+    return text + (" WITHIN 4 EVENTS" if features.windows and _happens(choose, 8) else "")
 
 
 def _make_tree(choose: Chooser, features: JoinFeatures) -> list[list[str]]:
-    """Paths from the root of a random forest of variables to each of them, and an empty one."""
+    """Return the paths of a random forest of variables, from a root to each; and an empty one."""
     paths: list[list[str]] = [[]]
     for name in features.variables:
         above = [path for path in paths if len(path) < 3]
@@ -141,7 +141,7 @@ def _make_tree(choose: Chooser, features: JoinFeatures) -> list[list[str]]:
 def _choose_arguments(
     choose: Chooser, features: JoinFeatures, paths: list[list[str]] | None
 ) -> tuple[str, list[str]]:
-    """A relation and a term for each of its attributes."""
+    """Choose a relation and a term for each of its attributes."""
     if paths is None:
         relation = _pick(choose, tuple(RELATIONS))
         terms = [_choose_term(choose, features) for _ in RELATIONS[relation]]
@@ -151,19 +151,19 @@ def _choose_arguments(
     relation = _pick(choose, wide)
     spare = len(RELATIONS[relation]) - len(path)
     terms = path + [_choose_filler(choose, features, path) for _ in range(spare)]
-    if _chance(choose, 3):
+    if _happens(choose, 3):
         terms = terms[::-1]
     return relation, terms
 
 
 def _choose_term(choose: Chooser, features: JoinFeatures) -> str:
-    if features.constants and _chance(choose, 8):
+    if features.constants and _happens(choose, 8):
         return str(1 + choose(2))
-    return "_" if _chance(choose, 10) else _pick(choose, features.variables[:3])
+    return "_" if _happens(choose, 10) else _pick(choose, features.variables[:3])
 
 
 def _choose_filler(choose: Chooser, features: JoinFeatures, path: list[str]) -> str:
-    """What stands beside the variables of a path."""
+    """Choose a term to stand beside the variables of a path."""
     kind = choose(6)
     if kind == 1 and path:
         return _pick(choose, path)
@@ -180,7 +180,7 @@ def _write_atom(choose: Chooser, relation: str, terms: list[str], positional: bo
         for attribute, term in zip(RELATIONS[relation], terms, strict=True)
         if term != "_"
     ]
-    return f"{relation}({', '.join(named[::-1] if _chance(choose, 4) else named)})"
+    return f"{relation}({', '.join(named[::-1] if _happens(choose, 4) else named)})"
 
 
 def _write_comparisons(choose: Chooser, features: JoinFeatures, own: list[list[str]]) -> list[str]:
@@ -188,9 +188,9 @@ def _write_comparisons(choose: Chooser, features: JoinFeatures, own: list[list[s
     found: list[str] = []
     if not features.comparisons or not names:
         return found
-    if _chance(choose, 4):
+    if _happens(choose, 4):
         found.append(f"{_pick(choose, names)} {_pick(choose, _OPERATORS)} {1 + choose(3)}")
-    if _chance(choose, 5):
+    if _happens(choose, 5):
         together = names if features.between else _pick(choose, own)
         if together:
             one, other = _pick(choose, together), _pick(choose, together)
@@ -199,7 +199,7 @@ def _write_comparisons(choose: Chooser, features: JoinFeatures, own: list[list[s
 
 
 def _write_ordering(choose: Chooser, times: list[str], timed: bool) -> list[str]:
-    """What the timestamps must be to each other."""
+    """Write comparisons of the timestamps."""
     names = list(dict.fromkeys(times))
     if len(names) < 2:
         return []
@@ -217,11 +217,11 @@ def _write_ordering(choose: Chooser, times: list[str], timed: bool) -> list[str]
 
 
 def _make_events(choose: Chooser, features: JoinFeatures, timed: bool, used: list[str]) -> Events:
-    """Mostly events that some atom can take."""
+    """Make events, mostly such that some atom can take them."""
     events: Events = []
     now = 0
     for _ in range(max(choose(features.events + 1), choose(features.events + 1))):
-        relation = _pick(choose, tuple(RELATIONS) if _chance(choose, 8) else used)
+        relation = _pick(choose, tuple(RELATIONS) if _happens(choose, 8) else used)
         event = {"type": relation} | {
             name: value
             for name in RELATIONS[relation]
@@ -235,5 +235,5 @@ def _make_events(choose: Chooser, features: JoinFeatures, timed: bool, used: lis
 
 
 def make_seeded_join(seed: int, features: JoinFeatures | None = None) -> JoinCase:
-    """A case without Hypothesis; the same for the same seed."""
+    """Make a case without Hypothesis; a seed always gives the same case."""
     return make_join(random.Random(seed).randrange, features)

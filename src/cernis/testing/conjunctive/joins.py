@@ -1,7 +1,7 @@
 """A conjunctive query as joined atoms, straight from the query.
 
-The planner finds the join in the pattern that a query lowers to (`plan.joins`); this is the
-other way, for tests of the construction by itself.
+The planner finds the join in the pattern that a query lowers to (`plan.joins`). This module reads
+it off the query, for tests of the construction by itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AtomJoin:
 
 
 def make_join(query: ConjunctiveQuery) -> AtomJoin:
-    """The join of a conjunctive query; each atom's label is its index.
+    """Return the join of a conjunctive query; each atom's label is its index.
 
     A timestamp that several atoms have is a variable like any other, of attribute @time.
     """

@@ -18,14 +18,14 @@ from cernis.testing.predicates import Event, read_attribute
 
 
 def find_answers(query: ConjunctiveQuery, events: Sequence[Event]) -> dict[tuple[Any, ...], int]:
-    """Each answer with the row at which it first appears; events come in order of time."""
+    """Return each answer with the row at which it first appears; events are in order of time."""
     return project_matches(query, oracle.evaluate(lower(query), events), events)
 
 
 def project_matches(
     query: ConjunctiveQuery, matches: Sequence[OracleMatch], events: Sequence[Event]
 ) -> dict[tuple[Any, ...], int]:
-    """The distinct head tuples of some matches, which come by their end."""
+    """Return the distinct head tuples of matches, which are in order of their ends."""
     found: dict[tuple[Any, ...], int] = {}
     for match in matches:
         found.setdefault(
@@ -48,10 +48,10 @@ def _read_value(
 def keep_inside(
     pattern: Pattern, matches: Sequence[OracleMatch], events: Sequence[Event]
 ) -> list[OracleMatch]:
-    """The matches that start inside the pattern's window which ends at the last of the events.
+    """Return the matches that start inside the window that ends at the last event.
 
-    Events come in order of time. Where a window is counted inside a partition, its last
-    event is that of the partition.
+    Events come in order of time. A window that is counted inside a partition ends at
+    the last event of the partition.
     """
     return [match for match in matches if _begins_inside(pattern, match, events)]
 

@@ -55,7 +55,7 @@ _KEYS = {"name", "query", "streams", "background", "matches", "graphs", "note"}
 
 
 class ReportedMatch(Protocol):
-    """A match as an executor tells it."""
+    """A match as an executor reports it."""
 
     @property
     def start_ts(self) -> Any: ...
@@ -68,7 +68,7 @@ class ReportedMatch(Protocol):
 
 
 def comparable_match(match: ReportedMatch) -> SpaseqMatch:
-    """A match in the form that matches are compared in; blank nodes by their labels alone."""
+    """Return a match in comparable form; blank nodes by their labels alone."""
     bound = {
         name: _drop_scope(value) if isinstance(value, str) else tuple(map(_drop_scope, value))
         for name, value in match.bindings.items()
@@ -89,7 +89,7 @@ class _TimedMatch:
 
 @dataclass(frozen=True)
 class SpaseqCase:
-    """A query, its streams, and what it must answer."""
+    """A query, its streams, and its expected answer."""
 
     topic: str
     name: str
@@ -105,7 +105,7 @@ class SpaseqCase:
         return parse(self.query)
 
     def oracle(self) -> set[SpaseqMatch]:
-        """The matches by the definition."""
+        """Return the matches by the definition."""
         query = _as_select(self.parsed)
         streams = {
             name: [(time * SECOND, triples) for time, triples in events]
@@ -123,11 +123,11 @@ class SpaseqCase:
         }
 
     def files(self) -> dict[str, bytes]:
-        """Each stream as N-Quads; times count seconds."""
+        """Return each stream as N-Quads; times count seconds."""
         return {name: write_stream(name, events) for name, events in self.streams.items()}
 
     def knowledge(self) -> dict[str, bytes]:
-        """Each background graph as N-Triples, by its name."""
+        """Return each background graph as N-Triples, by its name."""
         return {name: write_background(triples) for name, triples in self.background.items()}
 
     def check(self, got: Iterable[SpaseqMatch]) -> None:
@@ -152,7 +152,7 @@ class SpaseqCase:
 
 
 def _as_select(query: SpaseqQuery) -> SpaseqQuery:
-    """CONSTRUCT as the SELECT of what its template names: that is what tells matches apart."""
+    """Turn CONSTRUCT into the SELECT of its template's variables, which tell matches apart."""
     if query.construct is None:
         return query
     named = {
@@ -175,7 +175,7 @@ def _describe_match(match: SpaseqMatch) -> str:
 
 
 def write_stream(name: str, events: Sequence[Event]) -> bytes:
-    """A stream as N-Quads: a graph for each event, its time in the default graph.
+    """Write a stream as N-Quads: a graph for each event, its time in the default graph.
 
     >>> print(write_stream("S", [(5, [("<urn:a>", "<urn:p>", '"x"')])]).decode().splitlines()[1])
     <urn:a> <urn:p> "x" <http://example.org/S/0/event> .
@@ -189,7 +189,7 @@ def write_stream(name: str, events: Sequence[Event]) -> bytes:
 
 
 def write_background(triples: Sequence[Triple]) -> bytes:
-    """A graph as N-Triples."""
+    """Write a graph as N-Triples."""
     return "".join(f"{_write_triple(triple)} .\n" for triple in triples).encode()
 
 
@@ -198,7 +198,7 @@ def _write_triple(triple: Triple) -> str:
 
 
 def _drop_scope(term: str) -> str:
-    """A blank node without the file it is of.
+    """Return a blank node without the name of its file.
 
     >>> _drop_scope("_:f0.b"), _drop_scope("_:S1.b"), _drop_scope("_:b")
     ('_:b', '_:b', '_:b')
@@ -211,7 +211,7 @@ def _drop_scope(term: str) -> str:
 
 @cache
 def read_cases() -> tuple[SpaseqCase, ...]:
-    """Every case of the corpus, by topic.
+    """Return every case of the corpus, by topic.
 
     >>> len(read_cases()) > 60
     True
@@ -249,7 +249,7 @@ def _read_streams(names: Iterable[str], text: str) -> dict[str, list[Event]]:
 
 
 def read_triples(text: str, scope: str) -> list[Triple]:
-    """Triples of a small part of Turtle; `scope` tells blank nodes of several files apart.
+    """Read triples of a small part of Turtle; `scope` tells blank nodes of several files apart.
 
     >>> [" ".join(triple) for triple in read_triples(":a :p :b , 5 ; a :C .", "")][1]
     '<http://example.org/a> <http://example.org/p> "5"^^<http://www.w3.org/2001/XMLSchema#integer>'
@@ -269,7 +269,7 @@ def read_triples(text: str, scope: str) -> list[Triple]:
 
 
 def _read_term(word: str, scope: str = "") -> str:
-    """A term in N-Triples form.
+    """Return a term in N-Triples form.
 
     >>> _read_term(":a"), _read_term('"a"@en'), _read_term("_:b", "S")
     ('<http://example.org/a>', '"a"@en', '_:S.b')
@@ -293,7 +293,8 @@ def _read_term(word: str, scope: str = "") -> str:
 
 
 def _read_match(text: str) -> SpaseqMatch:
-    """
+    """Read a line of `matches`.
+
     >>> _read_match("1..3 S.0 ?l=(:a :b)").bindings
     (('l', ('<http://example.org/a>', '<http://example.org/b>')),)
     """

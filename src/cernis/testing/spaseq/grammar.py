@@ -42,7 +42,7 @@ def number(value: int) -> str:
 
 
 def random_streams(random: Random, events: int) -> dict[str, list[tuple[int, Triples]]]:
-    """Streams with events at times that sometimes coincide."""
+    """Make streams with events at times that sometimes coincide."""
     streams: dict[str, list[tuple[int, Triples]]] = {name: [] for name in STREAMS}
     time = 0
     for _ in range(events):
@@ -76,12 +76,12 @@ def random_background(random: Random) -> dict[str, list[tuple[str, str, str]]]:
 
 
 def random_query(random: Random) -> SpaseqQuery:
-    """A query that the checks of the language would let pass."""
+    """Make a query that passes the checks of the language."""
     partition = random.random() < 0.15
-    gpms = [_gpm(random, name, partition) for name in "ABCD"]
-    steps = _steps(random)
+    gpms = [_make_gpm(random, name, partition) for name in "ABCD"]
+    steps = _make_steps(random)
     used = {leaf.gpm for step in steps for leaf in find_gpm_names(step.element)}
-    gpms = [_with_conditions(random, gpm, gpms, steps) for gpm in gpms if gpm.name in used]
+    gpms = [_add_condition(random, gpm, gpms, steps) for gpm in gpms if gpm.name in used]
     query = SpaseqQuery(
         None,
         tuple((name, f"{EXAMPLE}{name}") for name in STREAMS),
@@ -90,16 +90,16 @@ def random_query(random: Random) -> SpaseqQuery:
         within=random.choice((None, 3, 6)),
         partition=("x",) if partition else (),
     )
-    return _selecting(random, query)
+    return _add_select(random, query)
 
 
-def _steps(random: Random) -> tuple[SequenceStep, ...]:
+def _make_steps(random: Random) -> tuple[SequenceStep, ...]:
     names = list("ABCD")
     random.shuffle(names)
     count = random.choice((1, 2, 2, 3, 3, 4))
     steps: list[SequenceStep] = []
     for place in range(count):
-        element = _element(random, names)
+        element = _make_element(random, names)
         link = random.choice(",;:") if place else None
         steps.append(SequenceStep(element, link))
     for place, step in enumerate(steps):
@@ -121,7 +121,7 @@ def _steps(random: Random) -> tuple[SequenceStep, ...]:
     return tuple(steps)
 
 
-def _element(random: Random, names: list[str]) -> Element:
+def _make_element(random: Random, names: list[str]) -> Element:
     kind = random.random()
     first = GpmName(random.choice(names))
     if kind < 0.7:
@@ -130,7 +130,7 @@ def _element(random: Random, names: list[str]) -> Element:
     return GpmConjunction((first, second)) if kind < 0.85 else GpmDisjunction((first, second))
 
 
-def _gpm(random: Random, name: str, partition: bool) -> Gpm:
+def _make_gpm(random: Random, name: str, partition: bool) -> Gpm:
     node = g.GraphVariable("_:" + name) if random.random() < 0.8 else g.GraphVariable("e")
     key = "x" if partition else random.choice(_KEYS)
     numeral = random.choice(_NUMBERS)
@@ -165,10 +165,10 @@ def _gpm(random: Random, name: str, partition: bool) -> Gpm:
     return Gpm(name, streams, pattern)
 
 
-def _with_conditions(
+def _add_condition(
     random: Random, gpm: Gpm, gpms: list[Gpm], steps: tuple[SequenceStep, ...]
 ) -> Gpm:
-    """Sometimes a condition on a number that every use of the pattern has before it."""
+    """Sometimes add a condition on a number that earlier steps bind at every use of the pattern."""
     if random.random() < 0.5:
         return gpm
     patterns = {one.name: one.pattern for one in gpms}
@@ -201,7 +201,7 @@ def _with_conditions(
     return Gpm(gpm.name, gpm.streams, g.FilterPattern(gpm.pattern, condition))
 
 
-def _selecting(random: Random, query: SpaseqQuery) -> SpaseqQuery:
+def _add_select(random: Random, query: SpaseqQuery) -> SpaseqQuery:
     if random.random() < 0.5:
         return query
     patterns = {gpm.name: gpm.pattern for gpm in query.gpms}

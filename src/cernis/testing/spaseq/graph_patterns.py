@@ -27,7 +27,7 @@ class ExpressionError(Exception):
 
 
 def find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> list[Solution]:
-    """The distinct solutions of a pattern.
+    """Return the distinct solutions of a pattern.
 
     >>> p = g.Term("<p>")
     >>> one = g.BasicPattern((g.Triple(g.GraphVariable("x"), p, g.GraphVariable("y")),))
@@ -103,7 +103,7 @@ def is_compatible(one: Solution, other: Solution) -> bool:
 
 
 def join_solutions(left: Iterable[Solution], right: list[Solution]) -> Iterator[Solution]:
-    """The compatible pairs, united."""
+    """Yield the compatible pairs, united."""
     for one in left:
         for other in right:
             if is_compatible(one, other):

@@ -32,7 +32,7 @@ Reference = tuple[str, int]
 
 
 class SpaseqMatch(NamedTuple):
-    """A match: when it begins and ends, its events, what is selected."""
+    """A match: its first and last time, its events, its selected values."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class ElementRow(NamedTuple):
     events: tuple[Reference, ...]
     solution: Solution
     late: tuple[g.Expression, ...]
-    """What has to hold together with what was bound before."""
+    """Conditions on this solution together with those of earlier steps."""
 
 
 class SpaseqRun(NamedTuple):
@@ -61,8 +61,8 @@ class SpaseqRun(NamedTuple):
 def find_matches(
     query: SpaseqQuery, streams: Streams, kb: Dataset | None = None, origin: int | None = None
 ) -> set[SpaseqMatch]:
-    """All matches. `origin` is where tumbling windows begin, in the unit of the times."""
-    return set(_Finder(query, streams, kb or {}, origin).matches())
+    """Return all matches. `origin` is where tumbling windows begin, in the unit of the times."""
+    return set(_Finder(query, streams, kb or {}, origin).find_matches())
 
 
 class _Finder:
@@ -73,7 +73,8 @@ class _Finder:
         self.steps = query.steps
         self.moments = sorted({time for events in streams.values() for time, _ in events})
         elements = [
-            {v for leaf in find_gpm_names(s.element) for v in self._names(leaf)} for s in self.steps
+            {v for leaf in find_gpm_names(s.element) for v in self._find_names(leaf)}
+            for s in self.steps
         ]
         self.local = [
             elements[i] - set(query.partition).union(*elements[:i], *elements[i + 1 :])
@@ -82,7 +83,7 @@ class _Finder:
             for i, s in enumerate(self.steps)
         ]
 
-    def _names(self, leaf: GpmName) -> list[str]:
+    def _find_names(self, leaf: GpmName) -> list[str]:
         return [
             *_drop_blank_nodes(
                 dict.fromkeys(g.find_variables(self.query.gpm(leaf.gpm).pattern), "")
@@ -92,7 +93,7 @@ class _Finder:
     # ------------------------------------------------------------------ rows
 
     @cached_property
-    def _found(self) -> dict[tuple[str, int], list[ElementRow]]:
+    def _rows_at(self) -> dict[tuple[str, int], list[ElementRow]]:
         """The solutions of each pattern at each timestamp."""
         found: dict[tuple[str, int], list[ElementRow]] = {}
         for gpm in self.query.gpms:
@@ -106,11 +107,11 @@ class _Finder:
                             rows.append(row)
         return found
 
-    def rows(self, element: Element, moment: int) -> Iterator[ElementRow]:
+    def find_rows(self, element: Element, moment: int) -> Iterator[ElementRow]:
         if isinstance(element, GpmName):
-            yield from self._found.get((element.gpm, moment), ())
+            yield from self._rows_at.get((element.gpm, moment), ())
         elif isinstance(element, GpmConjunction):
-            for rows in product(*(list(self.rows(part, moment)) for part in element.parts)):
+            for rows in product(*(list(self.find_rows(part, moment)) for part in element.parts)):
                 united: list[Solution] = [{}]
                 for row in rows:
                     united = list(join_solutions(united, [row.solution]))
@@ -122,14 +123,16 @@ class _Finder:
                     )
         else:
             for part in element.parts:
-                yield from self.rows(part, moment)
+                yield from self.find_rows(part, moment)
 
-    def fitting(self, step: int, run: SpaseqRun, moment: int) -> list[tuple[ElementRow, Solution]]:
-        """The rows of a step at a moment that fit a run, and what is bound then."""
+    def find_fitting(
+        self, step: int, run: SpaseqRun, moment: int
+    ) -> list[tuple[ElementRow, Solution]]:
+        """Return the rows of a step at a timestamp that fit a run, each with all bindings then."""
         own = self.local[step] if run.step == step else set()
         bound = {name: term for name, term in run.bound.items() if name not in own}
         found: list[tuple[ElementRow, Solution]] = []
-        for row in self.rows(self.steps[step].element, moment):
+        for row in self.find_rows(self.steps[step].element, moment):
             if is_compatible(bound, row.solution):
                 both = {**bound, **row.solution}
                 if all(is_true(condition, both) for condition in row.late):
@@ -138,45 +141,45 @@ class _Finder:
 
     # ------------------------------------------------------------------ runs
 
-    def matches(self) -> Iterator[SpaseqMatch]:
-        for step in self._next(-1):
+    def find_matches(self) -> Iterator[SpaseqMatch]:
+        for step in self._find_next(-1):
             for moment in self.moments:
                 empty = SpaseqRun(-1, (), (), {}, {})
-                for run in self._extended(step, empty, moment):
+                for run in self._extend(step, empty, moment):
                     yield from self._complete(run)
 
     def _complete(self, run: SpaseqRun) -> Iterator[SpaseqMatch]:
-        if not self._inside(run):
+        if not self._is_inside(run):
             return
         if all(s.optional or s.negated for s in self.steps[run.step + 1 :]):
-            yield self._told(run)
+            yield self._make_match(run)
         if self.steps[run.step].rounds:
-            yield from self._on(run, run.step, self.steps[run.step].rounds)
-        for step in self._next(run.step):
-            yield from self._on(run, step, self.steps[step].link)
+            yield from self._continue(run, run.step, self.steps[run.step].rounds)
+        for step in self._find_next(run.step):
+            yield from self._continue(run, step, self.steps[step].link)
 
-    def _next(self, step: int) -> Iterator[int]:
-        """The steps that may follow one."""
+    def _find_next(self, step: int) -> Iterator[int]:
+        """Yield the steps that may follow one."""
         for k in range(step + 1, len(self.steps)):
             if not self.steps[k].negated:
                 yield k
                 if not self.steps[k].optional:
                     return
 
-    def _on(self, run: SpaseqRun, step: int, link: str | None) -> Iterator[SpaseqMatch]:
+    def _continue(self, run: SpaseqRun, step: int, link: str | None) -> Iterator[SpaseqMatch]:
         guards = range(run.step + 1, step)
-        for moment in self._later(run):
-            for extended in self._extended(step, run, moment):
+        for moment in self._find_later(run):
+            for extended in self._extend(step, run, moment):
                 yield from self._complete(extended)
             if link == ",":
                 return
-            if link == ";" and self.fitting(step, run, moment):
+            if link == ";" and self.find_fitting(step, run, moment):
                 return
-            if any(self.steps[k].negated and self.fitting(k, run, moment) for k in guards):
+            if any(self.steps[k].negated and self.find_fitting(k, run, moment) for k in guards):
                 return
 
-    def _later(self, run: SpaseqRun) -> list[int]:
-        """The timestamps after a run; with PARTITION BY, those of its partition."""
+    def _find_later(self, run: SpaseqRun) -> list[int]:
+        """Return the timestamps after a run; with PARTITION BY, those of its partition."""
         later = [moment for moment in self.moments if moment > run.moments[-1]]
         if not self.query.partition:
             return later
@@ -188,12 +191,12 @@ class _Finder:
             if any(
                 key.items() <= row.solution.items()
                 for leaf in used
-                for row in self.rows(leaf, moment)
+                for row in self.find_rows(leaf, moment)
             )
         ]
 
-    def _extended(self, step: int, run: SpaseqRun, moment: int) -> Iterator[SpaseqRun]:
-        for row, bound in self.fitting(step, run, moment):
+    def _extend(self, step: int, run: SpaseqRun, moment: int) -> Iterator[SpaseqRun]:
+        for row, bound in self.find_fitting(step, run, moment):
             yield SpaseqRun(
                 step,
                 (*run.moments, moment),
@@ -202,7 +205,7 @@ class _Finder:
                 {**run.rounds, step: (*run.rounds.get(step, ()), row.solution)},
             )
 
-    def _inside(self, run: SpaseqRun) -> bool:
+    def _is_inside(self, run: SpaseqRun) -> bool:
         first, last, within = run.moments[0], run.moments[-1], self.query.within
         if within is None:
             return True
@@ -212,7 +215,7 @@ class _Finder:
             return False
         return (first - self.origin) // within == (last - self.origin) // within
 
-    def _told(self, run: SpaseqRun) -> SpaseqMatch:
+    def _make_match(self, run: SpaseqRun) -> SpaseqMatch:
         query = self.query
         if query.select is None:
             told: dict[str, str | tuple[str, ...]] = dict(run.bound)
@@ -232,5 +235,5 @@ class _Finder:
 
 
 def _drop_blank_nodes(solution: Solution) -> Solution:
-    """A solution without its blank nodes, which nobody outside the pattern knows."""
+    """Return a solution without its blank nodes, which are local to the pattern."""
     return {name: term for name, term in solution.items() if not name.startswith("_:")}

@@ -44,7 +44,8 @@ def write_expression(expression: g.Expression) -> str:
 
 
 def write_graph_pattern(pattern: g.GraphPattern) -> str:
-    """
+    """Return a graph pattern as SPARQL.
+
     >>> s, p = g.GraphVariable("s"), g.Term("<http://x/p>")
     >>> write_graph_pattern(g.FilterPattern(g.BasicPattern((g.Triple(s, p, s),)), s))
     '{ ?s <http://x/p> ?s . FILTER(?s) }'
