@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered
 from cernis.automata.unary.alphabet import Alphabet
-from cernis.engine.dag.links import Conditions, Links
+from cernis.engine.dag.links import FarConditions, Links
 from cernis.engine.dag.records import OPERATORS, SORTED, UNION, UNLIKE
 from cernis.engine.dag.unlike import MOST_VALUES, sequences
 
@@ -111,7 +111,7 @@ class CorrelatedTables:
     """The automaton for the kernels; `tables` is replaced when symbols are added.
 
     Of runs in `collapsed` states only the latest start is kept, and no match lists them.
-    Conditions `apart` are checked when matches are listed.
+    FarConditions `apart` are checked when matches are listed.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class CorrelatedTables:
             conditions=self._conditions(),
         )
 
-    def _conditions(self) -> Conditions:
+    def _conditions(self) -> FarConditions:
         number = {fact: i for i, fact in enumerate(self.facts)}
         facts = [
             [number[_fact(a.op, name, self.columns, self.ordered)] for a, name in sides]
@@ -237,7 +237,7 @@ class CorrelatedTables:
                 [(a, a.other_attribute) for a in self.apart],
             )
         ]
-        return Conditions(
+        return FarConditions(
             operator=_ints([OPERATORS[a.op] for a in self.apart]),
             left=_ints(facts[0]),
             right=_ints(facts[1]),

@@ -16,7 +16,7 @@ from cernis.engine.dag.records import UNION, RunMemory
 from cernis.engine.dag.unlike import sequences
 
 
-class Conditions(NamedTuple):
+class FarConditions(NamedTuple):
     """Conditions between far events of a match, checked when matches are listed."""
 
     operator: NDArray[np.int32]
@@ -41,7 +41,7 @@ class Links(NamedTuple):
     """Per store, how many values are compared by ≠."""
     steps: NDArray[np.int32]
     """The sequences of back pointers, see `unlike.sequences`."""
-    conditions: Conditions
+    conditions: FarConditions
 
 
 class DagSegment(NamedTuple):
@@ -62,5 +62,5 @@ def link_of_unions() -> Links:
         kind=np.full(1, UNION, np.int32),
         width=one,
         steps=sequences(1),
-        conditions=Conditions(none, none, none, sides, sides),
+        conditions=FarConditions(none, none, none, sides, sides),
     )

@@ -2,21 +2,20 @@
 
 A *graph* is a slice of triples; events are such slices one after the other, and a background graph
 is one slice with a million triples. Triples are kept in one or more sort orders. A basic graph
-pattern is a `Search`: one level for each of its triples, which knows how many leading keys of its
-sort order are known when it is reached, so that the others are found by binary search (or by
-looking, where there are few), and the rest is bound or compared. Filters stand at the level
-that binds the last of their variables; what a filter on a single variable answers is remembered
-for each term. The rest of the algebra is bottom-up, as SPARQL defines
-it: tables of codes in order of event, -1 where unbound, joined within each event by a hash of
-the columns that both sides always bind.
+pattern is a `Search`: one level for each of its triples. A level finds its candidates by binary
+search for the known leading keys of its sort order (or by a scan, where there are few), and binds
+or compares the other keys. A filter belongs to the level that binds the last of its variables; the
+answer of a filter on a single variable is cached per term. The rest of the algebra is bottom-up, as
+SPARQL defines it: tables of codes in order of event, -1 where unbound, joined within each event by
+a hash of the columns that both sides always bind.
 
 Cost: a search takes time linear in the candidates it looks at, some nanoseconds each; a join in
-rows in and pairs that agree on the hashed columns. Kernels fill what room they are given and
-answer FULL when it is used up; called again with more, they go on.
+rows in and pairs that agree on the hashed columns. Kernels fill the arrays they get and
+answer FULL when these are too small; called again with larger ones, they go on.
 
-Turned down: joins of one triple after the other over whole columns, which makes a table of
-everything that matches half of the pattern; and worst-case optimal joins, which pay where a
-graph is large and the pattern a cycle, and events are small.
+Turned down: joins of one triple after the other over whole columns, which materialize every match
+of half a pattern; and worst-case optimal joins, which pay for cyclic patterns in large graphs, and
+events are small.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from cernis.compiled import borrowing, kernel
 from cernis.engine.graphs.expressions import TRUE, UNBOUND, Values, holds
 
 DONE, FULL, SPENT = range(3)
-"""What kernels answer: all rows are there; no room; more looked at than allowed."""
+"""Answers of kernels: all rows are written; no room; too many candidates."""
 NEXT, ROWS, LOOKED, ALLOWED = range(4)
-"""Places in a kernel's state: where to go on, rows written, candidates looked at, and how many
-may be."""
+"""Places in a kernel's state: where to go on, rows written, candidates looked at, and their
+limit."""
 
 _FEW = 16
 
@@ -55,8 +54,8 @@ class Graph(NamedTuple):
 
 
 ORDER, SEARCHED, BINDS, COLUMNS = range(4)
-"""Places in a level: its sort order; how many leading keys are known; the keys behind those that
-are bound, as bits, the others being compared; and from there on the columns of the three keys."""
+"""Places in a level: its sort order; how many leading keys are known; which of the other keys are
+bound, as bits (the rest is compared); and from there on the columns of the three keys."""
 
 
 class Search(NamedTuple):
@@ -80,18 +79,43 @@ class Search(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a search writes while it goes on."""
+    """Room for the row, the candidates of each level, and the answers of filters."""
 
     row: Codes
     at: Int64s
     end: Int64s
     choice: Int64s
     answers: NDArray[np.int8]
-    """Per filter on a single column and code, what it answered; UNASKED if it was never asked."""
+    """Per filter on a single column and code, its answer; UNASKED if it has none yet."""
     stack: NDArray[np.void]
 
 
 UNASKED = 3
+
+
+class EventTable(NamedTuple):
+    """Rows of codes in order of event."""
+
+    event: Codes
+    codes: Codes
+
+
+class HashIndex(NamedTuple):
+    """Rows by a hash of their keys."""
+
+    heads: Codes
+    """Per slot, its first row."""
+    chain: Codes
+    """Per row, the next one of its slot."""
+    is_full: bool
+    """Whether it holds all rows of a table, and not only those of one event."""
+
+
+class JoinScratch(NamedTuple):
+    """Room for one row of the result, and for its condition."""
+
+    row: Codes
+    stack: NDArray[np.void]
 
 
 class Join(NamedTuple):
@@ -117,7 +141,7 @@ class Join(NamedTuple):
 
 @borrowing
 def _lower(keys, value, low, high):
-    """The first place at which the key is not less."""
+    """Return the first place at which the key is not less."""
     while high - low > _FEW:
         middle = (low + high) // 2
         if keys[np.uint64(middle)] < value:
@@ -131,7 +155,7 @@ def _lower(keys, value, low, high):
 
 @borrowing
 def _narrow(keys, value, low, high):
-    """The part of a sorted slice that has this key."""
+    """Return the part of a sorted slice that has this key."""
     low = _lower(keys, value, low, high)
     if low + _FEW < high and keys[np.uint64(low + _FEW)] == value:
         return low, _lower(keys, value + 1, low + _FEW, high)
@@ -143,7 +167,7 @@ def _narrow(keys, value, low, high):
 
 @borrowing
 def _candidates(graph, levels, level, row, low, high):
-    """The triples of a graph that agree with what is known at a level."""
+    """Return the slice of triples that have the known keys of a level."""
     shift, searched = levels[level, ORDER] * graph.size, levels[level, SEARCHED]
     low, high = low + shift, high + shift
     if searched > 0:
@@ -157,7 +181,7 @@ def _candidates(graph, levels, level, row, low, high):
 
 @borrowing
 def _fits(graph, levels, level, row, triple):
-    """Binds the keys of a triple that are free, and compares the others."""
+    """Bind the free keys of a triple and compare the others; return whether those agree."""
     searched, binds = levels[level, SEARCHED], levels[level, BINDS]
     if searched < 1:
         code, column = graph.one[np.uint64(triple)], levels[level, COLUMNS]
@@ -208,7 +232,7 @@ def find(
     out_codes: Codes,
     state: Int64s,
 ) -> int:
-    """The solutions of a basic graph pattern in some events.
+    """Write the solutions of a basic graph pattern in some events.
 
     `choice[level + 1]` is the deepest level, this one or above, that has candidates left.
     """
@@ -273,7 +297,7 @@ def _hash(codes, row, columns):
 
 @borrowing
 def _size(rows):
-    """How many slots so many rows get."""
+    """Return the number of slots for so many rows."""
     size = 1
     while size < rows:
         size *= 2
@@ -284,9 +308,9 @@ def _size(rows):
 def fill_index(
     codes: Codes, columns: Codes, first: int, last: int, heads: Codes, chain: Codes
 ) -> int:
-    """Files the rows from first to last by their columns; how many slots are used.
+    """File the rows from first to last by their columns; return the number of slots.
 
-    heads: the first row of a slot; chain, counted from `first`: the next row of the same slot.
+    `heads` has the first row of a slot; `chain`, counted from `first`, the next row of its slot.
     """
     size: int = _size(last - first)
     for slot in range(size):
@@ -312,7 +336,7 @@ def _agree(left, i, right, j, join):
 
 @borrowing
 def _merge(left, i, right, j, join, row):
-    """Writes both rows as one; j < 0: the left row alone."""
+    """Write both rows as one; j < 0: the left row alone."""
     for c in range(len(join.from_left)):
         code = UNBOUND
         if join.from_left[c] >= 0:
@@ -325,59 +349,57 @@ def _merge(left, i, right, j, join, row):
 @borrowing
 def join_tables(
     join: Join,
-    left_event: Codes,
-    left: Codes,
-    right_event: Codes,
-    right: Codes,
-    heads: Codes,
-    chain: Codes,
-    everywhere: bool,
+    left: EventTable,
+    right: EventTable,
+    index: HashIndex,
     values: Values,
-    stack: NDArray[np.void],
-    row: Codes,
-    out_event: Codes,
-    out_codes: Codes,
+    scratch: JoinScratch,
+    out: EventTable,
     state: Int64s,
 ) -> int:
-    """Joins two tables event by event, or each row with a table that holds `everywhere`.
+    """Join two tables event by event, or each row of the left with all rows of the right.
 
-    In the second case the index is filled already; in the first it has room for the largest event.
+    In the second case the index is full already; in the first it has room for the largest event.
     """
     rows = state[ROWS]
     indexed, first, last = np.int64(UNBOUND), 0, 0
-    size = _size(len(right)) if everywhere else 0
-    for i in range(state[NEXT], len(left)):
+    heads, chain, row = index.heads, index.chain, scratch.row
+    size = _size(len(right.codes)) if index.is_full else 0
+    for i in range(state[NEXT], len(left.codes)):
         begun = rows
-        event = left_event[i]
-        if not everywhere and event != indexed:
-            first = _lower(right_event, event, last, len(right_event))
+        event = left.event[i]
+        if not index.is_full and event != indexed:
+            first = _lower(right.event, event, last, len(right.event))
             last = first
-            while last < len(right_event) and right_event[last] == event:
+            while last < len(right.event) and right.event[last] == event:
                 last += 1
-            size = fill_index(right, join.right_keys, first, last, heads, chain)
+            size = fill_index(right.codes, join.right_keys, first, last, heads, chain)
             indexed = event
-        j = heads[_hash(left, i, join.left_keys) & (size - 1)] if size > 0 else UNBOUND
+        j = heads[_hash(left.codes, i, join.left_keys) & (size - 1)] if size > 0 else UNBOUND
         found = False
         while j >= 0 or (join.is_optional and not found):
             alone = j < 0
             fits = alone
-            if not alone and _agree(left, i, right, j, join):
-                _merge(left, i, right, j, join, row)
-                fits = len(join.steps) == 0 or holds(join.steps, values, row, row, stack) == TRUE
+            if not alone and _agree(left.codes, i, right.codes, j, join):
+                _merge(left.codes, i, right.codes, j, join, row)
+                fits = (
+                    len(join.steps) == 0
+                    or holds(join.steps, values, row, row, scratch.stack) == TRUE
+                )
             elif alone:
-                _merge(left, i, right, UNBOUND, join, row)
+                _merge(left.codes, i, right.codes, UNBOUND, join, row)
             if fits:
-                if rows == len(out_event):
+                if rows == len(out.event):
                     state[NEXT], state[ROWS] = i, begun
                     return FULL
-                out_event[rows] = event
+                out.event[rows] = event
                 for c in range(len(row)):
-                    out_codes[rows, c] = row[c]
+                    out.codes[rows, c] = row[c]
                 rows += 1
                 found = True
             if not alone:
                 j = chain[j - first]
-    state[NEXT], state[ROWS] = len(left), rows
+    state[NEXT], state[ROWS] = len(left.codes), rows
     return DONE
 
 
@@ -394,7 +416,7 @@ def _same_row(codes, i, j):
 
 @kernel
 def largest_event(event: Codes) -> int:
-    """How many rows the event with the most rows has."""
+    """Return the number of rows of the event that has the most."""
     largest, run = 0, 0
     for k in range(len(event)):
         run = run + 1 if k > 0 and event[k] == event[k - 1] else 1
@@ -411,7 +433,7 @@ def mark_distinct(
     chain: Codes,
     mask: NDArray[np.bool_],
 ) -> None:
-    """For each row, whether it is the first of its kind in its event."""
+    """Mark each row that is the first of its kind in its event."""
     first = 0
     while first < len(event):
         last = first + 1

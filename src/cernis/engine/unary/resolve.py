@@ -72,7 +72,7 @@ class Resolution(NamedTuple):
     """Per partition, the end of the last match that was chosen."""
 
 
-class Choice(NamedTuple):
+class StrategyRules(NamedTuple):
     """The strategy, the label of events that SELECT drops (0: none), and CONSUME BY."""
 
     strategy: int
@@ -124,26 +124,26 @@ def new_list_scratch(room: int) -> ListScratch:
 
 
 @kernel
-def resolve(segment, choice, begin, out, nodes, lists):
+def resolve(segment, rules, begin, out, nodes, lists):
     """Resolve the roots from `begin` on; return (status, root to go on with)."""
     roots, counters = segment.roots, out.counters
     for r in range(begin, len(roots)):
         root = roots[r]
-        key = root["key"] if choice.consume != CONSUME_ALL else 0
-        after = np.int64(-1) if choice.consume == CONSUME_NOTHING else out.consumed[key]
+        key = root["key"] if rules.consume != CONSUME_ALL else 0
+        after = np.int64(-1) if rules.consume == CONSUME_NOTHING else out.consumed[key]
         before = counters[NODES]
-        if choice.strategy == RESOLVE_NEXT:
+        if rules.strategy == RESOLVE_NEXT:
             node = _resolve_next(segment.arena, root, 2 * r + 1, after, out, nodes)
-        elif choice.strategy == RESOLVE_MAX:
-            node = _resolve_max(segment.arena, roots[r : r + 1], after, choice.hidden, out, lists)
+        elif rules.strategy == RESOLVE_MAX:
+            node = _resolve_max(segment.arena, roots[r : r + 1], after, rules.hidden, out, lists)
         else:
-            takes_one = choice.strategy == RESOLVE_ANY
+            takes_one = rules.strategy == RESOLVE_ANY
             node = _resolve_last(segment.arena, root, after, takes_one, out, nodes.stack, lists)
         if node < 0:
             counters[NODES] = before
             return (OUT_FULL if node == _NO_OUT else NEEDS_ROOM), r
         if node != 0:
-            if choice.consume != CONSUME_NOTHING:
+            if rules.consume != CONSUME_NOTHING:
                 out.consumed[key] = root["end"]
             n = counters[ROOTS]
             out.roots[n]["end"] = root["end"]

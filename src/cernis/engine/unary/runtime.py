@@ -145,13 +145,13 @@ class UnaryEngine:
     def _resolve(self, segment: ArenaSegment) -> ArenaSegment:
         """Return the matches that the strategy chooses at each end position."""
         settings = self.settings
-        choice = choosing.Choice(settings.resolve, self.tables.hidden_label, settings.consume)
+        rules = choosing.StrategyRules(settings.resolve, self.tables.hidden_label, settings.consume)
         out = choosing.new_resolution(len(segment.roots), self.consumed)
         nodes = choosing.new_node_scratch(self.records)
         room, at = 256, 0
         lists = choosing.new_list_scratch(room)
         while True:
-            status, at = choosing.resolve(segment, choice, at, out, nodes, lists)
+            status, at = choosing.resolve(segment, rules, at, out, nodes, lists)
             nodes.stamps[:] = 0  # the root at hand is resolved again, with the same stamps
             if status == choosing.RESOLVED:
                 break

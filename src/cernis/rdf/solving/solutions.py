@@ -168,25 +168,13 @@ def join_by_event(
     """
     names = merge_names(left.names, right.names)
     heads, chain = _allocate_index(k.largest_event(right.event)) if index is None else index
-    row, stack = np.zeros(len(names), np.int32), e.new_stack(depth)
+    sides = k.EventTable(left.event, left.codes), k.EventTable(right.event, right.codes)
+    by_keys = k.HashIndex(heads, chain, index is not None)
+    scratch = k.JoinScratch(np.zeros(len(names), np.int32), e.new_stack(depth))
 
     def fill(event: Codes, codes: Codes, state: NDArray[np.int64]) -> int:
-        return k.join_tables(
-            join,
-            left.event,
-            left.codes,
-            right.event,
-            right.codes,
-            heads,
-            chain,
-            index is not None,
-            values,
-            stack,
-            row,
-            event,
-            codes,
-            state,
-        )
+        out = k.EventTable(event, codes)
+        return k.join_tables(join, *sides, by_keys, values, scratch, out, state)
 
     return fill_table(names, len(left.event), budget, fill)
 
