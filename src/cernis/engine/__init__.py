@@ -1,7 +1,8 @@
-"""The runtime: Numba kernels over NumPy record arrays. They see integers only.
+"""The runtimes: Numba kernels over NumPy record arrays. They see integers only.
 
-`arena` is the compact set of partial matches, `tables` the automaton as arrays,
-`update` reads events, `resolve` applies the strategies that compare starts,
-`enumerate` and `count` read the result, `compact` gives memory back, `freeze` turns
-the state into bytes, `runtime` drives them.
+`unary`, `correlated` and `linked` have the same file for the same pass: `tables` is the automaton
+as arrays, `step` reads events, `enumerate` and `count` read the matches, `collect` drops dead
+records, `freeze` turns the state into bytes, `runtime` drives them. `correlated` and `linked` share
+`dag`, their records and the passes over them. `graphs` evaluates graph patterns. `listing` has
+matches as arrays, `settings` how a query runs.
 """

@@ -16,9 +16,9 @@ from cernis.compiled import kernel
 
 
 class Listing(NamedTuple):
-    """Matches as arrays: `root` each belongs to, `start` position, marks by `offset`.
+    """Matches as arrays: the root of each, its start position, and its marks by `offset`.
 
-    Marks of one match run from its last event to its first.
+    The marks of a match run from its last event to its first.
     """
 
     root: NDArray[np.int64]
@@ -29,7 +29,7 @@ class Listing(NamedTuple):
 
 
 def empty_listing(matches: int, marks: int) -> Listing:
-    """Buffers for so many matches and marks."""
+    """Make buffers for so many matches and marks."""
     return Listing(
         np.empty(matches, np.int64),
         np.empty(matches, np.int64),
@@ -40,7 +40,7 @@ def empty_listing(matches: int, marks: int) -> Listing:
 
 
 def trim_listing(listing: Listing, matches: int, marks: int) -> Listing:
-    """The part of the buffers that is in use."""
+    """Return the part of the buffers that is in use."""
     return Listing(
         listing.root[:matches],
         listing.start[:matches],
@@ -52,11 +52,11 @@ def trim_listing(listing: Listing, matches: int, marks: int) -> Listing:
 
 @kernel
 def split_marks(offset, position, label, first, members, offsets, totals, flat):
-    """The marks per variable and match, first event first, in one pass over the marks.
+    """Write the marks per variable and match, first event first, in one pass over the marks.
 
-    `members[first[l]:first[l + 1]]` are the variables of label set l. Called without
-    room in `flat` it only counts: `totals` are the marks of each variable. Then `totals`
-    are where each variable's marks begin in `flat`.
+    `members[first[l]:first[l + 1]]` are the variables of label set l. If `flat` is empty,
+    the kernel only counts: `totals` become the marks of each variable. Otherwise `totals`
+    are the places in `flat` where the marks of each variable begin.
     """
     counting = len(flat) == 0
     last = np.empty(len(totals), np.int64)
@@ -66,7 +66,7 @@ def split_marks(offset, position, label, first, members, offsets, totals, flat):
             for j in range(first[label[k]], first[label[k] + 1]):
                 variable = members[j]
                 if last[variable] == position[k]:
-                    continue  # an event that serves several parts of a match is there once
+                    continue  # an event that several parts of a match mark counts once
                 last[variable] = position[k]
                 if not counting:
                     flat[totals[variable]] = position[k]
@@ -79,10 +79,10 @@ def split_marks(offset, position, label, first, members, offsets, totals, flat):
 def split_by_variable(
     listing: Listing, labels: list[frozenset[str]], variables: tuple[str, ...]
 ) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]:
-    """(offsets, positions) per variable, as list arrays want them."""
-    held = [[v for v, name in enumerate(variables) if name in names] for names in labels]
-    first = np.cumsum([0, *map(len, held)], dtype=np.int64)
-    members = np.array([v for vs in held for v in vs], np.int64)
+    """Return (offsets, positions) per variable, as list arrays have them."""
+    numbers = [[v for v, name in enumerate(variables) if name in names] for names in labels]
+    first = np.cumsum([0, *map(len, numbers)], dtype=np.int64)
+    members = np.array([v for vs in numbers for v in vs], np.int64)
     offsets = np.zeros((len(variables), len(listing.offset)), np.int64)
     totals = np.zeros(len(variables), np.int64)
     marks = listing.offset, listing.position, listing.label, first, members, offsets

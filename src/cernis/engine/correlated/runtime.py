@@ -1,12 +1,12 @@
-"""`CorrelatedEngine` drives the kernels: feeds batches, makes room, hands out segments.
+"""`CorrelatedEngine` drives the kernels: feeds batches, makes room, hands out matches.
 
-What comes out of a batch is a list of `DagSegment`s: the memory that matches live in, and
-their roots. Records are only appended (a spine may be given a newer right side, which
-older versions do not look at), so a segment stays valid for as long as it is held.
+A batch gives a list of `DagSegment`s: the records that matches consist of, and their roots.
+The kernels only append records (a spine may get a newer right side, which older versions
+do not look at), so matches stay valid while they are held.
 
 Cost contract: Python runs per batch and per doubling of an array, never per event.
-Memory is that of the runs inside the window (twice, while collecting) and a bucket for
-each key in use.
+Memory holds the runs inside the window (twice, while collecting) and a bucket for each
+key in use.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class CorrelatedEngine:
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
     ) -> list[DagSegment]:
-        """Reads a batch; `codes` per column, `high` and `low` per ordered attribute."""
+        """Read a batch of events and return the matches that end in it.
+
+        `codes` has a row per column, `high` and `low` a row per ordered attribute.
+        """
         events = kernel.CorrelatedEvents(
             symbols,
             codes,
@@ -70,7 +73,7 @@ class CorrelatedEngine:
             _NO_MASK if usable is None else usable,
         )
         if keys is not None and len(keys):
-            self._reserve_parts(int(keys.max()) + 1)
+            self._reserve_keys(int(keys.max()) + 1)
         segments: list[DagSegment] = []
         scratch = np.empty(self.memory.values.shape[1], np.int64)
         rules = self.settings.rules
@@ -86,11 +89,11 @@ class CorrelatedEngine:
                 continue
             self._close(segments)
             if array != r.ROOTS:
-                self._pass(bounds, at, self.position + at)
+                self._advance_bound(bounds, at, self.position + at)
                 self.collect()
             self.grow(array, room)
         self._close(segments)
-        self._pass(bounds, len(symbols) - 1, self.position + len(symbols))
+        self._advance_bound(bounds, len(symbols) - 1, self.position + len(symbols))
         self.position += len(symbols)
         return segments
 
@@ -101,11 +104,11 @@ class CorrelatedEngine:
 
     @property
     def records(self) -> int:
-        """Records in use, dead ones included."""
+        """How many records are in use, dead ones included."""
         return int(self.memory.counters[r.VERTICES : r.ASKED].sum())
 
     def earliest(self) -> int:
-        """No partial match reaches back before this position."""
+        """Return the position of the earliest event that a partial match has."""
         self.collect()
         used = self.memory.vertices[1 : self.memory.counters[r.VERTICES]]
         return int(used["position"].min()) if len(used) else self.position
@@ -113,7 +116,7 @@ class CorrelatedEngine:
     # ---------------------------------------------------------------- room
 
     def reserve_codes(self, sizes: Sequence[int]) -> None:
-        """Buckets for so many codes of each domain."""
+        """Make buckets for so many codes of each domain."""
         if self.memory.base.size and all(
             n <= have for n, have in zip(sizes, self.capacity, strict=True)
         ):
@@ -125,7 +128,7 @@ class CorrelatedEngine:
         self._lay_out(wanted, None)
 
     def _lay_out(self, capacity: list[int], keep: list[NDArray[np.int64] | None] | None) -> None:
-        """Moves the buckets to a table of these sizes; `keep[d][i]` is the old code of code i."""
+        """Move the buckets to a table of these sizes; `keep[d][i]` is the old code of code i."""
         domains = self.tables.store_domain
         room = [capacity[d] for d in domains]
         if sum(room) * r.BUCKET.itemsize > MOST_BUCKET_BYTES:
@@ -146,21 +149,21 @@ class CorrelatedEngine:
         self.bucket_kinds = np.repeat(self.tables.arrays.links.kind, np.array(room, np.int64))
         self.memory = self.memory._replace(buckets=buckets, base=base)
 
-    def _reserve_parts(self, parts: int) -> None:
+    def _reserve_keys(self, keys: int) -> None:
         have = len(self.memory.part_events)
-        if parts > have:
-            more = max(parts, 2 * have) - have
+        if keys > have:
+            more = max(keys, 2 * have) - have
             self.memory = self.memory._replace(
                 part_events=np.concatenate([self.memory.part_events, np.zeros(more, np.int64)]),
                 part_bound=np.concatenate([self.memory.part_bound, np.full(more, FOREVER)]),
             )
 
     def grow(self, array: int, room: int) -> None:
-        """Sees to it that an array has room for so many more."""
+        """Make room for so many more records in an array."""
         self.memory = r.make_room(self.memory, array, room, FIRST_RECORDS)
 
     def _close(self, segments: list[DagSegment]) -> None:
-        """The roots found since the last time become a segment."""
+        """Turn the roots found since the last time into a segment."""
         found = int(self.memory.counters[r.ROOTS])
         if found:
             roots = self.memory.roots[:found].copy()
@@ -169,8 +172,8 @@ class CorrelatedEngine:
 
     # ----------------------------------------------------------- forgetting
 
-    def _pass(self, bounds: NDArray[np.int64] | None, at: int, position: int) -> None:
-        """Notes what has left the window for every partition."""
+    def _advance_bound(self, bounds: NDArray[np.int64] | None, at: int, position: int) -> None:
+        """Move the bound of the window that all partitions share."""
         settings = self.settings
         if settings.window == EVENT_WINDOW and not settings.partitioned:
             self.bound = position - settings.size
@@ -178,7 +181,7 @@ class CorrelatedEngine:
             self.bound = max(self.bound, int(bounds[at]))
 
     def _part_bounds(self) -> NDArray[np.int64]:
-        """Per partition: starts before this have left the window for good."""
+        """Return, per partition, the bound that its starts have to reach."""
         settings = self.settings
         if settings.partitioned and settings.window == EVENT_WINDOW:
             return self.memory.part_events - settings.size
@@ -187,7 +190,7 @@ class CorrelatedEngine:
         return np.array([self.bound], np.int64)
 
     def collect(self) -> None:
-        """Leave behind what no event to come can use."""
+        """Drop the records that no event to come can use."""
         if self.settings.window == NO_WINDOW and not self.tables.collapsed:
             return
         assert self.memory.counters[r.PENDING] == 0
@@ -195,16 +198,15 @@ class CorrelatedEngine:
         self.memory = collect(
             self.tables.arrays.links, self.memory, self.bucket_kinds, self._part_bounds()
         )
-        # Room for some times what is alive in all, whatever an array has of it (one whose
-        # records die young would have everything marked again and again), and for as many
-        # records as there are buckets to look at.
+        # Every array gets room in proportion to the largest one (if records of a small array
+        # die young, it would start a collection again and again) and to the buckets to visit.
         live = int(self.memory.counters[r.VERTICES : r.ROOTS].max())
         room = max(1, min(max(3 * live, len(self.memory.buckets)), live + (1 << 22)) // 2)
         for array in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
             self.grow(array, room if before[array] > 1 else 1)
 
     def live_codes(self) -> list[NDArray[np.int64]]:
-        """Per domain, the codes that something alive refers to, ascending."""
+        """Return, per domain, the codes that live records refer to, ascending."""
         used = [np.zeros(max(n, 1), np.bool_) for n in self.capacity]
         memory, tables = self.memory, self.tables.arrays
         for store, domain in enumerate(self.tables.store_domain):
@@ -227,7 +229,7 @@ class CorrelatedEngine:
         return [np.flatnonzero(u) for u in used]
 
     def _fact_domains(self) -> list[tuple[int, int]]:
-        """(fact, domain) of the facts that are codes."""
+        """Return (fact, domain) of the facts that are codes."""
         tables = self.tables.arrays
         return [
             (f, self.tables.domain_of[column])
@@ -238,7 +240,7 @@ class CorrelatedEngine:
         ]
 
     def _value_domains(self, v: int) -> list[tuple[int, int]]:
-        """(store, domain of its value v) for the stores that have one."""
+        """Return (store, domain of its value v) for the stores that have one."""
         columns = self.tables.arrays.store_values[:, v]
         return [
             (store, self.tables.domain_of[column])
@@ -247,7 +249,7 @@ class CorrelatedEngine:
         ]
 
     def keep_codes(self, kept: list[NDArray[np.int64] | None]) -> None:
-        """Renumber: kept[d][i] becomes i; others have nothing alive. None: as it was."""
+        """Renumber codes: kept[d][i] becomes i; all others must be dead. None: no change."""
         memory = self.memory
         values, asked = memory.values.copy(), memory.asked.copy()
         entries = memory.entries[: memory.counters[r.ENTRIES]]
@@ -258,15 +260,15 @@ class CorrelatedEngine:
                 if codes is None:
                     continue
                 rows = np.flatnonzero(entries["store"] == store)
-                values[rows, v] = _renumbered(values[rows, v], codes)
+                values[rows, v] = _renumber(values[rows, v], codes)
                 asking = self.tables.arrays.links.store[sources["link"]] == store
                 rows = sources["asked"][asking] if len(sources) else np.empty(0, np.int32)
-                asked[rows, v] = _renumbered(asked[rows, v], codes)
+                asked[rows, v] = _renumber(asked[rows, v], codes)
         facts = memory.facts.copy()
         for f, domain in self._fact_domains():
             codes = kept[domain]
             if codes is not None:
-                facts[:, f] = _renumbered(facts[:, f], codes)
+                facts[:, f] = _renumber(facts[:, f], codes)
         self.memory = memory._replace(values=values, asked=asked, facts=facts)
         capacity = [
             have if codes is None else max(16, 2 * len(codes))
@@ -275,12 +277,12 @@ class CorrelatedEngine:
         self._lay_out(capacity, kept)
 
     def live_keys(self) -> NDArray[np.int64]:
-        """The partitions that have partial matches, ascending."""
+        """Return the partitions that have partial matches, ascending (as of the last `collect`)."""
         buckets = self.memory.buckets
         return np.unique(buckets["part"][buckets["root"] != 0]).astype(np.int64)
 
     def keep_keys(self, keys: NDArray[np.int64]) -> None:
-        """Renumber partitions: keys[i] becomes i; others have nothing alive."""
+        """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""
         buckets = self.memory.buckets.copy()
         used = buckets["root"] != 0
         buckets["part"][used] = np.searchsorted(keys, buckets["part"][used])
@@ -310,5 +312,5 @@ class CorrelatedEngine:
         return r.new_memory(FIRST_RECORDS, widths)
 
 
-def _renumbered(codes: NDArray[np.int64], kept: NDArray[np.int64]) -> NDArray[np.int64]:
+def _renumber(codes: NDArray[np.int64], kept: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(codes < 0, codes, np.searchsorted(kept, np.maximum(codes, 0)))

@@ -1,15 +1,16 @@
 """A PCEA as arrays: transitions by symbol, the links they ask, the stores runs are filed in.
 
-A link is asked of a *store*: the runs that wait in one state, by the attributes that
-they are compared by. Links that ask the same of the same state share a store, so a
-vertex is filed once.
+A link asks a *store*: the runs that wait in one state, by the attributes they are
+compared by. Links that ask the same of the same state share a store, so a vertex is
+filed once.
 
-What is compared is numbered outside: a *column* is a tuple of attributes whose values
-together get one code per event; columns that are compared with each other belong to one
-*domain* and share their codes. Attributes compared by order are columns of their own.
+`cernis.encoding.compare` numbers the compared values: a *column* is a tuple of attributes
+whose values together get one code per event; columns that are compared with each other
+belong to one *domain* and share their codes. Attributes compared by order are columns of
+their own.
 
-Cost contract: built once per query, O(size of the automaton); symbols are added as they
-turn up.
+Cost contract: built once per query, O(size of the automaton); new symbols are added as
+they occur.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Column = tuple[str, ...]
 
 
 class StoreKey(NamedTuple):
-    """What tells two stores apart."""
+    """The properties in which two stores may differ. States are frozen with its `repr`."""
 
     state: int
     kind: int
@@ -42,7 +43,7 @@ class StoreKey(NamedTuple):
     strict: bool
     """Only runs whose last event has an earlier timestamp are asked for."""
     collapsed: bool
-    """Only the latest start counts: the runs themselves are not kept."""
+    """Only the latest start is kept, not the runs."""
 
 
 class CorrelatedArrays(NamedTuple):
@@ -91,7 +92,7 @@ def _ordered(link: Link) -> Ordered | None:
 
 
 def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
-    """The store that a link into a state asks."""
+    """Return the store that a link into a state asks."""
     order = _ordered(link)
     pairs = sorted(link.equal)
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
@@ -152,7 +153,7 @@ class CorrelatedTables:
         self.arrays = self._arrays()
 
     def add_symbols(self) -> None:
-        """Work out the symbols that the alphabet has met since."""
+        """Work out the symbols that are new in the alphabet."""
         passed = self.alphabet.passed
         if len(self._passing) == len(passed):
             return
@@ -276,14 +277,14 @@ Fact = tuple[int, int]
 
 
 def _fact(op: str, name: str, columns: Mapping[Column, int], ordered: Sequence[str]) -> Fact:
-    """The (first) fact that a side of a condition looks at."""
+    """Return the (first) fact that a side of a condition compares."""
     return (HIGH, ordered.index(name)) if op in _ORDERS else (CODE, columns[(name,)])
 
 
 def _facts(
     apart: Iterable[Apart], columns: Mapping[Column, int], ordered: Sequence[str]
 ) -> tuple[Fact, ...]:
-    """What vertices keep; the low word of an order value comes right after the high one."""
+    """Return the facts that vertices keep; low words follow their high words."""
     found: dict[Fact, None] = {}
     for condition in apart:
         for name in (condition.attribute, condition.other_attribute):
@@ -296,7 +297,7 @@ def _facts(
 
 
 def _domains(pcea: PCEA, apart: Iterable[Apart] = ()) -> tuple[tuple[Column, ...], ...]:
-    """The columns, those compared with each other together.
+    """Group the columns that are compared with each other.
 
     >>> from cernis.automata.unary.cea import ANYTHING
     >>> from cernis.automata.correlated.pcea import RunSource, Transition

@@ -89,8 +89,8 @@ def _list_range(memory, operator, root, asked, bound, items):
         top += 1
         if top - found < 4:
             return -1
-        if by_order.stands(branch, operator, asked[0], asked[1]):
-            if branch["start"] >= bound and by_order.comparable(branch, asked[0]):
+        if by_order.is_in_range(branch, operator, asked[0], asked[1]):
+            if branch["start"] >= bound and by_order.is_comparable(branch, asked[0]):
                 items[found] = 2 * branch["vertex"]
                 found += 1
             for side in (branch["left"], branch["right"]):

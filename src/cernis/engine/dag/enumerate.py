@@ -117,13 +117,13 @@ def _pick(links, memory, walk, source, at, bound):
     operator = links.operator[link]
     below = operator in (r.LESS, r.LESS_EQUAL)
     branch = memory.branches[at]
-    if by_order.stands(branch, operator, asked[0], asked[1]):
+    if by_order.is_in_range(branch, operator, asked[0], asked[1]):
         left, right = branch["left"], branch["right"]
         if left != 0 and memory.branches[left]["best"] >= bound:
             _choose(walk, source, left)
         if right != 0 and memory.branches[right]["best"] >= bound:
             _choose(walk, source, right)
-        if branch["start"] >= bound and by_order.comparable(branch, asked[0]):
+        if branch["start"] >= bound and by_order.is_comparable(branch, asked[0]):
             return branch["vertex"]
         return 0
     side = branch["left"] if below else branch["right"]

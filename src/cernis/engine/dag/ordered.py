@@ -29,8 +29,8 @@ from cernis.engine.dag.records import (
 
 
 @kernel
-def stands(branch, operator, high, low):
-    """Whether the branch's words stand in this relation to the words asked."""
+def is_in_range(branch, operator, high, low):
+    """Whether the branch's words are in this relation to the words asked for."""
     h, l = branch["high"], branch["low"]  # noqa: E741
     if operator == LESS:
         return h < high or (h == high and l < low)
@@ -42,20 +42,20 @@ def stands(branch, operator, high, low):
 
 
 @kernel
-def comparable(branch, high):
-    """Whether both are numbers, or both of one other kind: each has a region of its own."""
+def is_comparable(branch, high):
+    """Whether both are numbers, or both of one other kind."""
     h = branch["high"]
     return max(h, high) <= LARGEST_NUMBER or h >> KIND_BITS == high >> KIND_BITS
 
 
 @kernel
 def latest_start(branches, root, operator, high, low):
-    """The latest start among the runs in range, or NOTHING; values of other kinds count, too."""
+    """Return the latest start among the runs in range, or NOTHING; other kinds of values count."""
     below = operator in (LESS, LESS_EQUAL)
     latest = NOTHING
     at = root
     while at != 0:
-        if stands(branches[at], operator, high, low):
+        if is_in_range(branches[at], operator, high, low):
             latest = max(latest, branches[at]["start"])
             side = branches[at]["left"] if below else branches[at]["right"]
             if side != 0:
@@ -68,12 +68,12 @@ def latest_start(branches, root, operator, high, low):
 
 @kernel
 def room_to_insert(branches, root, high, low):
-    """How many branches an insertion will make at most."""
+    """Return the most branches that an insertion will make."""
     made = 1
     at = root
     while at != 0:
         made += 1
-        if stands(branches[at], LESS_EQUAL, high, low):
+        if is_in_range(branches[at], LESS_EQUAL, high, low):
             at = branches[at]["right"]
         else:
             at = branches[at]["left"]
@@ -87,7 +87,7 @@ _STIR = np.uint64(0x45D9F3B)
 
 @kernel
 def _priority(number):
-    """Scrambles a counter: the same stream makes the same tree."""
+    """Scramble a counter: the same stream makes the same tree."""
     x = (np.uint64(number) * _SPREAD) & _WORD
     x = ((x ^ (x >> np.uint64(16))) * _STIR) & _WORD
     return np.int64((x ^ (x >> np.uint64(13))) & np.uint64(0x7FFFFFFF))
@@ -116,7 +116,7 @@ def _hang(branches, parent, to_right, child):
 
 @kernel
 def insert(branches, counters, root, high, low, vertex, start, bound):
-    """The tree with one more run; the tree before stays as it is."""
+    """Return the tree with one more run; the tree before does not change."""
     if root != 0 and branches[root]["best"] < bound:
         root = 0
     priority = _priority(vertex)
@@ -130,7 +130,7 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
         else:
             _hang(branches, parent, to_right, copy)
         parent = copy
-        to_right = stands(branches[copy], LESS_EQUAL, high, low)
+        to_right = is_in_range(branches[copy], LESS_EQUAL, high, low)
         at = branches[copy]["right"] if to_right else branches[copy]["left"]
     made = counters[BRANCHES]
     counters[BRANCHES] = made + 1
@@ -145,12 +145,12 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
         new_root = made
     else:
         _hang(branches, parent, to_right, made)
-    # split what was there: smaller values to the left of the new branch, larger to its right
+    # split the old tree: smaller values to the left of the new branch, larger to its right
     first = counters[BRANCHES]
     smaller, larger = made, made
     while at != 0:
         copy = _copy(branches, counters, at, bound)
-        if stands(branches[copy], LESS_EQUAL, high, low):
+        if is_in_range(branches[copy], LESS_EQUAL, high, low):
             _hang(branches, smaller, smaller != made, copy)
             smaller = copy
             at = branches[copy]["right"]
@@ -168,7 +168,7 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
 
 @kernel
 def _refresh(branches, branch):
-    """Works out the latest start below a branch."""
+    """Work out the latest start below a branch."""
     best = branches[branch]["start"]
     left, right = branches[branch]["left"], branches[branch]["right"]
     if left != 0:

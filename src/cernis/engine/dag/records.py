@@ -44,7 +44,7 @@ OPERATORS = {
 }
 
 NOTHING = np.int64(-(2**63))
-"""The order value of NULL and NaN; as a start, that of no run at all."""
+"""The order value of NULL and NaN; as a start: there is no run."""
 MISSING = -1
 EQUALS_NOTHING = -2
 """Codes of values: NULL; and NaN, which is present but equals nothing."""

@@ -27,7 +27,7 @@ from cernis.engine.dag.records import NODES
 
 @kernel
 def right_of(nodes, node, version):
-    """The right child as it was before position `version`."""
+    """Return the right child as it was before position `version`."""
     since = nodes[node]["since"]
     if since >= 0 and since < version:
         return nodes[node]["later"]
@@ -36,7 +36,7 @@ def right_of(nodes, node, version):
 
 @kernel
 def room_to_insert(nodes, last, start, position):
-    """How many nodes an insertion will make."""
+    """Return the number of nodes that an insertion will make."""
     at = last
     while at != 0 and nodes[at]["start"] < start:
         at = nodes[at]["up"]
@@ -63,7 +63,7 @@ def _make(nodes, counters, start, vertex, left, right, up):
 
 @kernel
 def insert(nodes, counters, root, last, vertex, start, position, bound):
-    """Adds a run to the newest version; returns (root, last)."""
+    """Add a run to the newest version; return (root, last)."""
     at = last
     popped = 0
     while at != 0 and nodes[at]["start"] < start:

@@ -1,11 +1,11 @@
 """Entries of an index in the order of a value: a skew heap for each place of a hash table.
 
-A condition like `?p2 < ?p1` between a row and what was bound before lets a row ask for the entries
-below a limit alone. A heap gives those in time linear in their number; entries come and go in
+With a condition like `?p2 < ?p1` between a row and a run, a row asks only for the entries below a
+limit. A heap gives those in time linear in their number; inserting and removing an entry is
 amortized O(log n). Links are those of `waiting`: an entry and one of its indexes as one number.
 
-Turned down: a search tree, which keeps an order that nobody asks for; the first entries that are
-not below the limit end the search in a heap as well.
+Turned down: a search tree, which keeps a total order that no row needs; a search in a heap ends at
+the limit as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _set_up(waiting, name, above):
 
 @kernel
 def merge(waiting, one, other):
-    """The heap of two heaps; its root has nothing above it."""
+    """Merge two heaps; return the root, which has nothing above it."""
     if one == 0 or other == 0:
         root = one if other == 0 else other
         _set_up(waiting, root, 0)
@@ -53,7 +53,7 @@ def merge(waiting, one, other):
 
 @kernel
 def insert(waiting, at, name):
-    """Puts an entry into the heap of a place."""
+    """Put an entry into the heap of a place."""
     entry, place = name // MOST_INDEXES, name % MOST_INDEXES
     waiting.asked_after[entry, place] = 0
     waiting.asked_right[entry, place] = 0
@@ -62,7 +62,7 @@ def insert(waiting, at, name):
 
 @kernel
 def remove(waiting, at, name):
-    """Takes an entry out of the heap of a place."""
+    """Take an entry out of the heap of a place."""
     entry, place = name // MOST_INDEXES, name % MOST_INDEXES
     above = waiting.asked_before[entry, place]
     left, right = waiting.asked_after[entry, place], waiting.asked_right[entry, place]
@@ -79,8 +79,8 @@ def remove(waiting, at, name):
 
 
 @kernel
-def up_to(waiting, at, limit, found):
-    """Writes the names of a place's entries whose keys are not above the limit; their number."""
+def list_up_to(waiting, at, limit, found):
+    """Write the entries of a place whose keys are not above the limit; return their number."""
     root = waiting.heaps[at]
     if root == 0 or _key(waiting, root) > limit:
         return 0

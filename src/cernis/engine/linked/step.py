@@ -74,7 +74,7 @@ class LinkedMemory(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What expressions are evaluated with."""
+    """The values of terms, and the stack on which expressions are evaluated."""
 
     values: Values
     stack: NDArray[np.void]

@@ -1,8 +1,10 @@
-"""An automaton of links as arrays: which transitions a reading has, which stores a state.
+"""A linked automaton as arrays: the transitions of a reading, the stores of a state.
 
-Built once per query, linear in the automaton. Variables are columns of rows, the same for rows
-and for runs that wait; a store looks at some of them, an *index* of it at fewer: those that runs
-and readings share. Readings that share the same ones share the index.
+Variables are columns, the same for rows and for runs that wait. A store looks at some of them, an
+*index* of the store at fewer: those that its runs share with a reading. Readings that share the
+same columns with a store share the index.
+
+Cost contract: built once per query, linear in the automaton.
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ from cernis.pattern.graph import ComparisonExpression, Expression, GraphVariable
 STRICT, NEXT, ANY = range(3)
 LINKS = {",": STRICT, ";": NEXT, ":": ANY}
 MOST_INDEXES, MOST_COLUMNS = 32, 256
-"""The most ways to ask a store, and the most variables that are asked for."""
+"""The most indexes of a store, and the most columns."""
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Ints = NDArray[np.int32]
 Compile = Callable[[Expression, dict[str, int], dict[str, int]], Ints]
-"""From a condition, the columns of a row and the columns of a run, to the steps of a program."""
+"""Compile a condition: from the columns of a row and of a run to the steps of a program."""
 
 
 class LinkedTables(NamedTuple):
     """The arrays that the kernels read. `x_first[i]:x_first[i + 1]` are the places of i in x.
 
-    The last reading has no transitions: a row of it only lets its partition's time go on.
+    The last reading has no transitions: a row of it only advances the time of its partition.
     """
 
     reading_first: Ints

@@ -1,13 +1,13 @@
-"""Runs that wait, by what they have bound: one entry for all runs of a store with equal values.
+"""Runs that wait, by the values they have bound: runs of a store with equal values are one entry.
 
 An entry is found in two ways: by all its values, when a run is filed, and by the values of an
 index, when a row asks. Both are hash tables with chains; entries leave a chain from its middle,
 so chains have links both ways. An *ordered* index has heaps instead of chains (`heaps`), by a
-value that rows put a limit to. The runs of an entry are a union tree of `correlated.unions`,
-whose root lies in a bucket of the same number.
+value that rows put a limit on. The runs of an entry are a tree of `dag.unions`; its root is in the
+bucket with the number of the entry.
 
-Cost contract: filing, asking and leaving are O(columns) each; entries that have left the window
-are met and dropped by those who ask, and by `sweep` before room is made.
+Cost contract: filing, asking and leaving are O(columns) each. Entries outside the window are
+dropped when a row meets them, and by `sweep` before an array grows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cernis.engine.linked.tables import MOST_INDEXES, STRICT
 
 USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE = range(8)
 """Places in `counters`: entries ever used, the first free one, how many are in use, how many
-are leaving; runs to be filed, how many have been, and where the next one stands."""
+are leaving; runs to file, how many have been filed, the next store, the phase of the step."""
 COUNTERS = 8
 NO_ENTRY = 0
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -32,7 +32,7 @@ _SHIFT = np.uint64(29)
 
 
 class WaitingRuns(NamedTuple):
-    """Entry 0 is nothing."""
+    """The entries and their hash tables. Entry 0 is "nothing"."""
 
     counters: NDArray[np.int64]
     store: NDArray[np.int32]
@@ -51,14 +51,14 @@ class WaitingRuns(NamedTuple):
     asked_heads: NDArray[np.int32]
     heaps: NDArray[np.int32]
     key: NDArray[np.float64]
-    """Per entry and ordered index: what it is ordered by."""
+    """Per entry and ordered index, its key in the heap."""
     leaving: NDArray[np.int32]
     found: NDArray[np.int32]
-    """Scratch: what a row has asked for."""
+    """Scratch: the entries that a row has asked for."""
 
 
 def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
-    """Room for so many entries; `size` is a power of two."""
+    """Make room for so many entries; `size` is a power of two."""
     counters = np.zeros(COUNTERS, np.int64)
     counters[USED] = 1
     links = (size, max(indexes, 1))
@@ -93,7 +93,7 @@ def _hash(seed, columns, first, last, codes):
 
 @kernel
 def _place(tables, waiting, store, codes):
-    """Where the chain of a store's entries with these values begins."""
+    """Return the place of the chain of a store's entries with these values."""
     first, last = tables.store_first[store], tables.store_first[store + 1]
     value = _hash(store, tables.store_columns, first, last, codes)
     return np.int64(value & np.uint64(len(waiting.heads) - 1))
@@ -101,7 +101,7 @@ def _place(tables, waiting, store, codes):
 
 @kernel
 def _asked_place(tables, waiting, index, codes):
-    """Where an index has the entries with these values."""
+    """Return the place at which an index has the entries with these values."""
     first, last = tables.index_first[index], tables.index_first[index + 1]
     value = _hash(index, tables.index_columns, first, last, codes)
     return np.int64(value & np.uint64(len(waiting.asked_heads) - 1))
@@ -109,14 +109,14 @@ def _asked_place(tables, waiting, index, codes):
 
 @kernel
 def ask(tables, waiting, store, index, codes, limit):
-    """The entries that an index has for the values of a row, in `found`; returns their number.
+    """Write the entries that an index has for the values of a row; return their number.
 
-    An ordered index leaves out those above the limit.
+    An ordered index omits those above the limit.
     """
     at = _asked_place(tables, waiting, index, codes)
     found = waiting.found
     if tables.index_order[index] != 0:
-        number = heaps.up_to(waiting, at, limit, found)
+        number = heaps.list_up_to(waiting, at, limit, found)
     else:
         number = 0
         name = waiting.asked_heads[at]
@@ -136,7 +136,7 @@ def ask(tables, waiting, store, index, codes, limit):
 
 @kernel
 def order_key(order, fact):
-    """What a value is ordered by: its number, or (lest it be passed over) before all others."""
+    """Return the key of a value in a heap: its number, or for other values the least key."""
     if INTEGER <= fact["kind"] <= LOCAL_INSTANT and fact["number"] == fact["number"]:
         return order * fact["number"]
     return -np.inf
@@ -154,7 +154,7 @@ def _agrees(tables, waiting, index, entry, codes):
 
 @kernel
 def find(tables, waiting, store, codes):
-    """The entry of a store with these values, or 0."""
+    """Return the entry of a store with these values, or 0."""
     entry = waiting.heads[_place(tables, waiting, store, codes)]
     while entry != NO_ENTRY:
         if waiting.store[entry] == store:
@@ -170,7 +170,7 @@ def find(tables, waiting, store, codes):
 
 @kernel
 def enter(tables, facts, waiting, store, part, codes):
-    """A new entry; 0 where there is no room for one."""
+    """Make an entry and return it; 0: there is no room."""
     counters = waiting.counters
     entry = counters[FREE]
     if entry != NO_ENTRY:
@@ -227,7 +227,7 @@ def _link(tables, waiting, entry):
 
 @kernel
 def _name(entry, place):
-    """An entry and one of its indexes, as one number: links of chains."""
+    """Return an entry and one of its indexes as one number, for links of chains."""
     return np.int32(entry * MOST_INDEXES + place)
 
 
@@ -243,7 +243,7 @@ def _place_of(name):
 
 @kernel
 def leave(tables, waiting, entry):
-    """Takes an entry out of all chains."""
+    """Take an entry out of all chains."""
     store, codes = waiting.store[entry], waiting.codes[entry]
     before, after = waiting.before[entry], waiting.after[entry]
     if before != 0:
@@ -296,7 +296,7 @@ def sweep(tables, waiting, dag, before, bound, moment):
 
 @kernel
 def relink(tables, waiting):
-    """Makes all chains anew, after the tables have grown."""
+    """Make all chains anew, after the tables have grown."""
     for entry in range(1, waiting.counters[USED]):
         if waiting.store[entry] >= 0:
             _link(tables, waiting, entry)
