@@ -14,7 +14,6 @@ Pages with examples on Spark share one small session, which those examples find 
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
 import subprocess
@@ -162,7 +161,6 @@ def test_every_example_type_checks(tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-m", "mypy", *options, *map(str, files)],
         cwd=ROOT,
-        env={**os.environ, "MYPYPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
     )
