@@ -1,1 +1,1 @@
-"""The command line: `cernis run`, `explain`, `check`, `demo`, `bench`."""
+"""The command line: `cernis run`, `explain`, `check`, `stream`, `demo`, `bench`."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResultKind:
-    """What a query finds: what it is called, and the table that shows it."""
+    """A kind of result: its noun, and the table that shows it."""
 
     noun: tuple[str, str]
     table: Callable[[Sequence[Any]], Table]

@@ -209,7 +209,9 @@ def stream(
         int | None,
         typer.Option("--max-files", min=1, help="At most so many files in a micro-batch."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Read what is there, then stop.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Read the events that are there, then stop.")
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what would be done, and do nothing.")
     ] = False,

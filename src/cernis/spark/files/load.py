@@ -60,7 +60,7 @@ class FileFrames:
     columns: dict[str, pa.Schema]
     """The columns of each stream, in the types of the file."""
     on_error: Literal["fail", "skip"]
-    """What Spark does with events that have no usable time."""
+    """How Spark treats events without a usable time."""
     types: dict[str, frozenset[str]]
     """For each staged stream, the types of the query that have events."""
     notes: list[str]

@@ -1,23 +1,21 @@
-"""RDF files as a data source of Spark's: one row for each event.
+"""`RdfDataSource`: read RDF files on Spark, one row for each event.
 
     spark.dataSource.register(RdfDataSource)
     spark.read.format("rdf").option("stream", "S1").load("plant.nq")
 
 Columns: `stream`, `number` (of the event in its stream), `ts` (nanoseconds), `time` (the same as a
 timestamp; NULL where times are numbers), `graph`, `triples` (an array of s, p, o). Terms are
-N-Triples text. The events, their numbers and the names of blank nodes are those of the local
-reader.
+N-Triples text. Events, numbers and names of blank nodes are equal to the local reader's.
 
-Options are those of the local reader: `time` (a property, or `graph:` and a regular expression),
+The options are the local reader's: `time` (a property, or `graph:` and a regular expression),
 `time_unit`, `format`, `on_error` (fail or skip). With `stream`, all files are one stream, in the
-order given (a folder: by name); without, each file is a stream that is called after it. A file is
-read by one task, a large N-Quads file by several (`piece` is about how many bytes each reads);
-`cernis.rdf.reading.parts` says how that is exact. Paths are those of the machines that read; give
-absolute ones.
+order given (a folder: by name); without, each file is a stream with the file's name. One task
+reads a file, several read a large N-Quads file (about `piece` bytes each);
+`cernis.rdf.reading.parts` says why the result is the same. Paths are looked up on the machines
+that read; give absolute ones.
 
-Cost: that of parsing. Rows leave as Arrow batches. Spark asks for the schema and for the parts of
-the files in processes of their own, which it starts each time: what they do not need is imported
-where it is used.
+Cost: parsing. Rows leave as Arrow batches. Spark starts a process each time that it asks for the
+schema or for the parts of the files, so imports are inside of functions.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ class RdfPartition(InputPartition):
 
 
 class RdfReader(DataSourceReader):
-    """Reads parts of files."""
+    """Read parts of files."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -105,7 +103,7 @@ class RdfReader(DataSourceReader):
         return found
 
     def _streams(self) -> Iterator[tuple[str, list[str], list[str]]]:
-        """The name, the files and the scopes of each stream."""
+        """Yield the name, the files and the scopes of each stream."""
         from cernis.rdf.reading.parts import list_files
 
         options = self._options

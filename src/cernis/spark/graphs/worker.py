@@ -1,8 +1,8 @@
 """The work of Spark's Python workers for SPAseQ, over Arrow batches.
 
 The first kind of task reads events and solves the graph patterns in each. Its rows say which task
-reads them: that of their key, or that of their cell of time, and once more the task whose cell
-begins within a window. The second kind reads the solutions of its keys or cells in order of time,
+reads them: the task of their key or of their cell of time, and also the task whose cell begins
+within a window. The second kind reads the solutions of its keys or cells in order of time,
 and runs the engine.
 
 A worker process reads background knowledge once, from its file or from the bytes that came with
