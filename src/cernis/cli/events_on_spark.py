@@ -55,8 +55,10 @@ def explain(text: str, language: str, files: Files, options: EventOptions) -> st
         from cernis.spark.explanation import explain as explain_job
 
         with spinner("counting on Spark"):
-            told = explain_job(frames.frames, query, measure=True, **_job_options(options, frames))
-        return str(told)
+            explanation = explain_job(
+                frames.frames, query, measure=True, **_job_options(options, frames)
+            )
+        return str(explanation)
 
 
 @contextmanager

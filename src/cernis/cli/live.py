@@ -100,14 +100,14 @@ def render(view: View) -> RenderableType:
 
 def summarize(view: View) -> str:
     """Return the view in one line, for the end."""
-    told = [
+    texts = [
         f"{_counted(view.rows, 'row')} in {_counted(view.batches, 'micro-batch')}",
         _counted(view.matches, "match"),
     ]
     names = ("late", "ahead", "undecodable", "untimed")
     counts = [(getattr(view, name), name) for name in names]
-    told += [f"{count:,} {_NAMES.get(name, name)}" for count, name in counts if count]
-    return "; ".join(told)
+    texts += [f"{count:,} {_NAMES.get(name, name)}" for count, name in counts if count]
+    return "; ".join(texts)
 
 
 _NAMES = {"untimed": "without a time"}
@@ -129,9 +129,9 @@ def _watermark(view: View) -> str:
 def _batch(view: View) -> str:
     if view.batch is None:
         return "–"
-    told = {name: f"{name} {_time(spent)}" for name, spent in view.parts.items()}
-    whole = [text for name, text in told.items() if name not in _OF_ALL_TASKS]
-    inside = [text for name, text in told.items() if name in _OF_ALL_TASKS]
+    times = {name: f"{name} {_time(spent)}" for name, spent in view.parts.items()}
+    whole = [text for name, text in times.items() if name not in _OF_ALL_TASKS]
+    inside = [text for name, text in times.items() if name in _OF_ALL_TASKS]
     text = ", ".join(whole) + (f" (of all tasks: {', '.join(inside)})" if inside else "")
     return f"{view.batch} in {_time(view.seconds)}" + (f": {text}" if text else "")
 

@@ -307,8 +307,8 @@ def _run_to_end(plan: StreamPlan, found: Any, tally: Tally) -> None:
             if out.is_closed:
                 raise BrokenPipeError from None
             raise
-    for told in running.recentProgress:  # the listener may lag behind
-        if (progress := progress_of(told)) is not None:
+    for numbers in running.recentProgress:  # the listener may lag behind
+        if (progress := progress_of(numbers)) is not None:
             tally.take(progress)
 
 
@@ -370,23 +370,23 @@ def _explain(plan: StreamPlan, frames: dict[str, Any]) -> str:
     from cernis.spark import explain
 
     attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
-    told = [str(explain(_streams(attributes), plan.query, **plan.options))]
+    lines = [str(explain(_streams(attributes), plan.query, **plan.options))]
     for input_ in plan.inputs:
-        told += write_entry(
+        lines += write_entry(
             "source", [f"{input_.stream}: {input_.place}, {input_.format}: {input_.columns}"]
         )
     ahead = "" if plan.ahead is None else f"; ahead of the clock by at most {plan.arguments.ahead}"
-    told += write_entry("time", [f"lateness {plan.arguments.lateness}{ahead}"])
+    lines += write_entry("time", [f"lateness {plan.arguments.lateness}{ahead}"])
     if plan.sink is not None:
-        told += write_entry(
+        lines += write_entry(
             "sink", [f"{plan.sink}, {plan.form}, {sinks.delivery_guarantee(plan.sink)}"]
         )
     if plan.checkpoint is not None:
         there = (plan.checkpoint.path / "offsets").is_dir()
-        told += write_entry(
+        lines += write_entry(
             "checkpoint", [f"{plan.checkpoint}, {'begun before' if there else 'new'}"]
         )
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
 def _clock(plan: StreamPlan, frames: dict[str, Any]) -> WatermarkClock:

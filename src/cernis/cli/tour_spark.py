@@ -74,8 +74,8 @@ def _compare(spark: Any, folder: str, events: pa.Table, query: Any, console: Con
     from cernis.spark import explain, recognize
 
     df = spark.read.parquet(folder)
-    told = str(explain(df, query, measure=True)).split("\non Spark", 1)[1]
-    console.print(Panel("on Spark" + told, title="Spark's part of the plan", title_align="left"))
+    plan = str(explain(df, query, measure=True)).split("\non Spark", 1)[1]
+    console.print(Panel("on Spark" + plan, title="Spark's part of the plan", title_align="left"))
     with spinner("the embedded engine …"):
         began = perf_counter()
         here = query.run(events)

@@ -133,8 +133,8 @@ def _lacks_cast(own: pa.DataType, type_: pa.DataType) -> bool:
 
 def note_type(type_: pa.DataType) -> dict[str, str]:
     """Return metadata that notes the original type of a column."""
-    held = pa.schema([("", value_type(type_))]).serialize().to_pybytes()
-    return {READ_AS: b64encode(held).decode()}
+    note = pa.schema([("", value_type(type_))]).serialize().to_pybytes()
+    return {READ_AS: b64encode(note).decode()}
 
 
 def noted_type(metadata: Mapping[str, Any] | None) -> pa.DataType | None:
@@ -143,7 +143,7 @@ def noted_type(metadata: Mapping[str, Any] | None) -> pa.DataType | None:
     >>> noted_type(note_type(pa.timestamp("ms"))), noted_type({})
     (TimestampType(timestamp[ms]), None)
     """
-    held = (metadata or {}).get(READ_AS)
-    if held is None:
+    note = (metadata or {}).get(READ_AS)
+    if note is None:
         return None
-    return pa.ipc.read_schema(pa.py_buffer(b64decode(held))).field(0).type
+    return pa.ipc.read_schema(pa.py_buffer(b64decode(note))).field(0).type

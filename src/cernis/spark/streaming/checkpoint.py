@@ -50,12 +50,12 @@ def claim(folder: str, note: Mapping[str, Any]) -> None:
         return
     changed = [name for name in note if before.get(name) != note[name]]
     if changed:
-        told = "\n".join(
+        differences = "\n".join(
             f"  {name} was {_short(before.get(name))}\n  {' ' * len(name)}  is {_short(note[name])}"
             for name in changed
         )
         raise StateError(
-            f"{folder}: the checkpoint belongs to another run; nothing was touched\n{told}\n"
+            f"{folder}: the checkpoint belongs to another run; nothing was touched\n{differences}\n"
             "  help: go on with what it was, or begin with a new checkpoint folder (and, to have "
             "no match twice, a new output)"
         )

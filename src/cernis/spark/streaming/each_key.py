@@ -28,8 +28,8 @@ class EachKey(StatefulProcessor):
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        held = self.open.get()
-        times = json.loads(held[0]) if held else []
+        saved = self.open.get()
+        times = json.loads(saved[0]) if saved else []
         pairs = 0
         for frame in rows:
             for type_, ts in sorted(zip(frame["type"], frame["ts"], strict=True), key=_by_time):

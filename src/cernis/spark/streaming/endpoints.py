@@ -38,11 +38,11 @@ class Folder:
     """A folder on this machine, by its absolute path."""
 
     path: Path
-    told: str = field(compare=False)
+    text: str = field(compare=False)
     """As it was written."""
 
     def __str__(self) -> str:
-        return self.told
+        return self.text
 
 
 @dataclass(frozen=True)

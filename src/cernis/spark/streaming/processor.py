@@ -83,8 +83,8 @@ class BucketProcessor(StatefulProcessor):
         from cernis.spark.streaming.side_output import LATE, REASON, write_side_output
 
         stream, side_output = self._unpacked
-        told = timers.getCurrentWatermarkInMs()
-        watermark = told - stream.shift if told > 0 else None
+        milliseconds = timers.getCurrentWatermarkInMs()
+        watermark = milliseconds - stream.shift if milliseconds > 0 else None
         bucket = restore_bucket(stream, number, self.store, _live.pop((stream.query, number), None))
         if rang:
             bucket.log.header.timer = None  # Spark has removed it
@@ -109,8 +109,8 @@ class BucketProcessor(StatefulProcessor):
 
 
 def _row(number: int, matches: bytes | None, report: Report) -> Row:
-    told = {name: float(value) for name, value in asdict(report).items()}
-    return Row(bucket=number, **{FOUND: matches}, **told)
+    numbers = {name: float(value) for name, value in asdict(report).items()}
+    return Row(bucket=number, **{FOUND: matches}, **numbers)
 
 
 class _SparkStore:
@@ -122,15 +122,15 @@ class _SparkStore:
         self._snapshot = handle.getMapState("snapshot", _NUMBER, _BYTES)
 
     def header(self) -> bytes | None:
-        held = self._header.get()
-        return None if held is None else bytes(held[0])
+        row = self._header.get()
+        return None if row is None else bytes(row[0])
 
     def put_header(self, header: bytes) -> None:
         self._header.update((header,))
 
     def chunk(self, number: int) -> bytes | None:
-        held = self._chunks.getValue((number,))
-        return None if held is None else bytes(held[0])
+        row = self._chunks.getValue((number,))
+        return None if row is None else bytes(row[0])
 
     def put_chunk(self, number: int, chunk: bytes) -> None:
         self._chunks.updateValue((number,), (chunk,))

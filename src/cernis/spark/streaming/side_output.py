@@ -76,5 +76,5 @@ def _batch() -> int:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    told = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-    return int(told or 0)
+    number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+    return int(number or 0)

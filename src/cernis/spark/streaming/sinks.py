@@ -140,10 +140,10 @@ def await_end(running: Any, seconds: float) -> bool:
         with _detect_end():
             return bool(running.awaitTermination(seconds))
     except StreamingQueryException as error:
-        told = describe_failure(str(error), _causes(error))
-        if told is None:
+        failure = describe_failure(str(error), _causes(error))
+        if failure is None:
             raise
-        raise CernisError(told) from error
+        raise CernisError(failure) from error
 
 
 def stop(running: Any, at_once: Callable[[], bool]) -> None:
@@ -168,8 +168,8 @@ def _detect_end() -> Iterator[None]:
 
 
 def _batch(running: Any) -> int | None:
-    told = running.lastProgress
-    return None if told is None else int(told["batchId"])
+    progress = running.lastProgress
+    return None if progress is None else int(progress["batchId"])
 
 
 # ------------------------------------------------------------------- causes
@@ -208,32 +208,32 @@ def describe_failure(text: str, causes: Sequence[str] = ()) -> str | None:
 
     None if it is not a mistake of the user's. `causes` are the messages of its causes.
     """
-    said = "\n\n".join([text, *causes])
-    if ours := _OURS.findall(said):
+    everything = "\n\n".join([text, *causes])
+    if ours := _OURS.findall(everything):
         return str(ours[-1]).rstrip()
-    if found := _HEADER.search(said):
+    if found := _HEADER.search(everything):
         return (
             f"{_path(found['file'])}: has the columns {found['found'].strip()}, and the stream has "
             f"{found['own'].strip()}; text is read by place, so they must be the same"
         )
-    if found := _LENGTH.search(said):
+    if found := _LENGTH.search(everything):
         return (
             f"{_path(found['file'])}: has {found['found']} columns, and the stream has "
             f"{found['own']}; text is read by place, so they must be the same"
         )
-    if "OutOfMemoryError" in said or "from the Python worker" in said:
+    if "OutOfMemoryError" in everything or "from the Python worker" in everything:
         return None
-    column = _COLUMN.search(said)
-    if column and (found := _FILE.search(said)):
+    column = _COLUMN.search(everything)
+    if column and (found := _FILE.search(everything)):
         return (
             f"{_path(found['file'])}: the column {column['column'].strip('[]')} is stored as "
             f"{column['found']}, and the stream has {column['own']}"
         )
     deepest = [*_CAUSED.findall(text), *causes][-1:] or [text]
     if deepest[0].startswith(_PROXY):  # Python called Java, which called Python, …
-        deepest = _CAUSED.findall(said)[-1:] or deepest
+        deepest = _CAUSED.findall(everything)[-1:] or deepest
     why = _AROUND.sub("", deepest[0].strip().partition("\n")[0]).partition(" SQLSTATE:")[0].strip()
-    if found := _FILE.search(said):
+    if found := _FILE.search(everything):
         return f"{_path(found['file'])}: Spark cannot read the file: {why}"
     return f"Spark: {why}"
 

@@ -184,9 +184,9 @@ def _decide_input(
     columns: str | None,
     reading: InputOptions,
 ) -> StreamInput:
-    told = None if declared is None else declared.stream(stream)
+    declaration = None if declared is None else declared.stream(stream)
     if isinstance(place, Topic):
-        return _decide_topic(stream, place, told, columns, reading)
+        return _decide_topic(stream, place, declaration, columns, reading)
     _check_folder(place)
     format_, files = _choose_form(place, reading.format)
     input_ = StreamInput(stream=stream, place=place, format=format_, columns=columns, files=files)
@@ -200,11 +200,15 @@ def _decide_input(
             f"{place}: the folder has no {format_} files yet that would tell the columns; "
             "give them with --schema"
         )
-    return _take_declared_columns(input_, told, reading)
+    return _take_declared_columns(input_, declaration, reading)
 
 
 def _decide_topic(
-    stream: str, place: Topic, told: Stream | None, columns: str | None, reading: InputOptions
+    stream: str,
+    place: Topic,
+    declaration: Stream | None,
+    columns: str | None,
+    reading: InputOptions,
 ) -> StreamInput:
     asked = reading.format or "json"
     format_ = "json" if asked == "jsonl" else asked
@@ -218,7 +222,7 @@ def _decide_topic(
         return input_
     if "descriptor" in place.options or "message" in place.options:
         raise CernisError(f"{place}: descriptor and message are for --format protobuf")
-    return input_ if columns is not None else _take_declared_columns(input_, told, reading)
+    return input_ if columns is not None else _take_declared_columns(input_, declaration, reading)
 
 
 def _check_messages(place: Topic, columns: str | None) -> None:
@@ -300,7 +304,7 @@ def _ends(form: str) -> tuple[str, ...]:
 
 def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
     """Return the first file, by name, that is not empty."""
-    folder = Path(place.told) if os.path.isdir(place.told) else place.path
+    folder = Path(place.text) if os.path.isdir(place.text) else place.path
     paths = (folder / name for name in _names(place.path))
     named = (path for path in paths if files is None or path.name.endswith(_ends(form)))
     return next((p for p in named if p.is_file() and p.stat().st_size), None)
@@ -336,11 +340,11 @@ def _take_columns_of_file(
 
 
 def _take_declared_columns(
-    input_: StreamInput, told: Stream | None, reading: InputOptions
+    input_: StreamInput, declaration: Stream | None, reading: InputOptions
 ) -> StreamInput:
     """Return the input with the columns that the query declares."""
-    kinds: dict[str, Kind] = {} if told is None else dict(told.attributes)
-    for attributes in () if told is None else told.events.values():
+    kinds: dict[str, Kind] = {} if declaration is None else dict(declaration.attributes)
+    for attributes in () if declaration is None else declaration.events.values():
         kinds |= attributes
     if not kinds or any("." in name or kind not in _KINDS for name, kind in kinds.items()):
         why = "nothing tells the columns yet" if not kinds else "the query declares not all"
@@ -361,15 +365,15 @@ def _ddl_of_field(where: object, field: pa.Field, *, text: bool) -> str:
     type_ = value_type(field.type)
     if text and pa.types.is_timestamp(type_):
         type_ = pa.timestamp("us", type_.tz)
-    told = ddl_type(type_)
-    if told is None and text:  # a column of NULLs, or of times of day
+    ddl = ddl_type(type_)
+    if ddl is None and text:  # a column of NULLs, or of times of day
         return "string"
-    if told is None:
+    if ddl is None:
         raise DataError(
             f"{where}: the column {field.name!r} holds {field.type}, which Spark cannot read from "
             "Parquet; give the columns that it can with --schema"
         )
-    return told
+    return ddl
 
 
 def _as_source(input_: StreamInput, reading: InputOptions) -> Source:
@@ -430,8 +434,8 @@ def ddl_type(type_: pa.DataType) -> str | None:
         return f"decimal({type_.precision},{type_.scale})"
     if t.is_struct(type_) and type_.num_fields:
         inside = [(field.name, ddl_type(field.type)) for field in type_.fields]
-        told = ", ".join(f"{quote_ddl_name(name)}: {ddl}" for name, ddl in inside)
-        return None if any(ddl is None for _, ddl in inside) else f"struct<{told}>"
+        fields = ", ".join(f"{quote_ddl_name(name)}: {ddl}" for name, ddl in inside)
+        return None if any(ddl is None for _, ddl in inside) else f"struct<{fields}>"
     if t.is_list(type_) or t.is_large_list(type_):
         value = ddl_type(type_.value_type)
         return None if value is None else f"array<{value}>"
