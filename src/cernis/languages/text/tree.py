@@ -1,4 +1,4 @@
-"""From lark's parse tree to nodes, for what CEQL and conjunctive queries share.
+"""From lark's parse tree to nodes: the rules that CEQL and conjunctive queries share.
 
 One method for each rule of `grammar.lark`, called bottom-up without recursion, so that the
 depth of the tree costs no stack. A reader notes what the nodes cannot hold, such as a number

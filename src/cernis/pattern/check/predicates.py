@@ -1,4 +1,4 @@
-"""Check what one event is asked: attributes, constants, comparisons."""
+"""Check predicates: attributes, constants, comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random SPAseQ queries and streamsets, small enough for the brute force of `testing.spaseq`.
+"""Random SPAseQ queries and streamsets, small enough for the oracle.
 
 Events hold one or two nodes with a key, a number and sometimes a further key; patterns ask for
 them under few names, so that steps share variables by chance. Every operator, separator and
