@@ -49,21 +49,8 @@ from cernis.encoding.hashing import BytesTable, IntTable
 from cernis.events.batch import EventBatch, Int32s, attribute
 from cernis.events.reader import join_chunks
 from cernis.events.times import is_text
+from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
-from cernis.pattern.predicate import (
-    And,
-    Attribute,
-    Comparison,
-    InRange,
-    InSet,
-    IsNull,
-    Literal,
-    Negation,
-    Or,
-    Predicate,
-    Scalar,
-    attributes_of,
-)
 
 Path = tuple[str, ...]
 Vector = tuple[bool, ...]
@@ -176,7 +163,7 @@ def _slice_chunk(column: pa.ChunkedArray | None, start: int, stop: int) -> pa.Ar
 class _AtomTest:
     """An atom as a predicate, and the stream it is confined to."""
 
-    predicate: Predicate
+    predicate: pred.Predicate
     stream: str | None = None
 
 
@@ -433,7 +420,7 @@ def _widen(column: pa.Array) -> pa.Array:
 
 
 def _int_thresholds(
-    constants: Iterable[Scalar], type_: pa.DataType, dtype: np.dtype[Any]
+    constants: Iterable[pred.Scalar], type_: pa.DataType, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
     """Return the smallest integers at and above each constant."""
     info = np.iinfo(dtype)
@@ -450,7 +437,7 @@ def _int_thresholds(
     return np.array(sorted(t for t in found if int(info.min) < t <= int(info.max)), dtype)
 
 
-def _float_thresholds(constants: Iterable[Scalar], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _float_thresholds(constants: Iterable[pred.Scalar], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return the smallest floats at and above each constant."""
     found = set()
     for constant in constants:
@@ -473,11 +460,11 @@ def _group_atoms(atoms: Sequence[Atom], type_column: str) -> list[_Group]:
     by_kind: dict[tuple[tuple[Path, ...], str], list[tuple[int, _AtomTest]]] = {}
     for i, atom in enumerate(atoms):
         if isinstance(atom, TypeIs):
-            is_type = Comparison("=", Attribute((type_column,)), Literal(atom.type))
+            is_type = pred.Comparison("=", pred.Attribute((type_column,)), pred.Literal(atom.type))
             test = _AtomTest(is_type, atom.stream)
         else:
             test = _AtomTest(collect_sets(atom))
-        paths = tuple(dict.fromkeys(a.path for a in attributes_of(test.predicate)))
+        paths = tuple(dict.fromkeys(a.path for a in pred.attributes_of(test.predicate)))
         kind = "rows"
         if len(paths) == 1:
             predicate = test.predicate
@@ -496,73 +483,81 @@ def _group_atoms(atoms: Sequence[Atom], type_column: str) -> list[_Group]:
     return groups
 
 
-def collect_sets(predicate: Predicate) -> Predicate:
+def collect_sets(predicate: pred.Predicate) -> pred.Predicate:
     """Write `a = 1 OR a = 2 OR …` as `a IN {1, 2, …}`."""
     match predicate:
-        case Or(parts=parts):
-            rest: list[Predicate] = []
-            values: dict[Attribute, dict[Literal, None]] = {}
+        case pred.Or(parts=parts):
+            rest: list[pred.Predicate] = []
+            values: dict[pred.Attribute, dict[pred.Literal, None]] = {}
             for part in parts:
                 match part:
                     case (
-                        Comparison(op="=", left=Attribute() as a, right=Literal() as v)
-                        | Comparison(op="=", left=Literal() as v, right=Attribute() as a)
+                        pred.Comparison(
+                            op="=", left=pred.Attribute() as a, right=pred.Literal() as v
+                        )
+                        | pred.Comparison(
+                            op="=", left=pred.Literal() as v, right=pred.Attribute() as a
+                        )
                     ):
                         values.setdefault(a, {})[v] = None
                     case _:
                         rest.append(collect_sets(part))
-            sets: list[Predicate] = [InSet(a, tuple(vs)) for a, vs in values.items()]
-            return Or((*sets, *rest)) if len(sets) + len(rest) != 1 else (*sets, *rest)[0]
-        case And(parts=parts):
-            return And(tuple(collect_sets(part) for part in parts))
-        case Negation(body=body):
-            return Negation(collect_sets(body))
+            sets: list[pred.Predicate] = [pred.InSet(a, tuple(vs)) for a, vs in values.items()]
+            return pred.Or((*sets, *rest)) if len(sets) + len(rest) != 1 else (*sets, *rest)[0]
+        case pred.And(parts=parts):
+            return pred.And(tuple(collect_sets(part) for part in parts))
+        case pred.Negation(body=body):
+            return pred.Negation(collect_sets(body))
     return predicate
 
 
-def _is_equality(predicate: Predicate) -> bool:
+def _is_equality(predicate: pred.Predicate) -> bool:
     """Return whether it only asks which constants the value equals."""
     match predicate:
-        case Comparison(op="=" | "!="):
+        case pred.Comparison(op="=" | "!="):
             return _is_plain(predicate)
-        case And(parts=parts) | Or(parts=parts):
+        case pred.And(parts=parts) | pred.Or(parts=parts):
             return all(_is_equality(part) for part in parts)
-        case Negation(body=body):
+        case pred.Negation(body=body):
             return _is_equality(body)
-        case InSet() | IsNull():
+        case pred.InSet() | pred.IsNull():
             return _is_plain(predicate)
     return False
 
 
-def _is_plain(predicate: Predicate) -> bool:
+def _is_plain(predicate: pred.Predicate) -> bool:
     """Return whether it only compares its column with constants."""
     match predicate:
         case (
-            Comparison(left=Attribute(), right=Literal())
-            | Comparison(left=Literal(), right=Attribute())
+            pred.Comparison(left=pred.Attribute(), right=pred.Literal())
+            | pred.Comparison(left=pred.Literal(), right=pred.Attribute())
         ):
             return True
-        case InSet(body=Attribute()) | InRange(body=Attribute()) | IsNull(body=Attribute()):
+        case (
+            pred.InSet(body=pred.Attribute())
+            | pred.InRange(body=pred.Attribute())
+            | pred.IsNull(body=pred.Attribute())
+        ):
             return True
-        case And(parts=parts) | Or(parts=parts):
+        case pred.And(parts=parts) | pred.Or(parts=parts):
             return all(_is_plain(part) for part in parts)
-        case Negation(body=body):
+        case pred.Negation(body=body):
             return _is_plain(body)
     return False
 
 
-def _constants(node: Predicate) -> Iterable[Scalar]:
+def _constants(node: pred.Predicate) -> Iterable[pred.Scalar]:
     match node:
-        case Comparison(left=left, right=right):
-            yield from (side.value for side in (left, right) if isinstance(side, Literal))
-        case InSet(values=values):
+        case pred.Comparison(left=left, right=right):
+            yield from (side.value for side in (left, right) if isinstance(side, pred.Literal))
+        case pred.InSet(values=values):
             yield from (v.value for v in values)
-        case InRange(low=low, high=high):
+        case pred.InRange(low=low, high=high):
             yield from (low.value, high.value)
-        case And(parts=parts) | Or(parts=parts):
+        case pred.And(parts=parts) | pred.Or(parts=parts):
             for part in parts:
                 yield from _constants(part)
-        case Negation(body=body):
+        case pred.Negation(body=body):
             yield from _constants(body)
 
 

@@ -31,25 +31,7 @@ import pyarrow.compute as pc
 from cernis.encoding.regex import anchor
 from cernis.events.batch import Bools, Int64s
 from cernis.events.times import DAY, UNITS, as_floats, is_text, parse_timestamps
-from cernis.pattern.predicate import (
-    MIRRORED,
-    And,
-    Arithmetic,
-    Attribute,
-    Comparison,
-    InRange,
-    InSet,
-    IsNull,
-    Like,
-    Literal,
-    Negation,
-    Negative,
-    Operator,
-    Or,
-    Predicate,
-    Scalar,
-    Value,
-)
+from cernis.pattern import predicate as pred
 
 Lookup = Callable[[tuple[str, ...]], pa.Array | None]
 Number = int | float | Fraction
@@ -59,7 +41,7 @@ Number = int | float | Fraction
 class Constant:
     """A value that is the same on every row."""
 
-    value: Scalar
+    value: pred.Scalar
 
 
 Operand: TypeAlias = Constant | pa.Array | None  # None: NULL on every row
@@ -72,7 +54,7 @@ _ARROW = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_PYTHON: dict[Operator, Callable[[Any, Any], Any]] = {
+_PYTHON: dict[pred.Operator, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -85,7 +67,7 @@ _PYTHON: dict[Operator, Callable[[Any, Any], Any]] = {
 # -------------------------------------------------------------- predicates
 
 
-def evaluate_predicate(predicate: Predicate, lookup: Lookup, length: int) -> pa.BooleanArray:
+def evaluate_predicate(predicate: pred.Predicate, lookup: Lookup, length: int) -> pa.BooleanArray:
     """Evaluate a predicate on every row: true, false, or null for unknown.
 
     >>> price = pa.array([80, None, 102])
@@ -94,27 +76,27 @@ def evaluate_predicate(predicate: Predicate, lookup: Lookup, length: int) -> pa.
     [True, None, False]
     """
     match predicate:
-        case Comparison(op=op, left=left, right=right):
+        case pred.Comparison(op=op, left=left, right=right):
             return compare(op, evaluate_value(left, lookup), evaluate_value(right, lookup), length)
-        case Like(body=body, pattern=pattern):
+        case pred.Like(body=body, pattern=pattern):
             return _like(evaluate_value(body, lookup), pattern, length)
-        case InSet(body=body, values=values):
+        case pred.InSet(body=body, values=values):
             return _in_set(evaluate_value(body, lookup), [v.value for v in values], length)
-        case InRange(body=body, low=low, high=high):
+        case pred.InRange(body=body, low=low, high=high):
             found = evaluate_value(body, lookup)
             above = compare(">=", found, Constant(low.value), length)
             return pc.and_kleene(above, compare("<=", found, Constant(high.value), length))
-        case IsNull(body=body, negated=negated):
+        case pred.IsNull(body=body, negated=negated):
             return _is_null(evaluate_value(body, lookup), negated, length)
-        case And(parts=parts):
+        case pred.And(parts=parts):
             return _fold(
                 pc.and_kleene, True, [evaluate_predicate(p, lookup, length) for p in parts], length
             )
-        case Or(parts=parts):
+        case pred.Or(parts=parts):
             return _fold(
                 pc.or_kleene, False, [evaluate_predicate(p, lookup, length) for p in parts], length
             )
-        case Negation(body=inner):
+        case pred.Negation(body=inner):
             return pc.invert(evaluate_predicate(inner, lookup, length))
 
 
@@ -157,7 +139,7 @@ def _is_null(found: Operand, negated: bool, length: int) -> pa.BooleanArray:
     return found.is_valid() if negated else found.is_null()
 
 
-def _in_set(found: Operand, values: list[Scalar], length: int) -> pa.BooleanArray:
+def _in_set(found: Operand, values: list[pred.Scalar], length: int) -> pa.BooleanArray:
     """Evaluate `v = … OR v = …`, by a hash table where there are many values of one kind."""
     if isinstance(found, pa.Array) and len(values) > 2:
         fitting = _value_set(found.type, values)
@@ -176,7 +158,7 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _value_set(type_: pa.DataType, values: list[Scalar]) -> tuple[pa.Array, bool] | None:
+def _value_set(type_: pa.DataType, values: list[pred.Scalar]) -> tuple[pa.Array, bool] | None:
     """Return the values that a column can equal, and whether some were of another kind."""
     if is_text(type_):
         texts = [replace_surrogates(v) for v in values if isinstance(v, str)]
@@ -193,14 +175,14 @@ def _value_set(type_: pa.DataType, values: list[Scalar]) -> tuple[pa.Array, bool
 # ------------------------------------------------------------- comparisons
 
 
-def compare(op: Operator, left: Operand, right: Operand, length: int) -> pa.BooleanArray:
+def compare(op: pred.Operator, left: Operand, right: Operand, length: int) -> pa.BooleanArray:
     """Compare on every row; unknown where the two are not of one kind."""
     if left is None or right is None:
         return _unknown(length)
     if isinstance(left, Constant):
         if isinstance(right, Constant):
             return _compare_constants(op, left.value, right.value, length)
-        return compare(MIRRORED[op], right, left, length)
+        return compare(pred.MIRRORED[op], right, left, length)
     found = (
         _with_constant(op, left, right.value)
         if isinstance(right, Constant)
@@ -209,19 +191,23 @@ def compare(op: Operator, left: Operand, right: Operand, length: int) -> pa.Bool
     return _unknown(length) if found is None else found
 
 
-def _compare_constants(op: Operator, left: Scalar, right: Scalar, length: int) -> pa.BooleanArray:
+def _compare_constants(
+    op: pred.Operator, left: pred.Scalar, right: pred.Scalar, length: int
+) -> pa.BooleanArray:
     if _kind(left) != _kind(right):
         return _unknown(length)
     return _all(bool(_PYTHON[op](left, right)), length)
 
 
-def _kind(constant: Scalar) -> str:
+def _kind(constant: pred.Scalar) -> str:
     if isinstance(constant, (bool, str)):
         return type(constant).__name__
     return "number"
 
 
-def _with_constant(op: Operator, column: pa.Array, constant: Scalar) -> pa.BooleanArray | None:
+def _with_constant(
+    op: pred.Operator, column: pa.Array, constant: pred.Scalar
+) -> pa.BooleanArray | None:
     type_ = column.type
     if isinstance(constant, str):
         if is_text(type_):
@@ -246,7 +232,7 @@ def _bounds(type_: pa.DataType) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _integers_with(op: Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
+def _integers_with(op: pred.Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
     """Compare an integer column with any number, exactly."""
     if isinstance(constant, float) and not math.isfinite(constant):
         return _constant_where_valid(column, bool(_PYTHON[op](0, constant)))
@@ -260,7 +246,7 @@ def _integers_with(op: Operator, column: pa.Array, constant: Number) -> pa.Boole
     return _ARROW[op](column, pa.scalar(whole, column.type))
 
 
-def _floats_with(op: Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
+def _floats_with(op: pred.Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
     """Compare a float64 column with any number, exactly; NaN equals nothing."""
     below = float_at_most(constant)
     op, certain = compare_with_floor(op, below != constant)
@@ -269,7 +255,7 @@ def _floats_with(op: Operator, column: pa.Array, constant: Number) -> pa.Boolean
     return _ARROW[op](column, pa.scalar(below, pa.float64()))
 
 
-def compare_with_floor(op: Operator, above: bool) -> tuple[Operator, bool | None]:
+def compare_with_floor(op: pred.Operator, above: bool) -> tuple[pred.Operator, bool | None]:
     """Turn `v op c` into `v op' f`, where f is the largest value of v's type that is at most c.
 
     If c is above f (`above`), the truth of `=` and `!=` does not depend on v.
@@ -301,7 +287,7 @@ def _constant_where_valid(column: pa.Array, constant: bool) -> pa.BooleanArray:
     return pc.if_else(column.is_valid(), everywhere, None) if column.null_count else everywhere
 
 
-def _decimals_with(op: Operator, column: pa.Array, constant: int | float) -> pa.BooleanArray:
+def _decimals_with(op: pred.Operator, column: pa.Array, constant: int | float) -> pa.BooleanArray:
     if isinstance(constant, int) and abs(constant) < 10**38:
         found = _compare_decimals(op, column, pa.scalar(constant, pa.decimal128(38, 0)))
         if found is not None:
@@ -309,7 +295,7 @@ def _decimals_with(op: Operator, column: pa.Array, constant: int | float) -> pa.
     return _floats_with(op, as_floats(column), constant)
 
 
-def _compare_decimals(op: Operator, left: Any, right: Any) -> pa.BooleanArray | None:
+def _compare_decimals(op: pred.Operator, left: Any, right: Any) -> pa.BooleanArray | None:
     scale = max(left.type.scale, right.type.scale)
     wide = pa.decimal256(76, scale)
     try:
@@ -351,7 +337,7 @@ def _ticks(column: pa.Array) -> pa.Array:
     return column.view(pa.int32() if narrow else pa.int64()).cast(pa.int64())
 
 
-def _with_column(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray | None:
+def _with_column(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray | None:
     a, b = left.type, right.type
     types = pa.types
     if is_text(a) and is_text(b):
@@ -370,7 +356,7 @@ def _is_number(type_: pa.DataType) -> bool:
     return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_))
 
 
-def _compare_numbers(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+def _compare_numbers(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
     a, b = left.type, right.type
     types = pa.types
     if types.is_integer(a) and types.is_integer(b):
@@ -387,7 +373,7 @@ def _compare_numbers(op: Operator, left: pa.Array, right: pa.Array) -> pa.Boolea
     if types.is_floating(a) and types.is_floating(b):
         return _ARROW[op](left.cast(pa.float64()), right.cast(pa.float64()))
     if types.is_floating(a):
-        return _compare_numbers(MIRRORED[op], right, left)
+        return _compare_numbers(pred.MIRRORED[op], right, left)
     return _integers_with_floats(op, left, right.cast(pa.float64()))
 
 
@@ -401,7 +387,7 @@ def _as_decimal(column: pa.Array) -> pa.Array:
     return column.cast(pa.decimal128(20, 0)) if pa.types.is_integer(column.type) else column
 
 
-def _integers_with_floats(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+def _integers_with_floats(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
     floats = right.fill_null(0.0).to_numpy()
     integers = left.fill_null(0).to_numpy(zero_copy_only=False)
     low, high = _bounds(pa.uint64() if pa.types.is_uint64(left.type) else pa.int64())
@@ -417,13 +403,13 @@ def _integers_with_floats(op: Operator, left: pa.Array, right: pa.Array) -> pa.B
     return _by_sign(op, sign, left, right, np.isnan(floats))
 
 
-def _compare_ticks(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+def _compare_ticks(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
     """Compare times in different units: the coarser one with the finer one's floor and rest."""
     a, b = _tick(left.type), _tick(right.type)
     assert a is not None
     assert b is not None
     if a < b:
-        return _compare_ticks(MIRRORED[op], right, left)
+        return _compare_ticks(pred.MIRRORED[op], right, left)
     coarse, fine = _ticks(left), _ticks(right)
     if a == b:
         return _ARROW[op](coarse, fine)
@@ -434,7 +420,7 @@ def _compare_ticks(op: Operator, left: pa.Array, right: pa.Array) -> pa.BooleanA
 
 
 def _by_sign(
-    op: Operator, sign: Int64s, left: pa.Array, right: pa.Array, unordered: Bools | None = None
+    op: pred.Operator, sign: Int64s, left: pa.Array, right: pa.Array, unordered: Bools | None = None
 ) -> pa.BooleanArray:
     holds = _PYTHON[op](sign, 0)
     if unordered is not None:
@@ -448,17 +434,17 @@ def _by_sign(
 # ------------------------------------------------------------------ values
 
 
-def evaluate_value(node: Value, lookup: Lookup) -> Operand:
+def evaluate_value(node: pred.Value, lookup: Lookup) -> Operand:
     """Evaluate an expression on every row: a column, a constant, or NULL everywhere."""
     match node:
-        case Literal(value=constant):
+        case pred.Literal(value=constant):
             return Constant(constant)
-        case Attribute(path=path):
+        case pred.Attribute(path=path):
             column = lookup(path)
             return None if column is None or pa.types.is_null(column.type) else column
-        case Negative(body=body):
+        case pred.Negative(body=body):
             return _arithmetic("-", Constant(0), evaluate_value(body, lookup), negative=True)
-        case Arithmetic(op=op, left=left, right=right):
+        case pred.Arithmetic(op=op, left=left, right=right):
             return _arithmetic(op, evaluate_value(left, lookup), evaluate_value(right, lookup))
 
 
@@ -505,7 +491,7 @@ def _number(side: Operand) -> Operand:
     return None
 
 
-def _spread(constant: Scalar, length: int) -> npt.NDArray[Any]:
+def _spread(constant: pred.Scalar, length: int) -> npt.NDArray[Any]:
     """Return a constant as a column; an integer beyond int64 counts as a float."""
     if isinstance(constant, int) and -(2**63) <= constant < 2**63:
         return np.full(length, constant, np.int64)

@@ -13,17 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from cernis.generators.nquads import (
-    OPENING,
-    check_count,
-    choose_words,
-    list_people,
-    main,
-    write_graph,
-    write_hundredths,
-    write_iris,
-    write_stream,
-)
+from cernis.generators import nquads
 
 NS: Final = "http://example/"
 STREAMS: Final = {"S1": "http://creditcard.org/transactions"}
@@ -37,7 +27,7 @@ _ABOUT_A_CARD: Final = 3  # triples
 
 def make_streams(events: int, seed: int = 0, cards: int = 1000) -> dict[str, bytes]:
     """Make transactions of cards as N-Quads, by the name of the stream."""
-    check_count(events, "events")
+    nquads.check_count(events, "events")
     rng = np.random.default_rng(seed)
     small = np.where(rng.random(events) < _SERIES, rng.integers(1, 5, events), 0)
     which = np.repeat(np.arange(events), 1 + small)[:events]
@@ -47,36 +37,40 @@ def make_streams(events: int, seed: int = 0, cards: int = 1000) -> dict[str, byt
     cents = np.where(small[which] == 0, usual, np.where(first, big, little))
     gaps = 1 + (rng.standard_exponential(events) * _MEAN_GAP).astype(np.int64)
     number = rng.integers(0, cards, events)[which]
-    card = write_iris("http://creditcard.org/card/", number)
+    card = nquads.write_iris("http://creditcard.org/card/", number)
     triples = [
-        (card, f"<{NS}id>", write_iris("http://creditcard.org/id/", number)),
-        (card, f"<{NS}amount>", write_hundredths(cents)),
-        (card, f"<{NS}loc>", choose_words(_PLACES, rng.integers(0, len(_PLACES), events))),
+        (card, f"<{NS}id>", nquads.write_iris("http://creditcard.org/id/", number)),
+        (card, f"<{NS}amount>", nquads.write_hundredths(cents)),
+        (card, f"<{NS}loc>", nquads.choose_words(_PLACES, rng.integers(0, len(_PLACES), events))),
     ]
-    graphs = write_iris(f"{STREAMS['S1']}/", np.arange(events))
-    return {"S1": write_stream(graphs, OPENING + np.cumsum(gaps), triples)}
+    graphs = nquads.write_iris(f"{STREAMS['S1']}/", np.arange(events))
+    return {"S1": nquads.write_stream(graphs, nquads.OPENING + np.cumsum(gaps), triples)}
 
 
 def make_background(triples: int, seed: int = 0) -> bytes:
     """Make a background graph of the cards as N-Quads: three triples a card."""
-    check_count(triples, "triples")
+    nquads.check_count(triples, "triples")
     rng = np.random.default_rng(seed)
     cards = -(-triples // _ABOUT_A_CARD)
-    subject = write_iris("http://creditcard.org/id/", np.arange(cards))
-    names = list_people()
-    return write_graph(
+    subject = nquads.write_iris("http://creditcard.org/id/", np.arange(cards))
+    names = nquads.list_people()
+    return nquads.write_graph(
         f"<{GRAPH}>",
         [
-            (subject, f"<{NS}cardHolder>", choose_words(names, rng.integers(0, len(names), cards))),
+            (
+                subject,
+                f"<{NS}cardHolder>",
+                nquads.choose_words(names, rng.integers(0, len(names), cards)),
+            ),
             (
                 subject,
                 f"<{NS}holderAddress>",
-                choose_words(_PLACES, rng.integers(0, len(_PLACES), cards)),
+                nquads.choose_words(_PLACES, rng.integers(0, len(_PLACES), cards)),
             ),
             (
                 subject,
                 f"<{NS}issuedBy>",
-                write_iris("http://creditcard.org/bank/", rng.integers(0, 20, cards)),
+                nquads.write_iris("http://creditcard.org/bank/", rng.integers(0, 20, cards)),
             ),
         ],
         triples,
@@ -84,4 +78,4 @@ def make_background(triples: int, seed: int = 0) -> bytes:
 
 
 if __name__ == "__main__":
-    main("cards", make_streams, make_background, None)
+    nquads.main("cards", make_streams, make_background, None)

@@ -12,15 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from cernis.generators.nquads import (
-    OPENING,
-    check_count,
-    main,
-    write_hundredths,
-    write_integers,
-    write_iris,
-    write_stream,
-)
+from cernis.generators import nquads
 
 NS: Final = "http://example/"
 STREAMS: Final = {"S1": "http://stockmarket.org/stocks"}
@@ -32,7 +24,7 @@ _LOWEST: Final = 100  # cents
 
 def make_streams(events: int, seed: int = 0, companies: int = 20) -> dict[str, bytes]:
     """Make prices and volumes of companies as N-Quads, by the name of the stream."""
-    check_count(events, "events")
+    nquads.check_count(events, "events")
     if companies < 1:
         raise ValueError(f"a market needs at least one company, not {companies}")
     rng = np.random.default_rng(seed)
@@ -40,15 +32,15 @@ def make_streams(events: int, seed: int = 0, companies: int = 20) -> dict[str, b
     moves = np.rint(rng.normal(0.0, _STEP, (ticks, companies))).astype(np.int64)
     walk = rng.integers(5_000, 30_000, companies) + np.cumsum(moves, axis=0)
     cents = (_LOWEST + np.abs(walk - _LOWEST)).ravel()[:events]
-    company = write_iris("http://stockmarket.org/company/", np.arange(events) % companies)
+    company = nquads.write_iris("http://stockmarket.org/company/", np.arange(events) % companies)
     triples = [
-        (company, f"<{NS}price>", write_hundredths(cents)),
-        (company, f"<{NS}volume>", write_integers(rng.integers(1, 100, events) * 10)),
+        (company, f"<{NS}price>", nquads.write_hundredths(cents)),
+        (company, f"<{NS}volume>", nquads.write_integers(rng.integers(1, 100, events) * 10)),
     ]
-    times = OPENING + np.arange(events) // companies * _TICK
-    graphs = write_iris(f"{STREAMS['S1']}/", np.arange(events))
-    return {"S1": write_stream(graphs, times, triples)}
+    times = nquads.OPENING + np.arange(events) // companies * _TICK
+    graphs = nquads.write_iris(f"{STREAMS['S1']}/", np.arange(events))
+    return {"S1": nquads.write_stream(graphs, times, triples)}
 
 
 if __name__ == "__main__":
-    main("market", make_streams, None, None)
+    nquads.main("market", make_streams, None, None)

@@ -14,17 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from cernis.generators.nquads import (
-    OPENING,
-    check_count,
-    choose_words,
-    list_people,
-    main,
-    write_graph,
-    write_integers,
-    write_iris,
-    write_stream,
-)
+from cernis.generators import nquads
 
 NS: Final = "http://smartgrid.org/ns#"
 STREAMS: Final = {
@@ -43,7 +33,7 @@ def make_streams(
     events: int, seed: int = 0, houses: int = 200, places: int = 25
 ) -> dict[str, bytes]:
     """Make power, weather and storage of a smart grid as N-Quads, by the name of the stream."""
-    check_count(events, "events")
+    nquads.check_count(events, "events")
     rng = np.random.default_rng(seed)
     rounds = events // 3 + 1
     lengths = rng.integers(3, 6, rounds)
@@ -52,7 +42,7 @@ def make_streams(
     at = np.arange(events)
     kind = np.where(at == (ends - lengths)[which], 0, np.where(at == ends[which] - 1, 2, 1))
     gaps = 1 + (rng.standard_exponential(events) * _MEAN_GAP).astype(np.int64)
-    times = OPENING + np.cumsum(gaps)
+    times = nquads.OPENING + np.cumsum(gaps)
     house = rng.integers(0, houses, rounds)[which]
     fare = np.where(kind == 0, rng.integers(5, 41, events), rng.integers(1, 31, events))
     source = np.where(
@@ -67,54 +57,68 @@ def make_streams(
     texts = {}
     for k, (name, iri) in enumerate(STREAMS.items()):
         rows = np.flatnonzero(kind == k)
-        graphs = write_iris(f"{iri}/", np.arange(len(rows)))
-        of, place = house[rows], write_iris(f"{NS}L", house[rows] % places)
+        graphs = nquads.write_iris(f"{iri}/", np.arange(len(rows)))
+        of, place = house[rows], nquads.write_iris(f"{NS}L", house[rows] % places)
         if name == "S2":
             sensor, value = (
-                write_iris(f"{NS}W", of % places),
-                write_iris(f"{NS}Vl", np.arange(len(rows))),
+                nquads.write_iris(f"{NS}W", of % places),
+                nquads.write_iris(f"{NS}Vl", np.arange(len(rows))),
             )
             triples = [
                 (sensor, f"<{NS}loc>", place),
                 (sensor, f"<{NS}value>", value),
-                (value, f"<{NS}windsp>", write_integers(wind[rows])),
-                (value, f"<{NS}temp>", write_integers(warmth[rows])),
+                (value, f"<{NS}windsp>", nquads.write_integers(wind[rows])),
+                (value, f"<{NS}temp>", nquads.write_integers(warmth[rows])),
             ]
         else:
             owner, letter = (
-                (write_iris(f"{NS}H", of), "Pw") if k == 0 else (write_iris(f"{NS}St", of), "Sp")
+                (nquads.write_iris(f"{NS}H", of), "Pw")
+                if k == 0
+                else (nquads.write_iris(f"{NS}St", of), "Sp")
             )
-            power = write_iris(f"{NS}{letter}", of)
+            power = nquads.write_iris(f"{NS}{letter}", of)
             triples = [
                 (owner, f"<{NS}loc>", place),
                 (owner, f"<{NS}pow>", power),
-                (power, f"<{NS}source>", choose_words(_SOURCES, source[rows])),
-                (power, f"<{NS}fare>", write_integers(fare[rows])),
-                (power, f"<{NS}watt>", write_integers(watt[rows])),
+                (power, f"<{NS}source>", nquads.choose_words(_SOURCES, source[rows])),
+                (power, f"<{NS}fare>", nquads.write_integers(fare[rows])),
+                (power, f"<{NS}watt>", nquads.write_integers(watt[rows])),
             ]
-        texts[name] = write_stream(graphs, times[rows], triples)
+        texts[name] = nquads.write_stream(graphs, times[rows], triples)
     return texts
 
 
 def make_background(triples: int, seed: int = 0) -> bytes:
     """Make a background graph of the houses as N-Quads: five triples a house."""
-    check_count(triples, "triples")
+    nquads.check_count(triples, "triples")
     rng = np.random.default_rng(seed)
     houses = -(-triples // _ABOUT_A_HOUSE)
     house = np.arange(houses)
-    subject = write_iris(f"{NS}H", house)
+    subject = nquads.write_iris(f"{NS}H", house)
     near = rng.integers(1, max(houses, 2), (2, houses))
-    return write_graph(
+    return nquads.write_graph(
         f"<{GRAPH}>",
         [
-            (subject, f"<{NS}locatedIn>", write_iris(f"{NS}City", rng.integers(0, 40, houses))),
-            (subject, f"<{NS}nearBy>", write_iris(f"{NS}H", (house + near[0]) % max(houses, 1))),
+            (
+                subject,
+                f"<{NS}locatedIn>",
+                nquads.write_iris(f"{NS}City", rng.integers(0, 40, houses)),
+            ),
+            (
+                subject,
+                f"<{NS}nearBy>",
+                nquads.write_iris(f"{NS}H", (house + near[0]) % max(houses, 1)),
+            ),
             (
                 subject,
                 f"<{NS}ownerName>",
-                choose_words(list_people(), rng.integers(0, 400, houses)),
+                nquads.choose_words(nquads.list_people(), rng.integers(0, 400, houses)),
             ),
-            (subject, f"<{NS}nearBy>", write_iris(f"{NS}H", (house + near[1]) % max(houses, 1))),
+            (
+                subject,
+                f"<{NS}nearBy>",
+                nquads.write_iris(f"{NS}H", (house + near[1]) % max(houses, 1)),
+            ),
             (subject, f"<{NS}unit>", f"<{NS}Watt>"),
         ],
         triples,
@@ -122,4 +126,4 @@ def make_background(triples: int, seed: int = 0) -> bytes:
 
 
 if __name__ == "__main__":
-    main("smartgrid", make_streams, make_background, None)
+    nquads.main("smartgrid", make_streams, make_background, None)

@@ -14,15 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.generators.nquads import (
-    OPENING,
-    check_count,
-    main,
-    spread_evenly,
-    write_integers,
-    write_iris,
-    write_stream,
-)
+from cernis.generators import nquads
 
 SSN: Final = "http://purl.oclc.org/NET/ssnx/ssn#"
 SAO: Final = "http://purl.oclc.org/NET/UNIS/sao/sao#"
@@ -41,23 +33,25 @@ _TYPE: Final = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 
 def make_streams(events: int, seed: int = 0) -> dict[str, bytes]:
     """Make congestion on three roads as N-Quads, by the name of the stream."""
-    check_count(events, "events")
+    nquads.check_count(events, "events")
     rng = np.random.default_rng(seed)
-    counts = spread_evenly(events, len(STREAMS))
+    counts = nquads.spread_evenly(events, len(STREAMS))
     everywhere = _smooth_noise(rng.standard_normal(counts[0] + _KEPT))
     texts = {}
     for count, (name, iri) in zip(counts, STREAMS.items(), strict=True):
         mood = _smooth_noise(rng.standard_normal(counts[0] + _KEPT)) + everywhere
         level = np.clip(np.rint(2.6 + 1.4 * mood[:count]), 0, 10).astype(np.int64)
         number = np.arange(count)
-        observation = write_iris(f"{iri}-", number)
+        observation = nquads.write_iris(f"{iri}-", number)
         triples = [
             (observation, _TYPE, f"<{SSN}Observation>"),
             (observation, f"<{SSN}observedBy>", f"<{iri}>"),
             (observation, f"<{SSN}observedProperty>", f"<{CITY}CongestionLevel>"),
-            (observation, f"<{SAO}hasValue>", write_integers(level)),
+            (observation, f"<{SAO}hasValue>", nquads.write_integers(level)),
         ]
-        texts[name] = write_stream(write_iris(f"{iri}/", number), OPENING + number * _TICK, triples)
+        texts[name] = nquads.write_stream(
+            nquads.write_iris(f"{iri}/", number), nquads.OPENING + number * _TICK, triples
+        )
     return texts
 
 
@@ -69,4 +63,4 @@ def _smooth_noise(noise: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 if __name__ == "__main__":
-    main("traffic", make_streams, None, None)
+    nquads.main("traffic", make_streams, None, None)

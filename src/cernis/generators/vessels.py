@@ -13,17 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from cernis.generators.nquads import (
-    OPENING,
-    check_count,
-    choose_words,
-    list_people,
-    main,
-    write_graph,
-    write_integers,
-    write_iris,
-    write_stream,
-)
+from cernis.generators import nquads
 
 NS: Final = "http://example/"
 STREAMS: Final = {"S1": "http://harbour.org/boats"}
@@ -40,7 +30,7 @@ _COMPANIES: Final = 12
 
 def make_streams(events: int, seed: int = 0, vessels: int = 20) -> dict[str, bytes]:
     """Make speed, place and direction of vessels as N-Quads, by the name of the stream."""
-    check_count(events, "events")
+    nquads.check_count(events, "events")
     if vessels < 1:
         raise ValueError(f"a harbour needs at least one vessel, not {vessels}")
     rng = np.random.default_rng(seed)
@@ -69,14 +59,14 @@ def make_streams(events: int, seed: int = 0, vessels: int = 20) -> dict[str, byt
     speed = np.select([phase == _OUT, (phase == _STOP) | (phase == _REST)], [slow, 0], fast)
     direction = np.where(strays, rng.integers(0, 360, n), course)
     direction = np.where(phase == _BACK, (course + 180) % 360, direction)
-    subject = write_iris("http://harbour.org/vessel/", vessel)
+    subject = nquads.write_iris("http://harbour.org/vessel/", vessel)
     triples = [
-        (subject, f"<{NS}speed>", write_integers(speed)),
-        (subject, f"<{NS}location>", choose_words(_PLACES, place)),
-        (subject, f"<{NS}direction>", write_integers(direction)),
+        (subject, f"<{NS}speed>", nquads.write_integers(speed)),
+        (subject, f"<{NS}location>", nquads.choose_words(_PLACES, place)),
+        (subject, f"<{NS}direction>", nquads.write_integers(direction)),
     ]
-    graphs = write_iris(f"{STREAMS['S1']}/", np.arange(n))
-    return {"S1": write_stream(graphs, OPENING + report * _TICK, triples)}
+    graphs = nquads.write_iris(f"{STREAMS['S1']}/", np.arange(n))
+    return {"S1": nquads.write_stream(graphs, nquads.OPENING + report * _TICK, triples)}
 
 
 def make_background(triples: int, seed: int = 0) -> bytes:
@@ -84,23 +74,29 @@ def make_background(triples: int, seed: int = 0) -> bytes:
 
     The companies' names come first.
     """
-    check_count(triples, "triples")
+    nquads.check_count(triples, "triples")
     rng = np.random.default_rng(seed)
-    company = write_iris("http://harbour.org/company/", np.arange(_COMPANIES))
-    names = [f'"{name[1:-1].split()[1]} & Co"' for name in list_people()[:_COMPANIES]]
-    known = [(company, f"<{NS}name>", choose_words(names, np.arange(_COMPANIES)))]
-    head = write_graph(f"<{GRAPH}>", known, triples)
+    company = nquads.write_iris("http://harbour.org/company/", np.arange(_COMPANIES))
+    names = [f'"{name[1:-1].split()[1]} & Co"' for name in nquads.list_people()[:_COMPANIES]]
+    known = [(company, f"<{NS}name>", nquads.choose_words(names, np.arange(_COMPANIES)))]
+    head = nquads.write_graph(f"<{GRAPH}>", known, triples)
     left = max(0, triples - _COMPANIES)
     vessels = -(-left // _ABOUT_A_VESSEL)
-    subject = write_iris("http://harbour.org/vessel/", np.arange(vessels))
-    operator = write_iris("http://harbour.org/company/", rng.integers(0, _COMPANIES, vessels))
-    called = [f'"{name[1:-1].split()[0]} {i}"' for i, name in enumerate(list_people())]
-    rest = write_graph(
+    subject = nquads.write_iris("http://harbour.org/vessel/", np.arange(vessels))
+    operator = nquads.write_iris(
+        "http://harbour.org/company/", rng.integers(0, _COMPANIES, vessels)
+    )
+    called = [f'"{name[1:-1].split()[0]} {i}"' for i, name in enumerate(nquads.list_people())]
+    rest = nquads.write_graph(
         f"<{GRAPH}>",
         [
-            (subject, f"<{NS}name>", choose_words(called, rng.integers(0, len(called), vessels))),
+            (
+                subject,
+                f"<{NS}name>",
+                nquads.choose_words(called, rng.integers(0, len(called), vessels)),
+            ),
             (subject, f"<{NS}operatedBy>", operator),
-            (subject, f"<{NS}length>", write_integers(rng.integers(8, 60, vessels))),
+            (subject, f"<{NS}length>", nquads.write_integers(rng.integers(8, 60, vessels))),
         ],
         left,
     )
@@ -108,4 +104,4 @@ def make_background(triples: int, seed: int = 0) -> bytes:
 
 
 if __name__ == "__main__":
-    main("vessels", make_streams, make_background, None)
+    nquads.main("vessels", make_streams, make_background, None)

@@ -23,47 +23,9 @@ from fractions import Fraction
 from typing import Any, NoReturn, SupportsIndex, TypeVar, overload
 
 from cernis.errors import Diagnostic, QueryError
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
 from cernis.pattern.check import AGGREGATES, resolve
-from cernis.pattern.formula import (
-    All,
-    As,
-    Choice,
-    Contiguous,
-    Event,
-    Filter,
-    Formula,
-    Iterate,
-    KeyPart,
-    Not,
-    Optional,
-    PartitionBy,
-    Sequence,
-    Unless,
-)
-from cernis.pattern.predicate import (
-    MIRRORED,
-    AllOf,
-    And,
-    AnyOf,
-    Arithmetic,
-    Attribute,
-    Compare,
-    Comparison,
-    Condition,
-    Holds,
-    InRange,
-    InSet,
-    IsNull,
-    Like,
-    Literal,
-    Negation,
-    Negative,
-    Operator,
-    Or,
-    Predicate,
-    Reference,
-    Value,
-)
 from cernis.pattern.query import (
     Aggregate,
     Consume,
@@ -104,18 +66,18 @@ def _check_whole(number: object, what: str) -> int:
     return number.__index__()
 
 
-def _make_literal(value: object) -> Literal:
+def _make_literal(value: object) -> pred.Literal:
     match value:
         case bool() | str():
-            return Literal(value)
+            return pred.Literal(value)
         case float():
             if not math.isfinite(value):
                 _fail(f"a number must be finite, not {value!r}")
-            return Literal(float(value))
+            return pred.Literal(float(value))
         case date():
-            return Literal(value.isoformat())
+            return pred.Literal(value.isoformat())
         case SupportsIndex():
-            return Literal(value.__index__())
+            return pred.Literal(value.__index__())
         case _:
             _fail(f"a constant must be a number, a string, a boolean or a time, not {value!r}")
 
@@ -141,14 +103,14 @@ class ValueBuilder(_NoTruth):
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: pred.Value) -> None:
         self.value = value
 
     def __str__(self) -> str:
         return write_value(self.value)
 
-    def _compare(self, op: Operator, other: object) -> PredicateBuilder:
-        return PredicateBuilder(Comparison(op, self.value, _make_value(other)))
+    def _compare(self, op: pred.Operator, other: object) -> PredicateBuilder:
+        return PredicateBuilder(pred.Comparison(op, self.value, _make_value(other)))
 
     def __lt__(self, other: object) -> PredicateBuilder:
         return self._compare("<", other)
@@ -169,61 +131,61 @@ class ValueBuilder(_NoTruth):
         return self._compare("!=", other)
 
     def __add__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("+", self.value, _make_value(other)))
+        return ValueBuilder(pred.Arithmetic("+", self.value, _make_value(other)))
 
     def __radd__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("+", _make_value(other), self.value))
+        return ValueBuilder(pred.Arithmetic("+", _make_value(other), self.value))
 
     def __sub__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("-", self.value, _make_value(other)))
+        return ValueBuilder(pred.Arithmetic("-", self.value, _make_value(other)))
 
     def __rsub__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("-", _make_value(other), self.value))
+        return ValueBuilder(pred.Arithmetic("-", _make_value(other), self.value))
 
     def __mul__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("*", self.value, _make_value(other)))
+        return ValueBuilder(pred.Arithmetic("*", self.value, _make_value(other)))
 
     def __rmul__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("*", _make_value(other), self.value))
+        return ValueBuilder(pred.Arithmetic("*", _make_value(other), self.value))
 
     def __truediv__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("/", self.value, _make_value(other)))
+        return ValueBuilder(pred.Arithmetic("/", self.value, _make_value(other)))
 
     def __rtruediv__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("/", _make_value(other), self.value))
+        return ValueBuilder(pred.Arithmetic("/", _make_value(other), self.value))
 
     def __mod__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("%", self.value, _make_value(other)))
+        return ValueBuilder(pred.Arithmetic("%", self.value, _make_value(other)))
 
     def __rmod__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(Arithmetic("%", _make_value(other), self.value))
+        return ValueBuilder(pred.Arithmetic("%", _make_value(other), self.value))
 
     def __neg__(self) -> ValueBuilder:
-        return ValueBuilder(Negative(self.value))
+        return ValueBuilder(pred.Negative(self.value))
 
     def like(self, regex: str) -> PredicateBuilder:
         """Test whether the regular expression matches the whole string."""
-        return PredicateBuilder(Like(self.value, _check_name(regex, "a regular expression")))
+        return PredicateBuilder(pred.Like(self.value, _check_name(regex, "a regular expression")))
 
     def is_in(self, values: Iterable[Constant]) -> PredicateBuilder:
         """Test whether the value is one of these."""
         constants = tuple(map(_make_literal, values))
         if not constants:
             _fail("is_in() needs at least one value")
-        return PredicateBuilder(InSet(self.value, constants))
+        return PredicateBuilder(pred.InSet(self.value, constants))
 
     def between(self, low: Constant, high: Constant) -> PredicateBuilder:
         """Test whether the value lies between the two, both included."""
-        return PredicateBuilder(InRange(self.value, _make_literal(low), _make_literal(high)))
+        return PredicateBuilder(pred.InRange(self.value, _make_literal(low), _make_literal(high)))
 
     def is_null(self) -> PredicateBuilder:
-        return PredicateBuilder(IsNull(self.value))
+        return PredicateBuilder(pred.IsNull(self.value))
 
     def is_not_null(self) -> PredicateBuilder:
-        return PredicateBuilder(IsNull(self.value, negated=True))
+        return PredicateBuilder(pred.IsNull(self.value, negated=True))
 
 
-def _make_value(value: object) -> Value:
+def _make_value(value: object) -> pred.Value:
     if isinstance(value, ValueBuilder):
         return value.value
     if isinstance(value, Property):
@@ -240,7 +202,7 @@ class PredicateBuilder(_NoTruth):
     __slots__ = ("chained", "predicate")
     __test__ = False  # not a test class of pytest
 
-    def __init__(self, predicate: Predicate, *, chained: bool = False) -> None:
+    def __init__(self, predicate: pred.Predicate, *, chained: bool = False) -> None:
         self.predicate = predicate
         self.chained = chained
 
@@ -249,19 +211,19 @@ class PredicateBuilder(_NoTruth):
 
     def __and__(self, other: PredicateBuilder) -> PredicateBuilder:
         mine, its = self.predicate, _unwrap_predicate(other)
-        head = mine.parts if self.chained and isinstance(mine, And) else (mine,)
-        return PredicateBuilder(And((*head, its)), chained=True)
+        head = mine.parts if self.chained and isinstance(mine, pred.And) else (mine,)
+        return PredicateBuilder(pred.And((*head, its)), chained=True)
 
     def __or__(self, other: PredicateBuilder) -> PredicateBuilder:
         mine, its = self.predicate, _unwrap_predicate(other)
-        head = mine.parts if self.chained and isinstance(mine, Or) else (mine,)
-        return PredicateBuilder(Or((*head, its)), chained=True)
+        head = mine.parts if self.chained and isinstance(mine, pred.Or) else (mine,)
+        return PredicateBuilder(pred.Or((*head, its)), chained=True)
 
     def __invert__(self) -> PredicateBuilder:
-        return PredicateBuilder(Negation(self.predicate))
+        return PredicateBuilder(pred.Negation(self.predicate))
 
 
-def _unwrap_predicate(test: object) -> Predicate:
+def _unwrap_predicate(test: object) -> pred.Predicate:
     if not isinstance(test, PredicateBuilder):
         _fail(f"expected a predicate such as p.attr('price') > 100, not {_show(test)}")
     return test.predicate
@@ -276,13 +238,13 @@ def attr(*path: str) -> ValueBuilder:
     return ValueBuilder(_make_attribute(path))
 
 
-def _make_attribute(path: tuple[str, ...]) -> Attribute:
+def _make_attribute(path: tuple[str, ...]) -> pred.Attribute:
     names = tuple(_check_name(part, "an attribute") for part in path)
     if len(names) == 1:
         names = tuple(names[0].split("."))
     if not names or not all(names):
         _fail(f"an attribute must have a name, not {path!r}")
-    return Attribute(names)
+    return pred.Attribute(names)
 
 
 def const(value: Constant) -> ValueBuilder:
@@ -298,7 +260,7 @@ class ConditionBuilder(_NoTruth):
 
     __slots__ = ("chained", "condition")
 
-    def __init__(self, condition: Condition, *, chained: bool = False) -> None:
+    def __init__(self, condition: pred.Condition, *, chained: bool = False) -> None:
         self.condition = condition
         self.chained = chained
 
@@ -307,19 +269,19 @@ class ConditionBuilder(_NoTruth):
 
     def __and__(self, other: ConditionBuilder) -> ConditionBuilder:
         mine, its = self.condition, _unwrap_condition(other)
-        head = mine.parts if self.chained and isinstance(mine, AllOf) else (mine,)
-        return ConditionBuilder(AllOf((*head, its)), chained=True)
+        head = mine.parts if self.chained and isinstance(mine, pred.AllOf) else (mine,)
+        return ConditionBuilder(pred.AllOf((*head, its)), chained=True)
 
     def __or__(self, other: ConditionBuilder) -> ConditionBuilder:
         mine, its = self.condition, _unwrap_condition(other)
-        head = mine.parts if self.chained and isinstance(mine, AnyOf) else (mine,)
-        return ConditionBuilder(AnyOf((*head, its)), chained=True)
+        head = mine.parts if self.chained and isinstance(mine, pred.AnyOf) else (mine,)
+        return ConditionBuilder(pred.AnyOf((*head, its)), chained=True)
 
     def __invert__(self) -> NoReturn:
         _fail("a condition cannot be negated", "negate the predicate: p.var('x')[~(…)]")
 
 
-def _unwrap_condition(clause: object) -> Condition:
+def _unwrap_condition(clause: object) -> pred.Condition:
     if not isinstance(clause, ConditionBuilder):
         _fail(f"expected a condition such as p.var('x')['price'] > 100, not {_show(clause)}")
     return clause.condition
@@ -330,7 +292,7 @@ class Property(_NoTruth):
 
     __slots__ = ("previous", "reference")
 
-    def __init__(self, reference: Reference, *, previous: bool = False) -> None:
+    def __init__(self, reference: pred.Reference, *, previous: bool = False) -> None:
         self.reference = reference
         self.previous = previous
 
@@ -339,22 +301,22 @@ class Property(_NoTruth):
             return write_previous(self.reference)
         return f"{self.reference.variable}[{self.reference.attribute.name}]"
 
-    def _compare(self, op: Operator, other: object) -> ConditionBuilder:
+    def _compare(self, op: pred.Operator, other: object) -> ConditionBuilder:
         if isinstance(other, Property):
             if self.previous and other.previous:
                 _fail("prev() stands on one side of a comparison")
             if other.previous:
-                return other._compare(MIRRORED[op], self)
+                return other._compare(pred.MIRRORED[op], self)
             return ConditionBuilder(
-                Compare(op, self.reference, other.reference, adjacent=self.previous)
+                pred.Compare(op, self.reference, other.reference, adjacent=self.previous)
             )
         if self.previous:
             _fail(
                 f"{self} is compared with an attribute of a variable, not {_show(other)}",
                 "a comparison with a constant stands inside the brackets: p.var('x')[…]",
             )
-        test = Comparison(op, self.reference.attribute, _make_value(other))
-        return ConditionBuilder(Holds(self.reference.variable, test))
+        test = pred.Comparison(op, self.reference.attribute, _make_value(other))
+        return ConditionBuilder(pred.Holds(self.reference.variable, test))
 
     def __lt__(self, other: object) -> ConditionBuilder:
         return self._compare("<", other)
@@ -393,8 +355,8 @@ class Var:
 
     def __getitem__(self, inside: str | PredicateBuilder) -> Property | ConditionBuilder:
         if isinstance(inside, str):
-            return Property(Reference(self.name, _make_attribute((inside,))))
-        return ConditionBuilder(Holds(self.name, _unwrap_predicate(inside)))
+            return Property(pred.Reference(self.name, _make_attribute((inside,))))
+        return ConditionBuilder(pred.Holds(self.name, _unwrap_predicate(inside)))
 
     def only(self, *attributes: str) -> Variable:
         """Select the variable with these attributes alone."""
@@ -413,7 +375,7 @@ class Prev:
 
     def __getitem__(self, attribute: str) -> Property:
         path = _make_attribute((_check_name(attribute, "an attribute"),))
-        return Property(Reference(self.name, path), previous=True)
+        return Property(pred.Reference(self.name, path), previous=True)
 
 
 def prev(variable: str | Var) -> Prev:
@@ -426,7 +388,7 @@ def prev(variable: str | Var) -> Prev:
     return Prev(variable.name if isinstance(variable, Var) else _check_name(variable, "a variable"))
 
 
-def _reference_of(side: Property, where: str) -> Reference:
+def _reference_of(side: Property, where: str) -> pred.Reference:
     """Return the reference of a property; refuse the event before, which has no meaning there."""
     if side.previous:
         _fail(f"{side} has no meaning in {where}", "prev() stands in a comparison of filter()")
@@ -440,7 +402,7 @@ def _reference_of(side: Property, where: str) -> Reference:
 class FormulaBuilder:
     """A formula being built; every method gives a new one."""
 
-    formula: Formula
+    formula: cel.Formula
     chained: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
@@ -451,15 +413,19 @@ class FormulaBuilder:
 
     def as_(self, variable: str) -> FormulaBuilder:
         """`φ AS x`."""
-        return FormulaBuilder(As(self.formula, _check_name(variable, "a variable")))
+        return FormulaBuilder(cel.As(self.formula, _check_name(variable, "a variable")))
 
     def where(self, test: PredicateBuilder) -> FormulaBuilder:
         """`φ FILTER x[P]` for a single event, or for what `as_` has just named."""
         match self.formula:
-            case As(variable=name) | Event(type=name):
-                return FormulaBuilder(Filter(self.formula, Holds(name, _unwrap_predicate(test))))
-            case Filter(body=As(variable=name)) | Filter(body=Event(type=name)):
-                return FormulaBuilder(Filter(self.formula, Holds(name, _unwrap_predicate(test))))
+            case cel.As(variable=name) | cel.Event(type=name):
+                return FormulaBuilder(
+                    cel.Filter(self.formula, pred.Holds(name, _unwrap_predicate(test)))
+                )
+            case cel.Filter(body=cel.As(variable=name)) | cel.Filter(body=cel.Event(type=name)):
+                return FormulaBuilder(
+                    cel.Filter(self.formula, pred.Holds(name, _unwrap_predicate(test)))
+                )
             case _:
                 _fail(
                     f"where() needs an event or a named formula, not {self}",
@@ -468,11 +434,11 @@ class FormulaBuilder:
 
     def filter(self, condition: ConditionBuilder) -> FormulaBuilder:
         """`φ FILTER condition`."""
-        return FormulaBuilder(Filter(self.formula, _unwrap_condition(condition)))
+        return FormulaBuilder(cel.Filter(self.formula, _unwrap_condition(condition)))
 
     def plus(self, *, contiguous: bool = False) -> FormulaBuilder:
         """`φ+`, or `φ:+`: one or more times."""
-        return FormulaBuilder(Iterate(self.formula, contiguous=contiguous))
+        return FormulaBuilder(cel.Iterate(self.formula, contiguous=contiguous))
 
     def times(self, low: int, high: int | None = -1, *, contiguous: bool = False) -> FormulaBuilder:
         """`φ{low}`, `φ{low,high}`, or with high None `φ{low,}`."""
@@ -482,63 +448,65 @@ class FormulaBuilder:
             most = _check_whole(most, "the upper bound")
         if least < 0 or (most is not None and most < max(least, 1)):
             _fail(f"times({low}, {most}) allows no number of repetitions")
-        return FormulaBuilder(Iterate(self.formula, least, most, contiguous))
+        return FormulaBuilder(cel.Iterate(self.formula, least, most, contiguous))
 
     def optional(self) -> FormulaBuilder:
         """`φ?`."""
-        return FormulaBuilder(Optional(self.formula))
+        return FormulaBuilder(cel.Optional(self.formula))
 
     def unless(self, guard: FormulaBuilder | str) -> FormulaBuilder:
         """`φ UNLESS ψ`: no ψ lies strictly inside."""
-        return FormulaBuilder(Unless(self.formula, _make_formula(guard)))
+        return FormulaBuilder(cel.Unless(self.formula, _make_formula(guard)))
 
     def partition_by(self, *keys: str | Property) -> FormulaBuilder:
         """`(φ PARTITION BY [a])`, or with p.var('x')['a'] for each variable."""
         if not keys:
             _fail("partition_by() needs an attribute")
-        return FormulaBuilder(PartitionBy(self.formula, tuple(map(_make_key, keys))))
+        return FormulaBuilder(cel.PartitionBy(self.formula, tuple(map(_make_key, keys))))
 
-    def _chain(self, node: type[Sequence | Choice | All], other: object) -> FormulaBuilder:
+    def _chain(
+        self, node: type[cel.Sequence | cel.Choice | cel.All], other: object
+    ) -> FormulaBuilder:
         mine = self.formula
         head = mine.parts if self.chained and isinstance(mine, node) else (mine,)
         return FormulaBuilder(node((*head, _make_formula(other))), chained=True)
 
     def __rshift__(self, other: FormulaBuilder | str) -> FormulaBuilder:
-        return self._chain(Sequence, other)
+        return self._chain(cel.Sequence, other)
 
     def __or__(self, other: FormulaBuilder | str) -> FormulaBuilder:
-        return self._chain(Choice, other)
+        return self._chain(cel.Choice, other)
 
     def __and__(self, other: FormulaBuilder | str) -> FormulaBuilder:
-        return self._chain(All, other)
+        return self._chain(cel.All, other)
 
 
-def _make_key(key: str | Property) -> KeyPart:
+def _make_key(key: str | Property) -> cel.KeyPart:
     if isinstance(key, Property):
         reference = _reference_of(key, "partition_by()")
-        return KeyPart(reference.variable, reference.attribute)
-    return KeyPart(None, _make_attribute((_check_name(key, "an attribute"),)))
+        return cel.KeyPart(reference.variable, reference.attribute)
+    return cel.KeyPart(None, _make_attribute((_check_name(key, "an attribute"),)))
 
 
-def _make_formula(part: object) -> Formula:
+def _make_formula(part: object) -> cel.Formula:
     match part:
         case FormulaBuilder(formula=formula):
             return formula
         case str():
-            return Event(_check_name(part, "an event type"))
+            return cel.Event(_check_name(part, "an event type"))
         case (
-            Event()
-            | Not()
-            | As()
-            | Sequence()
-            | Contiguous()
-            | Choice()
-            | All()
-            | Iterate()
-            | Optional()
-            | Filter()
-            | PartitionBy()
-            | Unless()
+            cel.Event()
+            | cel.Not()
+            | cel.As()
+            | cel.Sequence()
+            | cel.Contiguous()
+            | cel.Choice()
+            | cel.All()
+            | cel.Iterate()
+            | cel.Optional()
+            | cel.Filter()
+            | cel.PartitionBy()
+            | cel.Unless()
         ):
             return part
         case _:
@@ -556,7 +524,7 @@ def _show(value: object) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _make_parts(what: str, parts: tuple[object, ...]) -> tuple[Formula, ...]:
+def _make_parts(what: str, parts: tuple[object, ...]) -> tuple[cel.Formula, ...]:
     if len(parts) < 2:
         _fail(f"{what}() needs at least two formulas")
     return tuple(map(_make_formula, parts))
@@ -565,32 +533,32 @@ def _make_parts(what: str, parts: tuple[object, ...]) -> tuple[Formula, ...]:
 def event(type_: str, *, stream: str | None = None) -> FormulaBuilder:
     """`E`, or `S>E`."""
     source = None if stream is None else _check_name(stream, "a stream")
-    return FormulaBuilder(Event(_check_name(type_, "an event type"), source))
+    return FormulaBuilder(cel.Event(_check_name(type_, "an event type"), source))
 
 
 def no(body: FormulaBuilder | str) -> FormulaBuilder:
     """`NOT E`, `NOT (E FILTER P)`: one event that is not such an E."""
-    return FormulaBuilder(Not(_make_formula(body)))
+    return FormulaBuilder(cel.Not(_make_formula(body)))
 
 
 def seq(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ ; ψ`: some time later."""
-    return FormulaBuilder(Sequence(_make_parts("seq", parts)))
+    return FormulaBuilder(cel.Sequence(_make_parts("seq", parts)))
 
 
 def then(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ : ψ`: right after."""
-    return FormulaBuilder(Contiguous(_make_parts("then", parts)))
+    return FormulaBuilder(cel.Contiguous(_make_parts("then", parts)))
 
 
 def either(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ OR ψ`."""
-    return FormulaBuilder(Choice(_make_parts("either", parts)))
+    return FormulaBuilder(cel.Choice(_make_parts("either", parts)))
 
 
 def all_of(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ ALL ψ`: in any order."""
-    return FormulaBuilder(All(_make_parts("all_of", parts)))
+    return FormulaBuilder(cel.All(_make_parts("all_of", parts)))
 
 
 # ------------------------------------------------------------------------ query
@@ -674,7 +642,7 @@ class QueryBuilder:
         """Set the FILTER clause of the query; call it after `where`."""
         if not self.has_formula:
             _fail("filter() comes after where()")
-        filtered = Filter(self.draft.formula, _unwrap_condition(condition))
+        filtered = cel.Filter(self.draft.formula, _unwrap_condition(condition))
         return replace(self, draft=replace(self.draft, formula=filtered))
 
     def partition_by(self, *groups: str | Iterable[str]) -> QueryBuilder:
@@ -756,11 +724,11 @@ def select(
     """`SELECT x, y[a], COUNT(*)`; without items, or with "*", `SELECT *`."""
     everything = not items or (len(items) == 1 and isinstance(items[0], str) and items[0] == "*")
     chosen = Select() if everything else Select(False, tuple(map(_make_item, items)))
-    draft = Pattern(Event("-"), chosen, _choose_member(Strategy, strategy, "strategy"))
+    draft = Pattern(cel.Event("-"), chosen, _choose_member(Strategy, strategy, "strategy"))
     return QueryBuilder(draft)
 
 
 def select_none(*, strategy: str | Strategy = "ALL") -> QueryBuilder:
     """`SELECT NONE`: the intervals alone."""
-    draft = Pattern(Event("-"), Select(False), _choose_member(Strategy, strategy, "strategy"))
+    draft = Pattern(cel.Event("-"), Select(False), _choose_member(Strategy, strategy, "strategy"))
     return QueryBuilder(draft)

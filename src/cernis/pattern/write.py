@@ -12,43 +12,8 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
-from cernis.pattern.formula import (
-    All,
-    As,
-    Choice,
-    Contiguous,
-    Event,
-    Filter,
-    Formula,
-    Iterate,
-    Not,
-    Optional,
-    PartitionBy,
-    Sequence,
-    Unless,
-)
-from cernis.pattern.predicate import (
-    AllOf,
-    And,
-    AnyOf,
-    Arithmetic,
-    Attribute,
-    Compare,
-    Comparison,
-    Condition,
-    Holds,
-    InRange,
-    InSet,
-    IsNull,
-    Like,
-    Literal,
-    Negation,
-    Negative,
-    Or,
-    Predicate,
-    Reference,
-    Value,
-)
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
 from cernis.schema import Attributes, Schema, Stream
 
 __all__ = [
@@ -164,7 +129,7 @@ def _write_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _write_literal(literal: Literal) -> str:
+def _write_literal(literal: pred.Literal) -> str:
     match literal.value:
         case bool(flag):
             return "TRUE" if flag else "FALSE"
@@ -177,95 +142,95 @@ def _write_literal(literal: Literal) -> str:
 _VALUE_LEVEL = {"+": 3, "-": 3, "*": 2, "/": 2, "%": 2}
 
 
-def _value_level(value: Value) -> int:
-    return _VALUE_LEVEL[value.op] if isinstance(value, Arithmetic) else 1
+def _value_level(value: pred.Value) -> int:
+    return _VALUE_LEVEL[value.op] if isinstance(value, pred.Arithmetic) else 1
 
 
-def _write_inner_value(value: Value, level: int) -> str:
+def _write_inner_value(value: pred.Value, level: int) -> str:
     text = write_value(value)
     return text if _value_level(value) <= level else f"({text})"
 
 
-def write_value(value: Value) -> str:
+def write_value(value: pred.Value) -> str:
     """Write a value as it stands between brackets.
 
     >>> write_value(Arithmetic("*", Arithmetic("+", Attribute(("a",)), Literal(1)), Literal(-2)))
     '(a + 1) * -2'
     """
     match value:
-        case Attribute(path=path):
+        case pred.Attribute(path=path):
             return _write_path(path)
-        case Literal():
+        case pred.Literal():
             return _write_literal(value)
-        case Negative(body=Attribute() as body):
+        case pred.Negative(body=pred.Attribute() as body):
             return f"-{write_value(body)}"
-        case Negative(body=body):
+        case pred.Negative(body=body):
             return f"-({write_value(body)})"
-        case Arithmetic(op=op, left=left, right=right):
+        case pred.Arithmetic(op=op, left=left, right=right):
             level = _VALUE_LEVEL[op]
             return f"{_write_inner_value(left, level)} {op} {_write_inner_value(right, level - 1)}"
 
 
-def _predicate_level(predicate: Predicate) -> int:
+def _predicate_level(predicate: pred.Predicate) -> int:
     match predicate:
-        case Or():
+        case pred.Or():
             return 3
-        case And():
+        case pred.And():
             return 2
         case _:
             return 1
 
 
-def _write_inner_predicate(predicate: Predicate, level: int) -> str:
+def _write_inner_predicate(predicate: pred.Predicate, level: int) -> str:
     text = write_predicate(predicate)
     return text if _predicate_level(predicate) <= level else f"({text})"
 
 
-def write_predicate(predicate: Predicate) -> str:
+def write_predicate(predicate: pred.Predicate) -> str:
     """Write a predicate as it stands between brackets.
 
     >>> write_predicate(Negation(Like(Attribute(("name",)), "MS.*")))
     "NOT name LIKE 'MS.*'"
     """
     match predicate:
-        case Comparison(op=op, left=left, right=right):
+        case pred.Comparison(op=op, left=left, right=right):
             return f"{write_value(left)} {op} {write_value(right)}"
-        case Like(body=body, pattern=pattern):
+        case pred.Like(body=body, pattern=pattern):
             return f"{write_value(body)} LIKE {_write_text(pattern)}"
-        case InSet(body=body, values=values):
+        case pred.InSet(body=body, values=values):
             return f"{write_value(body)} IN {{{', '.join(map(_write_literal, values))}}}"
-        case InRange(body=body, low=low, high=high):
+        case pred.InRange(body=body, low=low, high=high):
             return f"{write_value(body)} IN {{{_write_literal(low)}..{_write_literal(high)}}}"
-        case IsNull(body=body, negated=negated):
+        case pred.IsNull(body=body, negated=negated):
             return f"{write_value(body)} IS {'NOT ' if negated else ''}NULL"
-        case And(parts=parts):
+        case pred.And(parts=parts):
             return " AND ".join(_write_inner_predicate(part, 1) for part in parts)
-        case Or(parts=parts):
+        case pred.Or(parts=parts):
             return " OR ".join(_write_inner_predicate(part, 2) for part in parts)
-        case Negation(body=inner):
+        case pred.Negation(body=inner):
             return f"NOT {_write_inner_predicate(inner, 1)}"
 
 
 # -------------------------------------------------------------------- conditions
 
 
-def write_reference(reference: Reference) -> str:
+def write_reference(reference: pred.Reference) -> str:
     return f"{write_name(reference.variable)}[{write_value(reference.attribute)}]"
 
 
-def write_previous(reference: Reference) -> str:
+def write_previous(reference: pred.Reference) -> str:
     """Write the side of a comparison that stands for the event before."""
     return f"PREV({write_name(reference.variable)})[{write_value(reference.attribute)}]"
 
 
-def _write_inner_condition(condition: Condition, loosest: type[AllOf] | None) -> str:
+def _write_inner_condition(condition: pred.Condition, loosest: type[pred.AllOf] | None) -> str:
     text = write_condition(condition)
-    if isinstance(condition, AnyOf) or (isinstance(condition, AllOf) and loosest is None):
+    if isinstance(condition, pred.AnyOf) or (isinstance(condition, pred.AllOf) and loosest is None):
         return f"({text})"
     return text
 
 
-def write_condition(condition: Condition) -> str:
+def write_condition(condition: pred.Condition) -> str:
     """Write the condition of a filter.
 
     >>> price = Attribute(("price",))
@@ -275,16 +240,16 @@ def write_condition(condition: Condition) -> str:
     'PREV(a)[price] < b[price]'
     """
     match condition:
-        case Holds(variable=variable, predicate=predicate):
+        case pred.Holds(variable=variable, predicate=predicate):
             return f"{write_name(variable)}[{write_predicate(predicate)}]"
-        case Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
+        case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
             earlier = write_previous(left) if adjacent else write_reference(left)
             more = "" if shift is None else f" + {shift}" if shift >= 0 else f" - {-shift}"
             return f"{earlier} {op} {write_reference(right)}{more}"
-        case AllOf(parts=parts):
+        case pred.AllOf(parts=parts):
             return " AND ".join(_write_inner_condition(part, None) for part in parts)
-        case AnyOf(parts=parts):
-            return " OR ".join(_write_inner_condition(part, AllOf) for part in parts)
+        case pred.AnyOf(parts=parts):
+            return " OR ".join(_write_inner_condition(part, pred.AllOf) for part in parts)
 
 
 # ---------------------------------------------------------------------- formulas
@@ -292,32 +257,32 @@ def write_condition(condition: Condition) -> str:
 _PRIMARY, _POSTFIX, _SEQUENCE, _CONTIGUOUS, _ALL, _CHOICE, _UNLESS, _FILTER = range(8)
 
 
-def _formula_level(formula: Formula) -> int:
+def _formula_level(formula: cel.Formula) -> int:
     match formula:
-        case Event() | Not() | PartitionBy():
+        case cel.Event() | cel.Not() | cel.PartitionBy():
             return _PRIMARY
-        case As() | Iterate() | Optional():
+        case cel.As() | cel.Iterate() | cel.Optional():
             return _POSTFIX
-        case Sequence():
+        case cel.Sequence():
             return _SEQUENCE
-        case Contiguous():
+        case cel.Contiguous():
             return _CONTIGUOUS
-        case All():
+        case cel.All():
             return _ALL
-        case Choice():
+        case cel.Choice():
             return _CHOICE
-        case Unless():
+        case cel.Unless():
             return _UNLESS
-        case Filter():
+        case cel.Filter():
             return _FILTER
 
 
-def _write_inner_formula(formula: Formula, level: int) -> str:
+def _write_inner_formula(formula: cel.Formula, level: int) -> str:
     text = write_formula(formula)
     return text if _formula_level(formula) <= level else f"({text})"
 
 
-def _write_chain(parts: tuple[Formula, ...], operator: str, level: int) -> str:
+def _write_chain(parts: tuple[cel.Formula, ...], operator: str, level: int) -> str:
     return operator.join(_write_inner_formula(part, level - 1) for part in parts)
 
 
@@ -328,8 +293,8 @@ def _write_bounds(low: int, high: int | None, contiguous: bool) -> str:
     return f"{colon}{{{low}}}" if low == high else f"{colon}{{{low},{high}}}"
 
 
-def _write_repeated(formula: Formula) -> str:
-    loosest = _PRIMARY if isinstance(formula, As) else _POSTFIX
+def _write_repeated(formula: cel.Formula) -> str:
+    loosest = _PRIMARY if isinstance(formula, cel.As) else _POSTFIX
     return _write_inner_formula(formula, loosest)
 
 
@@ -338,40 +303,40 @@ def _write_event(kind: str, stream: str | None) -> str:
     return prefix + write_name(kind)
 
 
-def write_formula(formula: Formula) -> str:
+def write_formula(formula: cel.Formula) -> str:
     """Write a formula.
 
     >>> write_formula(Iterate(As(Event("A", "S"), "x"), 2, 4))
     '(S>A AS x){2,4}'
     """
     match formula:
-        case Event(type=kind, stream=stream):
+        case cel.Event(type=kind, stream=stream):
             return _write_event(kind, stream)
-        case Not(body=body):
+        case cel.Not(body=body):
             return f"NOT {_write_inner_formula(body, _PRIMARY)}"
-        case As(body=body, variable=variable):
+        case cel.As(body=body, variable=variable):
             return f"{_write_inner_formula(body, _POSTFIX)} AS {write_name(variable)}"
-        case Iterate(body=body, low=low, high=high, contiguous=contiguous):
+        case cel.Iterate(body=body, low=low, high=high, contiguous=contiguous):
             return _write_repeated(body) + _write_bounds(low, high, contiguous)
-        case Optional(body=body):
+        case cel.Optional(body=body):
             return f"{_write_repeated(body)}?"
-        case Sequence(parts=parts):
+        case cel.Sequence(parts=parts):
             return _write_chain(parts, " ; ", _SEQUENCE)
-        case Contiguous(parts=parts):
+        case cel.Contiguous(parts=parts):
             return _write_chain(parts, " : ", _CONTIGUOUS)
-        case All(parts=parts):
+        case cel.All(parts=parts):
             return _write_chain(parts, " ALL ", _ALL)
-        case Choice(parts=parts):
+        case cel.Choice(parts=parts):
             return _write_chain(parts, " OR ", _CHOICE)
-        case Unless(body=body, guard=guard):
+        case cel.Unless(body=body, guard=guard):
             guarded = _write_inner_formula(body, _UNLESS)
             return f"{guarded} UNLESS {_write_inner_formula(guard, _CHOICE)}"
-        case Filter(body=body, condition=condition):
+        case cel.Filter(body=body, condition=condition):
             text = write_formula(body)
             if _POSTFIX < _formula_level(body) < _FILTER:
                 text = f"({text})"
             return f"{text} FILTER {write_condition(condition)}"
-        case PartitionBy(body=body, keys=keys):
+        case cel.PartitionBy(body=body, keys=keys):
             names = ", ".join(
                 write_value(key.attribute)
                 if key.variable is None

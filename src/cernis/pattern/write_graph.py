@@ -10,28 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cernis.pattern.graph import (
-    AndExpression,
-    ArithmeticExpression,
-    BackgroundPattern,
-    BasicPattern,
-    CallExpression,
-    ComparisonExpression,
-    Expression,
-    FilterPattern,
-    GraphPattern,
-    GraphVariable,
-    InExpression,
-    JoinPattern,
-    NegativeExpression,
-    Node,
-    NotExpression,
-    OptionalPattern,
-    OrExpression,
-    Term,
-    Triple,
-    UnionPattern,
-)
+from cernis.pattern import graph as g
 
 __all__ = ["INDENT", "write_expression", "write_pattern_lines", "write_term", "write_triple"]
 
@@ -49,7 +28,7 @@ INDENT = "  "
 # ------------------------------------------------------------------------ terms
 
 
-def write_term(term: Term) -> str:
+def write_term(term: g.Term) -> str:
     """Write a term, without its datatype where its form tells it.
 
     >>> write_term(Term('"5"^^<http://www.w3.org/2001/XMLSchema#integer>'))
@@ -61,18 +40,18 @@ def write_term(term: Term) -> str:
     return term.text if found is None else next(filter(None, found.groups()))
 
 
-def _write_node(node: Node, scope: str) -> str:
+def _write_node(node: g.Node, scope: str) -> str:
     """Write a node of a triple; a blank node has the name of its graph pattern in its own."""
     match node:
-        case GraphVariable(name) if node.hidden:
+        case g.GraphVariable(name) if node.hidden:
             return "_:" + name.removeprefix(f"_:{scope}.")
-        case GraphVariable(name):
+        case g.GraphVariable(name):
             return f"?{name}"
-        case Term():
+        case g.Term():
             return write_term(node)
 
 
-def write_triple(triple: Triple, scope: str) -> str:
+def write_triple(triple: g.Triple, scope: str) -> str:
     subject, predicate, object_ = (_write_node(node, scope) for node in triple.nodes())
     return f"{subject} {'a' if predicate == _TYPE else predicate} {object_} ."
 
@@ -82,28 +61,28 @@ def write_triple(triple: Triple, scope: str) -> str:
 _PRIMARY, _UNARY, _PRODUCT, _SUM, _RELATION, _AND, _OR = range(7)
 
 
-def _level(expression: Expression) -> int:
+def _level(expression: g.Expression) -> int:
     match expression:
-        case GraphVariable() | Term() | CallExpression():
+        case g.GraphVariable() | g.Term() | g.CallExpression():
             return _PRIMARY
-        case NotExpression() | NegativeExpression():
+        case g.NotExpression() | g.NegativeExpression():
             return _UNARY
-        case ArithmeticExpression(op, _, _):
+        case g.ArithmeticExpression(op, _, _):
             return _PRODUCT if op in "*/" else _SUM
-        case ComparisonExpression() | InExpression():
+        case g.ComparisonExpression() | g.InExpression():
             return _RELATION
-        case AndExpression():
+        case g.AndExpression():
             return _AND
-        case OrExpression():
+        case g.OrExpression():
             return _OR
 
 
-def _write_inner(expression: Expression, level: int) -> str:
+def _write_inner(expression: g.Expression, level: int) -> str:
     text = write_expression(expression)
     return text if _level(expression) <= level else f"({text})"
 
 
-def write_expression(expression: Expression) -> str:
+def write_expression(expression: g.Expression) -> str:
     """Write an expression as it stands between brackets.
 
     >>> x, y = GraphVariable("x"), GraphVariable("y")
@@ -111,85 +90,85 @@ def write_expression(expression: Expression) -> str:
     '!(?x < -?y)'
     """
     match expression:
-        case GraphVariable(name):
+        case g.GraphVariable(name):
             return f"?{name}"
-        case Term():
+        case g.Term():
             return write_term(expression)
-        case OrExpression(parts):
+        case g.OrExpression(parts):
             return " || ".join(_write_inner(part, _AND) for part in parts)
-        case AndExpression(parts):
+        case g.AndExpression(parts):
             return " && ".join(_write_inner(part, _RELATION) for part in parts)
-        case NotExpression(part):
+        case g.NotExpression(part):
             return f"!{_write_inner(part, _UNARY)}"
-        case NegativeExpression(part):
+        case g.NegativeExpression(part):
             # brackets keep the sign apart from the digits of a number
             return (
                 f"-({write_expression(part)})"
                 if _is_signed(part)
                 else f"-{_write_inner(part, _UNARY)}"
             )
-        case ComparisonExpression(op, left, right):
+        case g.ComparisonExpression(op, left, right):
             return f"{_write_inner(left, _SUM)} {op} {_write_inner(right, _SUM)}"
-        case InExpression(value, choices, negated):
+        case g.InExpression(value, choices, negated):
             word = "NOT IN" if negated else "IN"
             return (
                 f"{_write_inner(value, _SUM)} {word} ({', '.join(map(write_expression, choices))})"
             )
-        case ArithmeticExpression(op, left, right):
+        case g.ArithmeticExpression(op, left, right):
             level = _level(expression)
             return f"{_write_inner(left, level)} {op} {_write_inner(right, level - 1)}"
-        case CallExpression(name, arguments):
+        case g.CallExpression(name, arguments):
             return f"{name}({', '.join(map(write_expression, arguments))})"
 
 
-def _is_signed(expression: Expression) -> bool:
-    return isinstance(expression, Term | NegativeExpression)
+def _is_signed(expression: g.Expression) -> bool:
+    return isinstance(expression, g.Term | g.NegativeExpression)
 
 
 # --------------------------------------------------------------- graph patterns
 
 
-def _write_braces(head: str, pattern: GraphPattern, scope: str) -> Iterator[str]:
+def _write_braces(head: str, pattern: g.GraphPattern, scope: str) -> Iterator[str]:
     yield f"{head}{{"
     yield from (INDENT + line for line in write_pattern_lines(pattern, scope))
     yield "}"
 
 
-def write_pattern_lines(pattern: GraphPattern, scope: str) -> Iterator[str]:
+def write_pattern_lines(pattern: g.GraphPattern, scope: str) -> Iterator[str]:
     """Yield the lines of a group that holds this pattern alone."""
     match pattern:
-        case BasicPattern(triples):
+        case g.BasicPattern(triples):
             yield from (write_triple(triple, scope) for triple in triples)
-        case FilterPattern(inner, condition):
+        case g.FilterPattern(inner, condition):
             yield from _write_before_more(inner, scope)
             yield f"FILTER ({write_expression(condition)})"
-        case OptionalPattern(inner, extra, condition):
+        case g.OptionalPattern(inner, extra, condition):
             yield from _write_before_more(inner, scope)
             yield "OPTIONAL {"
             yield from (INDENT + line for line in _write_before_more(extra, scope))
             if condition is not None:
                 yield f"{INDENT}FILTER ({write_expression(condition)})"
             yield "}"
-        case JoinPattern(parts):
-            before: GraphPattern | None = None
+        case g.JoinPattern(parts):
+            before: g.GraphPattern | None = None
             for part in parts:
-                apart = isinstance(part, OptionalPattern) if before else False
-                apart |= isinstance(part, BasicPattern) and isinstance(before, BasicPattern)
+                apart = isinstance(part, g.OptionalPattern) if before else False
+                apart |= isinstance(part, g.BasicPattern) and isinstance(before, g.BasicPattern)
                 yield from (
                     _write_braces("", part, scope) if apart else _write_before_more(part, scope)
                 )
                 before = part
-        case UnionPattern(parts):
+        case g.UnionPattern(parts):
             first, *rest = parts
             yield from _write_braces("", first, scope)
             for part in rest:
                 yield from _write_braces("UNION ", part, scope)
-        case BackgroundPattern(name, inner):
+        case g.BackgroundPattern(name, inner):
             yield from _write_braces(f"GRAPH {_write_node(name, scope)} ", inner, scope)
 
 
-def _write_before_more(pattern: GraphPattern, scope: str) -> Iterator[str]:
+def _write_before_more(pattern: g.GraphPattern, scope: str) -> Iterator[str]:
     """Yield the lines of a pattern before more of its group: braces keep its filters apart."""
-    if isinstance(pattern, FilterPattern):
+    if isinstance(pattern, g.FilterPattern):
         return _write_braces("", pattern, scope)
     return write_pattern_lines(pattern, scope)

@@ -54,26 +54,8 @@ from cernis.encoding.evaluate import (
     parse_instant,
     replace_surrogates,
 )
+from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
-from cernis.pattern.predicate import (
-    MIRRORED,
-    And,
-    Arithmetic,
-    Attribute,
-    Comparison,
-    InRange,
-    InSet,
-    IsNull,
-    Like,
-    Literal,
-    Negation,
-    Negative,
-    Operator,
-    Or,
-    Predicate,
-    Scalar,
-    Value,
-)
 
 Columns = Mapping[str, tuple[Column, T.DataType]]
 """The top-level columns of a stream by name, each as an expression with its type.
@@ -85,7 +67,7 @@ Spark would pad the constants that the column is compared with.
 Truth: TypeAlias = Column | bool
 """A condition; a bool has the same truth on every event."""
 
-_NEGATED: dict[Operator, Operator] = {
+_NEGATED: dict[pred.Operator, pred.Operator] = {
     "=": "!=",
     "!=": "=",
     "<": ">=",
@@ -93,7 +75,7 @@ _NEGATED: dict[Operator, Operator] = {
     ">": "<=",
     ">=": "<",
 }
-_OPERATOR: dict[Operator, Callable[[Any, Any], Any]] = {
+_OPERATOR: dict[pred.Operator, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -188,7 +170,7 @@ def translate_bound(
     if isinstance(atom, TypeIs):
         if atom.stream is not None and atom.stream != stream:
             return Bound(False, True)
-        atom = Comparison("=", Attribute((type_column,)), Literal(atom.type))
+        atom = pred.Comparison("=", pred.Attribute((type_column,)), pred.Literal(atom.type))
     translation = _Translation(columns, mode)
     truth = translation.truth(atom, True)
     return Bound(truth, not translation.hidden)
@@ -246,14 +228,14 @@ class _Translation:
     mode: Mode
     hidden: bool = False
 
-    def truth(self, predicate: Predicate, wanted: bool) -> Truth:
+    def truth(self, predicate: pred.Predicate, wanted: bool) -> Truth:
         """Return where the predicate is true, or where it is false; unknown is neither."""
         match predicate:
-            case And(parts=parts):
+            case pred.And(parts=parts):
                 return (both if wanted else either)(self.truth(part, wanted) for part in parts)
-            case Or(parts=parts):
+            case pred.Or(parts=parts):
                 return (either if wanted else both)(self.truth(part, wanted) for part in parts)
-            case Negation(body=body):
+            case pred.Negation(body=body):
                 return self.truth(body, not wanted)
         try:
             return self._leaf(predicate, wanted)
@@ -262,22 +244,22 @@ class _Translation:
                 raise
             return self.mode is not Mode.AT_MOST
 
-    def _leaf(self, predicate: Predicate, wanted: bool) -> Truth:
+    def _leaf(self, predicate: pred.Predicate, wanted: bool) -> Truth:
         match predicate:
-            case Comparison(op=op, left=left, right=right):
+            case pred.Comparison(op=op, left=left, right=right):
                 return self._compare(op, self._value(left), self._value(right), wanted)
-            case Like(body=body, pattern=pattern):
+            case pred.Like(body=body, pattern=pattern):
                 return self._like(self._value(body), pattern, wanted)
-            case InSet(body=body, values=values):
+            case pred.InSet(body=body, values=values):
                 return self._in_set(self._value(body), [v.value for v in values], wanted)
-            case InRange(body=body, low=low, high=high):
+            case pred.InRange(body=body, low=low, high=high):
                 found = self._value(body)
                 ends = (
                     self._compare(">=", found, Constant(low.value), wanted),
                     self._compare("<=", found, Constant(high.value), wanted),
                 )
                 return both(ends) if wanted else either(ends)
-            case IsNull(body=body, negated=negated):
+            case pred.IsNull(body=body, negated=negated):
                 return self._is_null(self._value(body), negated is not wanted)
         raise AssertionError(predicate)
 
@@ -299,7 +281,7 @@ class _Translation:
         column = found.column
         return self._hide_unless_plain(found, column.isNull() if wanted else column.isNotNull())
 
-    def _in_set(self, found: _Operand, values: list[Scalar], wanted: bool) -> Truth:
+    def _in_set(self, found: _Operand, values: list[pred.Scalar], wanted: bool) -> Truth:
         if isinstance(found, _Typed) and len(values) > 1:
             fitting = _fitting(found.type, values)
             if fitting is not None:
@@ -315,8 +297,8 @@ class _Translation:
 
     def _like(self, found: _Operand, pattern: str, wanted: bool) -> Truth:
         if not isinstance(found, _Typed):
-            text = Literal("" if found is None else found.value)
-            known = None if found is None else _evaluate_constants(Like(text, pattern))
+            text = pred.Literal("" if found is None else found.value)
+            known = None if found is None else _evaluate_constants(pred.Like(text, pattern))
             return known is wanted
         if _kind(found.type) != "text":
             return False
@@ -355,16 +337,18 @@ class _Translation:
 
     # --------------------------------------------------------- comparisons
 
-    def _compare(self, op: Operator, left: _Operand, right: _Operand, wanted: bool) -> Truth:
+    def _compare(self, op: pred.Operator, left: _Operand, right: _Operand, wanted: bool) -> Truth:
         if left is None or right is None:
             return False
         if isinstance(left, Constant):
             if isinstance(right, Constant):
                 return (
-                    _evaluate_constants(Comparison(op, Literal(left.value), Literal(right.value)))
+                    _evaluate_constants(
+                        pred.Comparison(op, pred.Literal(left.value), pred.Literal(right.value))
+                    )
                     is wanted
                 )
-            return self._compare(MIRRORED[op], right, left, wanted)
+            return self._compare(pred.MIRRORED[op], right, left, wanted)
         # beside NaN, != is true and the rest are false
         unordered = (op == "!=") is wanted
         op = op if wanted else _NEGATED[op]
@@ -372,7 +356,9 @@ class _Translation:
             return self._with_constant(op, left, right.value, unordered)
         return self._hide(_with_column(op, left, right, unordered))
 
-    def _with_constant(self, op: Operator, left: _Typed, right: Scalar, unordered: bool) -> Truth:
+    def _with_constant(
+        self, op: pred.Operator, left: _Typed, right: pred.Scalar, unordered: bool
+    ) -> Truth:
         column, type_, kind = left.column, left.type, _kind(left.type)
         found: Truth = False
         match right:
@@ -397,7 +383,7 @@ class _Translation:
         return self._hide_unless_plain(left, found)
 
     def _fraction(
-        self, op: Operator, column: Column, constant: float, type_: T.DataType, unordered: bool
+        self, op: pred.Operator, column: Column, constant: float, type_: T.DataType, unordered: bool
     ) -> Truth:
         """Compare a float or double with any number, exactly, in the column's own type."""
         below = float_at_most(constant)
@@ -422,15 +408,15 @@ class _Translation:
 
     # -------------------------------------------------------------- values
 
-    def _value(self, node: Value) -> _Operand:
+    def _value(self, node: pred.Value) -> _Operand:
         match node:
-            case Literal(value=constant):
+            case pred.Literal(value=constant):
                 return Constant(constant)
-            case Attribute(path=path):
+            case pred.Attribute(path=path):
                 return self._attribute(path)
-            case Negative(body=body):
+            case pred.Negative(body=body):
                 return _negative(self._value(body))
-            case Arithmetic(left=left, right=right):
+            case pred.Arithmetic(left=left, right=right):
                 return _arithmetic(node, self._value(left), self._value(right))
 
     def _attribute(self, path: tuple[str, ...]) -> _Typed | None:
@@ -484,7 +470,7 @@ def _alike(one: str, other: str) -> bool:
     return one.upper() == other.upper() or one.lower() == other.lower()
 
 
-def _evaluate_constants(predicate: Predicate) -> bool | None:
+def _evaluate_constants(predicate: pred.Predicate) -> bool | None:
     """Evaluate a predicate of constants alone, in the embedded engine."""
     known: bool | None = evaluate.evaluate_predicate(predicate, lambda path: None, 1)[0].as_py()
     return known
@@ -510,7 +496,7 @@ def _kind(type_: T.DataType) -> str:
     raise _CannotTranslate(f"values of type {type_.simpleString()}")
 
 
-def _fitting(type_: T.DataType, values: list[Scalar]) -> tuple[list[Column], bool] | None:
+def _fitting(type_: T.DataType, values: list[pred.Scalar]) -> tuple[list[Column], bool] | None:
     """Return the values that a column may equal, and whether others are of another kind."""
     kind = _kind(type_)
     if kind == "text":
@@ -554,7 +540,7 @@ def _time_literal(type_: T.DataType) -> Callable[[int], Column]:
 
 
 def _whole(
-    op: Operator,
+    op: pred.Operator,
     column: Column,
     constant: float | Fraction,
     literal: Callable[[int], Column],
@@ -573,13 +559,13 @@ def _whole(
     return _apply(op, column, literal(whole))
 
 
-def _with_infinite(op: Operator, column: Column, constant: float, unordered: bool) -> Truth:
+def _with_infinite(op: pred.Operator, column: Column, constant: float, unordered: bool) -> Truth:
     """Compare finite numbers with infinity or NaN."""
     nan = constant != constant
     return _where_valid(column, unordered if nan else _OPERATOR[op](0, constant))
 
 
-def _apply(op: Operator, left: Column, right: Column) -> Column:
+def _apply(op: pred.Operator, left: Column, right: Column) -> Column:
     found: Column = _OPERATOR[op](left, right)
     return found
 
@@ -592,7 +578,7 @@ def _single_at_most(number: float) -> float:
 
 
 def _decimal(
-    op: Operator, column: Column, constant: float, type_: T.DecimalType, unordered: bool
+    op: pred.Operator, column: Column, constant: float, type_: T.DecimalType, unordered: bool
 ) -> Truth:
     """Compare decimals: with integers exactly, with fractions as the embedded engine rounds."""
     limit = 10**type_.precision - 1
@@ -608,7 +594,7 @@ def _decimal(
         return _with_infinite(op, column, constant, unordered)
     below, upto = _neighbours(constant, type_)
 
-    def compare(op: Operator, to: int) -> Truth:
+    def compare(op: pred.Operator, to: int) -> Truth:
         return _whole(op, column, to, literal, ends, unordered)
 
     match op:
@@ -659,7 +645,7 @@ def _neighbours(constant: float, type_: T.DecimalType) -> tuple[int, int]:
 # ---------------------------------------------------- columns with columns
 
 
-def _with_column(op: Operator, left: _Typed, right: _Typed, unordered: bool) -> Truth:
+def _with_column(op: pred.Operator, left: _Typed, right: _Typed, unordered: bool) -> Truth:
     kinds = _kind(left.type), _kind(right.type)
     match kinds:
         case ("text", "text") | ("boolean", "boolean") | ("integer", "integer"):
@@ -674,7 +660,9 @@ def _with_column(op: Operator, left: _Typed, right: _Typed, unordered: bool) -> 
         case ("integer", "float"):
             return _integer_with_float(op, left, right.column.cast("double"), unordered)
         case ("float", "integer"):
-            return _integer_with_float(MIRRORED[op], right, left.column.cast("double"), unordered)
+            return _integer_with_float(
+                pred.MIRRORED[op], right, left.column.cast("double"), unordered
+            )
         case ("decimal", "decimal" | "integer") | ("integer", "decimal"):
             common = _common(left.type, right.type)
             return _apply(op, left.column.cast(common), right.column.cast(common))
@@ -683,7 +671,7 @@ def _with_column(op: Operator, left: _Typed, right: _Typed, unordered: bool) -> 
     return False
 
 
-def _floats(op: Operator, a: Column, b: Column, unordered: bool) -> Column:
+def _floats(op: pred.Operator, a: Column, b: Column, unordered: bool) -> Column:
     return _unless_nan(_apply(op, a, b), (a, b), (a, b), unordered)
 
 
@@ -699,7 +687,7 @@ def _unless_nan(
     return found
 
 
-def _integer_with_float(op: Operator, left: _Typed, right: Column, unordered: bool) -> Column:
+def _integer_with_float(op: pred.Operator, left: _Typed, right: Column, unordered: bool) -> Column:
     """Compare as float64; where these are equal and may be rounded, as integers."""
     near = left.column.cast("double")
     found = _apply(op, near, right)
@@ -761,12 +749,12 @@ def _widen(side: Constant | _Typed) -> _Typed:
         return _Typed(F.lit(math.inf if int(number) > 0 else -math.inf), T.DoubleType())
 
 
-def _arithmetic(node: Arithmetic, left: _Operand, right: _Operand) -> _Operand:
+def _arithmetic(node: pred.Arithmetic, left: _Operand, right: _Operand) -> _Operand:
     op, left, right = node.op, _number(left), _number(right)
     if left is None or right is None:
         return None
     if isinstance(left, Constant) and isinstance(right, Constant):
-        return _fold(replace(node, left=Literal(left.value), right=Literal(right.value)))
+        return _fold(replace(node, left=pred.Literal(left.value), right=pred.Literal(right.value)))
     x, y = _widen(left), _widen(right)
     if op != "/" and isinstance(x.type, T.LongType) and isinstance(y.type, T.LongType):
         return _Typed(_INTEGER[op](_alone(x), _alone(y)), T.LongType(), plain=False)
@@ -799,7 +787,7 @@ def _negative(side: _Operand) -> _Operand:
     if found is None:
         return None
     if isinstance(found, Constant):
-        return _fold(Negative(Literal(found.value)))
+        return _fold(pred.Negative(pred.Literal(found.value)))
     x = _widen(found)
     if isinstance(x.type, T.LongType):
         below_zero = F.try_subtract(F.lit(0).cast("bigint"), x.column)
@@ -807,7 +795,7 @@ def _negative(side: _Operand) -> _Operand:
     return _Typed(-x.column, T.DoubleType(), plain=False)
 
 
-def _fold(node: Value) -> Constant | None:
+def _fold(node: pred.Value) -> Constant | None:
     found = evaluate.evaluate_value(node, lambda path: None)
     assert found is None or isinstance(found, Constant)
     return found

@@ -14,24 +14,14 @@ from collections.abc import Iterator, Sequence
 from cernis.automata.unary.alphabet import TestedAutomaton
 from cernis.automata.unary.cea import ANYTHING, Is, Test
 from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
-from cernis.pattern.predicate import (
-    RANK,
-    TIME,
-    TIME_NS,
-    AllOf,
-    AnyOf,
-    Compare,
-    Condition,
-    Reference,
-    attributes_of,
-)
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields
 from cernis.run.verify import Verifier
 
-_COMPUTED = frozenset({TIME.name, TIME_NS.name, RANK.name})
+_COMPUTED = frozenset({pred.TIME.name, pred.TIME_NS.name, pred.RANK.name})
 
 
 def tests_and_atoms(plan: Plan) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
@@ -73,14 +63,14 @@ def required_attributes(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tup
         names.add(within.attribute.name)
     for atom in left:
         if not isinstance(atom, TypeIs):
-            names |= {attribute.name for attribute in attributes_of(atom)}
+            names |= {attribute.name for attribute in pred.attributes_of(atom)}
     whole = False
     if plan.head is not None:
         names |= {column.attribute for column in plan.head.columns if column.attribute is not None}
         return names - _COMPUTED, False
     fields = MatchFields.of(plan.pattern, plan.variables)
     for item in fields.aggregates:
-        if isinstance(item.argument, Reference):
+        if isinstance(item.argument, pred.Reference):
             names.add(item.argument.attribute.name)
     if shown and not fields.counting:
         names |= {name for held in fields.attributes.values() for name in held}
@@ -97,11 +87,11 @@ def compared_attributes(pattern: Pattern) -> Iterator[str]:
             yield from _references(node.condition)
 
 
-def _references(condition: Condition) -> Iterator[str]:
+def _references(condition: pred.Condition) -> Iterator[str]:
     match condition:
-        case Compare(left=left, right=right):
+        case pred.Compare(left=left, right=right):
             yield left.attribute.name
             yield right.attribute.name
-        case AllOf(parts=parts) | AnyOf(parts=parts):
+        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             for part in parts:
                 yield from _references(part)

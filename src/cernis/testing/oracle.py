@@ -36,16 +36,7 @@ from itertools import product as pairs
 from typing import Any, Final, NamedTuple
 
 from cernis.pattern import formula as cel
-from cernis.pattern.predicate import (
-    TIME,
-    TIME_NS,
-    AllOf,
-    AnyOf,
-    Compare,
-    Condition,
-    Holds,
-    Reference,
-)
+from cernis.pattern import predicate as pred
 from cernis.pattern.query import (
     Aggregate,
     Consume,
@@ -197,16 +188,16 @@ def _raise_to_powers(
     raise AssertionError("unreachable")
 
 
-def satisfies(condition: Condition, v: Valuation, events: Sequence[Event]) -> bool:
+def satisfies(condition: pred.Condition, v: Valuation, events: Sequence[Event]) -> bool:
     """Whether a filter's condition holds: of every event, of every pair, of all neighbours."""
 
     def of(x: str) -> list[Event]:
         return [events[position] for variable, position in v.labels if variable == x]
 
     match condition:
-        case Holds(variable=x, predicate=predicate):
+        case pred.Holds(variable=x, predicate=predicate):
             return all(holds(predicate, event) for event in of(x))
-        case Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
+        case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
             inside = sorted(positions(v))
             return all(
                 compare(
@@ -218,9 +209,9 @@ def satisfies(condition: Condition, v: Valuation, events: Sequence[Event]) -> bo
                 for p, q in (pairwise(inside) if adjacent else pairs(inside, inside))
                 if (left.variable, p) in v.labels and (right.variable, q) in v.labels
             )
-        case AllOf(parts=parts):
+        case pred.AllOf(parts=parts):
             return all(satisfies(part, v, events) for part in parts)
-        case AnyOf(parts=parts):
+        case pred.AnyOf(parts=parts):
             return any(satisfies(part, v, events) for part in parts)
 
 
@@ -341,8 +332,8 @@ def order_rows(
 def _read_times(rank: int, time: Any, tick: int) -> dict[str, Any]:
     """Return the attributes @time and @ns of an event."""
     if time is None:
-        return {TIME.name: rank}
-    return {TIME.name: time, TIME_NS.name: time * tick if isinstance(time, int) else time}
+        return {pred.TIME.name: rank}
+    return {pred.TIME.name: time, pred.TIME_NS.name: time * tick if isinstance(time, int) else time}
 
 
 def _find_stream(pattern: Pattern, stream: str | None) -> str | None:
@@ -484,7 +475,7 @@ def _find_named(item: Variable | Aggregate) -> list[str]:
     match item:
         case Variable(name=name):
             return [name]
-        case Aggregate(argument=Reference(variable=x)):
+        case Aggregate(argument=pred.Reference(variable=x)):
             return [x]
         case Aggregate(argument=str() as x):
             return [x]

@@ -30,27 +30,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cernis.pattern.predicate import (
-    And,
-    Arithmetic,
-    Attribute,
-    Comparison,
-    InRange,
-    InSet,
-    IsNull,
-    Like,
-    Literal,
-    Negation,
-    Negative,
-    Operator,
-    Or,
-    Predicate,
-    Value,
-)
+from cernis.pattern import predicate as pred
 
 Event = Mapping[str, Any]
 
-_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
+_COMPARE: dict[pred.Operator, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -60,39 +44,39 @@ _COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
 }
 
 
-def holds(predicate: Predicate, event: Event) -> bool:
+def holds(predicate: pred.Predicate, event: Event) -> bool:
     """Whether the predicate is true; unknown does not hold."""
     return truth(predicate, event) is True
 
 
-def truth(predicate: Predicate, event: Event) -> bool | None:
+def truth(predicate: pred.Predicate, event: Event) -> bool | None:
     """Return True, False, or None for unknown."""
     match predicate:
-        case Comparison(op=op, left=left, right=right):
+        case pred.Comparison(op=op, left=left, right=right):
             return compare(op, evaluate_value(left, event), evaluate_value(right, event))
-        case Like(body=body, pattern=pattern):
+        case pred.Like(body=body, pattern=pattern):
             text = evaluate_value(body, event)
             if not isinstance(text, str):
                 return None
             return re.fullmatch(pattern, text, re.ASCII) is not None
-        case InSet(body=body, values=values):
+        case pred.InSet(body=body, values=values):
             found = evaluate_value(body, event)
             return any_of(compare("=", found, literal.value) for literal in values)
-        case InRange(body=body, low=low, high=high):
+        case pred.InRange(body=body, low=low, high=high):
             found = evaluate_value(body, event)
             return all_of((compare("<=", low.value, found), compare("<=", found, high.value)))
-        case IsNull(body=body, negated=negated):
+        case pred.IsNull(body=body, negated=negated):
             return (evaluate_value(body, event) is None) != negated
-        case And(parts=parts):
+        case pred.And(parts=parts):
             return all_of(truth(part, event) for part in parts)
-        case Or(parts=parts):
+        case pred.Or(parts=parts):
             return any_of(truth(part, event) for part in parts)
-        case Negation(body=inner):
+        case pred.Negation(body=inner):
             known = truth(inner, event)
             return None if known is None else not known
 
 
-def compare(op: Operator, left: Any, right: Any) -> bool | None:
+def compare(op: pred.Operator, left: Any, right: Any) -> bool | None:
     """Compare two values; unknown unless both are of one kind.
 
     >>> compare("=", 1, 1.0), compare("=", 1, "1"), compare("!=", float("nan"), 1)
@@ -130,24 +114,24 @@ def any_of(truths: Iterable[bool | None]) -> bool | None:
     return True if True in known else None if None in known else False
 
 
-def evaluate_value(node: Value, event: Event) -> Any:
+def evaluate_value(node: pred.Value, event: Event) -> Any:
     """Return the value of an expression on an event; None for NULL."""
     match node:
-        case Literal(value=constant):
+        case pred.Literal(value=constant):
             return constant
-        case Attribute():
+        case pred.Attribute():
             return read_attribute(node, event)
-        case Negative(body=body):
+        case pred.Negative(body=body):
             found = evaluate_value(body, event)
             return -found if kind_of(found) == "number" else None
-        case Arithmetic(op=op, left=left, right=right):
+        case pred.Arithmetic(op=op, left=left, right=right):
             a, b = evaluate_value(left, event), evaluate_value(right, event)
             if kind_of(a) != "number" or kind_of(b) != "number":
                 return None
             return _compute(op, a, b)
 
 
-def read_attribute(node: Attribute, event: Event) -> Any:
+def read_attribute(node: pred.Attribute, event: Event) -> Any:
     """Return an attribute, through nested records; None where any step is missing."""
     found: Any = event
     for name in node.path:

@@ -14,45 +14,8 @@ from lark.tree import Meta
 from cernis.errors import Span
 from cernis.languages.text.tokens import Name, span_of, span_of_tree
 from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
-from cernis.pattern.formula import (
-    All,
-    As,
-    Choice,
-    Contiguous,
-    Event,
-    Filter,
-    Formula,
-    Iterate,
-    KeyPart,
-    Not,
-    Optional,
-    PartitionBy,
-    Sequence,
-    Unless,
-)
-from cernis.pattern.predicate import (
-    MIRRORED,
-    AllOf,
-    And,
-    AnyOf,
-    Arithmetic,
-    Attribute,
-    Compare,
-    Comparison,
-    Condition,
-    Holds,
-    InRange,
-    InSet,
-    IsNull,
-    Like,
-    Literal,
-    Negation,
-    Negative,
-    Or,
-    Predicate,
-    Reference,
-    Value,
-)
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
 from cernis.pattern.query import (
     Aggregate,
     Consume,
@@ -78,7 +41,7 @@ class Owner(NamedTuple):
 class Previous(NamedTuple):
     """`PREV(x)[a]`: the event before, as one side of a comparison."""
 
-    reference: Reference
+    reference: pred.Reference
     span: Span
 
 
@@ -96,7 +59,7 @@ class CeqlReader(TreeReader):
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self.qualified: list[Event] = []
+        self.qualified: list[cel.Event] = []
         self.spans: dict[str, tuple[Span, ...]] = {}
 
     # ---------------------------------------------------------------------- query
@@ -149,11 +112,11 @@ class CeqlReader(TreeReader):
 
     def aggregate(self, meta: Meta, parts: list[Any]) -> Aggregate:
         function: str = parts[0].value.upper()
-        argument: str | Reference | None
+        argument: str | pred.Reference | None
         match parts[1]:
             case Everything():
                 argument = None
-            case Reference() as argument:
+            case pred.Reference() as argument:
                 pass
             case owner:
                 argument = self._read_variable(owner)
@@ -168,7 +131,7 @@ class CeqlReader(TreeReader):
     def partition(self, meta: Meta, parts: list[Any]) -> tuple[tuple[str, ...], ...]:
         return tuple(parts)
 
-    def group(self, meta: Meta, parts: list[Attribute]) -> tuple[str, ...]:
+    def group(self, meta: Meta, parts: list[pred.Attribute]) -> tuple[str, ...]:
         spans = tuple(cast(Span, part.span) for part in parts)
         self.spans["partition"] = self.spans.get("partition", ()) + spans
         return tuple(part.name for part in parts)
@@ -190,23 +153,23 @@ class CeqlReader(TreeReader):
 
     # ------------------------------------------------------------------- formulas
 
-    def event(self, meta: Meta, parts: list[Owner]) -> Event:
+    def event(self, meta: Meta, parts: list[Owner]) -> cel.Event:
         owner = parts[0]
         stream = owner.stream.text if owner.stream else None
-        return Event(owner.name.text, stream, span=owner.span)
+        return cel.Event(owner.name.text, stream, span=owner.span)
 
-    def negated(self, meta: Meta, parts: list[Any]) -> Not:
-        return Not(parts[-1], span=span_of_tree(meta))
+    def negated(self, meta: Meta, parts: list[Any]) -> cel.Not:
+        return cel.Not(parts[-1], span=span_of_tree(meta))
 
-    def as_variable(self, meta: Meta, parts: list[Any]) -> As:
-        return As(parts[0], parts[1].text, span=span_of_tree(meta))
+    def as_variable(self, meta: Meta, parts: list[Any]) -> cel.As:
+        return cel.As(parts[0], parts[1].text, span=span_of_tree(meta))
 
-    def iterate(self, meta: Meta, parts: list[Any]) -> Iterate:
+    def iterate(self, meta: Meta, parts: list[Any]) -> cel.Iterate:
         body, how = parts
         if isinstance(how, Token):
-            return Iterate(body, contiguous=how.type == "COLON_PLUS", span=span_of_tree(meta))
+            return cel.Iterate(body, contiguous=how.type == "COLON_PLUS", span=span_of_tree(meta))
         low, high, contiguous = how
-        return Iterate(body, low, high, contiguous, span=span_of_tree(meta))
+        return cel.Iterate(body, low, high, contiguous, span=span_of_tree(meta))
 
     def bounds(self, meta: Meta, parts: list[Any]) -> tuple[int, int | None, bool]:
         opening, low_token, rest = parts
@@ -217,47 +180,47 @@ class CeqlReader(TreeReader):
     def range_to(self, meta: Meta, parts: list[Token | None]) -> tuple[int | None]:
         return (None if parts[0] is None else self._read_whole(parts[0]),)
 
-    def optional(self, meta: Meta, parts: list[Formula]) -> Optional:
-        return Optional(parts[0], span=span_of_tree(meta))
+    def optional(self, meta: Meta, parts: list[cel.Formula]) -> cel.Optional:
+        return cel.Optional(parts[0], span=span_of_tree(meta))
 
-    def sequence(self, meta: Meta, parts: list[Formula]) -> Sequence:
-        return Sequence(tuple(parts), span=span_of_tree(meta))
+    def sequence(self, meta: Meta, parts: list[cel.Formula]) -> cel.Sequence:
+        return cel.Sequence(tuple(parts), span=span_of_tree(meta))
 
-    def contiguous(self, meta: Meta, parts: list[Formula]) -> Contiguous:
-        return Contiguous(tuple(parts), span=span_of_tree(meta))
+    def contiguous(self, meta: Meta, parts: list[cel.Formula]) -> cel.Contiguous:
+        return cel.Contiguous(tuple(parts), span=span_of_tree(meta))
 
-    def all_of(self, meta: Meta, parts: list[Formula]) -> All:
-        return All(tuple(parts), span=span_of_tree(meta))
+    def all_of(self, meta: Meta, parts: list[cel.Formula]) -> cel.All:
+        return cel.All(tuple(parts), span=span_of_tree(meta))
 
-    def choice(self, meta: Meta, parts: list[Formula]) -> Choice:
-        return Choice(tuple(parts), span=span_of_tree(meta))
+    def choice(self, meta: Meta, parts: list[cel.Formula]) -> cel.Choice:
+        return cel.Choice(tuple(parts), span=span_of_tree(meta))
 
-    def unless(self, meta: Meta, parts: list[Formula]) -> Unless:
-        return Unless(parts[0], parts[1], span=span_of_tree(meta))
+    def unless(self, meta: Meta, parts: list[cel.Formula]) -> cel.Unless:
+        return cel.Unless(parts[0], parts[1], span=span_of_tree(meta))
 
-    def filter(self, meta: Meta, parts: list[Any]) -> Filter:
-        return Filter(parts[0], parts[1], span=span_of_tree(meta))
+    def filter(self, meta: Meta, parts: list[Any]) -> cel.Filter:
+        return cel.Filter(parts[0], parts[1], span=span_of_tree(meta))
 
-    def partitioned(self, meta: Meta, parts: list[Any]) -> PartitionBy:
-        return PartitionBy(parts[0], tuple(parts[1:]), span=span_of_tree(meta))
+    def partitioned(self, meta: Meta, parts: list[Any]) -> cel.PartitionBy:
+        return cel.PartitionBy(parts[0], tuple(parts[1:]), span=span_of_tree(meta))
 
-    def key(self, meta: Meta, parts: list[Any]) -> KeyPart:
+    def key(self, meta: Meta, parts: list[Any]) -> cel.KeyPart:
         if len(parts) == 1:
-            return KeyPart(None, parts[0], span=span_of_tree(meta))
-        return KeyPart(parts[0].text, parts[1], span=span_of_tree(meta))
+            return cel.KeyPart(None, parts[0], span=span_of_tree(meta))
+        return cel.KeyPart(parts[0].text, parts[1], span=span_of_tree(meta))
 
     # ----------------------------------------------------------------- conditions
 
-    def any_holds(self, meta: Meta, parts: list[Condition]) -> AnyOf:
-        return AnyOf(tuple(parts), span=span_of_tree(meta))
+    def any_holds(self, meta: Meta, parts: list[pred.Condition]) -> pred.AnyOf:
+        return pred.AnyOf(tuple(parts), span=span_of_tree(meta))
 
-    def all_hold(self, meta: Meta, parts: list[Condition]) -> AllOf:
-        return AllOf(tuple(parts), span=span_of_tree(meta))
+    def all_hold(self, meta: Meta, parts: list[pred.Condition]) -> pred.AllOf:
+        return pred.AllOf(tuple(parts), span=span_of_tree(meta))
 
-    def holds(self, meta: Meta, parts: list[Any]) -> Holds:
-        return Holds(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
+    def holds(self, meta: Meta, parts: list[Any]) -> pred.Holds:
+        return pred.Holds(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
 
-    def compare(self, meta: Meta, parts: list[Any]) -> Compare:
+    def compare(self, meta: Meta, parts: list[Any]) -> pred.Compare:
         left, token, right = parts
         op, span = OPERATORS[token.value], span_of_tree(meta)
         match left, right:
@@ -266,42 +229,42 @@ class CeqlReader(TreeReader):
                     "PREV stands on one side of a comparison",
                     right.span,
                     suggestion="compare the event before with the event itself: "
-                    f"{write_condition(Compare(op, earlier, later, adjacent=True))}",
+                    f"{write_condition(pred.Compare(op, earlier, later, adjacent=True))}",
                 )
-                return Compare(op, earlier, later, adjacent=True, span=span)
+                return pred.Compare(op, earlier, later, adjacent=True, span=span)
             case Previous(reference=earlier), _:
-                return Compare(op, earlier, right, adjacent=True, span=span)
+                return pred.Compare(op, earlier, right, adjacent=True, span=span)
             case _, Previous(reference=earlier):
-                return Compare(MIRRORED[op], earlier, left, adjacent=True, span=span)
+                return pred.Compare(pred.MIRRORED[op], earlier, left, adjacent=True, span=span)
             case _:
-                return Compare(op, left, right, span=span)
+                return pred.Compare(op, left, right, span=span)
 
     def previous(self, meta: Meta, parts: list[Any]) -> Previous:
         _, owner, attribute = parts
-        reference = Reference(self._read_variable(owner), attribute, span=owner.span)
+        reference = pred.Reference(self._read_variable(owner), attribute, span=owner.span)
         return Previous(reference, span_of_tree(meta))
 
-    def reference(self, meta: Meta, parts: list[Any]) -> Reference:
-        return Reference(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
+    def reference(self, meta: Meta, parts: list[Any]) -> pred.Reference:
+        return pred.Reference(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
 
     # ----------------------------------------------------------------- predicates
 
-    def disjunction(self, meta: Meta, parts: list[Predicate]) -> Or:
-        return Or(tuple(parts), span=span_of_tree(meta))
+    def disjunction(self, meta: Meta, parts: list[pred.Predicate]) -> pred.Or:
+        return pred.Or(tuple(parts), span=span_of_tree(meta))
 
-    def conjunction(self, meta: Meta, parts: list[Predicate]) -> And:
-        return And(tuple(parts), span=span_of_tree(meta))
+    def conjunction(self, meta: Meta, parts: list[pred.Predicate]) -> pred.And:
+        return pred.And(tuple(parts), span=span_of_tree(meta))
 
-    def denial(self, meta: Meta, parts: list[Any]) -> Negation:
-        return Negation(parts[-1], span=span_of_tree(meta))
+    def denial(self, meta: Meta, parts: list[Any]) -> pred.Negation:
+        return pred.Negation(parts[-1], span=span_of_tree(meta))
 
-    def comparison(self, meta: Meta, parts: list[Any]) -> Predicate:
+    def comparison(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
         """Read `a < b`, or a chain `a < b < c`, which is `a < b AND b < c`."""
         span = span_of_tree(meta)
         values, tokens = parts[::2], parts[1::2]
         operators = [OPERATORS[token.value] for token in tokens]
         if len(tokens) == 1:
-            return Comparison(operators[0], values[0], values[1], span=span)
+            return pred.Comparison(operators[0], values[0], values[1], span=span)
         if len({_DIRECTION.get(operator, 0) for operator in operators} | {0}) != 2 or any(
             operator not in _DIRECTION for operator in operators
         ):
@@ -311,86 +274,88 @@ class CeqlReader(TreeReader):
                 suggestion="join the comparisons with AND",
             )
         links = zip(operators, values, values[1:], strict=False)
-        return And(tuple(Comparison(op, a, b, span=span) for op, a, b in links), span=span)
+        return pred.And(
+            tuple(pred.Comparison(op, a, b, span=span) for op, a, b in links), span=span
+        )
 
-    def _negate(self, negation: Token | None, test: Predicate, span: Span) -> Predicate:
-        return test if negation is None else Negation(test, span=span)
+    def _negate(self, negation: Token | None, test: pred.Predicate, span: Span) -> pred.Predicate:
+        return test if negation is None else pred.Negation(test, span=span)
 
-    def like(self, meta: Meta, parts: list[Any]) -> Predicate:
+    def like(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
         body, negation, text = parts
         span = span_of_tree(meta)
-        test = Like(body, unquote(text.value), span=span, pattern_span=span_of(text))
+        test = pred.Like(body, unquote(text.value), span=span, pattern_span=span_of(text))
         return self._negate(negation, test, span)
 
-    def in_set(self, meta: Meta, parts: list[Any]) -> Predicate:
+    def in_set(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
         body, negation, *values = parts
         span = span_of_tree(meta)
-        return self._negate(negation, InSet(body, tuple(values), span=span), span)
+        return self._negate(negation, pred.InSet(body, tuple(values), span=span), span)
 
-    def in_range(self, meta: Meta, parts: list[Any]) -> Predicate:
+    def in_range(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
         body, negation, low, high = parts
         span = span_of_tree(meta)
-        test: Predicate
+        test: pred.Predicate
         if low is None and high is None:
             self.mistakes.note(
                 "a range needs at least one end", span, suggestion="write {1..5} or {1..}"
             )
-            test = IsNull(body, span=span)
+            test = pred.IsNull(body, span=span)
         elif low is None:
-            test = Comparison("<=", body, high, span=span)
+            test = pred.Comparison("<=", body, high, span=span)
         elif high is None:
-            test = Comparison(">=", body, low, span=span)
+            test = pred.Comparison(">=", body, low, span=span)
         else:
-            test = InRange(body, low, high, span=span)
+            test = pred.InRange(body, low, high, span=span)
         return self._negate(negation, test, span)
 
-    def in_span(self, meta: Meta, parts: list[Any]) -> Predicate:
+    def in_span(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
         body, negation, low, high = parts
         span = span_of_tree(meta)
-        test: Predicate
-        if isinstance(low, Literal) and isinstance(high, Literal):
-            test = InRange(body, low, high, span=span)
+        test: pred.Predicate
+        if isinstance(low, pred.Literal) and isinstance(high, pred.Literal):
+            test = pred.InRange(body, low, high, span=span)
         else:
             ends = (
-                Comparison(">=", body, low, span=span),
-                Comparison("<=", body, high, span=span),
+                pred.Comparison(">=", body, low, span=span),
+                pred.Comparison("<=", body, high, span=span),
             )
-            test = And(ends, span=span)
+            test = pred.And(ends, span=span)
         return self._negate(negation, test, span)
 
-    def is_null(self, meta: Meta, parts: list[Any]) -> IsNull:
+    def is_null(self, meta: Meta, parts: list[Any]) -> pred.IsNull:
         body, negation = parts
-        return IsNull(body, negation is not None, span=span_of_tree(meta))
+        return pred.IsNull(body, negation is not None, span=span_of_tree(meta))
 
     # --------------------------------------------------------------------- values
 
-    def _make_arithmetic(self, meta: Meta, parts: list[Any]) -> Arithmetic:
+    def _make_arithmetic(self, meta: Meta, parts: list[Any]) -> pred.Arithmetic:
         left, operator, right = parts
-        return Arithmetic(operator.value, left, right, span=span_of_tree(meta))
+        return pred.Arithmetic(operator.value, left, right, span=span_of_tree(meta))
 
-    def sum(self, meta: Meta, parts: list[Any]) -> Arithmetic:
+    def sum(self, meta: Meta, parts: list[Any]) -> pred.Arithmetic:
         return self._make_arithmetic(meta, parts)
 
-    def product(self, meta: Meta, parts: list[Any]) -> Arithmetic:
+    def product(self, meta: Meta, parts: list[Any]) -> pred.Arithmetic:
         return self._make_arithmetic(meta, parts)
 
-    def _is_bare_number(self, value: Value) -> bool:
+    def _is_bare_number(self, value: pred.Value) -> bool:
         """Whether the value is a number without sign or parentheses in the text."""
-        return isinstance(value, Literal) and self.source[cast(Span, value.span).start] in (
+        return isinstance(value, pred.Literal) and self.source[cast(Span, value.span).start] in (
             "0123456789."
         )
 
-    def minus(self, meta: Meta, parts: list[Any]) -> Value:
-        body: Value = parts[1]
+    def minus(self, meta: Meta, parts: list[Any]) -> pred.Value:
+        body: pred.Value = parts[1]
         after = self.source[meta.start_pos + 1 : cast(Span, body.span).start]
-        if isinstance(body, Literal) and self._is_bare_number(body) and "(" not in after:
-            return Literal(-cast(int | float, body.value), span=span_of_tree(meta))
-        return Negative(body, span=span_of_tree(meta))
+        if isinstance(body, pred.Literal) and self._is_bare_number(body) and "(" not in after:
+            return pred.Literal(-cast(int | float, body.value), span=span_of_tree(meta))
+        return pred.Negative(body, span=span_of_tree(meta))
 
-    def plus(self, meta: Meta, parts: list[Any]) -> Value:
-        return cast(Value, parts[1])
+    def plus(self, meta: Meta, parts: list[Any]) -> pred.Value:
+        return cast(pred.Value, parts[1])
 
-    def literal_value(self, meta: Meta, parts: list[Token]) -> Literal:
+    def literal_value(self, meta: Meta, parts: list[Token]) -> pred.Literal:
         return self._read_constant(parts[0])
 
     def signed(self, meta: Meta, parts: list[Any]) -> tuple[str, Token]:
@@ -406,5 +371,5 @@ class CeqlReader(TreeReader):
 
     def _read_variable(self, owner: Owner) -> str:
         if owner.stream is not None:
-            self.qualified.append(Event(owner.name.text, owner.stream.text, span=owner.span))
+            self.qualified.append(cel.Event(owner.name.text, owner.stream.text, span=owner.span))
         return owner.name.text

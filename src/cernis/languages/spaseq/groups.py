@@ -30,28 +30,7 @@ from cernis.languages.spaseq.terms import (
 )
 from cernis.languages.text.mistakes import MOST_MISTAKES
 from cernis.languages.text.tokens import span_of, span_of_tree
-from cernis.pattern.graph import (
-    AndExpression,
-    ArithmeticExpression,
-    BackgroundPattern,
-    BasicPattern,
-    CallExpression,
-    ComparisonExpression,
-    Expression,
-    FilterPattern,
-    GraphPattern,
-    GraphVariable,
-    InExpression,
-    JoinPattern,
-    NegativeExpression,
-    Node,
-    NotExpression,
-    OptionalPattern,
-    OrExpression,
-    Term,
-    Triple,
-    UnionPattern,
-)
+from cernis.pattern import graph as g
 from cernis.pattern.mistakes import MistakeList
 
 _DATATYPES = {"INTEGER": XSD + "integer", "DECIMAL": XSD + "decimal", "DOUBLE": XSD + "double"}
@@ -95,46 +74,46 @@ _SAME_FUNCTION = {"ISURI": "ISIRI"}
 class DescribedNode(NamedTuple):
     """A blank node with the triples that describe it."""
 
-    node: GraphVariable
-    triples: list[Triple]
+    node: g.GraphVariable
+    triples: list[g.Triple]
 
 
 class WrittenGroup(NamedTuple):
     """`{ … }`: its pattern, and the filters that apply to the whole of it."""
 
-    pattern: GraphPattern
-    condition: Expression | None
+    pattern: g.GraphPattern
+    condition: g.Expression | None
 
     @property
-    def whole(self) -> GraphPattern:
+    def whole(self) -> g.GraphPattern:
         if self.condition is None:
             return self.pattern
-        return FilterPattern(self.pattern, self.condition)
+        return g.FilterPattern(self.pattern, self.condition)
 
 
 class _FilterElement(NamedTuple):
-    condition: Expression
+    condition: g.Expression
 
 
 class _OptionalElement(NamedTuple):
     group: WrittenGroup
 
 
-def _join_patterns(left: GraphPattern, right: GraphPattern) -> GraphPattern:
-    empty = BasicPattern(())
+def _join_patterns(left: g.GraphPattern, right: g.GraphPattern) -> g.GraphPattern:
+    empty = g.BasicPattern(())
     if left == empty or right == empty:
         return right if left == empty else left
-    parts: list[GraphPattern] = []
+    parts: list[g.GraphPattern] = []
     for side in (left, right):
-        parts += side.parts if isinstance(side, JoinPattern) else (side,)
-    return JoinPattern(tuple(parts))
+        parts += side.parts if isinstance(side, g.JoinPattern) else (side,)
+    return g.JoinPattern(tuple(parts))
 
 
 def _translate_group(elements: Iterable[object]) -> WrittenGroup:
     """Translate the elements of a group, in their order, by SPARQL 1.1, 18.2.2.6."""
-    pattern: GraphPattern = BasicPattern(())
-    triples: list[Triple] = []
-    conditions: list[Expression] = []
+    pattern: g.GraphPattern = g.BasicPattern(())
+    triples: list[g.Triple] = []
+    conditions: list[g.Expression] = []
     for element in elements:
         match element:
             case list():
@@ -142,20 +121,22 @@ def _translate_group(elements: Iterable[object]) -> WrittenGroup:
             case _FilterElement(condition):
                 conditions.append(condition)
             case _OptionalElement(group):
-                pattern, triples = _join_patterns(pattern, BasicPattern(tuple(triples))), []
-                pattern = OptionalPattern(pattern, group.pattern, group.condition)
+                pattern, triples = _join_patterns(pattern, g.BasicPattern(tuple(triples))), []
+                pattern = g.OptionalPattern(pattern, group.pattern, group.condition)
             case _:
-                pattern, triples = _join_patterns(pattern, BasicPattern(tuple(triples))), []
-                pattern = _join_patterns(pattern, cast(GraphPattern, element))
-    pattern = _join_patterns(pattern, BasicPattern(tuple(triples)))
-    return WrittenGroup(pattern, _flatten_chain(AndExpression, conditions) if conditions else None)
+                pattern, triples = _join_patterns(pattern, g.BasicPattern(tuple(triples))), []
+                pattern = _join_patterns(pattern, cast(g.GraphPattern, element))
+    pattern = _join_patterns(pattern, g.BasicPattern(tuple(triples)))
+    return WrittenGroup(
+        pattern, _flatten_chain(g.AndExpression, conditions) if conditions else None
+    )
 
 
 def _flatten_chain(
-    kind: type[AndExpression] | type[OrExpression], parts: Sequence[Expression]
-) -> Expression:
+    kind: type[g.AndExpression] | type[g.OrExpression], parts: Sequence[g.Expression]
+) -> g.Expression:
     """Return one node for a chain of one operator, whatever its brackets."""
-    flat: list[Expression] = []
+    flat: list[g.Expression] = []
     for part in parts:
         flat += part.parts if isinstance(part, kind) else (part,)
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
@@ -201,10 +182,10 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
             self.mistakes.note(str(error), span_of(token), suggestion=suggestion)
             return "error:"
 
-    def iri(self, meta: Meta, parts: list[Token]) -> Term:
+    def iri(self, meta: Meta, parts: list[Token]) -> g.Term:
         token = parts[0]
         if token.type == "IRI":
-            return Term(f"<{self._read_iri(token)}>", span_of(token))
+            return g.Term(f"<{self._read_iri(token)}>", span_of(token))
         prefix, _, local = token.value.partition(":")
         if prefix not in self.prefixes:
             self.mistakes.note(
@@ -214,13 +195,13 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
                 word=prefix,
                 among=self.prefixes,
             )
-            return Term("<error:>", span_of(token))
-        return Term(f"<{self.prefixes[prefix]}{read_local_name(local)}>", span_of(token))
+            return g.Term("<error:>", span_of(token))
+        return g.Term(f"<{self.prefixes[prefix]}{read_local_name(local)}>", span_of(token))
 
-    def variable(self, meta: Meta, parts: list[Token]) -> GraphVariable:
-        return GraphVariable(parts[0].value[1:], span_of(parts[0]))
+    def variable(self, meta: Meta, parts: list[Token]) -> g.GraphVariable:
+        return g.GraphVariable(parts[0].value[1:], span_of(parts[0]))
 
-    def string(self, meta: Meta, parts: list[Any]) -> Term:
+    def string(self, meta: Meta, parts: list[Any]) -> g.Term:
         span = span_of_tree(meta)
         try:
             value = read_string(parts[0].value)
@@ -231,87 +212,89 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
             value = ""
         match parts[1:]:
             case [tag]:
-                return Term(write_literal(value, language=tag.value[1:]), span)
+                return g.Term(write_literal(value, language=tag.value[1:]), span)
             case [_carets, datatype]:
-                return Term(write_literal(value, datatype=datatype.text[1:-1]), span)
+                return g.Term(write_literal(value, datatype=datatype.text[1:-1]), span)
             case _:
-                return Term(write_literal(value), span)
+                return g.Term(write_literal(value), span)
 
     def number(self, meta: Meta, parts: list[Token]) -> Token:
         return parts[0]
 
-    def unsigned(self, meta: Meta, parts: list[Token]) -> Term:
+    def unsigned(self, meta: Meta, parts: list[Token]) -> g.Term:
         token = parts[0]
-        return Term(write_literal(token.value, datatype=_DATATYPES[token.type]), span_of(token))
+        return g.Term(write_literal(token.value, datatype=_DATATYPES[token.type]), span_of(token))
 
-    def signed(self, meta: Meta, parts: list[Token]) -> Term:
+    def signed(self, meta: Meta, parts: list[Token]) -> g.Term:
         number, sign = parts[-1], "".join(part.value for part in parts[:-1])
         text = write_literal(sign + number.value, datatype=_DATATYPES[number.type])
-        return Term(text, span_of_tree(meta))
+        return g.Term(text, span_of_tree(meta))
 
-    def boolean(self, meta: Meta, parts: list[Token]) -> Term:
+    def boolean(self, meta: Meta, parts: list[Token]) -> g.Term:
         value = parts[0].value.lower()
-        return Term(write_literal(value, datatype=XSD + "boolean"), span_of(parts[0]))
+        return g.Term(write_literal(value, datatype=XSD + "boolean"), span_of(parts[0]))
 
-    def type(self, meta: Meta, parts: list[Token]) -> Term:
-        return Term(RDF_TYPE, span_of(parts[0]))
+    def type(self, meta: Meta, parts: list[Token]) -> g.Term:
+        return g.Term(RDF_TYPE, span_of(parts[0]))
 
     # -------------------------------------------------------------------- triples
 
-    def blank(self, meta: Meta, parts: list[Token]) -> GraphVariable:
-        return GraphVariable(f"_:{self.scope}.{parts[0].value[2:]}", span_of(parts[0]))
+    def blank(self, meta: Meta, parts: list[Token]) -> g.GraphVariable:
+        return g.GraphVariable(f"_:{self.scope}.{parts[0].value[2:]}", span_of(parts[0]))
 
-    def anonymous(self, meta: Meta, parts: list[Any]) -> GraphVariable:
+    def anonymous(self, meta: Meta, parts: list[Any]) -> g.GraphVariable:
         return self._make_blank(span_of_tree(meta))
 
-    def _make_blank(self, span: Span) -> GraphVariable:
+    def _make_blank(self, span: Span) -> g.GraphVariable:
         while f"b{self.nameless}" in self.labels:
             self.nameless += 1
         self.nameless += 1
-        return GraphVariable(f"_:{self.scope}.b{self.nameless - 1}", span)
+        return g.GraphVariable(f"_:{self.scope}.b{self.nameless - 1}", span)
 
     def blank_with(self, meta: Meta, parts: list[Any]) -> DescribedNode:
         node = self._make_blank(span_of_tree(meta))
         return DescribedNode(node, self._make_triples(node, parts[0]))
 
-    def verb(self, meta: Meta, parts: list[Node]) -> Node:
+    def verb(self, meta: Meta, parts: list[g.Node]) -> g.Node:
         predicate = parts[0]
-        if isinstance(predicate, GraphVariable) and predicate.hidden:
+        if isinstance(predicate, g.GraphVariable) and predicate.hidden:
             self.mistakes.note(
                 "a predicate is no blank node", predicate.span, suggestion="use a variable"
             )
-        elif isinstance(predicate, Term) and not predicate.text.startswith("<"):
+        elif isinstance(predicate, g.Term) and not predicate.text.startswith("<"):
             self.mistakes.note("a predicate is an IRI or a variable, not a literal", predicate.span)
         return predicate
 
-    def objects(self, meta: Meta, parts: list[Node | DescribedNode]) -> list[Node | DescribedNode]:
+    def objects(
+        self, meta: Meta, parts: list[g.Node | DescribedNode]
+    ) -> list[g.Node | DescribedNode]:
         return parts
 
-    def property(self, meta: Meta, parts: list[Any]) -> tuple[Node, list[Node | DescribedNode]]:
+    def property(self, meta: Meta, parts: list[Any]) -> tuple[g.Node, list[g.Node | DescribedNode]]:
         return parts[0], parts[1]
 
     def properties(self, meta: Meta, parts: list[Any]) -> list[Any]:
         return parts
 
     def _make_triples(
-        self, subject: Node, properties: Iterable[tuple[Node, list[Node | DescribedNode]]]
-    ) -> list[Triple]:
-        triples: list[Triple] = []
+        self, subject: g.Node, properties: Iterable[tuple[g.Node, list[g.Node | DescribedNode]]]
+    ) -> list[g.Triple]:
+        triples: list[g.Triple] = []
         for predicate, objects in properties:
             for one in objects:
                 node, more = one if isinstance(one, DescribedNode) else (one, [])
-                triples += [Triple(subject, predicate, node), *more]
+                triples += [g.Triple(subject, predicate, node), *more]
         return triples
 
-    def same_subject(self, meta: Meta, parts: list[Any]) -> list[Triple]:
+    def same_subject(self, meta: Meta, parts: list[Any]) -> list[g.Triple]:
         subject, properties = parts[0], parts[1] if len(parts) > 1 else ()
         if isinstance(subject, DescribedNode):
             return subject.triples + self._make_triples(subject.node, properties)
-        if isinstance(subject, Term) and not subject.text.startswith("<"):
+        if isinstance(subject, g.Term) and not subject.text.startswith("<"):
             self.mistakes.note("a subject is an IRI or a variable, not a literal", subject.span)
         return self._make_triples(subject, properties)
 
-    def triples(self, meta: Meta, parts: list[list[Triple]]) -> list[Triple]:
+    def triples(self, meta: Meta, parts: list[list[g.Triple]]) -> list[g.Triple]:
         return [triple for part in parts for triple in part]
 
     # --------------------------------------------------------------------- groups
@@ -319,68 +302,70 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     def group(self, meta: Meta, parts: list[object]) -> WrittenGroup:
         return _translate_group(parts)
 
-    def filter(self, meta: Meta, parts: list[Expression]) -> _FilterElement:
+    def filter(self, meta: Meta, parts: list[g.Expression]) -> _FilterElement:
         return _FilterElement(parts[0])
 
     def optional(self, meta: Meta, parts: list[WrittenGroup]) -> _OptionalElement:
         return _OptionalElement(parts[0])
 
-    def union(self, meta: Meta, parts: list[WrittenGroup]) -> GraphPattern:
+    def union(self, meta: Meta, parts: list[WrittenGroup]) -> g.GraphPattern:
         return (
-            parts[0].whole if len(parts) == 1 else UnionPattern(tuple(part.whole for part in parts))
+            parts[0].whole
+            if len(parts) == 1
+            else g.UnionPattern(tuple(part.whole for part in parts))
         )
 
-    def background(self, meta: Meta, parts: list[Any]) -> BackgroundPattern:
-        return BackgroundPattern(parts[0], parts[1].whole)
+    def background(self, meta: Meta, parts: list[Any]) -> g.BackgroundPattern:
+        return g.BackgroundPattern(parts[0], parts[1].whole)
 
     # ---------------------------------------------------------------- expressions
 
-    def any_of(self, meta: Meta, parts: list[Expression]) -> Expression:
-        return _flatten_chain(OrExpression, parts)
+    def any_of(self, meta: Meta, parts: list[g.Expression]) -> g.Expression:
+        return _flatten_chain(g.OrExpression, parts)
 
-    def all_of(self, meta: Meta, parts: list[Expression]) -> Expression:
-        return _flatten_chain(AndExpression, parts)
+    def all_of(self, meta: Meta, parts: list[g.Expression]) -> g.Expression:
+        return _flatten_chain(g.AndExpression, parts)
 
-    def compared(self, meta: Meta, parts: list[Any]) -> ComparisonExpression:
+    def compared(self, meta: Meta, parts: list[Any]) -> g.ComparisonExpression:
         left, op, right = parts
-        return ComparisonExpression(op.value, left, right)
+        return g.ComparisonExpression(op.value, left, right)
 
-    def one_of(self, meta: Meta, parts: list[Any]) -> InExpression:
+    def one_of(self, meta: Meta, parts: list[Any]) -> g.InExpression:
         value, *choices = parts
         negated = bool(choices) and isinstance(choices[0], Token)
-        return InExpression(value, tuple(choices[1:] if negated else choices), negated)
+        return g.InExpression(value, tuple(choices[1:] if negated else choices), negated)
 
-    def sum(self, meta: Meta, parts: list[Any]) -> ArithmeticExpression:
+    def sum(self, meta: Meta, parts: list[Any]) -> g.ArithmeticExpression:
         left, op, right = parts
-        return ArithmeticExpression(op.value, left, right)
+        return g.ArithmeticExpression(op.value, left, right)
 
     product = sum
 
-    def denied(self, meta: Meta, parts: list[Any]) -> NotExpression:
-        return NotExpression(parts[1])
+    def denied(self, meta: Meta, parts: list[Any]) -> g.NotExpression:
+        return g.NotExpression(parts[1])
 
-    def _join_sign(self, sign: Token, operand: Expression) -> Term | None:
+    def _join_sign(self, sign: Token, operand: g.Expression) -> g.Term | None:
         """Return the number with its sign, if the sign stands right before its digits."""
-        if not isinstance(operand, Term) or operand.span is None:
+        if not isinstance(operand, g.Term) or operand.span is None:
             return None
         start = operand.span.start
         if start != sign.end_pos or self.source[start] not in "0123456789.":
             return None
-        return Term(f'"{sign.value}{operand.text[1:]}', span_of(sign).to(operand.span))
+        return g.Term(f'"{sign.value}{operand.text[1:]}', span_of(sign).to(operand.span))
 
-    def minus(self, meta: Meta, parts: list[Any]) -> Expression:
-        return self._join_sign(parts[0], parts[1]) or NegativeExpression(parts[1])
+    def minus(self, meta: Meta, parts: list[Any]) -> g.Expression:
+        return self._join_sign(parts[0], parts[1]) or g.NegativeExpression(parts[1])
 
-    def plus(self, meta: Meta, parts: list[Any]) -> Expression:
+    def plus(self, meta: Meta, parts: list[Any]) -> g.Expression:
         # of other values than numbers it is an error, as `--` is; of numbers both change nothing
-        return self._join_sign(parts[0], parts[1]) or NegativeExpression(
-            NegativeExpression(parts[1])
+        return self._join_sign(parts[0], parts[1]) or g.NegativeExpression(
+            g.NegativeExpression(parts[1])
         )
 
-    def call(self, meta: Meta, parts: list[Any]) -> CallExpression:
+    def call(self, meta: Meta, parts: list[Any]) -> g.CallExpression:
         function, *arguments = parts
         span = span_of_tree(meta)
-        if isinstance(function, Term):
+        if isinstance(function, g.Term):
             return self._make_cast(function, tuple(arguments), span)
         name = function.value.upper()
         if name not in _ARGUMENTS:
@@ -398,14 +383,14 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
             if (
                 name == "BOUND"
                 and len(arguments) == 1
-                and not isinstance(arguments[0], GraphVariable)
+                and not isinstance(arguments[0], g.GraphVariable)
             ):
                 self.mistakes.note("BOUND asks for a variable", span, expected="BOUND(?x)")
-        return CallExpression(_SAME_FUNCTION.get(name, name), tuple(arguments), span)
+        return g.CallExpression(_SAME_FUNCTION.get(name, name), tuple(arguments), span)
 
     def _make_cast(
-        self, function: Term, arguments: tuple[Expression, ...], span: Span
-    ) -> CallExpression:
+        self, function: g.Term, arguments: tuple[g.Expression, ...], span: Span
+    ) -> g.CallExpression:
         if function.text in _CAST_IRIS:
             self._check_arguments(self._source_of(function), _ONE, len(arguments), span)
         elif function.text != "<error:>":
@@ -416,9 +401,9 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
                 among=_CAST_NAMES,
                 suggestion=f"the casts are {', '.join(_CAST_NAMES)}",
             )
-        return CallExpression(function.text, arguments, span)
+        return g.CallExpression(function.text, arguments, span)
 
-    def _source_of(self, term: Term) -> str:
+    def _source_of(self, term: g.Term) -> str:
         return self.source[slice(*cast(Span, term.span))]
 
     def _check_arguments(self, name: str, takes: range, given: int, span: Span) -> None:

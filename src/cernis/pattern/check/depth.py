@@ -5,64 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cernis.errors import Diagnostic
+from cernis.pattern import predicate as pred
 from cernis.pattern.formula import Event, Filter, Formula, KeyPart, PartitionBy, children
-from cernis.pattern.predicate import (
-    AllOf,
-    And,
-    AnyOf,
-    Arithmetic,
-    Attribute,
-    Compare,
-    Comparison,
-    Condition,
-    Holds,
-    InRange,
-    InSet,
-    IsNull,
-    Like,
-    Literal,
-    Negation,
-    Negative,
-    Or,
-    Predicate,
-    Reference,
-    Value,
-)
 from cernis.pattern.query import Pattern
 
 MAX_DEPTH = 100
 """How deeply formulas, conditions, predicates and values may be nested, all together."""
 
-_Node = Formula | Condition | Predicate | Value | Reference | KeyPart
+_Node = Formula | pred.Condition | pred.Predicate | pred.Value | pred.Reference | KeyPart
 
 
 def _list_children(node: _Node) -> Iterable[_Node]:
     match node:
-        case Event() | Attribute() | Literal():
+        case Event() | pred.Attribute() | pred.Literal():
             return ()
         case Filter(body=body, condition=condition):
             return body, condition
         case PartitionBy(body=body, keys=keys):
             return body, *keys
-        case KeyPart(attribute=attribute) | Reference(attribute=attribute):
+        case KeyPart(attribute=attribute) | pred.Reference(attribute=attribute):
             return (attribute,)
-        case Holds(predicate=predicate):
+        case pred.Holds(predicate=predicate):
             return (predicate,)
-        case Compare(left=left, right=right):
+        case pred.Compare(left=left, right=right):
             return left, right
-        case Comparison(left=first, right=second) | Arithmetic(left=first, right=second):
+        case pred.Comparison(left=first, right=second) | pred.Arithmetic(left=first, right=second):
             return first, second
-        case InSet(body=value, values=values):
+        case pred.InSet(body=value, values=values):
             return value, *values
-        case InRange(body=value, low=low, high=high):
+        case pred.InRange(body=value, low=low, high=high):
             return value, low, high
-        case Like(body=value) | IsNull(body=value) | Negative(body=value):
+        case pred.Like(body=value) | pred.IsNull(body=value) | pred.Negative(body=value):
             return (value,)
-        case Negation(body=inner):
+        case pred.Negation(body=inner):
             return (inner,)
-        case AllOf(parts=parts) | AnyOf(parts=parts):
+        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             return parts
-        case And(parts=tests) | Or(parts=tests):
+        case pred.And(parts=tests) | pred.Or(parts=tests):
             return tests
         case _:
             return children(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cernis.errors import Span
+from cernis.pattern import formula as cel
 from cernis.pattern.check.kinds import Kinds, KnownEvents, class_of
 from cernis.pattern.check.predicates import PredicateCheck, RegexMistake
 from cernis.pattern.check.scopes import (
@@ -14,22 +15,6 @@ from cernis.pattern.check.scopes import (
     find_uncovered,
     is_single_event,
     unite_scopes,
-)
-from cernis.pattern.formula import (
-    All,
-    As,
-    Choice,
-    Contiguous,
-    Event,
-    Filter,
-    Formula,
-    Iterate,
-    KeyPart,
-    Not,
-    Optional,
-    PartitionBy,
-    Sequence,
-    Unless,
 )
 from cernis.pattern.predicate import AllOf, AnyOf, Compare, Condition, Holds, Reference
 from cernis.pattern.query import Pattern
@@ -62,12 +47,12 @@ class FormulaCheck(PredicateCheck):
             return None
         return self.events.kinds_of(sorts)
 
-    def check_formula(self, node: Formula) -> VariableScope:
+    def check_formula(self, node: cel.Formula) -> VariableScope:
         """Check a formula and return the variables that it binds."""
         match node:
-            case Event():
+            case cel.Event():
                 return self.check_event(node)
-            case Not(body=body):
+            case cel.Not(body=body):
                 if not is_single_event(body):
                     self.mistakes.note(
                         "NOT takes a single event",
@@ -77,28 +62,28 @@ class FormulaCheck(PredicateCheck):
                     )
                 self.check_formula(body)
                 return NO_VARIABLES
-            case As(body=body, variable=variable):
+            case cel.As(body=body, variable=variable):
                 return bind_variable(self.check_formula(body), variable)
-            case Iterate(body=body):
+            case cel.Iterate(body=body):
                 self.check_bounds(node)
                 return self.check_formula(body)
-            case Optional(body=body):
+            case cel.Optional(body=body):
                 return self.check_formula(body)
-            case Filter(body=body, condition=condition):
+            case cel.Filter(body=body, condition=condition):
                 scope = self.check_formula(body)
                 self.check_condition(condition, scope)
                 return scope
-            case PartitionBy(body=body):
+            case cel.PartitionBy(body=body):
                 scope = self.check_formula(body)
                 self.check_keys(node, scope)
                 return scope
-            case Unless(body=body, guard=guard):
+            case cel.Unless(body=body, guard=guard):
                 scope = self.check_formula(body)
                 self.check_formula(guard)
                 return scope
-            case Sequence(parts=parts) | Contiguous(parts=parts):
+            case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
                 pass
-            case Choice(parts=parts) | All(parts=parts):
+            case cel.Choice(parts=parts) | cel.All(parts=parts):
                 pass
         if len(parts) < 2:
             self.mistakes.note(f"{type(node).__name__} needs at least two parts", node.span)
@@ -107,13 +92,13 @@ class FormulaCheck(PredicateCheck):
             scopes.append(self.check_formula(part))
         return unite_scopes(scopes) if scopes else NO_VARIABLES
 
-    def check_event(self, event: Event) -> VariableScope:
+    def check_event(self, event: cel.Event) -> VariableScope:
         self.check_event_type(event)
         sort = (event.stream, event.type)
         sorts = frozenset((sort,))
         return VariableScope({event.type: sorts}, sorts)
 
-    def is_read(self, event: Event) -> bool:
+    def is_read(self, event: cel.Event) -> bool:
         """Whether FROM reads the event's stream; note the mistake if it does not."""
         name, read = event.stream, self.pattern.streams
         if name is None or not read or name in read:
@@ -122,7 +107,7 @@ class FormulaCheck(PredicateCheck):
         self.mistakes.note(message, event.span, expected=", ".join(read), word=name, among=read)
         return False
 
-    def check_event_type(self, event: Event) -> None:
+    def check_event_type(self, event: cel.Event) -> None:
         name = event.stream
         if not self.is_read(event) or self.schema is None:
             return
@@ -136,7 +121,7 @@ class FormulaCheck(PredicateCheck):
             types = [kind for stream in streams for kind in stream.events]
             self.note_unknown(f"event type '{event.type}'", event.type, types, event.span)
 
-    def check_bounds(self, node: Iterate) -> None:
+    def check_bounds(self, node: cel.Iterate) -> None:
         low, high = node.low, node.high
         if low < 0 or (high is not None and high < low):
             self.mistakes.note(
@@ -147,7 +132,7 @@ class FormulaCheck(PredicateCheck):
         elif high == 0:
             self.mistakes.note("zero repetitions match nothing", node.span)
 
-    def check_keys(self, node: PartitionBy, scope: VariableScope) -> None:
+    def check_keys(self, node: cel.PartitionBy, scope: VariableScope) -> None:
         kinds = []
         variables: set[str] = set()
         for key in node.keys:
@@ -206,6 +191,6 @@ class FormulaCheck(PredicateCheck):
         return self.check_attribute(node.attribute, known)
 
 
-def _write_key(node: KeyPart) -> str:
+def _write_key(node: cel.KeyPart) -> str:
     text = write_value(node.attribute)
     return text if node.variable is None else f"{write_name(node.variable)}[{text}]"

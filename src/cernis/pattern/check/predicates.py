@@ -6,26 +6,9 @@ import math
 from collections.abc import Callable, Iterable
 
 from cernis.errors import Span
+from cernis.pattern import predicate as pred
 from cernis.pattern.check.kinds import Kinds, KnownEvents, class_of, is_time, kind_of_literal
 from cernis.pattern.mistakes import MistakeList
-from cernis.pattern.predicate import (
-    TIME,
-    TIME_NS,
-    And,
-    Arithmetic,
-    Attribute,
-    Comparison,
-    InRange,
-    InSet,
-    IsNull,
-    Like,
-    Literal,
-    Negation,
-    Negative,
-    Or,
-    Predicate,
-    Value,
-)
 from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_value
 from cernis.schema import Kind
@@ -60,9 +43,9 @@ class PredicateCheck:
             expected = ", ".join(known[:_LONGEST_LIST]) + more
         self.mistakes.note(f"unknown {what}", span, expected=expected, suggestion=suggestion)
 
-    def check_attribute(self, attribute: Attribute, known: Kinds | None) -> Kind | None:
+    def check_attribute(self, attribute: pred.Attribute, known: Kinds | None) -> Kind | None:
         """Return the kind of an attribute; note one that is not known."""
-        if attribute in (TIME, TIME_NS):
+        if attribute in (pred.TIME, pred.TIME_NS):
             return Kind.INT
         if not attribute.path or not all(attribute.path):
             self.mistakes.note("an attribute must have a name", attribute.span)
@@ -89,22 +72,22 @@ class PredicateCheck:
             message = f"type clash: {left[0]} is a {one}, {right[0]} is a {other}"
             self.mistakes.note(message, span)
 
-    def check_predicate(self, node: Predicate, known: Kinds | None) -> None:
+    def check_predicate(self, node: pred.Predicate, known: Kinds | None) -> None:
         match node:
-            case Comparison(left=left, right=right):
+            case pred.Comparison(left=left, right=right):
                 self.check_comparable(left, [right], known, node.span)
-            case InSet(body=body, values=values):
+            case pred.InSet(body=body, values=values):
                 if not values:
                     self.mistakes.note("IN needs at least one value", node.span)
                 self.check_alike(values, node.span)
                 self.check_comparable(body, list(values), known, node.span)
-            case InRange(body=body, low=low, high=high):
+            case pred.InRange(body=body, low=low, high=high):
                 self.check_alike((low, high), node.span)
                 self.check_comparable(body, [low, high], known, node.span)
                 if _is_empty_range(low, high):
                     text = f"{write_value(low)}..{write_value(high)}"
                     self.mistakes.note(f"the range {text} is empty", node.span)
-            case Like(body=body, pattern=pattern):
+            case pred.Like(body=body, pattern=pattern):
                 kind = self.check_value(body, known)
                 if class_of(kind) not in ("string", None):
                     message = f"LIKE needs a string, {write_value(body)} is a {class_of(kind)}"
@@ -116,18 +99,18 @@ class PredicateCheck:
                         node.pattern_span or node.span,
                         expected="the syntax of RE2, without backreferences and lookaround",
                     )
-            case IsNull(body=body):
+            case pred.IsNull(body=body):
                 self.check_value(body, known)
-            case Negation(body=inner):
+            case pred.Negation(body=inner):
                 self.check_predicate(inner, known)
-            case And(parts=parts) | Or(parts=parts):
+            case pred.And(parts=parts) | pred.Or(parts=parts):
                 if len(parts) < 2:
                     self.mistakes.note("AND and OR need at least two predicates", node.span)
                 for part in parts:
                     self.check_predicate(part, known)
 
-    def check_alike(self, constants: Iterable[Literal], span: Span | None) -> None:
-        first: dict[str | None, Literal] = {}
+    def check_alike(self, constants: Iterable[pred.Literal], span: Span | None) -> None:
+        first: dict[str | None, pred.Literal] = {}
         for constant in constants:
             first.setdefault(class_of(kind_of_literal(constant)), constant)
         if len(first) > 1:
@@ -136,8 +119,8 @@ class PredicateCheck:
 
     def check_comparable(
         self,
-        body: Value,
-        others: list[Value],
+        body: pred.Value,
+        others: list[pred.Value],
         known: Kinds | None,
         span: Span | None,
     ) -> None:
@@ -146,7 +129,7 @@ class PredicateCheck:
             its = self.check_value(other, known)
             pair = {class_of(kind): body, class_of(its): other}
             text = pair.get("string")
-            if len(pair) == 2 and "timestamp" in pair and isinstance(text, Literal):
+            if len(pair) == 2 and "timestamp" in pair and isinstance(text, pred.Literal):
                 if not is_time(str(text.value)):
                     moment = pair["timestamp"]
                     self.mistakes.note(
@@ -157,23 +140,23 @@ class PredicateCheck:
                 continue
             self.check_classes((write_value(body), kind), (write_value(other), its), span)
 
-    def check_value(self, node: Value, known: Kinds | None) -> Kind | None:
+    def check_value(self, node: pred.Value, known: Kinds | None) -> Kind | None:
         """Return the kind of a value; note arithmetic on other values than numbers."""
         match node:
-            case Attribute():
+            case pred.Attribute():
                 return self.check_attribute(node, known)
-            case Literal():
+            case pred.Literal():
                 self.check_literal(node)
                 return kind_of_literal(node)
-            case Negative(body=body):
+            case pred.Negative(body=body):
                 return self.check_operand(body, known)
-            case Arithmetic(op=op, left=left, right=right):
+            case pred.Arithmetic(op=op, left=left, right=right):
                 one, other = self.check_operand(left, known), self.check_operand(right, known)
                 if one is None or other is None:
                     return None
                 return Kind.FLOAT if op == "/" or Kind.FLOAT in (one, other) else Kind.INT
 
-    def check_operand(self, node: Value, known: Kinds | None) -> Kind | None:
+    def check_operand(self, node: pred.Value, known: Kinds | None) -> Kind | None:
         kind = self.check_value(node, known)
         if class_of(kind) not in ("number", None):
             message = f"arithmetic needs numbers, {write_value(node)} is a {class_of(kind)}"
@@ -181,7 +164,7 @@ class PredicateCheck:
             return None
         return kind
 
-    def check_literal(self, node: Literal) -> None:
+    def check_literal(self, node: pred.Literal) -> None:
         value = node.value
         if isinstance(value, float) and not math.isfinite(value):
             self.mistakes.note("a number must be finite", node.span)
@@ -189,7 +172,7 @@ class PredicateCheck:
             self.mistakes.note("a whole number must fit in 64 bits", node.span)
 
 
-def _is_empty_range(low: Literal, high: Literal) -> bool:
+def _is_empty_range(low: pred.Literal, high: pred.Literal) -> bool:
     if class_of(kind_of_literal(low)) != class_of(kind_of_literal(high)):
         return False
     return low.value > high.value  # type: ignore[operator]
