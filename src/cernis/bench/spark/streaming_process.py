@@ -120,7 +120,7 @@ class MeasuredQuery:
             if self.query.exception() is not None or time.perf_counter() > end:
                 raise RuntimeError(f"the query did not go on: {self.query.exception()}")
             self._read_progress()
-            time.sleep(0.005)
+            time.sleep(0.02)  # Java makes JSON of the last micro-batches each time
 
     def _read_progress(self) -> None:
         from cernis.spark import progress_of
