@@ -69,7 +69,7 @@ class Drawn(NamedTuple):
         return find_matches(self.query, self.streams, self.known, begin)
 
 
-def drawn(seed: int, longest: int) -> Drawn:
+def draw_case(seed: int, longest: int) -> Drawn:
     rng = random.Random(seed)
     query = random_query(rng)
     streams = random_streams(rng, rng.randrange(1, longest))
@@ -77,14 +77,14 @@ def drawn(seed: int, longest: int) -> Drawn:
 
 
 def draws(longest: int = 12) -> st.SearchStrategy[Drawn]:
-    return st.integers(0, 2**32).map(lambda seed: drawn(seed, longest))
+    return st.integers(0, 2**32).map(lambda seed: draw_case(seed, longest))
 
 
-def told(matches: GraphMatches) -> list[SpaseqMatch]:
+def list_matches(matches: GraphMatches) -> list[SpaseqMatch]:
     return [comparable_match(match) for match in matches]
 
 
-def same(got: list[SpaseqMatch], wanted: set[SpaseqMatch]) -> None:
+def check_same(got: list[SpaseqMatch], wanted: set[SpaseqMatch]) -> None:
     assert len(got) == len(set(got)), "a match is there twice"
     assert set(got) == wanted
 
@@ -96,8 +96,8 @@ def same(got: list[SpaseqMatch], wanted: set[SpaseqMatch]) -> None:
 @given(draws())
 def test_the_engine_agrees_with_the_definition(case: Drawn) -> None:
     matches = case.run()
-    got = told(matches)
-    same(got, case.defined())
+    got = list_matches(matches)
+    check_same(got, case.defined())
     assert matches.count() == len(got)
     assert [(m.end, -m.start) for m in got] == sorted((m.end, -m.start) for m in got)
 
@@ -106,14 +106,14 @@ def test_the_engine_agrees_with_the_definition(case: Drawn) -> None:
 @given(draws(), st.integers(1, 6), st.integers(-2, 5))
 def test_windows_that_tumble_agree_with_the_definition(case: Drawn, size: int, begin: int) -> None:
     tumbling = case._replace(query=replace(case.query, within=size, tumbling_from=begin))
-    same(told(tumbling.run()), tumbling.defined())
+    check_same(list_matches(tumbling.run()), tumbling.defined())
 
 
 @pytest.mark.fuzz
 @many
 @given(draws(longest=20))
 def test_the_engine_agrees_with_the_definition_on_longer_streams(case: Drawn) -> None:
-    same(told(case.run()), case.defined())
+    check_same(list_matches(case.run()), case.defined())
 
 
 # --------------------------------------------------------- parts and how many
@@ -130,7 +130,7 @@ def parts(whole: GraphEvents, rng: random.Random) -> Iterator[GraphEvents]:
 @some
 @given(draws())
 def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(case: Drawn) -> None:
-    whole = told(case.run())
+    whole = list_matches(case.run())
     pushed = case.session()
     got = [
         comparable_match(match)
@@ -144,23 +144,23 @@ def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(case: D
 @some
 @given(draws(), st.integers(1, 4), st.sampled_from([0, 2, 1 << 18]))
 def test_a_stream_that_forgets_gives_the_same_matches(case: Drawn, size: int, keep: int) -> None:
-    whole = told(case.run())
+    whole = list_matches(case.run())
     running = case.session()
     running.many_rows = running.many_terms = keep
     with mock.patch.object(merge, "EVENTS", size):
         runs = list(running.stream(case.files()))
-    assert [match for matches in runs for match in told(matches)] == whole
+    assert [match for matches in runs for match in list_matches(matches)] == whole
 
 
 @some
 @given(draws())
 def test_little_room_at_first_changes_nothing(case: Drawn) -> None:
-    whole = told(case.run())
+    whole = list_matches(case.run())
     with (
         mock.patch.object(runtime, "FIRST_ENTRIES", 4),
         mock.patch.object(runtime, "FIRST_RECORDS", 4),
     ):
-        got = told(case.run())
+        got = list_matches(case.run())
     assert got == whole
 
 
@@ -170,7 +170,7 @@ def test_a_sample_is_drawn_from_the_matches(case: Drawn, k: int) -> None:
     matches = case.run()
     got = [comparable_match(match) for match in matches.sample(k, seed=case.seed)]
     assert len(got) == len(set(got)) == min(k, matches.count())
-    assert set(got) <= set(told(matches))
+    assert set(got) <= set(list_matches(matches))
     assert got == [comparable_match(match) for match in matches.sample(k, seed=case.seed)]
 
 
@@ -178,14 +178,14 @@ def test_a_sample_is_drawn_from_the_matches(case: Drawn, k: int) -> None:
 @given(draws(), st.integers(0, 12))
 def test_the_first_matches_are_those_that_come_first(case: Drawn, n: int) -> None:
     matches = case.run()
-    assert [comparable_match(match) for match in matches.head(n)] == told(matches)[:n]
+    assert [comparable_match(match) for match in matches.head(n)] == list_matches(matches)[:n]
     assert matches.to_arrow(limit=n).num_rows == min(n, matches.count())
 
 
 # ----------------------------------------------------------- the same as text
 
 
-def shuffled(text: bytes, rng: random.Random) -> bytes:
+def shuffle_quads(text: bytes, rng: random.Random) -> bytes:
     """The quads of each event in another order, and some of them twice."""
     groups: list[list[bytes]] = []
     for line in text.splitlines(keepends=True):
@@ -202,8 +202,8 @@ def shuffled(text: bytes, rng: random.Random) -> bytes:
 @given(draws())
 def test_the_order_of_quads_inside_an_event_does_not_matter(case: Drawn) -> None:
     rng = random.Random(case.seed)
-    other = {name: shuffled(text, rng) for name, text in case.files().items()}
-    assert told(case.run(other)) == told(case.run())
+    other = {name: shuffle_quads(text, rng) for name, text in case.files().items()}
+    assert list_matches(case.run(other)) == list_matches(case.run())
 
 
 @some
@@ -213,7 +213,7 @@ def test_trig_says_the_same_as_nquads(case: Drawn) -> None:
         name: ox.serialize(ox.parse(text, format=ox.RdfFormat.N_QUADS), format=ox.RdfFormat.TRIG)
         for name, text in case.files().items()
     }
-    assert told(case.run(trig, format="trig")) == told(case.run())
+    assert list_matches(case.run(trig, format="trig")) == list_matches(case.run())
 
 
 @settings(some, max_examples=20)
@@ -223,5 +223,5 @@ def test_compressed_files_say_the_same(case: Drawn) -> None:
         files = {name: Path(folder) / f"{name}.nq.gz" for name in case.streams}
         for name, text in case.files().items():
             files[name].write_bytes(gzip.compress(text, 1))
-        got = told(case.run(files))
-    assert got == told(case.run())
+        got = list_matches(case.run(files))
+    assert got == list_matches(case.run())

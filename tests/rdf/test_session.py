@@ -1,4 +1,4 @@
-"""Sessions over streams that go on: what they let go of changes nothing."""
+"""Sessions over long streams: dropping rows and terms does not change the matches."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ WHERE {
 """
 
 
-def told(matches: Any) -> list[Any]:
+def describe_matches(matches: Any) -> list[Any]:
     return sorted((m.start_ts, m.end_ts, m.events, sorted(m.bindings.items())) for m in matches)
 
 
-def test_terms_and_rows_that_nobody_needs_are_let_go_of() -> None:
+def test_terms_and_rows_in_no_state_are_dropped() -> None:
     query = cernis.query(PAIRS, lang="spaseq")
     streams = market.make_streams(5_000, seed=3)
     whole = query.run(streams)
@@ -33,9 +33,9 @@ def test_terms_and_rows_that_nobody_needs_are_let_go_of() -> None:
     most, found = 0, []
     with mock.patch.object(merge, "EVENTS", 200):
         for matches in session.stream(streams):
-            found += told(matches)
+            found += describe_matches(matches)
             most = max(most, len(session.terms))
-    assert sorted(found) == told(whole)
+    assert sorted(found) == describe_matches(whole)
     assert session.store.size < 3 * 1000
     assert len(session.terms) < most
 

@@ -21,7 +21,7 @@ graphs = st.sampled_from([ox.DefaultGraph(), ox.NamedNode(DB), ox.NamedNode("htt
 quads = st.builds(ox.Quad, names, names, nodes, graphs)
 
 
-def written(found: dict[int, Triples], terms: Terms) -> dict[str, set[tuple[str, ...]]]:
+def write_graphs(found: dict[int, Triples], terms: Terms) -> dict[str, set[tuple[str, ...]]]:
     """Graphs as sets of texts, after a look at their order."""
     result = {}
     for name, triples in found.items():
@@ -33,7 +33,7 @@ def written(found: dict[int, Triples], terms: Terms) -> dict[str, set[tuple[str,
     return result
 
 
-def expected(given_quads: list[ox.Quad], scope: str = "f0") -> dict[str, set[tuple[str, ...]]]:
+def expect_graphs(given_quads: list[ox.Quad], scope: str = "f0") -> dict[str, set[tuple[str, ...]]]:
     found: dict[str, set[tuple[str, ...]]] = {f"<{DB}>": set()}
     for quad in given_quads:
         name = f"<{DB}>" if quad.graph_name == ox.DefaultGraph() else str(quad.graph_name)
@@ -51,7 +51,7 @@ def test_graphs_are_sorted_sets_from_whichever_source(given_quads: list[ox.Quad]
     for source, format in ((lines, None), (trig, "trig"), (store, None)):
         terms = Terms()
         found = load_background({DB: source}, terms, format=format)
-        assert written(found, terms) == expected(given_quads)
+        assert write_graphs(found, terms) == expect_graphs(given_quads)
 
 
 def test_what_several_sources_say_about_a_graph_is_put_together(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_several_sources_say_about_a_graph_is_put_together(tmp_path: Path) 
     (tmp_path / "c.nq").write_text(f"<http://x/d> <http://x/p> _:n <{DB}> .")
     terms = Terms()
     one = load_background({DB: [tmp_path / "a.ttl", tmp_path / "b.nt", tmp_path / "c.nq"]}, terms)
-    assert written(one, terms) == {
+    assert write_graphs(one, terms) == {
         f"<{DB}>": {
             ("<http://x/a>", "<http://x/p>", "<http://x/b>"),
             ("<http://x/a>", "<http://x/p>", "<http://x/c>"),
@@ -72,7 +72,7 @@ def test_what_several_sources_say_about_a_graph_is_put_together(tmp_path: Path) 
 def test_quads_bring_their_names() -> None:
     terms = Terms()
     found = load_background(b"<urn:a> <urn:p> <urn:b> <urn:g> .", terms)
-    assert list(written(found, terms)) == ["<urn:g>"]
+    assert list(write_graphs(found, terms)) == ["<urn:g>"]
 
 
 def test_triples_without_a_name_for_their_graph_are_a_mistake(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_triples_without_a_name_for_their_graph_are_a_mistake(tmp_path: Path) ->
 
 def test_a_graph_that_was_named_is_there_even_if_it_is_empty() -> None:
     terms = Terms()
-    assert written(read_graphs(b"", terms, name=DB), terms) == {f"<{DB}>": set()}
+    assert write_graphs(read_graphs(b"", terms, name=DB), terms) == {f"<{DB}>": set()}
 
 
 def test_a_bad_line_is_fatal_and_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files in parts: what is read apart has the events, the numbers and the mistakes of the whole."""
+"""Files in parts have the events, the numbers and the mistakes of the whole file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INTEGER = "<http://www.w3.org/2001/XMLSchema#integer>"
 Event = tuple[int, int, str, frozenset[tuple[str, ...]]]
 
 
-def lines(events: int, seed: int = 1) -> list[str]:
+def write_lines(events: int, seed: int = 1) -> list[str]:
     """N-Quads of events with the time before, after or among their quads."""
     draw = random.Random(seed)
     written, time = [], 0
@@ -46,15 +46,15 @@ def write(path: Path, text: Sequence[str]) -> Path:
     return path
 
 
-def local(path: Path) -> list[Event]:
+def read_whole(path: Path) -> list[Event]:
     terms = Terms()
     found: list[Event] = []
     for batch in Streamset({"S": path}, terms):
-        found += told(batch, terms)
+        found += describe_events(batch, terms)
     return found
 
 
-def told(batch: Any, terms: Terms, names: Any = None) -> list[Event]:
+def describe_events(batch: Any, terms: Terms, names: Any = None) -> list[Event]:
     columns = [terms.texts(column).to_pylist() for column in (batch.s, batch.p, batch.o)]
     triples = list(zip(*columns, strict=True))
     shown = [""] * batch.size if names is None else terms.texts(names).to_pylist()
@@ -69,17 +69,17 @@ def told(batch: Any, terms: Terms, names: Any = None) -> list[Event]:
     ]
 
 
-def in_parts(parts: Sequence[FilePart]) -> list[Event]:
+def read_parts(parts: Sequence[FilePart]) -> list[Event]:
     found: list[Event] = []
     for part in parts:
         terms = Terms()
         reader = PartReader(part, terms)
         for batch in reader:
-            found += told(batch, terms, reader.names)
+            found += describe_events(batch, terms, reader.names)
     return found
 
 
-def cut(path: Path, piece: int = 2000, **options: Any) -> list[FilePart]:
+def split_file(path: Path, piece: int = 2000, **options: Any) -> list[FilePart]:
     return split_stream([path], scopes=["f0"], piece=piece, **options)
 
 
@@ -88,31 +88,31 @@ def cut(path: Path, piece: int = 2000, **options: Any) -> list[FilePart]:
 
 @pytest.mark.parametrize("piece", [600, 5000])
 def test_a_file_in_pieces_has_the_events_of_the_whole(tmp_path: Path, piece: int) -> None:
-    path = write(tmp_path / "a.nq", lines(120))
-    parts = cut(path, piece)
-    found = in_parts(parts)
+    path = write(tmp_path / "a.nq", write_lines(120))
+    parts = split_file(path, piece)
+    found = read_parts(parts)
     assert len(parts) > 4
-    assert [(time, number, "", held) for time, number, _, held in found] == local(path)
+    assert [(time, number, "", held) for time, number, _, held in found] == read_whole(path)
     assert all(name == f"<http://e/g{number}x>" for _, number, name, _ in found)
 
 
 def test_a_byte_order_mark_and_other_line_ends_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.nq"
-    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines(60)).encode())
-    parts = cut(path)
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(write_lines(60)).encode())
+    parts = split_file(path)
     assert len(parts) > 2
-    assert [event[1] for event in in_parts(parts)] == list(range(60))
+    assert [event[1] for event in read_parts(parts)] == list(range(60))
 
 
 def test_several_files_are_one_stream_whose_numbers_go_on(tmp_path: Path) -> None:
     plain, packed, last = tmp_path / "1.nq", tmp_path / "2.nq.gz", tmp_path / "3.nq"
-    write(plain, lines(40))
-    packed.write_bytes(gzip.compress("\n".join(lines(30)).encode()))
-    write(last, lines(20))
+    write(plain, write_lines(40))
+    packed.write_bytes(gzip.compress("\n".join(write_lines(30)).encode()))
+    write(last, write_lines(20))
     files = list_files(tmp_path)
     parts = split_stream(files, scopes=["a", "b", "c"], piece=2000)
     assert files == [str(plain), str(packed), str(last)]
-    assert [event[1] for event in in_parts(parts)] == list(range(90))
+    assert [event[1] for event in read_parts(parts)] == list(range(90))
     assert {part.time.property for part in parts} == {PROV[1:-1]}
 
 
@@ -121,15 +121,15 @@ def test_the_first_events_tell_how_times_are_meant(tmp_path: Path) -> None:
         f"<http://x/a> <http://x/p> <http://x/b> <http://e/2024-01-0{day}T00:00:00Z> ."
         for day in (1, 2)
     ]
-    ahead = look_ahead(cut(write(tmp_path / "dated.nq", dated))[0])
+    ahead = look_ahead(split_file(write(tmp_path / "dated.nq", dated))[0])
     assert not ahead.numeric_times
     assert ahead.span == 86_400 * 10**9
-    ahead = look_ahead(cut(write(tmp_path / "numbers.nq", lines(10)))[0])
+    ahead = look_ahead(split_file(write(tmp_path / "numbers.nq", write_lines(10)))[0])
     assert ahead.numeric_times
     assert ahead.time.property == PROV[1:-1]
 
 
-# --------------------------------------------------------- what is not cut
+# ---------------------------------------------------------- uncut files
 
 
 @pytest.mark.parametrize(
@@ -142,28 +142,28 @@ def test_the_first_events_tell_how_times_are_meant(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_plain_is_one_part(tmp_path: Path, name: str, odd: str) -> None:
-    path = write(tmp_path / name, [*lines(60), odd])
-    assert [part.whole for part in cut(path)] == [True]
+    path = write(tmp_path / name, [*write_lines(60), odd])
+    assert [part.whole for part in split_file(path)] == [True]
 
 
 def test_a_file_whose_mistakes_are_skipped_is_one_part(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.nq", [*lines(20), "nonsense", *lines(20, seed=2)[3:]])
-    assert [part.whole for part in cut(path, on_error="skip")] == [True]
+    path = write(tmp_path / "a.nq", [*write_lines(20), "nonsense", *write_lines(20, seed=2)[3:]])
+    assert [part.whole for part in split_file(path, on_error="skip")] == [True]
 
 
 # ------------------------------------------------------------------- mistakes
 
 
 def test_a_mistake_in_a_piece_is_told_as_one_of_the_file(tmp_path: Path) -> None:
-    text = lines(80)
+    text = write_lines(80)
     path = write(tmp_path / "a.nq", text)
-    parts = cut(path)
+    parts = split_file(path)
     text[-9] = text[-9].replace("<http://x/", "<http: //x/", 1)  # after it was looked through
     write(path, text)
     with pytest.raises(DataError) as whole:
-        local(path)
+        read_whole(path)
     with pytest.raises(DataError) as apart:
-        in_parts(parts)
+        read_parts(parts)
     assert str(apart.value) == str(whole.value)
 
 
@@ -173,15 +173,15 @@ def test_time_that_goes_back_at_a_cut_is_a_mistake(tmp_path: Path) -> None:
         for number, time in enumerate([*range(100, 160), *range(50, 110)])
     ]
     path = write(tmp_path / "a.nq", quads)
-    parts = cut(path, path.stat().st_size // 2, time=TimeRule(pattern="/([0-9]+)$"))
+    parts = split_file(path, path.stat().st_size // 2, time=TimeRule(pattern="/([0-9]+)$"))
     assert [part.own for part in parts] == [0, 60]
     with pytest.raises(DataError, match="time goes back"):
-        in_parts(parts)
+        read_parts(parts)
 
 
 def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.nq", lines(80))
-    parts = cut(path)
-    write(path, lines(90))
+    path = write(tmp_path / "a.nq", write_lines(80))
+    parts = split_file(path)
+    write(path, write_lines(90))
     with pytest.raises(DataError, match="changed while it was read"):
-        in_parts(parts)
+        read_parts(parts)

@@ -1,4 +1,4 @@
-"""What is read is what pyoxigraph reads, in batches of any size; mistakes have a place."""
+"""Quads are those that pyoxigraph reads, in batches of any size; mistakes have a place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = tuple[str | None, ...]
 TRIPLE = b"<http://x/a> <http://x/p> <http://x/b> .\n"
 
 
-def rows(data: Input, terms: Terms | None = None, **options: Any) -> list[Row]:
+def read_rows(data: Input, terms: Terms | None = None, **options: Any) -> list[Row]:
     """Every quad as four texts; None is the default graph."""
     terms = Terms() if terms is None else terms
     found = []
@@ -33,14 +33,14 @@ def rows(data: Input, terms: Terms | None = None, **options: Any) -> list[Row]:
     return found
 
 
-def by_pyoxigraph(text: bytes, format: ox.RdfFormat) -> list[Row]:
-    def written(term: Any) -> str | None:
+def parse_with_pyoxigraph(text: bytes, format: ox.RdfFormat) -> list[Row]:
+    def write_term(term: Any) -> str | None:
         if isinstance(term, ox.DefaultGraph):
             return None
         return re.sub(r"^_:", "_:f0.", str(term))
 
     return [
-        tuple(written(t) for t in (q.subject, q.predicate, q.object, q.graph_name))
+        tuple(write_term(t) for t in (q.subject, q.predicate, q.object, q.graph_name))
         for q in ox.parse(text, format=format)
     ]
 
@@ -93,13 +93,15 @@ def line_files(draw: st.DrawFn) -> bytes:
 
 @given(line_files(), st.integers(1, 40))
 def test_n_quads_are_read_as_pyoxigraph_reads_them(text: bytes, batch: int) -> None:
-    assert rows(text, batch=batch) == by_pyoxigraph(text, ox.RdfFormat.N_QUADS)
+    assert read_rows(text, batch=batch) == parse_with_pyoxigraph(text, ox.RdfFormat.N_QUADS)
 
 
 @given(st.lists(quads, max_size=12), st.integers(1, 5))
 def test_trig_is_read_as_pyoxigraph_reads_it(given_quads: list[ox.Quad], batch: int) -> None:
     text = ox.serialize(given_quads, format=ox.RdfFormat.TRIG)
-    assert rows(text, format="trig", batch=batch) == by_pyoxigraph(text, ox.RdfFormat.TRIG)
+    assert read_rows(text, format="trig", batch=batch) == parse_with_pyoxigraph(
+        text, ox.RdfFormat.TRIG
+    )
 
 
 @given(st.lists(quads, max_size=12))
@@ -131,7 +133,7 @@ def test_formats_are_known_by_the_name_of_the_file(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
         for path in (tmp_path / name, str(tmp_path / f"{name}.gz")):
-            assert rows(path) == [("<http://x/a>", "<http://x/p>", "<http://x/b>", None)]
+            assert read_rows(path) == [("<http://x/a>", "<http://x/p>", "<http://x/b>", None)]
 
 
 def test_an_unknown_format_is_named_with_those_that_are_known() -> None:
@@ -151,29 +153,29 @@ def test_a_broken_archive_is_an_error_with_the_file(tmp_path: Path, name: str) -
     path = tmp_path / name
     path.write_bytes(gzip.compress(TRIPLE * 10_000)[:150])
     with pytest.raises(DataError, match=re.escape(f"{path}: cannot be read")):
-        rows(path)
+        read_rows(path)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
     mark = b"\xef\xbb\xbf"
-    assert len(rows(mark + TRIPLE)) == len(rows(mark + TRIPLE, format="ttl")) == 1
-    assert rows(mark) == rows(b"") == []
+    assert len(read_rows(mark + TRIPLE)) == len(read_rows(mark + TRIPLE, format="ttl")) == 1
+    assert read_rows(mark) == read_rows(b"") == []
 
 
 def test_open_files_are_read_as_well() -> None:
-    assert len(rows(io.BytesIO(TRIPLE * 3), batch=1)) == 3
+    assert len(read_rows(io.BytesIO(TRIPLE * 3), batch=1)) == 3
 
 
 def test_a_line_longer_than_a_batch_is_one_line() -> None:
     line = b'<http://x/a> <http://x/p> "%s" .\n' % (b"x" * 10_000)
-    assert len(rows(line + TRIPLE + line, batch=1)) == 3
+    assert len(read_rows(line + TRIPLE + line, batch=1)) == 3
 
 
 def test_old_ends_of_lines_are_ends_of_lines() -> None:
     text = (TRIPLE * 30).replace(b"\n", b"\r")
-    assert len(rows(text, batch=1)) == 30
+    assert len(read_rows(text, batch=1)) == 30
     with pytest.raises(DataError, match="line 31, column"):
-        rows(text + b"what", batch=1)
+        read_rows(text + b"what", batch=1)
 
 
 # -------------------------------------------------------------- blank nodes
@@ -182,23 +184,23 @@ def test_old_ends_of_lines_are_ends_of_lines() -> None:
 def test_blank_nodes_of_two_files_are_never_the_same() -> None:
     terms = Terms()
     text = b"_:b <http://x/p> _:b _:b ."
-    assert rows(text, terms) == [("_:f0.b", "<http://x/p>", "_:f0.b", "_:f0.b")]
-    assert rows(text, terms) == [("_:f1.b", "<http://x/p>", "_:f1.b", "_:f1.b")]
-    assert rows(text, terms, scope="mine")[0][0] == "_:mine.b"
+    assert read_rows(text, terms) == [("_:f0.b", "<http://x/p>", "_:f0.b", "_:f0.b")]
+    assert read_rows(text, terms) == [("_:f1.b", "<http://x/p>", "_:f1.b", "_:f1.b")]
+    assert read_rows(text, terms, scope="mine")[0][0] == "_:mine.b"
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
 def test_nodes_without_a_label_get_the_same_names_each_time(batch: int) -> None:
     text = b"@prefix : <http://x/> . :g { :a :p [ :q [] ] . _:x :p ( 1 2 ) } :h { _:x :p [] }"
-    first = rows(text, format="trig", batch=batch)
-    assert first == rows(text, format="trig", batch=100)
+    first = read_rows(text, format="trig", batch=batch)
+    assert first == read_rows(text, format="trig", batch=100)
     found = {text for row in first for text in row if text and text.startswith("_:")}
     assert found == {"_:f0.x", *(f"_:f0-{i}" for i in range(5))}
 
 
 def test_triple_terms_are_terms_and_their_blank_nodes_are_renamed() -> None:
     term = '<<( _:a <http://x/p> <<( <http://x/_:b> <http://x/p> "_:c \\")>>"@en )>> )>>'
-    [row] = rows(f"<http://x/a> <http://x/p> {term} <http://x/g> .".encode())
+    [row] = read_rows(f"<http://x/a> <http://x/p> {term} <http://x/g> .".encode())
     assert row == ("<http://x/a>", "<http://x/p>", term.replace("_:a", "_:f0.a"), "<http://x/g>")
 
 
@@ -211,14 +213,14 @@ def test_a_bad_line_is_named_by_file_line_and_column(tmp_path: Path) -> None:
         b"# head\n" + TRIPLE + b"<http://x/a> <http://x/p q> <http://x/b> .\n" + TRIPLE
     )
     with pytest.raises(DataError) as caught:
-        rows(path)
+        read_rows(path)
     assert str(caught.value) == f"{path}, line 3, column 14: Invalid IRI code point ' '"
 
 
 @pytest.mark.parametrize("batch", [1, 2, 1000])
 def test_line_numbers_count_across_batches(batch: int) -> None:
     with pytest.raises(DataError, match="input, line 501, column 13: Unexpected end"):
-        rows(TRIPLE * 500 + b"<http://x/a>\n" + TRIPLE, batch=batch)
+        read_rows(TRIPLE * 500 + b"<http://x/a>\n" + TRIPLE, batch=batch)
 
 
 BAD = [
@@ -241,7 +243,7 @@ BAD = [
 def test_skipping_leaves_out_exactly_the_bad_lines(lines: list[bytes], batch: int) -> None:
     aside: list[dict[str, Any]] = []
     mistakes = Mistakes(aside.append)
-    found = rows(b"\n".join(lines), mistakes=mistakes, batch=batch)
+    found = read_rows(b"\n".join(lines), mistakes=mistakes, batch=batch)
     assert len(found) == lines.count(TRIPLE.rstrip())
     assert [bad["row"] for bad in aside] == [i + 1 for i, x in enumerate(lines) if x in BAD]
     assert mistakes.skipped == {"input": len(aside)}
@@ -249,16 +251,16 @@ def test_skipping_leaves_out_exactly_the_bad_lines(lines: list[bytes], batch: in
 
 def test_thousands_of_bad_lines_are_counted() -> None:
     mistakes = Mistakes("skip")
-    assert len(rows((b"what\n" + TRIPLE) * 5000, mistakes=mistakes)) == 5000
+    assert len(read_rows((b"what\n" + TRIPLE) * 5000, mistakes=mistakes)) == 5000
     assert mistakes.skipped == {"input": 5000}
 
 
 def test_turtle_in_a_file_of_lines_is_recognized() -> None:
     with pytest.raises(DataError, match=r"line 1, column 1: .* looks like Turtle or TriG"):
-        rows(b"@prefix : <http://x/> .\n:a :p :b .\n")
+        read_rows(b"@prefix : <http://x/> .\n:a :p :b .\n")
 
 
 def test_a_mistake_in_trig_is_fatal_and_has_its_line() -> None:
     text = b"@prefix : <http://x/> .\n:g { :a :p :b .\n :a :p }\n"
     with pytest.raises(DataError, match=r"plant, line 3, column 8: .*"):
-        rows(text, format="trig", label="plant", mistakes=Mistakes("skip"))
+        read_rows(text, format="trig", label="plant", mistakes=Mistakes("skip"))

@@ -1,4 +1,4 @@
-"""Quads of several streams into one order of events."""
+"""Quads to events, and several streams to one order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
     triples: frozenset[tuple[str, str, str]]
 
 
-def seen(batches: Iterable[GraphEvents], terms: Terms) -> list[Seen]:
+def describe_events(batches: Iterable[GraphEvents], terms: Terms) -> list[Seen]:
     """Every event, after a look at the promises of the arrays."""
     found = []
     for batch in batches:
@@ -48,10 +48,10 @@ def seen(batches: Iterable[GraphEvents], terms: Terms) -> list[Seen]:
     return found
 
 
-def read(*streams: str, **options: Any) -> list[Seen]:
+def read_events(*streams: str, **options: Any) -> list[Seen]:
     terms = Terms()
     sources = {f"S{i + 1}": text.encode() for i, text in enumerate(streams)}
-    return seen(Streamset(sources, terms, **options), terms)
+    return describe_events(Streamset(sources, terms, **options), terms)
 
 
 def integer(n: int) -> str:
@@ -107,21 +107,21 @@ def streams(draw: st.DrawFn, stream: int = 0) -> Written:
 
 @given(streams(), st.integers(1, 30))
 def test_mixed_quads_give_the_same_events_in_batches_of_any_size(one: Written, size: int) -> None:
-    assert read(one.text, batch=size) == one.events
-    assert read(one.text) == one.events
+    assert read_events(one.text, batch=size) == one.events
+    assert read_events(one.text) == one.events
 
 
 @given(streams(), st.integers(1, 30), st.integers(1, 30))
 def test_a_small_reach_changes_nothing_or_is_an_error(one: Written, reach: int, size: int) -> None:
-    def outcome(batch: int) -> list[Seen] | str:
+    def read_in_batches(batch: int) -> list[Seen] | str:
         try:
-            return read(one.text, batch=batch, reach=reach)
+            return read_events(one.text, batch=batch, reach=reach)
         except DataError:
             return "a mistake"
 
-    found = outcome(size)
+    found = read_in_batches(size)
     assert found in (one.events, "a mistake")
-    assert found == outcome(1000)
+    assert found == read_in_batches(1000)
 
 
 @given(streams(0), streams(1), streams(2), st.integers(1, 20), st.integers(1, 5))
@@ -134,7 +134,7 @@ def test_streams_are_merged_by_time_then_stream_then_number(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merge, "EVENTS", most)
         batches = list(Streamset(sources, terms, batch=size))
-    assert seen(batches, terms) == expected
+    assert describe_events(batches, terms) == expected
     for before, after in pairwise(batches):
         assert before.times[-1] < after.times[0]
     assert all(b.size <= most or len(set(b.times.tolist())) == 1 for b in batches)
@@ -145,19 +145,19 @@ def test_a_long_stream_comes_in_many_batches() -> None:
     terms = Terms()
     batches = list(Streamset({"S": text.encode()}, terms, batch=64, reach=8))
     assert len(batches) > 20
-    assert [e.number for e in seen(batches, terms)] == list(range(3000))
+    assert [e.number for e in describe_events(batches, terms)] == list(range(3000))
 
 
 def test_a_graph_larger_than_the_reach_is_one_event() -> None:
     text = at("<urn:g>", 1) + "".join(quad("<urn:g>", f'"{i % 700}"') for i in range(1500))
-    [event] = read(text, reach=4, batch=16)
+    [event] = read_events(text, reach=4, batch=16)
     assert len(event.triples) == 700
 
 
 # -------------------------------------------------------------- where a time is
 
 
-def rule_of(text: str, **options: Any) -> TimeRule | None:
+def find_rule(text: str, **options: Any) -> TimeRule | None:
     events = Streamset({"S": text.encode()}, Terms(), **options)
     assert events.rules["S"] is None
     list(events)
@@ -165,33 +165,35 @@ def rule_of(text: str, **options: Any) -> TimeRule | None:
 
 
 def test_the_time_may_be_in_the_default_graph_and_is_then_no_part_of_the_event() -> None:
-    [event] = read(at("<urn:g>", 7) + quad("<urn:g>"))
+    [event] = read_events(at("<urn:g>", 7) + quad("<urn:g>"))
     assert event == Seen(
         7_000_000, 0, 0, frozenset({("<http://x/s>", "<http://x/p>", "<http://x/o>")})
     )
 
 
 def test_the_time_may_be_in_the_graph_itself_and_stays_in_it() -> None:
-    [event] = read(quad("<urn:g>") + f"<urn:g> {PROV} {integer(7)} <urn:g> .")
+    [event] = read_events(quad("<urn:g>") + f"<urn:g> {PROV} {integer(7)} <urn:g> .")
     assert event.time == 7_000_000
     assert ("<urn:g>", PROV, integer(7)) in event.triples
 
 
 def test_the_only_value_in_the_graph_is_the_time_whatever_its_subject() -> None:
     said = "<http://x/sensor> <http://www.w3.org/ns/sosa/resultTime>"
-    [event] = read(quad("<urn:g>") + f'{said} "1970-01-01T00:00:01Z"^^<{XSD}dateTime> <urn:g> .')
+    [event] = read_events(
+        quad("<urn:g>") + f'{said} "1970-01-01T00:00:01Z"^^<{XSD}dateTime> <urn:g> .'
+    )
     assert event.time == 10**9
 
 
 def test_a_triple_about_the_graph_itself_counts_before_others() -> None:
     text = quad("<urn:g>", integer(9), PROV) + at("<urn:g>", 7)
-    assert [e.time for e in read(text)] == [7_000_000]
+    assert [e.time for e in read_events(text)] == [7_000_000]
 
 
 def test_the_same_time_said_twice_is_one_time() -> None:
     moment = f'"1970-01-01T00:00:00.007Z"^^<{XSD}dateTime>'
     text = at("<urn:g>", 7) + quad("<urn:g>") + f"<urn:g> {PROV} {moment} <urn:g> .\n"
-    assert [e.time for e in read(text)] == [7_000_000]
+    assert [e.time for e in read_events(text)] == [7_000_000]
 
 
 def test_a_property_can_be_configured() -> None:
@@ -200,46 +202,46 @@ def test_a_property_can_be_configured() -> None:
     )
     for iri in ("http://x/at", "<http://x/at>"):
         rule = TimeRule(property=iri, unit="s")
-        assert [e.time for e in read(text, time=rule)] == [5 * 10**9, 6 * 10**9]
+        assert [e.time for e in read_events(text, time=rule)] == [5 * 10**9, 6 * 10**9]
 
 
 def test_a_pattern_can_be_configured_for_one_of_the_streams() -> None:
     one, two = quad("<urn:e:5:x>"), quad("<urn:e:6>")
     rule = TimeRule(pattern=r":(\d+):")
-    assert [e.time for e in read(one, two, time={"S1": rule})] == [5_000_000, 6_000_000]
+    assert [e.time for e in read_events(one, two, time={"S1": rule})] == [5_000_000, 6_000_000]
     with pytest.raises(DataError, match="no stream 'S3' to read times of"):
-        read(one, time={"S3": rule})
+        read_events(one, time={"S3": rule})
 
 
 def test_the_first_event_decides_and_the_choice_is_told() -> None:
     about = f"<urn:g1> <http://x/when> {integer(3)} .\n"
     known = "http://www.w3.org/ns/prov#generatedAtTime"
-    assert rule_of(at("<urn:g1>", 1) + quad("<urn:g1>")) == TimeRule(property=known)
-    assert rule_of(about + quad("<urn:g1>")) == TimeRule(property="http://x/when")
-    assert rule_of(quad("<urn:g1>")) == TimeRule(pattern=DIGITS_IN_NAME)
+    assert find_rule(at("<urn:g1>", 1) + quad("<urn:g1>")) == TimeRule(property=known)
+    assert find_rule(about + quad("<urn:g1>")) == TimeRule(property="http://x/when")
+    assert find_rule(quad("<urn:g1>")) == TimeRule(pattern=DIGITS_IN_NAME)
     dated = "<urn:g:2024-01-01T00:00:00Z>"
-    assert rule_of(quad(dated)) == TimeRule(pattern=DATETIME_IN_NAME)
+    assert find_rule(quad(dated)) == TimeRule(pattern=DATETIME_IN_NAME)
     # a number about something else says nothing about the event
-    assert rule_of(quad("<urn:g1>", integer(5))) == TimeRule(pattern=DIGITS_IN_NAME)
+    assert find_rule(quad("<urn:g1>", integer(5))) == TimeRule(pattern=DIGITS_IN_NAME)
 
 
 def test_a_stream_that_says_its_time_in_two_ways_is_a_mistake() -> None:
     with pytest.raises(
         DataError, match=r"graph <urn:g2> \(event 1\): the event has no time: no <h"
     ):
-        read(at("<urn:g1>", 1) + quad("<urn:g1>") + quad("<urn:g2>"))
+        read_events(at("<urn:g1>", 1) + quad("<urn:g1>") + quad("<urn:g2>"))
 
 
 # ----------------------------------------------------------------- mistakes
 
 
-def skipped(text: str, **options: Any) -> tuple[list[int], list[str]]:
+def read_and_skip(text: str, **options: Any) -> tuple[list[int], list[str]]:
     """Numbers of the events that are left, and what was wrong with the rest."""
     terms, reasons = Terms(), []
     stream = Streamset(
         {"S": text.encode()}, terms, bad=lambda bad: reasons.append(bad["reason"]), **options
     )
-    numbers = [event.number for event in seen(stream, terms)]
+    numbers = [event.number for event in describe_events(stream, terms)]
     assert stream.skipped == {"S": len(reasons)}
     return numbers, reasons
 
@@ -253,7 +255,7 @@ def test_events_without_a_proper_time_are_left_out_and_keep_their_numbers(size: 
         + f'<urn:d> {PROV} "yesterday" .\n' + quad("<urn:d>")
         + at("<urn:e>", 4) + quad("<urn:e>")
     )  # fmt: skip
-    numbers, reasons = skipped(text, batch=size)
+    numbers, reasons = read_and_skip(text, batch=size)
     assert numbers == [0, 4]
     assert "has no time" in reasons[0]
     assert "two times" in reasons[1]
@@ -263,7 +265,7 @@ def test_events_without_a_proper_time_are_left_out_and_keep_their_numbers(size: 
 
 
 def test_when_the_first_event_has_no_time_the_next_one_decides() -> None:
-    numbers, reasons = skipped(quad("<urn:a>") + at("<urn:b>", 1) + quad("<urn:b>"))
+    numbers, reasons = read_and_skip(quad("<urn:a>") + at("<urn:b>", 1) + quad("<urn:b>"))
     assert numbers == [1]
     assert len(reasons) == 1
 
@@ -283,12 +285,12 @@ def test_time_that_goes_back_is_a_mistake_with_both_times(size: int) -> None:
     times = {"<urn:a>": 5, "<urn:b>": 9, "<urn:c>": 7, "<urn:d>": 9, "<urn:e>": 8}
     text = "".join(at(name, time) + quad(name) for name, time in times.items())
     with pytest.raises(DataError) as caught:
-        read(text, batch=size)
+        read_events(text, batch=size)
     assert str(caught.value) == (
         "S1, graph <urn:c> (event 2): time goes back: 7000000 ns comes after 9000000 ns of the "
         "graph <urn:b>; sort the events of a stream by time"
     )
-    numbers, reasons = skipped(text, batch=size)
+    numbers, reasons = read_and_skip(text, batch=size)
     assert numbers == [0, 1, 3]
     assert "of the graph <urn:b>" in reasons[0]
     assert "of the graph <urn:d>" in reasons[1]
@@ -298,8 +300,8 @@ def test_a_triple_about_no_event_is_a_mistake_with_a_suggestion() -> None:
     stray = "<http://x/s> <http://x/p> <http://x/o> .\n"
     text = stray + at("<urn:g>", 1) + quad("<urn:g>")
     with pytest.raises(DataError, match=r"S1: .* is about no event: <http://x/s> .* background"):
-        read(text)
-    numbers, reasons = skipped(text + stray.replace("/o>", "/o2>"))
+        read_events(text)
+    numbers, reasons = read_and_skip(text + stray.replace("/o>", "/o2>"))
     assert (numbers, len(reasons)) == ([0], 2)
 
 
@@ -308,16 +310,16 @@ def test_a_quad_that_comes_too_late_is_a_mistake(size: int) -> None:
     others = "".join(at(g, i + 2) + quad(g) for i in range(20) if (g := f"<urn:g{i}>"))
     text = at("<urn:a>", 1) + quad("<urn:a>") + others + quad("<urn:a>", '"late"')
     with pytest.raises(DataError, match=r"quad 42, graph <urn:a>: .* more than 10 quads after"):
-        read(text, reach=10, batch=size)
-    numbers, reasons = skipped(text, reach=10, batch=size)
+        read_events(text, reach=10, batch=size)
+    numbers, reasons = read_and_skip(text, reach=10, batch=size)
     assert numbers == list(range(21))
     assert len(reasons) == 1
-    assert any('"late"' in triple for e in read(text) for triple in e.triples)
+    assert any('"late"' in triple for e in read_events(text) for triple in e.triples)
 
 
 def test_bad_lines_and_bad_events_are_counted_together() -> None:
     text = at("<urn:a>", 1) + quad("<urn:a>") + "what\n" + quad("<urn:b>")
-    assert [len(part) for part in skipped(text)] == [1, 2]
+    assert [len(part) for part in read_and_skip(text)] == [1, 2]
 
 
 def test_trig_and_empty_streams_are_streams_too() -> None:
@@ -326,8 +328,8 @@ def test_trig_and_empty_streams_are_streams_too() -> None:
         :g1 prov:generatedAtTime 1 . :g1 {{ :s :p [ :q 1 ] }}
         :g2 {{ :s :p :o }} :g2 prov:generatedAtTime "1970-01-01T00:00:00.002Z"^^<{XSD}dateTime> .
     """
-    assert [(e.time, len(e.triples)) for e in read(trig, "", format="trig")] == [
+    assert [(e.time, len(e.triples)) for e in read_events(trig, "", format="trig")] == [
         (1_000_000, 2),
         (2_000_000, 1),
     ]
-    assert read("", "") == []
+    assert read_events("", "") == []

@@ -1,4 +1,4 @@
-"""Which triple or name says when an event happened, and what it says."""
+"""The times of events: in triples and in names of graphs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def time_of(lexical: str, type: str = "dateTime", unit: str = "ms") -> int | None:
+def read_time(lexical: str, type: str = "dateTime", unit: str = "ms") -> int | None:
     times, good = read_times(pa.array([f'"{lexical}"^^<{XSD}{type}>']), unit)
     return int(times[0]) if good[0] else None
 
 
-def in_name(name: str, pattern: str, unit: str = "ms") -> int | None:
+def read_name_time(name: str, pattern: str, unit: str = "ms") -> int | None:
     times, good = read_name_times(pa.array([name]), pattern, unit)
     return int(times[0]) if good[0] else None
 
@@ -80,21 +80,21 @@ def test_a_date_time_is_its_nanoseconds_since_1970(given_moments: list[datetime]
     ],
 )
 def test_date_times_at_the_edge(lexical: str, expected: int | None) -> None:
-    assert time_of(lexical) == expected
-    assert time_of(lexical, "dateTimeStamp") == expected
+    assert read_time(lexical) == expected
+    assert read_time(lexical, "dateTimeStamp") == expected
 
 
 def test_a_date_is_its_midnight() -> None:
-    assert time_of("2024-03-01", "date") == at("2024-03-01T00:00:00Z")
-    assert time_of("2024-03-01+01:00", "date") == at("2024-02-29T23:00:00Z")
-    assert time_of("2024-03-01T00:00:00", "date") is None
+    assert read_time("2024-03-01", "date") == at("2024-03-01T00:00:00Z")
+    assert read_time("2024-03-01+01:00", "date") == at("2024-02-29T23:00:00Z")
+    assert read_time("2024-03-01T00:00:00", "date") is None
 
 
 @given(st.decimals(-(10**9), 10**9, places=3), st.sampled_from(["s", "ms", "us", "ns"]))
 def test_a_number_counts_units(number: object, unit: str) -> None:
     thousandths = round(float(str(number)) * 1000)
     nanoseconds = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[unit]
-    assert time_of(str(number), "decimal", unit) == thousandths * nanoseconds // 1000
+    assert read_time(str(number), "decimal", unit) == thousandths * nanoseconds // 1000
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_number_counts_units(number: object, unit: str) -> None:
     ],
 )
 def test_numbers_at_the_edge(lexical: str, type: str, expected: int | None) -> None:
-    assert time_of(lexical, type) == expected
+    assert read_time(lexical, type) == expected
 
 
 def test_what_is_no_literal_is_no_time() -> None:
@@ -168,22 +168,22 @@ def test_a_part_of_an_array_is_read_as_such() -> None:
     ],
 )
 def test_the_digits_at_the_end_of_a_name(name: str, expected: int | None) -> None:
-    assert in_name(name, DIGITS_IN_NAME, "ns") == expected
+    assert read_name_time(name, DIGITS_IN_NAME, "ns") == expected
 
 
 def test_the_date_time_at_the_end_of_a_name() -> None:
     moment = at("2024-01-01T10:00:00Z")
-    assert in_name("<http://x/9/2024-01-01T10:00:00Z>", DATETIME_IN_NAME) == moment
-    assert in_name("<http://x/e2024-01-01T11%3A00%3A00+01%3A00>", DATETIME_IN_NAME) == moment
-    assert in_name("<http://x/2024-01-01T10:00:00Z/a>", DATETIME_IN_NAME) is None
+    assert read_name_time("<http://x/9/2024-01-01T10:00:00Z>", DATETIME_IN_NAME) == moment
+    assert read_name_time("<http://x/e2024-01-01T11%3A00%3A00+01%3A00>", DATETIME_IN_NAME) == moment
+    assert read_name_time("<http://x/2024-01-01T10:00:00Z/a>", DATETIME_IN_NAME) is None
 
 
 def test_a_pattern_takes_its_group_from_wherever_it_is() -> None:
-    assert in_name("<http://x/at/17/of/30>", r"/at/(\d+)/", "ns") == 17
-    assert in_name("<http://x/at/17/at/30/>", r"/at/(\d+)/", "ns") == 17
-    assert in_name("<http://x/at/17>", r"^http://x/at/(\d+)$", "ns") == 17
-    assert in_name("<http://x/at/what>", r"/at/(\w+)", "ns") is None
-    assert in_name("<http://x/at/17>", r"/at/(?<time>\pN+)", "ns") == 17
+    assert read_name_time("<http://x/at/17/of/30>", r"/at/(\d+)/", "ns") == 17
+    assert read_name_time("<http://x/at/17/at/30/>", r"/at/(\d+)/", "ns") == 17
+    assert read_name_time("<http://x/at/17>", r"^http://x/at/(\d+)$", "ns") == 17
+    assert read_name_time("<http://x/at/what>", r"/at/(\w+)", "ns") is None
+    assert read_name_time("<http://x/at/17>", r"/at/(?<time>\pN+)", "ns") == 17
 
 
 def test_a_rule_says_what_is_wrong_with_it() -> None:

@@ -56,7 +56,7 @@ def cast(name: str, argument: g.Expression) -> g.CallExpression:
     return g.CallExpression(f"<{XSD}{name}>", (argument,))
 
 
-def ours(
+def evaluate(
     expression: g.Expression, rows: list[tuple[str | None, ...]], names: str = "ab"
 ) -> list[bool | None]:
     """What the machine says of each row: true, false, or None for an error."""
@@ -84,10 +84,10 @@ def ours(
 
 
 def says(expression: g.Expression, a: str | None = None, b: str | None = None) -> bool | None:
-    return ours(expression, [(a, b)])[0]
+    return evaluate(expression, [(a, b)])[0]
 
 
-def theirs(
+def evaluate_with_pyoxigraph(
     expression: g.Expression, rows: list[tuple[str | None, ...]], names: str = "ab"
 ) -> list[bool | None]:
     """What pyoxigraph says."""
@@ -117,8 +117,8 @@ def theirs(
 def test_numbers_of_all_types_are_compared_by_value() -> None:
     fives = [integer(5), decimal("5.0"), double("5e0"), lit("5", "float"), lit("05", "byte")]
     equal, less = g.ComparisonExpression("=", A, B), g.ComparisonExpression("<", A, B)
-    assert all(ours(equal, list(product(fives, fives))))
-    assert not any(ours(less, list(product(fives, fives))))
+    assert all(evaluate(equal, list(product(fives, fives))))
+    assert not any(evaluate(less, list(product(fives, fives))))
 
 
 def test_integers_beyond_the_precision_of_a_float_are_told_apart() -> None:
@@ -564,7 +564,9 @@ def test_a_number_is_read_if_it_is_one(text: str) -> None:
     rows: list[tuple[str | None, ...]] = [(lit(text, name),) for name in ("decimal", "double")]
     rows += [(lit(text, "integer"),)]
     numeric = call("ISNUMERIC", A)
-    for (row,), here, there in zip(rows, ours(numeric, rows), theirs(numeric, rows), strict=True):
+    for (row,), here, there in zip(
+        rows, evaluate(numeric, rows), evaluate_with_pyoxigraph(numeric, rows), strict=True
+    ):
         assert here == there or len(text) > 17, row
 
 
@@ -675,11 +677,11 @@ def values(
         name = draw(st.sampled_from(["ABS", "CEIL", "FLOOR", "ROUND"]))
         return call(name, draw(st.sampled_from([leaf, g.ArithmeticExpression("-", A, B)])))
     if kind == 8:
-        return draw(mapped(leaf, ordered))
+        return draw(functions_of(leaf, ordered))
     return call("COALESCE", leaf, draw(constants))
 
 
-def mapped(leaf: g.GraphVariable, ordered: bool) -> st.SearchStrategy[g.Expression]:
+def functions_of(leaf: g.GraphVariable, ordered: bool) -> st.SearchStrategy[g.Expression]:
     """A function of one term, or of what such a function gives."""
     parts: list[g.Expression] = [term('"a"'), term('"b"@en')]
     names = ["STR", "LANG", "STRLEN", "UCASE", "LCASE", "ENCODE_FOR_URI", "MD5"]
@@ -768,7 +770,7 @@ def test_another_engine_agrees_on_every_pair_of_terms(
         row for row in product(chosen, chosen) if not ordered or row[0] != row[1]
     ]
     for row, here, there in zip(
-        rows, ours(expression, rows), theirs(expression, rows), strict=True
+        rows, evaluate(expression, rows), evaluate_with_pyoxigraph(expression, rows), strict=True
     ):
         assert here == there, (write_expression(expression), row)
 
@@ -783,7 +785,10 @@ def test_another_engine_compares_all_kinds_alike(op: str) -> None:
     differences = [
         (row, here, there)
         for row, here, there in zip(
-            rows, ours(expression, rows), theirs(expression, rows), strict=True
+            rows,
+            evaluate(expression, rows),
+            evaluate_with_pyoxigraph(expression, rows),
+            strict=True,
         )
         if here != there
     ]

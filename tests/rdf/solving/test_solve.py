@@ -106,7 +106,7 @@ def batch(
     )
 
 
-def rows_of(solutions: Solutions, terms: Terms) -> list[tuple[int, Row]]:
+def list_rows(solutions: Solutions, terms: Terms) -> list[tuple[int, Row]]:
     return [
         (
             int(event),
@@ -133,7 +133,7 @@ def solve(
     loaded = load_background(knowledge, terms, format="nt") if knowledge else {}
     matcher = Matcher(pattern, values, loaded, keep, budget=budget)
     events = batch(terms, [triples(text) for text in graphs])
-    found = rows_of(matcher.solve(events), terms)
+    found = list_rows(matcher.solve(events), terms)
     return [
         sorted(
             " ".join(f"{name}={short(text)}" for name, text in sorted(row.items()))
@@ -463,13 +463,13 @@ def expected(
 ) -> list[str]:
     return sorted(
         " ".join(f"{name}={short(text)}" for name, text in sorted(row.items()))
-        for row in asked(
+        for row in solve_with_pyoxigraph(
             pattern, triples(data), {k: triples(v) for k, v in (background or {}).items()}
         )
     )
 
 
-def asked(
+def solve_with_pyoxigraph(
     pattern: g.GraphPattern,
     graph: Iterable[tuple[str, str, str]],
     background: dict[str, list[tuple[str, str, str]]],
@@ -561,11 +561,11 @@ def patterns(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> g.GraphPa
     return g.BackgroundPattern(node(draw(st.sampled_from(names))), part)
 
 
-def without_shared_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
+def rename_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
     """A blank node of a pattern belongs to one basic graph pattern, as in SPARQL's syntax."""
     count = 0
 
-    def renamed(part: g.GraphPattern) -> g.GraphPattern:
+    def rename(part: g.GraphPattern) -> g.GraphPattern:
         nonlocal count
         match part:
             case g.BasicPattern(some):
@@ -577,17 +577,17 @@ def without_shared_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
 
                 return g.BasicPattern(tuple(g.Triple(*map(fresh, t.nodes())) for t in some))
             case g.JoinPattern(parts):
-                return g.JoinPattern(tuple(map(renamed, parts)))
+                return g.JoinPattern(tuple(map(rename, parts)))
             case g.UnionPattern(parts):
-                return g.UnionPattern(tuple(map(renamed, parts)))
+                return g.UnionPattern(tuple(map(rename, parts)))
             case g.OptionalPattern(inner, extra, between):
-                return g.OptionalPattern(renamed(inner), renamed(extra), between)
+                return g.OptionalPattern(rename(inner), rename(extra), between)
             case g.FilterPattern(inner, only):
-                return g.FilterPattern(renamed(inner), only)
+                return g.FilterPattern(rename(inner), only)
             case g.BackgroundPattern(name, inner):
-                return g.BackgroundPattern(name, renamed(inner))
+                return g.BackgroundPattern(name, rename(inner))
 
-    return renamed(pattern)
+    return rename(pattern)
 
 
 INTENDED = {
@@ -611,9 +611,7 @@ def comparable(rows: Iterable[Row]) -> set[frozenset[tuple[str, str]]]:
 
 
 @settings(max_examples=400)
-@given(
-    patterns().map(without_shared_blanks), st.lists(small_graph, min_size=1, max_size=4), st.data()
-)
+@given(patterns().map(rename_blanks), st.lists(small_graph, min_size=1, max_size=4), st.data())
 def test_another_engine_finds_the_same_solutions(
     pattern: g.GraphPattern, graphs: list[list[tuple[str, str, str]]], data: st.DataObject
 ) -> None:
@@ -624,17 +622,17 @@ def test_another_engine_finds_the_same_solutions(
         terms.code(f"<{name}>"): as_background(terms, part) for name, part in knowledge.items()
     }
     matcher = Matcher(pattern, values, loaded)
-    found = rows_of(matcher.solve(batch(terms, graphs)), terms)
+    found = list_rows(matcher.solve(batch(terms, graphs)), terms)
     assert [event for event, _ in found] == sorted(event for event, _ in found)
     for k, graph in enumerate(graphs):
         here = [row for event, row in found if event == k]
         assert len(comparable(here)) == len(here)
-        assert comparable(here) == comparable(asked(pattern, graph, knowledge)), (
+        assert comparable(here) == comparable(solve_with_pyoxigraph(pattern, graph, knowledge)), (
             write_graph_pattern(pattern)
         )
     keep = data.draw(st.lists(st.sampled_from("abcd"), unique=True))
     kept = Matcher(pattern, values, loaded, keep).solve(batch(terms, graphs))
     projected = {(k, frozenset((n, t) for n, t in row.items() if n in keep)) for k, row in found}
-    rows = [(k, frozenset(row.items())) for k, row in rows_of(kept, terms)]
+    rows = [(k, frozenset(row.items())) for k, row in list_rows(kept, terms)]
     assert len(set(rows)) == len(rows)
     assert set(rows) == projected
