@@ -212,11 +212,12 @@ def _check_folders(
 def _session(cores: int | None, plan: StreamPlan) -> Any:
     spark_class()  # an error if Spark is missing
     chosen = is_chosen()
+    conf = {} if chosen else _connector(plan)
     with spinner("starting Spark"):
         if chosen:
             spark = session().newSession()
         else:
-            spark = local_session(cores or "*", app="cernis stream", conf=_packages(plan))
+            spark = local_session(cores or "*", app="cernis stream", conf=conf)
     from cernis.spark.tasks import DEFAULT_TASKS
 
     for name, value in _OWN.items():
@@ -226,15 +227,22 @@ def _session(cores: int | None, plan: StreamPlan) -> Any:
     return spark
 
 
-def _packages(plan: StreamPlan) -> dict[str, str]:
-    """What Spark must fetch before it starts."""
+def _connector(plan: StreamPlan) -> dict[str, str]:
+    """How Spark gets the connector for Kafka, if the command needs it."""
     topics = [input_ for input_ in plan.inputs if isinstance(input_.place, Topic)]
     if not topics and not isinstance(plan.sink, Topic):
         return {}
-    from cernis.spark.streaming.kafka import kafka_package
+    from cernis.spark.streaming.connector import UnreachableError, fetch_connector, kafka_package
 
     protobuf = any(input_.format == "protobuf" for input_ in topics)
-    return {"spark.jars.packages": kafka_package(protobuf=protobuf)}
+    try:
+        with spinner("fetching the connector for Kafka"):
+            jars, note = fetch_connector(protobuf=protobuf)
+    except UnreachableError:  # Spark may know of another registry, or keep the jars itself
+        return {"spark.jars.packages": kafka_package(protobuf=protobuf)}
+    if note is not None:
+        _say(f"note: {note}")
+    return {"spark.jars": ",".join(map(str, jars))}
 
 
 # ------------------------------------------------------------------ running

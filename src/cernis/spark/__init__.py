@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from cernis.spark.graphs.source import RdfDataSource
     from cernis.spark.local.session import session
     from cernis.spark.recognition import recognize, recognizer
-    from cernis.spark.streaming.kafka import UNDECODABLE, kafka_package, read_kafka, write_kafka
+    from cernis.spark.streaming.connector import kafka_package
+    from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
     from cernis.spark.table_function import register
 
@@ -46,7 +47,7 @@ _MODULES = {
     "RdfDataSource": "graphs.source",
     "explain": "explanation",
     "explain_graphs": "graphs.explanation",
-    "kafka_package": "streaming.kafka",
+    "kafka_package": "streaming.connector",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "recognition",

@@ -1,19 +1,24 @@
 """Kafka at both ends of a streaming query: records become events, matches become records.
 
-A record is one event. What cannot be decoded is not dropped here: it is text in a column of its
-own, for `recognize(…, corrupt=UNDECODABLE)`, which has a policy for it. A record without a value,
-an empty one, one that is no UTF-8 or has a value of another type than the schema's cannot be
-decoded; attributes that are missing are NULL, and others than the schema's are left out, as is
-what follows the first object in a record of JSON.
+A record is one event. A record that cannot be decoded is not dropped here: its text is in a column
+of its own, and `recognize(…, corrupt=UNDECODABLE)` has a policy for it. A record cannot be decoded
+if it has no value or an empty one, if it is not UTF-8, or if a value does not have the type in the
+schema. A missing attribute is NULL. Attributes that are not in the schema are left out, and so is
+all that follows the first object in a record of JSON.
 
 Key, partition and offset are no columns: `SELECT *` would show them in every match.
 
-A match is written with a key that is the same whenever it is written, since Kafka as a sink of
-Spark's gives every match at least once: a batch that is run again after a crash is written again.
+Spark writes each match to Kafka at least once: after a crash it runs the last batch again. So the
+key of a record depends on the match alone, and a repeated match has the same key.
 
-Cost: each payload is decoded once, in the JVM. Turned down: decoding in Python, which has to move
-every record there before one is found irrelevant; a Kafka client of our own, since Spark's
-connector has its offsets in the checkpoint.
+Matches are written one request at a time (`_ONE_REQUEST`). A producer has five under way by
+default. If the first meets a partition whose leader is not ready, as in a topic that the write
+creates, and the second does not, the broker takes the second, and then refuses the first as out of
+order until the producer gives up (KAFKA-15591). Larger batches make up for the wait.
+
+Cost: each payload is decoded once, in the JVM. Rejected: decoding in Python, which moves every
+record there before the irrelevant ones are found; a Kafka client of our own, since Spark's
+connector keeps its offsets in the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +27,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -30,6 +34,7 @@ from pyspark.sql import types as T
 
 from cernis.errors import CernisError
 from cernis.spark.frame import quote_name
+from cernis.spark.streaming.connector import kafka_package
 
 Format = Literal["json", "csv", "protobuf"]
 
@@ -37,21 +42,14 @@ UNDECODABLE, KAFKA_TIMESTAMP = "undecodable", "kafka_timestamp"
 """The columns after the decoded ones: the payload if it could not be decoded, as text; when
 Kafka got the record."""
 
+_ONE_REQUEST = {
+    "kafka.max.in.flight.requests.per.connection": "1",
+    "kafka.batch.size": str(1 << 17),
+}
+_WAIT_MS = 20_000  # for a topic that Kafka creates
 _DECODED, _CORRUPT = "@decoded", "@corrupt"
-_SCALA = "2.13"  # Spark 4 has no other
 _NO_CONNECTOR = "KAFKA_DATA_SOURCE_NOT_ENABLED"
 _NO_PROTOBUF = "PROTOBUF_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE"
-
-
-def kafka_package(*, protobuf: bool = False, version: str | None = None) -> str:
-    """What `spark.jars.packages` has to be, for the installed version of Spark or another.
-
-    >>> kafka_package(protobuf=True, version="4.1.0")
-    'org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0,org.apache.spark:spark-protobuf_2.13:4.1.0'
-    """
-    names = ["spark-sql-kafka-0-10", *(["spark-protobuf"] if protobuf else [])]
-    found = version or pyspark.__version__
-    return ",".join(f"org.apache.spark:{name}_{_SCALA}:{found}" for name in names)
 
 
 def read_kafka(
@@ -67,16 +65,17 @@ def read_kafka(
     per_trigger: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Any:
-    """The records of a topic as a streaming DataFrame: the decoded columns, then two more.
+    """Return the records of a topic as a streaming DataFrame: the decoded columns and two more.
 
-    `UNDECODABLE` is NULL where all is well, otherwise the payload as text (after `base64:` if it
-    is none); `KAFKA_TIMESTAMP` can be the `time` of events that have no other.
+    `UNDECODABLE` is NULL if the record could be decoded, otherwise its payload as text, or in
+    base64 after `base64:` if it is not text. `KAFKA_TIMESTAMP` can be the `time` of events that
+    have no other.
 
     `schema` has the columns of JSON or CSV, as in `"type STRING, ts TIMESTAMP, price DOUBLE"`.
     Protobuf has its own: `descriptor` is a file that `protoc --include_imports
     --descriptor_set_out` writes, `message` the name of the type in it. `starting` is where a
     query without a checkpoint begins: `"earliest"`, `"latest"`, or offsets of partitions in
-    JSON. `per_trigger` is the most records in a micro-batch. `options` are those of Spark's
+    JSON. `per_trigger` limits the records in a micro-batch. `options` are those of Spark's
     source (`kafka.security.protocol`, …) and of its decoder (`timestampFormat`, …).
     """
     options = options or {}
@@ -100,23 +99,76 @@ def write_kafka(
     *,
     options: Mapping[str, str] | None = None,
 ) -> Any:
-    """A writer of matches (`recognize(…, matches="lines")`) to a topic, to be started.
+    """Return a writer that writes matches (`recognize(…, matches="lines")`) to a topic.
 
-    The value of a record is the line, its key the MD5 of the line, in which row numbers tell
-    matches apart: a consumer that drops keys it has seen has every match once. `checkpoint` is the
-    folder that was named to `recognize`.
+    The caller starts it. The value of a record is the line. Its key is the MD5 of the line, in
+    which row numbers tell matches apart: a consumer that drops repeated keys has every match once.
+    `checkpoint` is the folder that `recognize` was given. `options` are those of Spark's sink.
+
+    A topic that does not exist is an error, unless Kafka creates topics for producers: then it
+    creates this one now.
     """
     if "line" not in lines.columns or not lines.isStreaming:
         raise CernisError(
             "what is written to Kafka are lines of a streaming query: recognize it with "
             "matches='lines'"
         )
-    _records(lines.sparkSession, servers, topic, options or {})  # is there a connector?
+    options = options or {}
+    _records(lines.sparkSession, servers, topic, options)  # is there a connector?
+    _check_topic(lines.sparkSession, servers, topic, options)
     line = F.col("line")
     writer = lines.select(F.md5(line).alias("key"), line.alias("value")).writeStream
-    settings = {"kafka.bootstrap.servers": servers, "topic": topic}
-    writer = writer.format("kafka").options(**settings, **(options or {}))
+    writer = writer.format("kafka").options(**_ONE_REQUEST).options(**options)
+    writer = writer.option("kafka.bootstrap.servers", servers).option("topic", topic)
     return writer.option("checkpointLocation", checkpoint)
+
+
+# ------------------------------------------------------------------- topics
+
+
+def _check_topic(spark: Any, servers: str, topic: str, options: Mapping[str, str]) -> None:
+    """Refuse a topic that Kafka neither has nor creates: the first match may be days away.
+
+    The driver asks as a producer does, with the settings of the producers in the executors.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:  # Spark Connect: this process need not reach Kafka
+        return
+    from py4j.protocol import Py4JJavaError
+
+    settings = {"kafka.max.block.ms": str(_WAIT_MS), **options, "kafka.bootstrap.servers": servers}
+    names = [name for name in settings if name.startswith("kafka.")]
+    parameters = {name.removeprefix("kafka."): settings[name] for name in names}
+    try:
+        _ask_for_partitions(jvm, topic, parameters)
+    except TypeError:  # a platform's own connector has the classes of Kafka under other names
+        return
+    except Py4JJavaError as error:
+        raised = error.java_exception
+        if not raised.getClass().getName().startswith("org.apache.kafka."):
+            return
+        if raised.getClass().getSimpleName() == "TimeoutException":
+            raise CernisError(
+                f"Kafka at {servers}: no answer, or no topic {topic!r}\n"
+                "  help: check the address; create the topic if Kafka does not create topics itself"
+            ) from None
+        while (cause := raised.getCause()) is not None:
+            raised = cause
+        raise CernisError(f"Kafka, topic {topic!r}: {raised.getMessage()}") from None
+
+
+def _ask_for_partitions(jvm: Any, topic: str, parameters: dict[str, str]) -> None:
+    """Ask for the partitions of a topic; Kafka may create it for that."""
+    given = jvm.PythonUtils.toScalaMap(parameters)
+    updater = jvm.org.apache.spark.kafka010.KafkaConfigUpdater("sink", given)
+    serializer = jvm.org.apache.kafka.common.serialization.ByteArraySerializer()
+    producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(
+        updater.setAuthenticationConfigIfNeeded().build(), serializer, serializer
+    )
+    try:
+        producer.partitionsFor(topic)
+    finally:
+        producer.close()
 
 
 # ------------------------------------------------------------------- records
