@@ -1,15 +1,13 @@
 """A real Kafka: one process (KRaft), started from the jars of the Java registry.
 
-The jars are fetched by Maven or, where that is not installed, by the Ivy that Spark carries, and
-kept in Cernis' own folder: only the first run needs the registry. Where it cannot be reached,
-the tests here are skipped and say so.
+Maven fetches the broker or, where Maven is not installed, the Ivy that Spark carries. Cernis
+fetches the connector, as for `cernis stream`. Both are kept in Cernis' own folder: only the first
+run needs the registry. Where it cannot be reached, these tests are skipped and say so.
 
-A registry may be behind, and have no connector for the Spark that is installed, or only some of
-its parts. The newest it has is then taken and warned of: it is Spark's and the user's affair that
-versions agree, and what is tested here is on this side of the connector.
+The broker creates no topics by itself: tests create them before they write.
 
-Spark is the session that runs in this process already, if there is one: its class loader is
-given the jars, as `spark.jars.packages` would have done when it started.
+Spark is the session that runs in this process already, if there is one. Its class loader gets the
+jars that `spark.jars` gives to a session at its start.
 """
 
 from __future__ import annotations
@@ -23,25 +21,22 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
 
+from cernis.errors import CernisError
 from cernis.folder import own_folder
 from cernis.spark.local.java import find_java
 from cernis.spark.local.session import local_session
+from cernis.spark.streaming.connector import Connector, fetch_connector
+from cernis.spark.streaming.kafka import ONE_REQUEST
 
-KAFKA = "org.apache.kafka:kafka_2.13:4.1.1"
-LOGGING = "org.slf4j:slf4j-simple:1.7.36"
-CONNECTOR = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
-BESIDE = ("org.apache.kafka:kafka-clients:3.9.1", "org.apache.commons:commons-pool2:2.12.1")
-PROTOBUF = "spark-protobuf_2.13"
-OLDER = ("4.2.0", "4.1.1", "4.0.0")
-
+BROKER = ("org.apache.kafka:kafka_2.13:4.1.1", "org.slf4j:slf4j-simple:1.7.36")
 PARTITIONS = 2
 SMALL = {
     "spark.sql.shuffle.partitions": "4",
@@ -53,49 +48,34 @@ SMALL = {
 _POM = """<project>
 <modelVersion>4.0.0</modelVersion>
 <groupId>jars</groupId><artifactId>jars</artifactId><version>1</version>
-<dependencies><dependency>
-<groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>{alone}
-</dependency></dependencies>
+<dependencies>{}</dependencies>
 </project>"""
-_ALONE = (
-    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-)
+_DEPENDENCY = """<dependency>
+<groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
+</dependency>"""
 
 
-def fetch(coordinates: str, folder: Path, *, alone: bool = True) -> bool:
-    """Puts a jar, and those it needs unless it is wanted alone, into a folder, if it can be had."""
-    group, name, version = coordinates.split(":")
+def fetch_broker(folder: Path) -> bool:
+    """Put the broker, with all that it needs, into a folder; return whether that worked."""
+    packages = [package.split(":") for package in BROKER]
     with tempfile.TemporaryDirectory() as work:
         if maven := shutil.which("mvn"):
             pom = Path(work, "pom.xml")
-            pom.write_text(_POM.format(group, name, version, alone=_ALONE if alone else ""))
+            pom.write_text(_POM.format("".join(_DEPENDENCY.format(*one) for one in packages)))
             goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-            command = [maven, "-B", "-q", "-U", "-f", str(pom), *goal]
+            commands = [[maven, "-B", "-q", "-U", "-f", str(pom), *goal]]
         else:
             [ivy] = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
-            command = [java(), "-jar", str(ivy), "-cache", work, "-confs", "default"]
-            command += ["-dependency", group, name, version, *(["-notransitive"] if alone else [])]
-            command += ["-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
+            run = [java(), "-jar", str(ivy), "-cache", work, "-confs", "default", "-retrieve"]
+            run += [f"{folder}/[artifact]-[revision](-[classifier]).[ext]", "-dependency"]
+            commands = [[*run, *one] for one in packages]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=300)
+            done = [
+                subprocess.run(command, capture_output=True, timeout=300) for command in commands
+            ]
         except subprocess.TimeoutExpired:
             return False
-    return done.returncode == 0 and any(folder.glob(f"{name}-*.jar"))
-
-
-def kept(title: str, wanted: Sequence[Sequence[str]], *, alone: bool = True) -> list[Path]:
-    """Jars, each the first of some that the registry has; from the own folder if they are there."""
-    place = own_folder() or Path(tempfile.gettempdir())
-    folder = place / "jars" / title
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            for choice in wanted:
-                if not any(fetch(one, Path(work, "jars"), alone=alone) for one in choice):
-                    pytest.skip(f"the Java registry cannot be reached, or has no {choice[0]}")
-            with suppress(OSError):  # another process was faster
-                os.replace(Path(work, "jars"), folder)
-    return sorted(folder.glob("*.jar"))
+    return all(each.returncode == 0 for each in done)
 
 
 def java() -> str:
@@ -106,10 +86,11 @@ def java() -> str:
 
 
 class Broker:
-    """A Kafka on this machine; it can be stopped, and started again with what it had."""
+    """A Kafka on this machine; it keeps its data when it is stopped and started again."""
 
-    def __init__(self, jars: Path, folder: Path) -> None:
+    def __init__(self, jars: Path, folder: Path, **changes: str) -> None:
         self.jars, self.folder = jars, folder
+        self.topics: set[str] = set()
         self.port, controller = free_ports(2)
         self.process: subprocess.Popen[bytes] | None = None
         settings = {
@@ -122,8 +103,10 @@ class Broker:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(folder / "data"),
             "num.partitions": str(PARTITIONS),
+            "auto.create.topics.enable": "false",
             "offsets.topic.num.partitions": "1",
             "offsets.topic.replication.factor": "1",
+            **{name.replace("_", "."): value for name, value in changes.items()},
         }
         lines = "".join(f"{name}={value}\n" for name, value in settings.items())
         (folder / "server.properties").write_text(lines)
@@ -137,16 +120,20 @@ class Broker:
     def servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def launch(self) -> None:
+        """Start the process; Kafka answers some seconds later."""
         command = self._command("kafka.Kafka", str(self.folder / "server.properties"))
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        end = time.monotonic() + 60
+
+    def wait(self) -> None:
+        """Wait until Kafka answers."""
+        end = time.monotonic() + 120
         while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > end:
-                said = (self.folder / "log").read_text(errors="replace")
-                pytest.fail(f"Kafka did not start:\n{said[-3000:]}")
-            time.sleep(0.1)
+            if self.process is None or self.process.poll() is not None or time.monotonic() > end:
+                log = (self.folder / "log").read_text(errors="replace")
+                pytest.fail(f"Kafka did not start:\n{log[-3000:]}")
+            time.sleep(0.05)
 
     def stop(self) -> None:
         if self.process is not None:
@@ -166,8 +153,8 @@ class Broker:
         return True
 
     def _command(self, main: str, *arguments: str) -> list[str]:
-        options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{self.jars}/*"]
-        return [java(), *options, main, *arguments]
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        return [java(), *options, "-cp", f"{self.jars}/*", main, *arguments]
 
 
 def free_ports(number: int) -> list[int]:
@@ -181,25 +168,65 @@ def free_ports(number: int) -> list[int]:
 
 
 class Topics:
-    """What tests write to Kafka and read from it, by Spark's batch reader and writer."""
+    """The topics of a broker: created and deleted by its client, read and written by Spark."""
 
     def __init__(self, spark: Any, broker: Broker) -> None:
         self.spark, self.broker = spark, broker
         self.servers = broker.servers
 
+    def create(self, *names: str) -> None:
+        """Create those topics that this has not created before."""
+        new = [name for name in names if name not in self.broker.topics]
+        self.broker.topics.update(new)
+        with self._admin() as (admin, jvm):
+            default = jvm.java.util.Optional.empty()  # as many partitions as the broker says
+            topic = jvm.org.apache.kafka.clients.admin.NewTopic
+            admin.createTopics([topic(name, default, default) for name in new]).all().get()
+
+    def delete(self, name: str) -> None:
+        with self._admin() as (admin, _):
+            admin.deleteTopics([name]).all().get()
+
+    def count(self, name: str) -> int:
+        """Return how many records a topic has."""
+        with self._admin() as (admin, jvm):
+            described = admin.describeTopics([name]).allTopicNames().get()[name]
+            partition = jvm.org.apache.kafka.common.TopicPartition
+            latest = jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
+            asked = {partition(name, each.partition()): latest for each in described.partitions()}
+            return sum(each.offset() for each in admin.listOffsets(asked).all().get().values())
+
+    @contextmanager
+    def _admin(self) -> Iterator[tuple[Any, Any]]:
+        jvm = self.spark._jvm
+        settings = {"bootstrap.servers": self.servers}
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+        try:
+            yield admin, jvm
+        finally:
+            admin.close()
+
     def put(self, topic: str, *values: bytes | None, partitions: int = PARTITIONS) -> None:
-        """Records, alternately in so many partitions of a topic, in this order in each of them.
+        self.put_all({topic: values}, partitions)
 
-        Whoever reads meanwhile may see one partition before another: give a running query, whose
-        lateness does not cover that, records of one partition.
+    def put_all(self, records: Mapping[str, Sequence[bytes | None]], partitions: int) -> None:
+        """Write records to topics, alternately to so many partitions, each partition in order.
+
+        A running query may see one partition before another. If its lateness does not cover that,
+        write to one partition.
         """
-        rows = [(value, i % partitions) for i, value in enumerate(values)]
-        frame = self.spark.createDataFrame(rows, "value binary, partition int").coalesce(1)
-        writer = frame.write.format("kafka").option("kafka.bootstrap.servers", self.servers)
-        writer.option("topic", topic).save()
+        self.create(*records)
+        rows = [
+            (topic, value, i % partitions)
+            for topic, values in records.items()
+            for i, value in enumerate(values)
+        ]
+        schema = "topic string, value binary, partition int"
+        writer = self.spark.createDataFrame(rows, schema).coalesce(1).write.format("kafka")
+        writer.options(**ONE_REQUEST).option("kafka.bootstrap.servers", self.servers).save()
 
-    def taken(self, topic: str) -> list[tuple[str, str]]:
-        """All keys and values of a topic."""
+    def read(self, topic: str) -> list[tuple[str, str]]:
+        """Return the keys and values of all records in a topic."""
         reader = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.servers)
         records = reader.option("subscribe", topic).load()
         return [
@@ -212,10 +239,25 @@ class Topics:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    jars = kept(KAFKA.replace(":", "-"), [[KAFKA], [LOGGING]], alone=False)
-    broker = Broker(jars[0].parent, tmp_path_factory.mktemp("kafka"))
-    broker.start()
+def broker_jars() -> Path:
+    folder = (
+        (own_folder() or Path(tempfile.gettempdir())) / "jars" / "-".join(BROKER).replace(":", "-")
+    )
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+            if not fetch_broker(Path(work, "jars")):
+                pytest.skip(f"the Java registry cannot be reached, or has no {' or '.join(BROKER)}")
+            with suppress(OSError):  # another process was faster
+                os.replace(Path(work, "jars"), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def launched(broker_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that may not answer yet: Spark starts meanwhile."""
+    broker = Broker(broker_jars, tmp_path_factory.mktemp("kafka"))
+    broker.launch()
     yield broker
     broker.stop()
 
@@ -227,15 +269,20 @@ def session() -> Any:
 
 
 @pytest.fixture(scope="session")
-def connected(session: Any) -> Any:
+def connector() -> Connector:
+    try:
+        connector = fetch_connector()
+    except CernisError as error:
+        pytest.skip(str(error))
+    if connector.note is not None:
+        warnings.warn(connector.note, stacklevel=1)
+    return connector
+
+
+@pytest.fixture(scope="session")
+def connected(session: Any, connector: Connector) -> Any:
     """Spark with the connector."""
-    installed = pyspark.__version__
-    parts = [[f"org.apache.spark:{name}:{v}" for v in (installed, *OLDER)] for name in CONNECTOR]
-    jars = kept(f"connector-{installed}", [*parts, *([beside] for beside in BESIDE)])
-    others = [jar.name for jar in jars if "spark" in jar.name and installed not in jar.name]
-    if others:
-        warnings.warn(f"no connector for Spark {installed}: {' and '.join(others)}", stacklevel=1)
-    add_jars(session, jars)
+    add_jars(session, connector.jars)
     return session
 
 
@@ -250,16 +297,31 @@ def spark(connected: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def topics(broker: Broker, spark: Any) -> Topics:
-    return Topics(spark, broker)
+def topics(launched: Broker, spark: Any) -> Topics:
+    launched.wait()
+    return Topics(spark, launched)
+
+
+@pytest.fixture
+def created_topics(broker_jars: Path, spark: Any, tmp_path: Path) -> Iterator[Topics]:
+    """The topics of a broker that creates those that a producer asks for, with many partitions."""
+    changes = {"auto_create_topics_enable": "true", "num_partitions": "100"}
+    broker = Broker(broker_jars, tmp_path, **changes)
+    broker.launch()
+    try:
+        broker.wait()
+        yield Topics(spark, broker)
+    finally:
+        broker.stop()
 
 
 @pytest.fixture
 def protobuf(spark: Any) -> None:
     """The decoder of protobuf."""
-    installed = pyspark.__version__
-    wanted = [f"org.apache.spark:{PROTOBUF}:{installed}"]
-    add_jars(spark, kept(f"protobuf-{installed}", [wanted]))
+    try:
+        add_jars(spark, fetch_connector(protobuf=True).jars)
+    except CernisError as error:
+        pytest.skip(str(error))
 
 
 def add_jars(spark: Any, jars: Sequence[Path]) -> None:

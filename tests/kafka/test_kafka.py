@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,7 @@ def started(topics: Any, streams: Any, query: str, into: str, folder: Path, **op
     checkpoint = str(folder / "checkpoint")
     told = {"row": "n", "tasks": 2, "corrupt": UNDECODABLE, "checkpoint": checkpoint, **options}
     lines = recognize(streams, query, matches="lines", **told)
+    topics.create(into)
     return write_kafka(lines, topics.servers, into, checkpoint).start()
 
 
@@ -102,14 +105,16 @@ def test_matches_are_those_of_a_batch_whatever_is_restarted(topics: Any, tmp_pat
     expected = in_batch(ALERTED, given)
     assert len(expected) > 20
 
-    def put(piece: int, partitions: int) -> None:
+    def put(piece: int, partitions: int, *last: bytes) -> None:
+        records = {}
         for name, events in given.items():
             late = {e["n"]: e["ts"] + random.Random(e["n"]).uniform(0, 3000) for e in events}
             arriving = sorted(events, key=lambda e: late[e["n"]])
             assert arriving != events
             cuts = [0, len(events) // 3, 2 * len(events) // 3, len(events)]
-            some = map(record, arriving[cuts[piece] : cuts[piece + 1]])
-            topics.put(f"e2e-{name}", *some, partitions=partitions)
+            some = arriving[cuts[piece] : cuts[piece + 1]]
+            records[f"e2e-{name}"] = [*map(record, some), *last]
+        topics.put_all(records, partitions)
 
     def start() -> Any:
         streams = {name: read(topics, f"e2e-{name}") for name in given}
@@ -126,20 +131,19 @@ def test_matches_are_those_of_a_batch_whatever_is_restarted(topics: Any, tmp_pat
     running = start()
     running.processAllAvailable()
     topics.broker.stop()
-    topics.broker.start()
+    topics.broker.launch()
+    topics.broker.wait()
     put(1, partitions=1)
     stop(running)
-    half = topics.taken("e2e-matches")
+    half = topics.read("e2e-matches")
     assert 0 < len(half) < len(expected)
 
     running = start()
     running.processAllAvailable()
-    assert sorted(topics.taken("e2e-matches")) == sorted(half)
-    put(2, partitions=1)
-    for name in given:
-        topics.put(f"e2e-{name}", record(event(-1, "END", 1000)))
+    assert sorted(topics.read("e2e-matches")) == sorted(half)
+    put(2, 1, record(event(-1, "END", 1000)))
     stop(running)
-    found = topics.taken("e2e-matches")
+    found = topics.read("e2e-matches")
     assert len(checked(found)) == len(found)
     assert sorted_lines(line for _, line in found) == expected
 
@@ -154,7 +158,7 @@ def test_a_batch_that_is_run_again_repeats_matches_under_their_keys(
         running = started(topics, read(topics, "again"), PAIRS, "again-matches", tmp_path, row=None)
         running.processAllAvailable()
         running.stop()
-        return topics.taken("again-matches")
+        return topics.read("again-matches")
 
     once = run()
     assert len(checked(once)) == len(once) == len(in_batch(PAIRS, {"trades": events}))
@@ -166,6 +170,74 @@ def test_a_batch_that_is_run_again_repeats_matches_under_their_keys(
     twice = run()
     assert len(twice) > len(once)
     assert checked(twice) == checked(once)
+
+
+def test_the_command_line_goes_from_topic_to_topic(
+    topics: Any, connector: Any, tmp_path: Path
+) -> None:
+    events = [event(n, "BUY" if n % 3 else "SELL", n) for n in range(12)]
+    topics.put("command", *map(record, events), record(event(-1, "END", 1000)))
+    topics.create("command-matches")
+    options = {
+        "--source": f"kafka://{topics.servers}/command",
+        "--schema": SCHEMA,
+        "--row": "n",
+        "--sink": f"kafka://{topics.servers}/command-matches",
+        "--checkpoint": str(tmp_path / "checkpoint"),
+        "--cores": "1",
+    }
+    command = [sys.executable, "-m", "cernis", "stream", PAIRS, "--once"]
+    command += [part for option in options.items() for part in option]
+    done = subprocess.run(command, capture_output=True, text=True)
+    expected = in_batch(PAIRS, {"trades": events})
+    assert done.returncode == 0, done.stderr
+    note = "" if connector.note is None else f"note: {connector.note}\n"
+    assert done.stderr == f"{note}13 rows in 2 micro-batches; {len(expected)} matches\n"
+    found = topics.read("command-matches")
+    assert sorted_lines(line for _, line in found) == expected
+
+
+# --------------------------------------------------------------------- topics
+
+
+def test_a_topic_that_a_write_creates_gets_every_match(created_topics: Any, tmp_path: Path) -> None:
+    """A new partition may refuse the first request of a producer and take the second."""
+    lines = [f'{{"match": {i}}}' for i in range(3000)]
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "1.txt").write_text("\n".join(lines))
+    found = created_topics.spark.readStream.text(str(tmp_path / "lines"))
+    options = {"kafka.delivery.timeout.ms": "20000", "kafka.request.timeout.ms": "10000"}
+    checkpoint = str(tmp_path / "checkpoint")
+    writer = write_kafka(
+        found.withColumnRenamed("value", "line"),
+        created_topics.servers,
+        "new",
+        checkpoint,
+        options=options,
+    )
+    created_topics.delete("new")  # Kafka created it when `write_kafka` asked for it
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert created_topics.count("new") == len(lines)
+
+
+def test_a_topic_that_kafka_does_not_create_is_refused(topics: Any, spark: Any) -> None:
+    lines = spark.readStream.format("rate").load().selectExpr("string(value) as line")
+
+    def refuse(servers: str, topic: str, **options: str) -> str:
+        options = {"kafka.max.block.ms": "500", **options}
+        with pytest.raises(CernisError) as caught:
+            write_kafka(lines, servers, topic, "checkpoint", options=options)
+        return str(caught.value)
+
+    help_ = "  help: check the address; create the topic if Kafka does not create topics itself"
+    message = f"Kafka at {topics.servers}: no answer, or no topic 'missing'\n{help_}"
+    assert refuse(topics.servers, "missing") == message
+    assert (
+        refuse("localhost:9", "t") == f"Kafka at localhost:9: no answer, or no topic 't'\n{help_}"
+    )
+    assert refuse(topics.servers, "a b") == "Kafka, topic 'a b': Invalid topics: [a b]"
+    unresolvable = "Kafka, topic 't': No resolvable bootstrap urls given in bootstrap.servers"
+    assert refuse("nowhere.invalid:9092", "t") == unresolvable
 
 
 # ------------------------------------------------------------------- decoding
@@ -296,7 +368,7 @@ def test_records_that_cannot_be_decoded_are_counted_and_written_aside(
     lines = [json.loads(line) for path in (tmp_path / "aside").glob("*") for line in path.open()]
     assert {line["reason"] for line in lines} == {"undecodable"}
     assert sorted(line["event"][UNDECODABLE] for line in lines) == ["base64:/w==", "{"]
-    assert len(topics.taken("aside-matches")) == 1
+    assert len(topics.read("aside-matches")) == 1
 
 
 # --------------------------------------------------------------------- errors

@@ -11,7 +11,7 @@ Key, partition and offset are no columns: `SELECT *` would show them in every ma
 Spark writes each match to Kafka at least once: after a crash it runs the last batch again. So the
 key of a record depends on the match alone, and a repeated match has the same key.
 
-Matches are written one request at a time (`_ONE_REQUEST`). A producer has five under way by
+Matches are written one request at a time (`ONE_REQUEST`). A producer has five under way by
 default. If the first meets a partition whose leader is not ready, as in a topic that the write
 creates, and the second does not, the broker takes the second, and then refuses the first as out of
 order until the producer gives up (KAFKA-15591). Larger batches make up for the wait.
@@ -42,10 +42,12 @@ UNDECODABLE, KAFKA_TIMESTAMP = "undecodable", "kafka_timestamp"
 """The columns after the decoded ones: the payload if it could not be decoded, as text; when
 Kafka got the record."""
 
-_ONE_REQUEST = {
+ONE_REQUEST = {
     "kafka.max.in.flight.requests.per.connection": "1",
     "kafka.batch.size": str(1 << 17),
 }
+"""Settings of a producer that can write to a topic while Kafka creates it."""
+
 _WAIT_MS = 20_000  # for a topic that Kafka creates
 _DECODED, _CORRUPT = "@decoded", "@corrupt"
 _NO_CONNECTOR = "KAFKA_DATA_SOURCE_NOT_ENABLED"
@@ -118,7 +120,7 @@ def write_kafka(
     _check_topic(lines.sparkSession, servers, topic, options)
     line = F.col("line")
     writer = lines.select(F.md5(line).alias("key"), line.alias("value")).writeStream
-    writer = writer.format("kafka").options(**_ONE_REQUEST).options(**options)
+    writer = writer.format("kafka").options(**ONE_REQUEST).options(**options)
     writer = writer.option("kafka.bootstrap.servers", servers).option("topic", topic)
     return writer.option("checkpointLocation", checkpoint)
 
