@@ -168,7 +168,7 @@ def free_ports(number: int) -> list[int]:
 
 
 class Topics:
-    """The topics of a broker: created and deleted by its client, read and written by Spark."""
+    """The topics of a broker: created and counted by its client, read and written by Spark."""
 
     def __init__(self, spark: Any, broker: Broker) -> None:
         self.spark, self.broker = spark, broker
@@ -182,10 +182,6 @@ class Topics:
             default = jvm.java.util.Optional.empty()  # as many partitions as the broker says
             topic = jvm.org.apache.kafka.clients.admin.NewTopic
             admin.createTopics([topic(name, default, default) for name in new]).all().get()
-
-    def delete(self, name: str) -> None:
-        with self._admin() as (admin, _):
-            admin.deleteTopics([name]).all().get()
 
     def count(self, name: str) -> int:
         """Return how many records a topic has."""
