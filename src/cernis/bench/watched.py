@@ -1,4 +1,4 @@
-"""A session whose engine is watched: how long it reads, and what it finds."""
+"""A session with a stopwatch in its engine: how long it reads, and what it finds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cernis.run.query import Query
 
 
 class WatchedEngine(CorrelatedEngine):
-    """The same engine with a stopwatch; where `keeps`, with all that it has found."""
+    """An engine with a stopwatch; with `keeps`, it keeps all its matches."""
 
     def __init__(
         self, tables: CorrelatedTables, settings: Settings, *, keeps: bool = False
@@ -26,7 +26,7 @@ class WatchedEngine(CorrelatedEngine):
         super().__init__(tables, settings)
         self.seconds = 0.0
         self.collections: list[float] = []
-        """The seconds of each time that a push gave back what has left the window."""
+        """The seconds of each collection during a push."""
         self._pushing = False
         self.keeps = keeps
         self.segments: list[DagSegment] = []
@@ -52,13 +52,13 @@ class Turn(NamedTuple):
     """The seconds that a batch took."""
 
     session: float
-    """In all, except for the engine's."""
+    """The whole batch without the engine."""
     reading: float
-    """The engine's, except for collecting."""
+    """The engine without collecting."""
 
 
 class Watched:
-    """A query on a stream, and where the time of each push goes.
+    """A query on a stream, and the time of each part of a push.
 
     >>> q = Query("SELECT * FROM S WHERE (A AS x ; B AS y) FILTER x[k] = y[k] WITHIN 9 EVENTS")
     >>> watched = Watched(q, keeps=True)
@@ -77,7 +77,7 @@ class Watched:
         self.engine = feed.engine = WatchedEngine(feed.tables, plan.settings, keeps=keeps)
 
     def push(self, events: pa.Table) -> Turn:
-        """Reads a batch; what it finds is dropped at once, unless it is kept."""
+        """Read a batch and return its times; only a `keeps` engine keeps its matches."""
         engine, done = self.engine.seconds, len(self.engine.collections)
         begin = time.perf_counter()
         self.session.push(events)
@@ -85,16 +85,16 @@ class Watched:
         return Turn(whole - engine, engine - sum(self.engine.collections[done:]))
 
     def reading(self, events: pa.Table) -> float:
-        """The seconds of the engine for a batch, collecting included."""
+        """Read a batch and return the seconds of the engine, collecting included."""
         before = self.engine.seconds
         self.push(events)
         return self.engine.seconds - before
 
     def waiting(self) -> int:
-        """The vertices in the window that runs can go on from, each the end of one or more."""
+        """Return the number of vertices in the window, each the end of one or more runs."""
         self.engine.collect()
         return int(self.engine.memory.counters[records.VERTICES]) - 1
 
     def found(self) -> CorrelatedMatches:
-        """The matches so far, where they are kept."""
+        """Return the matches so far, where the engine keeps them."""
         return CorrelatedMatches(self.variables, self.engine.segments, self.tables.labels)

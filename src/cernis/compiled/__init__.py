@@ -1,15 +1,15 @@
 """The two ways this package compiles a kernel with Numba.
 
-Compiled code is kept on disk between runs (`cernis.compiled.cache` says where, and when it
-is good) and releases the interpreter lock. With `NUMBA_DISABLE_JIT=1` the same source
+Compiled code is cached on disk between runs (`cernis.compiled.cache` says where, and when
+it is valid) and releases the interpreter lock. With `NUMBA_DISABLE_JIT=1` the same source
 runs as plain Python.
 
-A *borrowing* kernel counts no references. Numba otherwise takes hold of each array of a
-tuple on entry to every function and lets go of it at the end, one atomic instruction
-each: in functions that are called several times per event that was seven eighths of the
-time. The arrays of a borrowing kernel belong to the Python frame that called it, which
-outlives it; so it cannot make arrays (Numba refuses to compile that), and takes its
-scratch space as an argument.
+A *borrowing* kernel counts no references. Numba otherwise counts a reference to each array
+of a tuple on entry to every function and drops it at the end, one atomic instruction each:
+in functions that are called several times per event that was seven eighths of the time.
+The arrays of a borrowing kernel belong to the Python frame that called it, which outlives
+it. So it cannot make arrays (Numba refuses to compile that), and takes its scratch arrays
+as arguments.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 def kernel(function: Function) -> Function:
     """Compile a function of arrays and numbers on its first call."""
-    return _compiled(function)
+    return _compile(function)
 
 
 def borrowing(function: Function) -> Function:
-    """The same for a function that makes no arrays; see the module's head."""
-    return _compiled(function, _nrt=False)
+    """Compile a function that makes no arrays; see the module's head."""
+    return _compile(function, _nrt=False)
 
 
-def _compiled(function: Function, **options: bool) -> Function:
+def _compile(function: Function, **options: bool) -> Function:
     compiler: Any = njit
     compiled = compiler(nogil=True, **options)(function)
     if compiled is function:  # Numba was told to compile nothing

@@ -1,18 +1,18 @@
 """Compiled kernels on disk: a file for each kernel, each version of it and each signature.
 
 They are in `NUMBA_CACHE_DIR` where that is set, and otherwise in Cernis' own folder
-(`cernis.folder`): a place that executors can write to, the same for all workers of a machine
-and for one application after another, wherever their copy of the package is.
+(`cernis.folder`): a place that executors can write to and that all workers of a machine and
+all applications share, wherever their copy of the package is.
 
-The name of a file says what is in it: a digest of what the kernel is (`identity`), of the
+The name of a file identifies its content: it has a digest of the kernel (`identity`), of the
 types of its arguments, the processor, and the versions of Python, NumPy and Numba. So a
-file never changes once it is there, and any number of processes can read and write at
-once: they put the same thing in the same place. (Numba's own files have an index, which
-processes overwrite for each other: one signature can then find the code of another.)
+file never changes, and any number of processes can read and write at once: they write the
+same bytes to the same place. (Numba's own files have an index, which processes overwrite
+for each other: one signature can then find the code of another.)
 
-Cost: a kernel that is there loads in milliseconds; to import one touches no file. Nothing
-here can make a query fail: code that cannot be read is compiled, code that cannot be
-written is compiled again by the next process. Of each kernel the latest versions are kept.
+Cost: a cached kernel loads in milliseconds; importing it touches no file. The cache cannot
+make a query fail: code that cannot be read is compiled, code that cannot be written is
+compiled again by the next process. The cache keeps the latest versions of each kernel.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _VERSIONS_KEPT = 40
 
 
 class KernelCache:
-    """The files of one kernel, in the words in which Numba asks for them."""
+    """The files of one kernel, with the methods that Numba calls."""
 
     def __init__(self, function: Callable[..., object], options: Mapping[str, bool]) -> None:
         self._function = function
@@ -66,7 +66,7 @@ class KernelCache:
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if data.lifted or data.library.has_dynamic_globals:
-            return  # it holds on to objects of this process
+            return  # it refers to objects of this process
         with suppress(Exception):
             self._write(self._file(sig, data.codegen), _dumps(_reduce(data)))
 
@@ -80,7 +80,7 @@ class KernelCache:
 
     @cached_property
     def _version(self) -> tuple[object, ...]:
-        """What the code depends on beside the signature and the processor."""
+        """The dependencies of the code beside the signature and the processor."""
         versions = (sys.implementation.cache_tag, np.__version__, numba.__version__)
         settings = (sorted(self._options.items()), _CONFIG.BOUNDSCHECK, _CONFIG.OPT)
         return (versions, str(settings), identity(self._function))
@@ -100,13 +100,13 @@ class KernelCache:
             old.unlink(missing_ok=True)
 
     def enable(self) -> None:
-        """It always is."""
+        """Do nothing: the cache is always enabled."""
 
     def disable(self) -> None:
-        """It always is enabled."""
+        """Do nothing: the cache is always enabled."""
 
     def flush(self) -> None:
-        """Nothing in it is ever out of date."""
+        """Do nothing: no file is ever out of date."""
 
 
 @cache

@@ -1,16 +1,16 @@
-"""What a kernel is: a digest of its code and of all that its code refers to.
+"""The identity of a kernel: a digest of its code and of everything the code refers to.
 
 Numba puts the functions that a kernel calls, the constants it reads and the layout of its
-records into the compiled code. So the digest goes through all of these, in whichever
-module they stand, and compiled code is good exactly as long as the digest is the same.
-It sees bytecode, not files: a package in a zip, unpacked elsewhere or with other comments
-has the same kernels.
+records into the compiled code. So the digest covers all of these, in whichever module they
+are defined, and compiled code is valid exactly as long as the digest is the same. It sees
+bytecode, not files: a package in a zip, unpacked elsewhere or with other comments has the
+same kernels.
 
 Turned down: the stamp of the file that holds the kernel, which is Numba's own way, and
 misses what that file imports; and a digest of all source files, with which every edit
 compiles everything again (40 s).
 
-What is not known here raises `Unknown`, and such a kernel is compiled in every process:
+An object of another kind raises `Unknown`, and such a kernel is compiled in every process:
 slow, but never stale.
 """
 
@@ -27,18 +27,18 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtyp
 
 
 class Unknown(Exception):
-    """A kernel refers to something of a kind that is not known here."""
+    """A kernel refers to an object of a kind that has no digest."""
 
 
 def identity(function: Callable[..., object]) -> str:
-    """The digest of a kernel; see the module's head."""
-    walk = _Walk(_package(function))
+    """Return the digest of a kernel; see the module's head."""
+    walk = _CodeWalk(_package(function))
     walk.read(function)
     return walk.digest.hexdigest()
 
 
 def spelled(kind: Any) -> str:
-    """A Numba type in words: Numba's own, and the fields of named tuples, which those leave out."""
+    """Return a Numba type in words: Numba's own, and the fields of named tuples."""
     inner = [spelled(part) for part in getattr(kind, "types", ())]
     words = f"{kind} {getattr(kind, 'fields', '')} {inner}"
     if " at 0x" in words:  # an object of this process
@@ -46,8 +46,8 @@ def spelled(kind: Any) -> str:
     return words
 
 
-class _Walk:
-    """From a function to everything it refers to, each thing once."""
+class _CodeWalk:
+    """A walk from a function to everything it refers to, each object once."""
 
     def __init__(self, package: str) -> None:
         self.digest = sha256()
@@ -105,7 +105,7 @@ class _Walk:
         self._read_names(code, scope)
 
     def _read_names(self, code: CodeType, scope: Mapping[str, Any]) -> None:
-        """What the names in the code stand for; those after a module's name, in that module."""
+        """Read the objects of the names in the code; after a module's name, in that module."""
         for name in code.co_names:
             if name not in scope:
                 continue  # a builtin or an attribute
@@ -119,7 +119,7 @@ class _Walk:
                 self._read_names(code, vars(value))
 
     def _is_new(self, value: object) -> bool:
-        """Whether this is met for the first time; which one it is goes into the digest."""
+        """Whether this is the first time; the object's number goes into the digest."""
         count = len(self._met)
         number = self._met.setdefault(value, count)
         self._say("number", str(number))

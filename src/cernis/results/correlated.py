@@ -22,19 +22,21 @@ from cernis.results.rooted import RootedMatches
 
 
 class CorrelatedMatches(RootedMatches):
-    """The matches of some segments of the memory of correlation."""
+    """The matches of some segments of the run DAG."""
 
     steps: NDArray[np.int64] | None = None
-    """Where listing has to search: what it has looked at, and how much it may."""
+    """Where listing has to search: the vertices looked at, and their limit."""
 
-    def _counted(self, segment: DagSegment) -> list[int]:
+    def _count_roots(self, segment: DagSegment) -> list[int]:
         return count_matches(segment)
 
-    def _listed(self, segment: DagSegment, most: int | None, size: int) -> Iterator[MatchBlock]:
+    def _list_blocks(
+        self, segment: DagSegment, most: int | None, size: int
+    ) -> Iterator[MatchBlock]:
         for listing in list_blocks(segment, most, size, self.steps):
-            yield _latest_first(self._block(listing, segment))
+            yield _sort_latest_first(self._block(listing, segment))
 
-    def _ranked(self, segment: DagSegment, root: int, ranks: list[int]) -> MatchBlock:
+    def _draw(self, segment: DagSegment, root: int, ranks: list[int]) -> MatchBlock:
         record = segment.roots[root]
         exact = DagCounts(segment, int(record["bound"]))
         matches = []
@@ -52,7 +54,7 @@ class CorrelatedMatches(RootedMatches):
         return self._block(listing, segment)
 
 
-def _latest_first(block: MatchBlock) -> MatchBlock:
-    """The same matches, those of one end position latest start first."""
+def _sort_latest_first(block: MatchBlock) -> MatchBlock:
+    """Sort the matches of each end position, latest start first."""
     order = np.lexsort((-block.start, block.end))
     return block if (np.diff(order) == 1).all() else take(block, order)

@@ -1,7 +1,7 @@
 """Match sets of an engine: segments of compact sets, each with roots that have an end.
 
-What the engines share: matches in blocks up to a limit, LIMIT per end position, and samples
-by rank. How a root is counted, listed and unranked is each engine's own.
+The engines share blocks of matches up to a limit, LIMIT per end position, and samples by rank.
+Each engine counts, lists and draws the matches of a root in its own way.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class RootedMatches(ABC):
         self._most = most
 
     @abstractmethod
-    def _counted(self, segment: Any) -> list[int]:
-        """How many matches each root of a segment has."""
+    def _count_roots(self, segment: Any) -> list[int]:
+        """Return the number of matches of each root of a segment."""
 
     @abstractmethod
-    def _listed(self, segment: Any, most: int | None, size: int) -> Iterator[MatchBlock]:
-        """The matches of a segment, at most so many per end, in blocks of about this size."""
+    def _list_blocks(self, segment: Any, most: int | None, size: int) -> Iterator[MatchBlock]:
+        """Give the matches of a segment, at most so many per end, in blocks of about this size."""
 
     @abstractmethod
-    def _ranked(self, segment: Any, root: int, ranks: list[int]) -> MatchBlock:
-        """The matches of one root with these ranks."""
+    def _draw(self, segment: Any, root: int, ranks: list[int]) -> MatchBlock:
+        """Return the matches of one root with these ranks."""
 
     def _block(self, listing: Listing, segment: Any) -> MatchBlock:
         offsets, positions = split_by_variable(listing, self._labels, self.variables)
@@ -56,11 +56,11 @@ class RootedMatches(ABC):
 
     @cached_property
     def _numbers(self) -> tuple[list[int], ...]:
-        found = [self._counted(segment) for segment in self._segments]
+        found = [self._count_roots(segment) for segment in self._segments]
         if self._most is None:
             return tuple(found)
         return tuple(
-            _limited(segment.roots["end"], numbers, self._most)
+            _limit_ends(segment.roots["end"], numbers, self._most)
             for segment, numbers in zip(self._segments, found, strict=True)
         )
 
@@ -85,7 +85,7 @@ class RootedMatches(ABC):
             if left is not None:
                 most = left if most is None else min(most, left)
             size = _BLOCK if left is None else max(16, min(left, _BLOCK))
-            for block in self._listed(segment, most, size):
+            for block in self._list_blocks(segment, most, size):
                 if left is None:
                     yield block
                     continue
@@ -108,17 +108,17 @@ class RootedMatches(ABC):
         ]
         upto = list(accumulate(number for numbers in self._numbers for number in numbers))
         chosen: dict[int, list[int]] = {}
-        for rank in sorted(_distinct_ranks(total, k, seed)):
+        for rank in sorted(_draw_ranks(total, k, seed)):
             root = bisect_right(upto, rank)
             chosen.setdefault(root, []).append(rank - (upto[root - 1] if root else 0))
         return join(
-            [self._ranked(*roots[root], ranks) for root, ranks in chosen.items()],
+            [self._draw(*roots[root], ranks) for root, ranks in chosen.items()],
             len(self.variables),
         )
 
 
-def _limited(ends: NDArray[np.int64], numbers: list[int], most: int) -> list[int]:
-    """The same, with at most so many for one end."""
+def _limit_ends(ends: NDArray[np.int64], numbers: list[int], most: int) -> list[int]:
+    """Return the numbers with at most so many for one end."""
     left: dict[int, int] = {}
     limited = []
     for end, number in zip(ends.tolist(), numbers, strict=True):
@@ -128,8 +128,8 @@ def _limited(ends: NDArray[np.int64], numbers: list[int], most: int) -> list[int
     return limited
 
 
-def _distinct_ranks(total: int, k: int, seed: int | None) -> set[int]:
-    """k distinct numbers below total, each set equally likely (Floyd's method)."""
+def _draw_ranks(total: int, k: int, seed: int | None) -> set[int]:
+    """Draw k distinct numbers below total, each set equally likely (Floyd's method)."""
     draw = random.Random(seed)
     ranks: set[int] = set()
     for upper in range(total - k, total):

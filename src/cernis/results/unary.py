@@ -21,14 +21,16 @@ from cernis.results.rooted import RootedMatches
 class CompactMatches(RootedMatches):
     """The matches of some segments of an arena."""
 
-    def _counted(self, segment: ArenaSegment) -> list[int]:
+    def _count_roots(self, segment: ArenaSegment) -> list[int]:
         return count_matches(segment)
 
-    def _listed(self, segment: ArenaSegment, most: int | None, size: int) -> Iterator[MatchBlock]:
+    def _list_blocks(
+        self, segment: ArenaSegment, most: int | None, size: int
+    ) -> Iterator[MatchBlock]:
         for listing in list_blocks(segment, most, size):
             yield self._block(listing, segment)
 
-    def _ranked(self, segment: ArenaSegment, root: int, ranks: list[int]) -> MatchBlock:
+    def _draw(self, segment: ArenaSegment, root: int, ranks: list[int]) -> MatchBlock:
         counts = ArenaCounts(segment.arena, segment.roots[root])
         paths = [np.array(counts.path(rank), np.int64) for rank in ranks]
         starts = np.array([path[-1] for path in paths])

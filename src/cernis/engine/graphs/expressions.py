@@ -6,7 +6,7 @@ and effective boolean value. It sees two rows of codes, the solution at hand (`r
 bound before (`kept`); code -1 is unbound. Whatever is a function of one term (STR, REGEX, casts)
 is looked up in `maps`, which are filled once per distinct term and not here.
 
-What is known of a term is one record of 32 bytes (`FACT`), so that a term costs one cache line.
+A term's kind and value are one record of 32 bytes (`FACT`), so that a term costs one cache line.
 The codes of terms count up from 0; values that functions made have codes from -2 down, at the
 other end of the same array, and the last record (code -1) is an error: unbound variables need no
 test. The cells of the stack are such records too, so every operation works on values and texts,
@@ -136,7 +136,7 @@ _LESS, _SAME, _MORE, _UNORDERED, _INCOMPARABLE = -1, 0, 1, 2, 3
 
 
 class Values(NamedTuple):
-    """What is known of every term: see the module's head."""
+    """The facts of every term: see the module's head."""
 
     facts: NDArray[np.void]
     text: NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""From the text of a term to what is known of it: kind, value, lexical form.
+"""From the text of a term to its facts: kind, value, lexical form.
 
 One kernel over the UTF-8 bytes of many terms in N-Triples form. It cuts off brackets and quotes,
 undoes escapes, looks the datatype or language up among the *tags* seen so far (one it has not
@@ -21,7 +21,7 @@ from cernis.compiled import borrowing, kernel
 from cernis.engine.graphs import expressions as e
 
 NO_TAG, STRING_TAG = 0, 1
-"""Tags of what is no literal, and of plain strings."""
+"""Tags of terms that are no literals, and of plain strings."""
 
 _WHOLE_FLOAT = np.int64(2**53)
 _FLOAT_TEN_TO = np.array([10.0**k for k in range(23)])

@@ -1,6 +1,6 @@
 """A linked automaton as arrays: the transitions of a reading, the stores of a state.
 
-Variables are columns, the same for rows and for runs that wait. A store looks at some of them, an
+Variables are columns of rows and of waiting runs alike. A store looks at some of them, an
 *index* of the store at fewer: those that its runs share with a reading. Readings that share the
 same columns with a store share the index.
 

@@ -1,14 +1,13 @@
-"""UnaryEngine state as versioned bytes, and back.
+"""The state of an engine as versioned bytes, and back.
 
-Layout: magic, version, length of a JSON header, the header, then the arrays' bytes one
-after the other. Nothing in it is code: thawing reads numbers and names only, so bytes
-from a stranger can be refused but never run.
+Layout: magic, version, checksum, length of a JSON header, the header, then the bytes of the
+arrays. Nothing in it is code: thawing reads numbers and names only, so bytes from a stranger
+can be refused but never run.
 
-States and label sets are written by what they mean (configurations, variable names),
-not by the numbers they happened to get, so bytes may be thawed by another process that
-has met states in another order.
+States and label sets are written by their meaning (configurations, variable names), not by
+their numbers, so another process that has met states in another order can thaw them.
 
-Cost contract: linear in the state, which should have been compacted just before.
+Cost contract: linear in the state, which should have been collected just before.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _DTYPES = {
 
 
 def pack(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """A header and arrays as one string of bytes."""
+    """Return a header and arrays as one string of bytes."""
     described, blobs = [], []
     for name, array in arrays.items():
         flat = np.ascontiguousarray(array)
@@ -59,7 +58,7 @@ def pack(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 
 def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What `pack` packed; StateError for anything else."""
+    """Return what `pack` got; raise StateError for other bytes."""
     if len(frozen) < _HEAD.size or frozen[: len(MAGIC)] != MAGIC:
         raise StateError("these bytes are not a frozen Cernis state")
     _, version, checksum, length = _HEAD.unpack_from(frozen)
@@ -89,7 +88,7 @@ def freeze_unary(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArray
     meta = {
         "position": engine.position,
         "bound": engine.bound,
-        "states": [_state_out(engine.tables.automaton.states[s]) for s in used],
+        "states": [_write_state(engine.tables.automaton.states[s]) for s in used],
         "labels": [sorted(names) for names in engine.tables.labels],
     }
     arrays = {
@@ -107,7 +106,7 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
     _check(meta, arrays)
     tables = engine.tables
     engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
-    columns = [tables.automaton.number(_state_in(state)) for state in meta["states"]]
+    columns = [tables.automaton.number(_read_state(state)) for state in meta["states"]]
     for column in columns:
         if not tables.is_expanded(column):
             tables.expand(column)
@@ -133,7 +132,7 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
 
 
 def _check(meta: Mapping[str, Any], arrays: Arrays) -> None:
-    """The kernels trust their arrays, so what they follow must lead somewhere."""
+    """Raise StateError if a link leads nowhere: the kernels trust their arrays."""
     try:
         sound = all(arrays[name].dtype == dtype for name, dtype in _DTYPES.items()) and _fits(
             meta, arrays
@@ -152,47 +151,47 @@ def _fits(meta: Mapping[str, Any], arrays: Arrays) -> bool:
         len(counters) == COUNTERS
         and counters[NODES] == len(arena) >= 1
         and 0 <= counters[FREE_ROWS] <= rows
-        and all(_inside(arena[side], 0, children) for side in ("left", "right"))
-        and _inside(arena["label"], UNION, len(meta["labels"]))
-        and _inside(slots, 0, len(arena))
+        and all(_is_inside(arena[side], 0, children) for side in ("left", "right"))
+        and _is_inside(arena["label"], UNION, len(meta["labels"]))
+        and _is_inside(slots, 0, len(arena))
         and slots.shape[1] == len(meta["states"])
         and all(len(arrays[name]) == rows for name in _PER_ROW)
-        and _inside(arrays["row_of_key"], -1, rows)
-        and _inside(arrays["key_of_row"], -1, len(arrays["row_of_key"]))
-        and _inside(arrays["free_rows"], 0, max(rows, 1))
+        and _is_inside(arrays["row_of_key"], -1, rows)
+        and _is_inside(arrays["key_of_row"], -1, len(arrays["row_of_key"]))
+        and _is_inside(arrays["free_rows"], 0, max(rows, 1))
     )
 
 
-def _inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
+def _is_inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
     return bool(((numbers >= low) & (numbers < below)).all())
 
 
 # ------------------------------------------------------------------ states
 
 
-def _state_out(state: State) -> list[Any]:
-    return [sorted(map(_configuration_out, part), key=repr) for part in state]
+def _write_state(state: State) -> list[Any]:
+    return [sorted(map(_write_configuration, part), key=repr) for part in state]
 
 
-def _configuration_out(configuration: Configuration) -> list[Any]:
+def _write_configuration(configuration: Configuration) -> list[Any]:
     return [
         configuration.state,
         [
-            None if guard is None else sorted(map(_configuration_out, guard), key=repr)
+            None if guard is None else sorted(map(_write_configuration, guard), key=repr)
             for guard in configuration.guards
         ],
-        [None if part is None else _configuration_out(part) for part in configuration.parts],
+        [None if part is None else _write_configuration(part) for part in configuration.parts],
     ]
 
 
-def _state_in(written: list[Any]) -> State:
-    return State(*(frozenset(map(_configuration_in, part)) for part in written))
+def _read_state(written: list[Any]) -> State:
+    return State(*(frozenset(map(_read_configuration, part)) for part in written))
 
 
-def _configuration_in(written: list[Any]) -> Configuration:
+def _read_configuration(written: list[Any]) -> Configuration:
     state, guards, parts = written
     return Configuration(
         int(state),
-        tuple(None if g is None else frozenset(map(_configuration_in, g)) for g in guards),
-        tuple(None if p is None else _configuration_in(p) for p in parts),
+        tuple(None if g is None else frozenset(map(_read_configuration, g)) for g in guards),
+        tuple(None if p is None else _read_configuration(p) for p in parts),
     )
