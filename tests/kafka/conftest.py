@@ -12,17 +12,17 @@ jars that `spark.jars` gives to a session at its start.
 
 from __future__ import annotations
 
-import base64
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,7 @@ def fetch_broker(folder: Path) -> bool:
     return all(each.returncode == 0 for each in done)
 
 
+@cache
 def java() -> str:
     return str(find_java().home / "bin" / "java")
 
@@ -110,11 +111,9 @@ class Broker:
         }
         lines = "".join(f"{name}={value}\n" for name, value in settings.items())
         (folder / "server.properties").write_text(lines)
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        told = ["format", "-t", f"x{cluster[1:]}", "-c", str(folder / "server.properties")]
-        with (folder / "log").open("wb") as log:
-            command = self._command("kafka.tools.StorageTool", *told)
-            subprocess.run(command, check=True, stdout=log, stderr=log)
+        (folder / "data").mkdir()
+        identity = f"version=1\nnode.id=1\ncluster.id={secrets.token_urlsafe(16)}\n"
+        (folder / "data" / "meta.properties").write_text(identity)  # as `kafka-storage format` does
 
     @property
     def servers(self) -> str:
@@ -122,7 +121,9 @@ class Broker:
 
     def launch(self) -> None:
         """Start the process; Kafka answers some seconds later."""
-        command = self._command("kafka.Kafka", str(self.folder / "server.properties"))
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = [java(), *options, "-cp", f"{self.jars}/*", "kafka.Kafka"]
+        command.append(str(self.folder / "server.properties"))
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -151,10 +152,6 @@ class Broker:
         except OSError:
             return False
         return True
-
-    def _command(self, main: str, *arguments: str) -> list[str]:
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        return [java(), *options, "-cp", f"{self.jars}/*", main, *arguments]
 
 
 def free_ports(number: int) -> list[int]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import cernis
+from cernis.cli.main import main
 from cernis.errors import CernisError
 from cernis.spark import progress_of, recognize
 from cernis.spark.streaming.kafka import (
@@ -172,29 +173,38 @@ def test_a_batch_that_is_run_again_repeats_matches_under_their_keys(
     assert checked(twice) == checked(once)
 
 
-def test_the_command_line_goes_from_topic_to_topic(
-    topics: Any, connector: Any, tmp_path: Path
-) -> None:
-    events = [event(n, "BUY" if n % 3 else "SELL", n) for n in range(12)]
-    topics.put("command", *map(record, events), record(event(-1, "END", 1000)))
-    topics.create("command-matches")
+def command_line(topics: Any, folder: Path) -> list[str]:
     options = {
         "--source": f"kafka://{topics.servers}/command",
         "--schema": SCHEMA,
         "--row": "n",
         "--sink": f"kafka://{topics.servers}/command-matches",
-        "--checkpoint": str(tmp_path / "checkpoint"),
-        "--cores": "1",
+        "--checkpoint": str(folder / "checkpoint"),
     }
-    command = [sys.executable, "-m", "cernis", "stream", PAIRS, "--once"]
-    command += [part for option in options.items() for part in option]
-    done = subprocess.run(command, capture_output=True, text=True)
+    return ["stream", PAIRS, "--once", *(part for option in options.items() for part in option)]
+
+
+def test_the_command_line_goes_from_topic_to_topic(
+    topics: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    events = [event(n, "BUY" if n % 3 else "SELL", n) for n in range(12)]
+    topics.put("command", *map(record, events), record(event(-1, "END", 1000)))
+    topics.create("command-matches")
+    assert main(command_line(topics, tmp_path)) == 0
     expected = in_batch(PAIRS, {"trades": events})
-    assert done.returncode == 0, done.stderr
-    note = "" if connector.note is None else f"note: {connector.note}\n"
-    assert done.stderr == f"{note}13 rows in 2 micro-batches; {len(expected)} matches\n"
+    summary = f"13 rows in 2 micro-batches; {len(expected)} matches\n"
+    assert capfd.readouterr().err == summary
     found = topics.read("command-matches")
     assert sorted_lines(line for _, line in found) == expected
+
+
+def test_the_command_line_starts_spark_with_the_connector(
+    topics: Any, connector: Any, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "cernis", *command_line(topics, tmp_path), "--explain"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stderr == ("" if connector.note is None else f"note: {connector.note}\n")
+    assert f"kafka://{topics.servers}/command, json: {SCHEMA}\n" in done.stdout
 
 
 # --------------------------------------------------------------------- topics

@@ -39,8 +39,8 @@ from cernis.spark.streaming.connector import kafka_package
 Format = Literal["json", "csv", "protobuf"]
 
 UNDECODABLE, KAFKA_TIMESTAMP = "undecodable", "kafka_timestamp"
-"""The columns after the decoded ones: the payload if it could not be decoded, as text; when
-Kafka got the record."""
+"""The columns after the decoded ones: the payload of a record that could not be decoded, and the
+time at which Kafka got the record."""
 
 ONE_REQUEST = {
     "kafka.max.in.flight.requests.per.connection": "1",
@@ -81,16 +81,16 @@ def read_kafka(
     source (`kafka.security.protocol`, …) and of its decoder (`timestampFormat`, …).
     """
     options = options or {}
-    told = {name: value for name, value in options.items() if not name.startswith("kafka.")}
-    decoder = _decoder(spark, format, schema, descriptor, message, told)
-    _check_start(starting)
+    of_decoder = {name: value for name, value in options.items() if not name.startswith("kafka.")}
+    decoder = _make_decoder(spark, format, schema, descriptor, message, of_decoder)
+    _check_starting(starting)
     settings = {"startingOffsets": starting}
     if per_trigger is not None:
         if per_trigger < 1:
             raise CernisError(f"per_trigger={per_trigger}: at least one record is needed")
         settings["maxOffsetsPerTrigger"] = str(per_trigger)
-    records = _records(spark, servers, topic, {**settings, **options})
-    return _decoded(records, format, decoder)
+    records = _load(spark, servers, topic, {**settings, **options})
+    return _decode(records, format, decoder)
 
 
 def write_kafka(
@@ -112,11 +112,10 @@ def write_kafka(
     """
     if "line" not in lines.columns or not lines.isStreaming:
         raise CernisError(
-            "what is written to Kafka are lines of a streaming query: recognize it with "
-            "matches='lines'"
+            "write_kafka needs the lines of a streaming query: recognize it with matches='lines'"
         )
     options = options or {}
-    _records(lines.sparkSession, servers, topic, options)  # is there a connector?
+    _load(lines.sparkSession, servers, topic, options)  # is there a connector?
     _check_topic(lines.sparkSession, servers, topic, options)
     line = F.col("line")
     writer = lines.select(F.md5(line).alias("key"), line.alias("value")).writeStream
@@ -176,8 +175,8 @@ def _ask_for_partitions(jvm: Any, topic: str, parameters: dict[str, str]) -> Non
 # ------------------------------------------------------------------- records
 
 
-def _records(spark: Any, servers: str, topic: str, options: Mapping[str, str]) -> Any:
-    """The records of a topic as Spark's connector gives them."""
+def _load(spark: Any, servers: str, topic: str, options: Mapping[str, str]) -> Any:
+    """Return the records of a topic as Spark's connector gives them."""
     if not servers.strip():
         raise CernisError("no Kafka to connect to: servers= is a list as in 'host:9092,other:9092'")
     if not topic.strip():
@@ -188,22 +187,24 @@ def _records(spark: Any, servers: str, topic: str, options: Mapping[str, str]) -
         records = reader.load()
         records.schema  # noqa: B018  # Spark Connect looks at it only now
     except PySparkException as error:
-        if _condition(error) == _NO_CONNECTOR:
-            raise _lacking("connector for Kafka", kafka_package(version=spark.version)) from None
-        raise CernisError(f"Kafka, topic {topic!r}: {_said(error)}") from None
+        if _condition_of(error) == _NO_CONNECTOR:
+            coordinates = kafka_package(version=spark.version)
+            raise _missing_package("connector for Kafka", coordinates) from None
+        raise CernisError(f"Kafka, topic {topic!r}: {_first_line(error)}") from None
     return records
 
 
-def _decoded(records: Any, format: Format, decoder: Callable[[Column, Column], Column]) -> Any:
+def _decode(records: Any, format: Format, decoder: Callable[[Column, Column], Column]) -> Any:
+    """Return the columns that a decoder finds in records, and the two that follow them."""
     value = F.col("value")
     text = F.try_validate_utf8(value.cast("string"))
     try:
         data = records.select("value", "timestamp", decoder(value, text).alias(_DECODED))
     except PySparkException as error:
-        if _condition(error) == _NO_PROTOBUF:
+        if _condition_of(error) == _NO_PROTOBUF:
             coordinates = kafka_package(protobuf=True, version=records.sparkSession.version)
-            raise _lacking("decoder of protobuf", coordinates) from None
-        raise CernisError(f"format={format!r}: {_said(error)}") from None
+            raise _missing_package("decoder of protobuf", coordinates) from None
+        raise CernisError(f"format={format!r}: {_first_line(error)}") from None
     fields = data.schema[_DECODED].dataType
     _check_names(fields.names)
     decoded = F.col(_DECODED)
@@ -220,7 +221,7 @@ def _decoded(records: Any, format: Format, decoder: Callable[[Column, Column], C
     return whole.select(f"`{_DECODED}`.*", UNDECODABLE, KAFKA_TIMESTAMP)
 
 
-def _check_start(starting: str) -> None:
+def _check_starting(starting: str) -> None:
     try:
         if starting in ("earliest", "latest") or isinstance(json.loads(starting), dict):
             return
@@ -235,7 +236,7 @@ def _check_start(starting: str) -> None:
 # ------------------------------------------------------------------ decoding
 
 
-def _decoder(
+def _make_decoder(
     spark: Any,
     format: Format,
     schema: str | None,
@@ -243,26 +244,26 @@ def _decoder(
     message: str | None,
     options: Mapping[str, str],
 ) -> Callable[[Column, Column], Column]:
-    """From a payload (and the same as text, NULL if it is none) to a struct of the columns."""
+    """Return a function from a payload, and its text if it has one, to a struct of the columns."""
     if format not in ("json", "csv", "protobuf"):
         raise CernisError(f"format={format!r}: expected 'json', 'csv' or 'protobuf'")
     if format == "protobuf":
         if schema is not None:
             raise CernisError("schema= is for JSON and CSV; the schema of protobuf is descriptor=")
-        return _of_protobuf(descriptor, message, options)
+        return _make_protobuf_decoder(descriptor, message, options)
     if descriptor is not None or message is not None:
         raise CernisError("descriptor= and message= are for format='protobuf'")
-    columns = _columns(spark, format, schema)
-    told = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    columns = _parse_columns(spark, format, schema)
+    options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     if format == "json":
-        return lambda _, text: F.from_json(text, columns, told)
+        return lambda _, text: F.from_json(text, columns, options)
     ddl = ", ".join(
         f"{quote_name(field.name)} {field.dataType.simpleString()}" for field in columns
     )
-    return lambda _, text: F.from_csv(text, F.lit(ddl), told)
+    return lambda _, text: F.from_csv(text, F.lit(ddl), options)
 
 
-def _columns(spark: Any, format: Format, schema: str | None) -> T.StructType:
+def _parse_columns(spark: Any, format: Format, schema: str | None) -> T.StructType:
     example = "schema='type STRING, ts TIMESTAMP, price DOUBLE'"
     if schema is None or not schema.strip():
         raise CernisError(f"format={format!r} needs the columns of the payload, as in {example}")
@@ -270,13 +271,14 @@ def _columns(spark: Any, format: Format, schema: str | None) -> T.StructType:
         found = spark.createDataFrame([], schema).schema
     except PySparkException as error:
         raise CernisError(
-            f"schema={schema!r}: {_said(error)}\n  help: columns with their types, as in {example}"
+            f"schema={schema!r}: {_first_line(error)}\n"
+            f"  help: columns with their types, as in {example}"
         ) from None
     _check_names(found.names)
     return T.StructType([*found.fields, T.StructField(_CORRUPT, T.StringType())])
 
 
-def _of_protobuf(
+def _make_protobuf_decoder(
     descriptor: str | None, message: str | None, options: Mapping[str, str]
 ) -> Callable[[Column, Column], Column]:
     from pyspark.sql.protobuf.functions import from_protobuf
@@ -291,9 +293,11 @@ def _of_protobuf(
             types = file.read()
     except OSError as error:
         raise CernisError(f"descriptor={descriptor!r}: {error.strerror or error}") from None
-    # what equals its default is not in a message of proto3, and is not NULL for that
-    told = {"emit.default.values": "true", **options, "mode": "PERMISSIVE"}
-    return lambda value, _: from_protobuf(value, message, options=told, binaryDescriptorSet=types)
+    # a message of proto3 leaves out values that equal their default; they are not NULL
+    options = {"emit.default.values": "true", **options, "mode": "PERMISSIVE"}
+    return lambda value, _: from_protobuf(
+        value, message, options=options, binaryDescriptorSet=types
+    )
 
 
 def _check_names(names: list[str]) -> None:
@@ -305,18 +309,19 @@ def _check_names(names: list[str]) -> None:
 # -------------------------------------------------------------------- errors
 
 
-def _lacking(what: str, coordinates: str) -> CernisError:
+def _missing_package(what: str, coordinates: str) -> CernisError:
+    """Return the error of a session without a package, with the setting that adds it."""
     return CernisError(
         f"this session of Spark has no {what}\n"
         f"  help: start it with spark.jars.packages set to {coordinates}"
     )
 
 
-def _condition(error: PySparkException) -> str | None:
+def _condition_of(error: PySparkException) -> str | None:
     found: str | None = error.getCondition()
     return found
 
 
-def _said(error: PySparkException) -> str:
-    """The first line of what Spark says."""
+def _first_line(error: PySparkException) -> str:
+    """Return the first line of Spark's message."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "refused")
