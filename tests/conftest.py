@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,8 +34,6 @@ SPARK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # without checksums: Hadoop starts a process for each file that it makes
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    "spark.python.daemon.module": "loaded_daemon",
-    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent / "spark"),
 }
 os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
     [*(word for item in SPARK.items() for word in ("--conf", "=".join(item))), "pyspark-shell"]

@@ -40,41 +40,53 @@ class CountScratch(NamedTuple):
 
 
 @kernel
-def _list_items(links, memory, source, bound, items):
-    """Write the items that a source sums over; return how many, or -1 if there is no room."""
+def _list_union(nodes, at, version, bound, items):
+    """Write the items of a version of a union tree; return how many, or -1 without room."""
     room = len(items)
-    link = memory.sources[source]["link"]
-    kind = links.kind[links.store[link]]
-    at = memory.sources[source]["at"]
     found = 0
-    if kind == r.UNION:
-        version = memory.sources[source]["version"]
-        while at != 0 and memory.nodes[at]["start"] >= bound:
-            if found + 2 > room:
-                return -1
-            items[found] = 2 * memory.nodes[at]["vertex"]
+    while at != 0 and nodes[at]["start"] >= bound:
+        if found + 2 > room:
+            return -1
+        items[found] = 2 * nodes[at]["vertex"]
+        found += 1
+        left = nodes[at]["left"]
+        if left != 0 and nodes[left]["start"] >= bound:
+            items[found] = 2 * left + 1
             found += 1
-            left = memory.nodes[at]["left"]
-            if left != 0 and memory.nodes[left]["start"] >= bound:
-                items[found] = 2 * left + 1
-                found += 1
-            at = unions.right_of(memory.nodes, at, version)
-        return found
-    asked = memory.asked[memory.sources[source]["asked"]]
-    if kind == r.UNLIKE:
-        while at != 0:
-            if memory.entries[at]["start"] >= bound:
-                if found == room:
-                    return -1
-                items[found] = 2 * memory.entries[at]["vertex"]
-                found += 1
-            at = unlike.next_of_source(links, memory, source, memory.entries[at]["before"], bound)
-        return found
-    return _list_range(memory, links.operator[link], at, asked, bound, items)
+        at = unions.right_of(nodes, at, version)
+    return found
 
 
 @kernel
-def _list_range(memory, operator, root, asked, bound, items):
+def _list_unlike(links, memory, source, bound, items):
+    """Write the vertices of a list with back pointers; return how many, or -1 without room."""
+    at = memory.sources[source]["at"]
+    found = 0
+    while at != 0:
+        if memory.entries[at]["start"] >= bound:
+            if found == len(items):
+                return -1
+            items[found] = 2 * memory.entries[at]["vertex"]
+            found += 1
+        at = unlike.next_of_source(links, memory, source, memory.entries[at]["before"], bound)
+    return found
+
+
+@kernel
+def _list_items(links, memory, source, bound, items):
+    """Write the items that a source sums over; return how many, or -1 without room."""
+    link, at = memory.sources[source]["link"], memory.sources[source]["at"]
+    kind = links.kind[links.store[link]]
+    if kind == r.UNION:
+        return _list_union(memory.nodes, at, memory.sources[source]["version"], bound, items)
+    if kind == r.UNLIKE:
+        return _list_unlike(links, memory, source, bound, items)
+    asked = memory.asked[memory.sources[source]["asked"]]
+    return _list_range(memory.branches, links.operator[link], at, asked, bound, items)
+
+
+@kernel
+def _list_range(branches, operator, root, asked, bound, items):
     """Write the vertices of a search tree in range; the tail of `items` is a stack."""
     room = len(items)
     below = operator in (r.LESS, r.LESS_EQUAL)
@@ -85,7 +97,7 @@ def _list_range(memory, operator, root, asked, bound, items):
     top -= 1
     items[top] = root
     while top < room:
-        branch = memory.branches[items[top]]
+        branch = branches[items[top]]
         top += 1
         if top - found < 4:
             return -1
@@ -94,77 +106,31 @@ def _list_range(memory, operator, root, asked, bound, items):
                 items[found] = 2 * branch["vertex"]
                 found += 1
             for side in (branch["left"], branch["right"]):
-                if side != 0 and memory.branches[side]["best"] >= bound:
+                if side != 0 and branches[side]["best"] >= bound:
                     top -= 1
                     items[top] = side
         else:
             side = branch["left"] if below else branch["right"]
-            if side != 0 and memory.branches[side]["best"] >= bound:
+            if side != 0 and branches[side]["best"] >= bound:
                 top -= 1
                 items[top] = side
     return found
 
 
 @kernel
-def _count_vertex(links, memory, root, bound, stamp, scratch):
-    """Count the matches of one vertex; return False where a scratch array is too small."""
-    stamps, values, stack, items = scratch.stamps, scratch.values, scratch.stack, scratch.items
-    depth = 1
-    stack[0] = 2 * root
-    while depth > 0:
-        item = stack[depth - 1]
-        if stamps[item] == stamp:
-            depth -= 1
-            continue
-        waits = False
-        value = 1.0
-        if item & 1 == 1:
-            node = item >> 1
-            value = 0.0
-            left = memory.nodes[node]["left"]
-            right = memory.nodes[node]["right"]
-            if memory.nodes[node]["since"] >= 0:
-                right = memory.nodes[node]["later"]
-            for below in (
-                2 * memory.nodes[node]["vertex"],
-                2 * left + 1 if left != 0 and memory.nodes[left]["start"] >= bound else 0,
-                2 * right + 1 if right != 0 and memory.nodes[right]["start"] >= bound else 0,
-            ):
-                if below == 0:
-                    continue
-                if stamps[below] == stamp:
-                    value += values[below]
-                else:
-                    waits = True
-                    if depth == len(stack):
-                        return False
-                    stack[depth] = below
-                    depth += 1
-        else:
-            vertex = item >> 1
-            first, count = memory.vertices[vertex]["first"], memory.vertices[vertex]["count"]
-            if count == 0:
-                value = 1.0 if memory.vertices[vertex]["start"] >= bound else 0.0
-            for source in range(first, first + count):
-                found = _list_items(links, memory, source, bound, items)
-                if found < 0:
-                    return False
-                total = 0.0
-                for k in range(found):
-                    if stamps[items[k]] == stamp:
-                        total += values[items[k]]
-                    else:
-                        waits = True
-                        if depth == len(stack):
-                            return False
-                        stack[depth] = items[k]
-                        depth += 1
-                value *= total
-        if not waits:
-            stamps[item] = stamp
-            values[item] = value
-            depth -= 1
-    return True
+def _list_node(nodes, node, bound, items):
+    """Write the items that a node of a union tree sums over; return how many."""
+    items[0] = 2 * nodes[node]["vertex"]
+    found = 1
+    left = nodes[node]["left"]
+    right = nodes[node]["later"] if nodes[node]["since"] >= 0 else nodes[node]["right"]
+    if left != 0 and nodes[left]["start"] >= bound:
+        items[found] = 2 * left + 1
+        found += 1
+    if right != 0 and nodes[right]["start"] >= bound:
+        items[found] = 2 * right + 1
+        found += 1
+    return found
 
 
 @kernel
@@ -172,17 +138,55 @@ def _count_roots(segment, begin, clock, scratch, out):
     """Count the roots from `begin` on; return the root for which the scratch is too small.
 
     Roots with the same bound share their counts: `clock` is the current stamp and its bound.
+    One kernel for all roots: a call for each would cost more than most roots do.
     """
-    roots = segment.roots
+    links, memory, roots = segment.links, segment.memory, segment.roots
+    vertices, sources, nodes = memory.vertices, memory.sources, memory.nodes
+    stamps, values, stack, items = scratch.stamps, scratch.values, scratch.stack, scratch.items
     for i in range(begin, len(roots)):
         bound = roots[i]["bound"]
         if clock[0] == 0 or clock[1] != bound:
             clock[0] += 1
             clock[1] = bound
-        vertex = roots[i]["vertex"]
-        if not _count_vertex(segment.links, segment.memory, vertex, bound, clock[0], scratch):
-            return i
-        out[i] = scratch.values[2 * vertex]
+        stamp = clock[0]
+        depth = 1
+        stack[0] = 2 * roots[i]["vertex"]
+        while depth > 0:
+            item = stack[depth - 1]
+            if stamps[item] == stamp:
+                depth -= 1
+                continue
+            below = depth
+            value = 1.0
+            inner = item & 1 == 1
+            first, count = 0, 1
+            if not inner:
+                first, count = vertices[item >> 1]["first"], vertices[item >> 1]["count"]
+                if count == 0 and vertices[item >> 1]["start"] < bound:
+                    value = 0.0
+            for source in range(first, first + count):
+                if inner:
+                    found = _list_node(nodes, item >> 1, bound, items)
+                elif links.kind[links.store[sources[source]["link"]]] == r.UNION:
+                    at, version = sources[source]["at"], sources[source]["version"]
+                    found = _list_union(nodes, at, version, bound, items)
+                else:
+                    found = _list_items(links, memory, source, bound, items)
+                if found < 0 or depth + found > len(stack):
+                    return i
+                total = 0.0
+                for k in range(found):
+                    if stamps[items[k]] == stamp:
+                        total += values[items[k]]
+                    else:
+                        stack[depth] = items[k]
+                        depth += 1
+                value *= total
+            if depth == below:
+                stamps[item] = stamp
+                values[item] = value
+                depth -= 1
+        out[i] = values[2 * roots[i]["vertex"]]
     return len(roots)
 
 
