@@ -81,7 +81,7 @@ Encode = Callable[[Sequence[Atom]], Encoder]
 class AtomEncoder:
     """Give each event the code of its vector of truth values.
 
-    >>> cheap = Comparison("<", Attribute(("price",)), Literal(10))
+    >>> cheap = pred.Comparison("<", pred.Attribute(("price",)), pred.Literal(10))
     >>> encoder = AtomEncoder([TypeIs("A"), cheap])
     >>> events = pa.table({"type": ["A", "B", "A"], "price": [3, 30, None]})
     >>> encoder.encode(EventBatch.of(events)).tolist(), encoder.vectors

@@ -71,7 +71,7 @@ def evaluate_predicate(predicate: pred.Predicate, lookup: Lookup, length: int) -
     """Evaluate a predicate on every row: true, false, or null for unknown.
 
     >>> price = pa.array([80, None, 102])
-    >>> cheap = Comparison("<", Attribute(("price",)), Literal(100))
+    >>> cheap = pred.Comparison("<", pred.Attribute(("price",)), pred.Literal(100))
     >>> evaluate_predicate(cheap, lambda path: price, 3).to_pylist()
     [True, None, False]
     """

@@ -154,7 +154,8 @@ def _write_inner_value(value: pred.Value, level: int) -> str:
 def write_value(value: pred.Value) -> str:
     """Write a value as it stands between brackets.
 
-    >>> write_value(Arithmetic("*", Arithmetic("+", Attribute(("a",)), Literal(1)), Literal(-2)))
+    >>> total = pred.Arithmetic("+", pred.Attribute(("a",)), pred.Literal(1))
+    >>> write_value(pred.Arithmetic("*", total, pred.Literal(-2)))
     '(a + 1) * -2'
     """
     match value:
@@ -189,7 +190,7 @@ def _write_inner_predicate(predicate: pred.Predicate, level: int) -> str:
 def write_predicate(predicate: pred.Predicate) -> str:
     """Write a predicate as it stands between brackets.
 
-    >>> write_predicate(Negation(Like(Attribute(("name",)), "MS.*")))
+    >>> write_predicate(pred.Negation(pred.Like(pred.Attribute(("name",)), "MS.*")))
     "NOT name LIKE 'MS.*'"
     """
     match predicate:
@@ -233,10 +234,11 @@ def _write_inner_condition(condition: pred.Condition, loosest: type[pred.AllOf] 
 def write_condition(condition: pred.Condition) -> str:
     """Write the condition of a filter.
 
-    >>> price = Attribute(("price",))
-    >>> write_condition(Compare("<", Reference("a", price), Reference("b", price)))
+    >>> price = pred.Attribute(("price",))
+    >>> a, b = pred.Reference("a", price), pred.Reference("b", price)
+    >>> write_condition(pred.Compare("<", a, b))
     'a[price] < b[price]'
-    >>> write_condition(Compare("<", Reference("a", price), Reference("b", price), adjacent=True))
+    >>> write_condition(pred.Compare("<", a, b, adjacent=True))
     'PREV(a)[price] < b[price]'
     """
     match condition:
@@ -306,7 +308,7 @@ def _write_event(kind: str, stream: str | None) -> str:
 def write_formula(formula: cel.Formula) -> str:
     """Write a formula.
 
-    >>> write_formula(Iterate(As(Event("A", "S"), "x"), 2, 4))
+    >>> write_formula(cel.Iterate(cel.As(cel.Event("A", "S"), "x"), 2, 4))
     '(S>A AS x){2,4}'
     """
     match formula:

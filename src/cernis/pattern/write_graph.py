@@ -31,9 +31,9 @@ INDENT = "  "
 def write_term(term: g.Term) -> str:
     """Write a term, without its datatype where its form tells it.
 
-    >>> write_term(Term('"5"^^<http://www.w3.org/2001/XMLSchema#integer>'))
+    >>> write_term(g.Term('"5"^^<http://www.w3.org/2001/XMLSchema#integer>'))
     '5'
-    >>> write_term(Term('"a"@en'))
+    >>> write_term(g.Term('"a"@en'))
     '"a"@en'
     """
     found = _SHORT.fullmatch(term.text)
@@ -85,8 +85,8 @@ def _write_inner(expression: g.Expression, level: int) -> str:
 def write_expression(expression: g.Expression) -> str:
     """Write an expression as it stands between brackets.
 
-    >>> x, y = GraphVariable("x"), GraphVariable("y")
-    >>> write_expression(NotExpression(ComparisonExpression("<", x, NegativeExpression(y))))
+    >>> x, y = g.GraphVariable("x"), g.GraphVariable("y")
+    >>> write_expression(g.NotExpression(g.ComparisonExpression("<", x, g.NegativeExpression(y))))
     '!(?x < -?y)'
     """
     match expression:

@@ -15,10 +15,10 @@ Where SQL leaves a choice, this is the one taken:
 * `LIKE` matches the whole string; `\\d`, `\\w`, `\\s` know ASCII alone, as in RE2.
 
 >>> from cernis.pattern.predicate import Attribute, Comparison, Literal, Negation
->>> cheap = Comparison("<", Attribute(("price",)), Literal(100))
+>>> cheap = pred.Comparison("<", pred.Attribute(("price",)), pred.Literal(100))
 >>> [truth(cheap, event) for event in ({"price": 80}, {"price": 102}, {})]
 [True, False, None]
->>> holds(Negation(cheap), {})
+>>> holds(pred.Negation(cheap), {})
 False
 """
 
