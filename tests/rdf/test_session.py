@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import cernis
+from cernis.engine.linked import runtime
 from cernis.generators import market
 from cernis.rdf.reading import merge
 
@@ -52,3 +53,22 @@ def test_any_number_of_events_may_share_a_timestamp() -> None:
     lines += [f"<urn:x:b{i}> <urn:x:is> {two} <urn:x:then-{i}/at/9> ." for i in range(many)]
     matches = cernis.query(query, lang="spaseq").run("\n".join(lines).encode())
     assert matches.count() == many**2
+
+
+def test_a_timestamp_may_need_room_in_several_arrays_at_once() -> None:
+    query = """
+    PREFIX : <urn:x:>
+    SELECT ?a ?b WITHIN 1 SECOND FROM STREAM S <urn:x:s>
+    WHERE { SEQ (A : B) DEFINE GPM A ON S { ?a :is ?k } DEFINE GPM B ON S { ?b :was ?k } }
+    """
+    few, many = 8, 300
+    lines = [f"<urn:x:a{i}> <urn:x:is> <urn:x:k{i}> <urn:x:first-{i}/at/7> ." for i in range(few)]
+    lines += [
+        f"<urn:x:b{i}> <urn:x:was> <urn:x:k{i % few}> <urn:x:then-{i}/at/9> ." for i in range(many)
+    ]
+    with (
+        mock.patch.object(runtime, "FIRST_ENTRIES", 4),
+        mock.patch.object(runtime, "FIRST_RECORDS", 4),
+    ):
+        matches = cernis.query(query, lang="spaseq").run("\n".join(lines).encode())
+    assert matches.count() == many

@@ -52,8 +52,9 @@ class LinkedEngine:
         evaluation = kernel.Evaluation(values, stack)
         if self.partitioned:
             self._reserve_keys(keys)
-        at = 0
+        at, wanted = 0, dict[int, int]()
         while True:
+            begun = at
             status, at, array = kernel.step(
                 self.tables, self.memory, rows, evaluation, self.position, at
             )
@@ -66,7 +67,9 @@ class LinkedEngine:
             elif status == kernel.NO_ENTRIES:
                 self._make_entries()
             else:
-                self._make_room(array, segments)
+                if at != begun:
+                    wanted.clear()
+                self._make_room(array, segments, wanted)
         if len(rows.bound):
             self._advance_bound(rows, -1)
         self._close(segments)
@@ -102,15 +105,20 @@ class LinkedEngine:
 
     # ---------------------------------------------------------------- room
 
-    def _make_room(self, array: int, segments: list[DagSegment]) -> None:
-        """Make twice the room that the interrupted moment had, after dropping dead records."""
+    def _make_room(self, array: int, segments: list[DagSegment], wanted: dict[int, int]) -> None:
+        """Make twice the room that the interrupted moment had, after dropping dead records.
+
+        `wanted` is the room that this moment has asked for so far, by array: collecting for one
+        array must not take it from the others, or they would ask in turn for ever.
+        """
         dag = self.memory.dag
-        had = len(getattr(dag, r.GROWING[array])) - int(dag.counters[array])
+        wanted[array] = 2 * (len(getattr(dag, r.GROWING[array])) - int(dag.counters[array])) + 1
         if self.memory.waiting.counters[w.PHASE] != kernel.FILING:
             self._close(segments)
             if array != r.ROOTS:
                 self.collect()
-        self._grow(array, 2 * had + 1)
+        for which, room in wanted.items():
+            self._grow(which, room)
 
     def _grow(self, array: int, room: int) -> None:
         dag = r.make_room(self.memory.dag, array, room, FIRST_RECORDS)
