@@ -1,4 +1,4 @@
-"""What a person is told about a query that does not parse or makes no sense, word for word."""
+"""The exact messages for queries that do not parse or make no sense."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def local(query: GraphQuery, files: Any, background: Any, unit: str = "ns") -> l
 def test_random_queries_are_answered_alike_however_they_are_spread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cernis.rdf.exchange._MANY_TERMS", 30)  # terms are let go of on the way
+    monkeypatch.setattr("cernis.rdf.exchange._MANY_TERMS", 30)  # drops terms on the way
     met: Counter[Distribution] = Counter()
     for seed in range(36):
         draw = random.Random(seed)
