@@ -32,17 +32,6 @@ from cernis.rdf.solving.solutions import Solutions
 from cernis.rdf.solving.solve import PatternSolver, find_patterns
 from cernis.rdf.solving.values import TermValues
 
-__all__ = [
-    "GPM",
-    "NUMBER",
-    "STREAM",
-    "TS",
-    "EventSolutions",
-    "SolutionFormat",
-    "SolutionSession",
-    "SolutionWriter",
-]
-
 TS, STREAM, NUMBER, GPM = "ts", "stream", "number", "gpm"
 _MANY_TERMS = 1 << 20
 _NO_GPM = -1

@@ -36,8 +36,6 @@ from cernis.rdf.solving.solutions import Solutions
 from cernis.rdf.solving.values import TermValues
 from cernis.results.correlated import CorrelatedMatches
 
-__all__ = ["GraphRecognizer", "shape_answers"]
-
 _MANY_ROWS, _MANY_TERMS = 1 << 18, 1 << 20
 _ROWS = ("rows",)
 

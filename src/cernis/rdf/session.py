@@ -26,8 +26,6 @@ from cernis.rdf.recognizer import GraphRecognizer
 from cernis.rdf.solving.solve import PatternSolver
 from cernis.rdf.solving.values import TermValues
 
-__all__ = ["GraphRunOptions", "GraphSession"]
-
 
 class GraphRunOptions(NamedTuple):
     """How to read the streams of a run."""

@@ -16,8 +16,6 @@ from cernis.pattern.check import check, find_too_deep
 from cernis.pattern.query import Pattern
 from cernis.schema import Schema
 
-__all__ = ["parse", "parse_schema"]
-
 
 def _retype_word(token: Token) -> Token:
     """Give a word that is a keyword the keyword's terminal."""

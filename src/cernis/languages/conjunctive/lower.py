@@ -37,8 +37,6 @@ from cernis.pattern.predicate import MIRRORED, TIME, TIME_NS, Literal, Operator
 from cernis.pattern.query import Pattern, Select, Unit, Window
 from cernis.pattern.query import Variable as Selected
 
-__all__ = ["find_time_order", "lower"]
-
 
 def lower(query: ConjunctiveQuery) -> Pattern:
     """Return the pattern whose matches give each atom, by its index, its event."""

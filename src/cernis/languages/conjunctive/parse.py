@@ -22,8 +22,6 @@ from cernis.languages.text.tokens import cut_token
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.schema import Schema
 
-__all__ = ["parse"]
-
 _PIECES = {"ARROW": ("CMP", "MINUS"), "TURNSTILE": ("COLON", "MINUS")}
 
 

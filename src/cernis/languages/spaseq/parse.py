@@ -25,8 +25,6 @@ from cernis.languages.text.tokens import cut_token
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.pattern.suggest import find_closest
 
-__all__ = ["parse"]
-
 _SEPARATORS = ("COMMA", "SEMICOLON", "COLON")
 _CUT = ("PNAME", "PNAME_NS", "BLANK", "VAR")
 """Tokens of SPARQL that are several tokens inside SEQ."""

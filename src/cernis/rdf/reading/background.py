@@ -21,8 +21,6 @@ from cernis.errors import DataError
 from cernis.rdf.reading.quads import Input, Quads, encode_quads, import_oxigraph, read_quads
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 
-__all__ = ["Triples", "load_background", "merge_graphs", "read_graphs", "write_graph_name"]
-
 Graphs = dict[int, "Triples"]
 
 

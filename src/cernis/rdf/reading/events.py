@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from cernis.rdf.reading.terms import Codes, Terms
 
-__all__ = ["Bools", "GraphEvents", "Int64s", "encode_events"]
-
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

@@ -28,8 +28,6 @@ from cernis.rdf.reading.events import Bools, Int64s
 from cernis.rdf.reading.quads import Quads
 from cernis.rdf.reading.terms import Codes, Terms
 
-__all__ = ["REACH", "EventGroup", "EventQuads", "QuadGrouper"]
-
 REACH = 1 << 16
 """How many quads may lie between two quads of one event."""
 

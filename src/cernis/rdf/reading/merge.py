@@ -16,8 +16,6 @@ from cernis.compiled import kernel
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import Codes
 
-__all__ = ["MergedStreams"]
-
 EVENTS = 1 << 16
 """The most events in a batch, unless more share one timestamp."""
 

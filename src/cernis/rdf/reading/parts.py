@@ -32,16 +32,6 @@ from cernis.rdf.reading.streams import StreamReader, Streamset
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.reading.times import TimeRule
 
-__all__ = [
-    "PIECE",
-    "FilePart",
-    "PartReader",
-    "Prospect",
-    "list_files",
-    "look_ahead",
-    "split_stream",
-]
-
 PIECE = 1 << 26
 """The size of a piece in bytes, about."""
 

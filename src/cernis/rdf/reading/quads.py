@@ -39,8 +39,6 @@ from cernis.errors import CernisError, DataError
 from cernis.events.mistakes import Mistakes
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 
-__all__ = ["BATCH", "FORMATS", "Input", "Quads", "encode_quads", "find_format", "read_quads"]
-
 Input = str | Path | bytes | IO[bytes]
 
 BATCH = 1 << 15

@@ -18,8 +18,6 @@ from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.group import REACH
 from cernis.rdf.reading.terms import Codes
 
-__all__ = ["GraphIndex", "scan_graphs"]
-
 _CHUNK = 1 << 24
 
 

@@ -19,8 +19,6 @@ from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.reading.timing import EventTimer
 
-__all__ = ["StreamReader", "Streamset"]
-
 
 class StreamReader:
     """Read the events of one stream, in the order of their numbers; batches may part a timestamp.

@@ -21,8 +21,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["UNBOUND", "Codes", "Terms"]
-
 Codes = NDArray[np.int32]
 
 UNBOUND = -1

@@ -30,16 +30,6 @@ from cernis.encoding.regex import count_groups, regex_mistake
 from cernis.errors import DataError
 from cernis.events.times import UNITS, check_unit
 
-__all__ = [
-    "DATETIME_IN_NAME",
-    "DIGITS_IN_NAME",
-    "KNOWN_PROPERTIES",
-    "TimeRule",
-    "format_time",
-    "read_name_times",
-    "read_times",
-]
-
 XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 
 KNOWN_PROPERTIES: Final = (

@@ -34,8 +34,6 @@ from cernis.rdf.reading.times import (
     read_times,
 )
 
-__all__ = ["EventTimer"]
-
 
 class EventTimer:
     """Find the times of one stream's events."""

@@ -26,17 +26,6 @@ import numpy as np
 
 from cernis.engine.graphs import expressions as e
 
-__all__ = [
-    "ARGUMENTS",
-    "FUNCTIONS",
-    "XSD",
-    "TermFunction",
-    "TermParts",
-    "find_cast",
-    "write_boolean",
-    "write_literal",
-]
-
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
 

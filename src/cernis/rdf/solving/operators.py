@@ -29,19 +29,6 @@ from cernis.rdf.solving.solutions import (
     join_by_event,
 )
 
-__all__ = [
-    "AnswerCache",
-    "FilterNode",
-    "FixedNode",
-    "JoinNode",
-    "PlanInput",
-    "PlanNode",
-    "SearchNode",
-    "UnionNode",
-    "UnitNode",
-    "run_plan",
-]
-
 
 class AnswerCache:
     """The answers of conditions on a single variable, term by term."""

@@ -50,8 +50,6 @@ from cernis.rdf.solving.solutions import (
 )
 from cernis.rdf.solving.values import TermValues
 
-__all__ = ["BUDGET", "plan_pattern"]
-
 BUDGET = 20_000_000
 """Solutions that a pattern may have over background knowledge."""
 _LOOKED_PER_SOLUTION = 50

@@ -22,8 +22,6 @@ from cernis.rdf.solving.functions import ARGUMENTS, TermFunction, find_cast, wri
 from cernis.rdf.solving.regex import translate_pattern
 from cernis.rdf.solving.values import TermValues
 
-__all__ = ["Program", "compile_expression", "join_programs"]
-
 _COMPARISONS = {
     "=": e.EQUAL,
     "!=": e.DIFFERENT,

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from cernis.encoding.regex import regex_mistake
 
-__all__ = ["translate_pattern", "translate_replacement"]
-
 
 def translate_pattern(pattern: str, flags: str) -> str:
     r"""Return a pattern as RE2 writes it; raise ValueError if it is not a regular expression.

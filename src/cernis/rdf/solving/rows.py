@@ -27,8 +27,6 @@ from cernis.rdf.solving.solutions import Solutions, arrange, join_solutions, pro
 from cernis.rdf.solving.solve import find_patterns
 from cernis.rdf.solving.values import TermValues
 
-__all__ = ["RowBuilder", "StoredRows", "TimeWindow"]
-
 
 class TimeWindow(NamedTuple):
     """How long a match may take, in nanoseconds; and where tumbling windows begin."""

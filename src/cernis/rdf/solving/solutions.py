@@ -19,22 +19,6 @@ from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
 from cernis.errors import BudgetError
 
-__all__ = [
-    "BATCH_BUDGET",
-    "Names",
-    "RowBudget",
-    "Solutions",
-    "arrange",
-    "build_index",
-    "describe_join",
-    "drop_repeats",
-    "fill_table",
-    "join_by_event",
-    "join_solutions",
-    "merge_names",
-    "project",
-]
-
 Names = tuple[str, ...]
 
 

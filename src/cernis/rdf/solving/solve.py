@@ -23,8 +23,6 @@ from cernis.rdf.solving.plan import BUDGET, plan_pattern
 from cernis.rdf.solving.solutions import BATCH_BUDGET, Names, Solutions, project
 from cernis.rdf.solving.values import TermValues
 
-__all__ = ["Matcher", "PatternSolver", "find_patterns"]
-
 _UNLIMITED = np.iinfo(np.int64).max
 
 

@@ -9,8 +9,6 @@ from cernis.engine.graphs.lexical import STRING_TAG, TagTable, fill_slots
 from cernis.errors import DataError
 from cernis.rdf.solving.functions import XSD
 
-__all__ = ["Tags"]
-
 _KINDS = {
     "string": e.STRING,
     "boolean": e.BOOLEAN,

@@ -38,8 +38,6 @@ from cernis.rdf.solving.functions import (
 from cernis.rdf.solving.regex import translate_pattern, translate_replacement
 from cernis.rdf.solving.tags import Tags
 
-__all__ = ["TermValues"]
-
 _LANGUAGE_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 
 _AT_ONCE = 1 << 20
