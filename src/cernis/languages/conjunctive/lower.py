@@ -21,29 +21,20 @@ from fractions import Fraction
 from math import ceil
 from typing import cast
 
+from cernis.pattern import conjunctive as q
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.conjunctive import (
-    Atom,
-    ConjunctiveComparison,
-    ConjunctiveQuery,
-    ConjunctiveVariable,
-    Difference,
-    Duration,
-    Side,
-    find_single_event_tests,
-)
 from cernis.pattern.predicate import MIRRORED, TIME, TIME_NS, Literal, Operator
 from cernis.pattern.query import Pattern, Select, Unit, Window
 from cernis.pattern.query import Variable as Selected
 
 
-def lower(query: ConjunctiveQuery) -> Pattern:
+def lower(query: q.ConjunctiveQuery) -> Pattern:
     """Return the pattern whose matches give each atom, by its index, its event."""
     order = find_time_order(query)
     window, spent = _choose_window(query, order)
     spent |= _find_implied(query, order)
-    tests_of_atoms, rest = find_single_event_tests(query)
+    tests_of_atoms, rest = q.find_single_event_tests(query)
     conditions: list[pred.Condition] = [
         pred.Holds(str(index), test, span=test.span)
         for index, tests in enumerate(tests_of_atoms)
@@ -70,7 +61,7 @@ def lower(query: ConjunctiveQuery) -> Pattern:
     )
 
 
-def _make_event(index: int, atom: Atom) -> cel.Formula:
+def _make_event(index: int, atom: q.Atom) -> cel.Formula:
     event = cel.Event(atom.relation, atom.stream, span=atom.span)
     return cel.As(event, str(index), span=atom.span)
 
@@ -78,7 +69,7 @@ def _make_event(index: int, atom: Atom) -> cel.Formula:
 # ------------------------------------------------------------- several events
 
 
-def _make_equalities(atoms: Sequence[Atom]) -> Iterator[pred.Condition]:
+def _make_equalities(atoms: Sequence[q.Atom]) -> Iterator[pred.Condition]:
     """Yield the equalities of each occurrence of a variable with the one before it."""
     last: dict[str, pred.Reference] = {}
     times: dict[str, pred.Reference] = {}
@@ -95,15 +86,15 @@ def _make_equalities(atoms: Sequence[Atom]) -> Iterator[pred.Condition]:
             times[atom.time] = here
 
 
-def _make_condition(query: ConjunctiveQuery, node: ConjunctiveComparison) -> pred.Condition:
+def _make_condition(query: q.ConjunctiveQuery, node: q.ConjunctiveComparison) -> pred.Condition:
     """Return a comparison that no single event decides as a condition on two of them."""
     match node:
-        case ConjunctiveComparison(op=op, left=Difference() as difference, right=limit):
+        case q.ConjunctiveComparison(op=op, left=q.Difference() as difference, right=limit):
             return _make_bound(query, node, op, difference, limit)
-        case ConjunctiveComparison(op=op, left=limit, right=Difference() as difference):
+        case q.ConjunctiveComparison(op=op, left=limit, right=q.Difference() as difference):
             return _make_bound(query, node, MIRRORED[op], difference, limit)
-        case ConjunctiveComparison(
-            op=op, left=ConjunctiveVariable() as one, right=ConjunctiveVariable() as other
+        case q.ConjunctiveComparison(
+            op=op, left=q.ConjunctiveVariable() as one, right=q.ConjunctiveVariable() as other
         ):
             left, right = _make_reference(query, one), _make_reference(query, other)
             return pred.Compare(op, left, right, span=node.span)
@@ -112,14 +103,14 @@ def _make_condition(query: ConjunctiveQuery, node: ConjunctiveComparison) -> pre
 
 
 def _make_bound(
-    query: ConjunctiveQuery,
-    node: ConjunctiveComparison,
+    query: q.ConjunctiveQuery,
+    node: q.ConjunctiveComparison,
     op: Operator,
-    difference: Difference,
-    limit: Side,
+    difference: q.Difference,
+    limit: q.Side,
 ) -> pred.Condition:
     """Return `t2 - t1 op limit` as `t2 op t1 + limit`."""
-    clock = TIME_NS if isinstance(limit, Duration) else TIME
+    clock = TIME_NS if isinstance(limit, q.Duration) else TIME
     left, right = (
         pred.Reference(str(query.moments[side.name][0]), clock, span=side.span)
         for side in (difference.left, difference.right)
@@ -127,14 +118,14 @@ def _make_bound(
     return pred.Compare(op, left, right, shift=_read_number(limit), span=node.span)
 
 
-def _read_number(limit: Side) -> int | float:
-    if isinstance(limit, Duration):
+def _read_number(limit: q.Side) -> int | float:
+    if isinstance(limit, q.Duration):
         whole = limit.nanoseconds
         return int(whole) if whole.denominator == 1 else float(whole)
     return cast("int | float", cast(Literal, limit).value)
 
 
-def _make_reference(query: ConjunctiveQuery, variable: ConjunctiveVariable) -> pred.Reference:
+def _make_reference(query: q.ConjunctiveQuery, variable: q.ConjunctiveVariable) -> pred.Reference:
     if variable.name in query.moments:
         return pred.Reference(str(query.moments[variable.name][0]), TIME, span=variable.span)
     index = query.holders[variable.name][0]
@@ -144,7 +135,7 @@ def _make_reference(query: ConjunctiveQuery, variable: ConjunctiveVariable) -> p
 # ----------------------------------------------------------------------- time
 
 
-def find_time_order(query: ConjunctiveQuery) -> tuple[int, ...] | None:
+def find_time_order(query: q.ConjunctiveQuery) -> tuple[int, ...] | None:
     """Return the atoms in the order that their timestamps force, if they force one."""
     moments = [atom.time for atom in query.atoms]
     if None in moments or len(set(moments)) < len(moments) or len(moments) < 2:
@@ -152,8 +143,8 @@ def find_time_order(query: ConjunctiveQuery) -> tuple[int, ...] | None:
     place = {cast(str, name): index for index, name in enumerate(moments)}
     after: dict[int, set[int]] = {index: set() for index in place.values()}
     for node in query.comparisons:
-        if isinstance(node.left, ConjunctiveVariable) and isinstance(
-            node.right, ConjunctiveVariable
+        if isinstance(node.left, q.ConjunctiveVariable) and isinstance(
+            node.right, q.ConjunctiveVariable
         ):
             pair = place.get(node.left.name), place.get(node.right.name)
             if None not in pair and node.op in ("<", ">"):
@@ -186,8 +177,8 @@ def _find_only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
 
 
 def _find_implied(
-    query: ConjunctiveQuery, order: tuple[int, ...] | None
-) -> frozenset[ConjunctiveComparison]:
+    query: q.ConjunctiveQuery, order: tuple[int, ...] | None
+) -> frozenset[q.ConjunctiveComparison]:
     """Return the comparisons of timestamps that follow from those of neighbours in the order."""
     if order is None:
         return frozenset()
@@ -195,8 +186,8 @@ def _find_implied(
     found = []
     for node in query.comparisons:
         match node:
-            case ConjunctiveComparison(
-                op=op, left=ConjunctiveVariable(name=one), right=ConjunctiveVariable(name=other)
+            case q.ConjunctiveComparison(
+                op=op, left=q.ConjunctiveVariable(name=one), right=q.ConjunctiveVariable(name=other)
             ) if one in place and other in place and op != "=":
                 ahead = place[other] - place[one]
                 later = {"!=": abs(ahead), "<": ahead, "<=": ahead}.get(op, -ahead)
@@ -206,8 +197,8 @@ def _find_implied(
 
 
 def _choose_window(
-    query: ConjunctiveQuery, order: tuple[int, ...] | None
-) -> tuple[Window | None, frozenset[ConjunctiveComparison]]:
+    query: q.ConjunctiveQuery, order: tuple[int, ...] | None
+) -> tuple[Window | None, frozenset[q.ConjunctiveComparison]]:
     """Return the window, and the comparisons that it replaces."""
     if order is None or (query.within is not None and query.within.unit is not Unit.TIME):
         return query.within, frozenset()
@@ -224,18 +215,18 @@ def _reach(window: Window) -> tuple[Fraction, bool]:
     return window.size, not window.strict
 
 
-def _window_of(node: ConjunctiveComparison, ends: tuple[str | None, str | None]) -> Window | None:
+def _window_of(node: q.ConjunctiveComparison, ends: tuple[str | None, str | None]) -> Window | None:
     """Return the window that `last - first < limit` is; None for any other comparison."""
     match node:
-        case ConjunctiveComparison(op=op, left=Difference() as difference, right=limit):
+        case q.ConjunctiveComparison(op=op, left=q.Difference() as difference, right=limit):
             pass
-        case ConjunctiveComparison(op=op, left=limit, right=Difference() as difference):
+        case q.ConjunctiveComparison(op=op, left=limit, right=q.Difference() as difference):
             op = MIRRORED[op]
         case _:
             return None
     if (difference.left.name, difference.right.name) != ends or op not in ("<", "<="):
         return None
-    if isinstance(limit, Duration):
+    if isinstance(limit, q.Duration):
         size = limit.nanoseconds if op == "<=" else Fraction(ceil(limit.nanoseconds) - 1)
         return Window(Unit.TIME, size, span=node.span) if size >= 0 else None
     size, strict = Fraction(repr(_read_number(limit))), op == "<"

@@ -12,17 +12,8 @@ from typing import cast
 from cernis.errors import Span
 from cernis.languages.conjunctive.tree import WrittenAtom, WrittenConjunctiveQuery
 from cernis.languages.text.words import list_words
+from cernis.pattern import conjunctive as q
 from cernis.pattern.check.kinds import class_of, class_of_literal
-from cernis.pattern.conjunctive import (
-    Argument,
-    Atom,
-    ConjunctiveComparison,
-    ConjunctiveQuery,
-    ConjunctiveVariable,
-    Difference,
-    Duration,
-    Side,
-)
 from cernis.pattern.mistakes import MistakeList
 from cernis.pattern.predicate import Attribute, Literal
 from cernis.pattern.suggest import did_you_mean
@@ -36,7 +27,7 @@ _LONGEST_LIST = 8
 
 def resolve(
     written: WrittenConjunctiveQuery, schema: Schema | None, source: str, mistakes: MistakeList
-) -> ConjunctiveQuery:
+) -> q.ConjunctiveQuery:
     """Return the query with its names resolved; note its mistakes."""
     names = _ConjunctiveNames(written, schema, mistakes)
     atoms = tuple(map(names.resolve_atom, written.atoms))
@@ -45,7 +36,7 @@ def resolve(
     for comparison in written.comparisons:
         names.check_comparison(comparison)
     names.check_head()
-    return ConjunctiveQuery(
+    return q.ConjunctiveQuery(
         head=tuple(variable.name for variable in written.head),
         atoms=atoms,
         comparisons=written.comparisons,
@@ -65,7 +56,7 @@ class _ConjunctiveNames:
         self.mistakes = mistakes
         self.relations: list[Attributes | None] = []
         """For each atom, the attributes of its relation; None where nothing is known."""
-        self.data: dict[str, tuple[Atom, str | None]] = {}
+        self.data: dict[str, tuple[q.Atom, str | None]] = {}
         """Each variable of the data, with the atom that tells its class, and the class."""
         self.times = {atom.time.name for atom in written.atoms if atom.time is not None}
 
@@ -118,7 +109,7 @@ class _ConjunctiveNames:
 
     # --------------------------------------------------------------------- atoms
 
-    def resolve_atom(self, written: WrittenAtom) -> Atom:
+    def resolve_atom(self, written: WrittenAtom) -> q.Atom:
         before = len(self.mistakes.found)
         declared = self._find_relation(written)
         self.relations.append(declared)
@@ -129,12 +120,12 @@ class _ConjunctiveNames:
             if attribute in given:
                 self.mistakes.note(f"attribute '{attribute.name}' is given twice", term.span)
             given.add(attribute)
-        return Atom(
+        return q.Atom(
             written.relation.text,
             tuple(
                 (attribute, term)
                 for attribute, term in arguments
-                if not (isinstance(term, ConjunctiveVariable) and term.name == _ANONYMOUS)
+                if not (isinstance(term, q.ConjunctiveVariable) and term.name == _ANONYMOUS)
             ),
             None if written.stream is None else written.stream.text,
             None if written.time is None else written.time.name,
@@ -143,7 +134,7 @@ class _ConjunctiveNames:
 
     def _name_arguments(
         self, atom: WrittenAtom, declared: Attributes | None, told: bool
-    ) -> list[tuple[Attribute, Argument]]:
+    ) -> list[tuple[Attribute, q.Argument]]:
         """Return the arguments with their attributes; note those that are not known."""
         positional = sum(1 for name, _ in atom.arguments if name is None)
         if positional and declared is None and not told:
@@ -158,7 +149,7 @@ class _ConjunctiveNames:
         elif positional and declared is not None and not told:
             self._check_arity(atom, positional, declared)
         columns = list(declared or ())
-        found: list[tuple[Attribute, Argument]] = []
+        found: list[tuple[Attribute, q.Argument]] = []
         by_name = False
         for place, (name, term) in enumerate(atom.arguments):
             if name is not None:
@@ -207,7 +198,7 @@ class _ConjunctiveNames:
                 expected="an atom such as T(x)",
             )
 
-    def check_kinds(self, atoms: tuple[Atom, ...]) -> None:
+    def check_kinds(self, atoms: tuple[q.Atom, ...]) -> None:
         """Check that each variable and constant has one kind wherever it stands."""
         for written, atom, known in zip(self.written.atoms, atoms, self.relations, strict=True):
             declared: Mapping[str, Kind] = known or {}
@@ -219,7 +210,7 @@ class _ConjunctiveNames:
                     self._check_occurrence(term, its, atom)
             if atom.time is not None and atom.time == _ANONYMOUS:
                 self.mistakes.note(
-                    "'_' is not a timestamp", cast(ConjunctiveVariable, written.time).span
+                    "'_' is not a timestamp", cast(q.ConjunctiveVariable, written.time).span
                 )
 
     def _check_constant(self, attribute: Attribute, its: str | None, literal: Literal) -> None:
@@ -232,7 +223,9 @@ class _ConjunctiveNames:
             )
             self.mistakes.note(message, literal.span)
 
-    def _check_occurrence(self, variable: ConjunctiveVariable, its: str | None, atom: Atom) -> None:
+    def _check_occurrence(
+        self, variable: q.ConjunctiveVariable, its: str | None, atom: q.Atom
+    ) -> None:
         name = variable.name
         if name in self.times:
             self.mistakes.note(
@@ -266,7 +259,7 @@ class _ConjunctiveNames:
 
     # --------------------------------------------------------------- comparisons
 
-    def check_comparison(self, node: ConjunctiveComparison) -> None:
+    def check_comparison(self, node: q.ConjunctiveComparison) -> None:
         sides = (node.left, node.right)
         unbound = [variable for side in sides for variable in self._find_unbound(side)]
         for variable in unbound:
@@ -278,17 +271,17 @@ class _ConjunctiveNames:
         if not unbound:
             self._check_comparable(node)
 
-    def _find_unbound(self, side: Side) -> list[ConjunctiveVariable]:
+    def _find_unbound(self, side: q.Side) -> list[q.ConjunctiveVariable]:
         match side:
-            case ConjunctiveVariable():
+            case q.ConjunctiveVariable():
                 known = side.name in self.data or side.name in self.times
                 return [] if known else [side]
-            case Difference(left=left, right=right):
+            case q.Difference(left=left, right=right):
                 return self._find_unbound(left) + self._find_unbound(right)
             case _:
                 return []
 
-    def _check_comparable(self, node: ConjunctiveComparison) -> None:
+    def _check_comparable(self, node: q.ConjunctiveComparison) -> None:
         left, right = self._sort_of(node.left), self._sort_of(node.right)
         sorts = {left, right}
         if not all(sorts):
@@ -324,15 +317,15 @@ class _ConjunctiveNames:
         else:
             self._check_alike(node)
 
-    def _check_bound(self, node: ConjunctiveComparison) -> None:
-        limit = node.right if isinstance(node.left, Difference) else node.left
+    def _check_bound(self, node: q.ConjunctiveComparison) -> None:
+        limit = node.right if isinstance(node.left, q.Difference) else node.left
         number = isinstance(limit, Literal) and class_of_literal(limit) == "number"
-        if not number and not isinstance(limit, Duration):
+        if not number and not isinstance(limit, q.Duration):
             self.mistakes.note(
                 "a difference of timestamps is compared with a number or a duration", node.span
             )
 
-    def _check_alike(self, node: ConjunctiveComparison) -> None:
+    def _check_alike(self, node: q.ConjunctiveComparison) -> None:
         """Check that two values of the data can be compared."""
         classes = [self._class_of(side) for side in (node.left, node.right)]
         literal = isinstance(node.left, Literal) or isinstance(node.right, Literal)
@@ -346,20 +339,20 @@ class _ConjunctiveNames:
         ]
         self.mistakes.note(f"type clash: {', '.join(texts)}", node.span)
 
-    def _class_of(self, side: Side) -> str | None:
+    def _class_of(self, side: q.Side) -> str | None:
         if isinstance(side, Literal):
             return class_of_literal(side)
         return self.data[_name_of(side)][1]
 
-    def _sort_of(self, side: Side) -> str:
+    def _sort_of(self, side: q.Side) -> str:
         match side:
-            case ConjunctiveVariable(name=name):
+            case q.ConjunctiveVariable(name=name):
                 return "timestamp" if name in self.times else "data"
             case Literal():
                 return "constant"
-            case Duration():
+            case q.Duration():
                 return "duration"
-            case Difference(left=left, right=right):
+            case q.Difference(left=left, right=right):
                 for variable in (left, right):
                     if variable.name not in self.times:
                         self.mistakes.note(
@@ -371,9 +364,9 @@ class _ConjunctiveNames:
                 return "difference"
 
 
-def _name_of(side: Side) -> str:
-    return cast(ConjunctiveVariable, side).name
+def _name_of(side: q.Side) -> str:
+    return cast(q.ConjunctiveVariable, side).name
 
 
-def _write_side(side: Side) -> str:
+def _write_side(side: q.Side) -> str:
     return write_value(side) if isinstance(side, Literal) else write_name(_name_of(side))

@@ -13,14 +13,7 @@ from lark.tree import Meta
 from cernis.errors import Span
 from cernis.languages.text.tokens import Name, span_of_tree
 from cernis.languages.text.tree import OPERATORS, TreeReader
-from cernis.pattern.conjunctive import (
-    Argument,
-    ConjunctiveComparison,
-    ConjunctiveVariable,
-    Difference,
-    Duration,
-    Side,
-)
+from cernis.pattern import conjunctive as q
 from cernis.pattern.predicate import Attribute
 from cernis.pattern.query import Window
 from cernis.schema import Schema
@@ -33,8 +26,8 @@ class WrittenAtom(NamedTuple):
 
     relation: Name
     stream: Name | None
-    arguments: tuple[tuple[Attribute | None, Argument], ...]
-    time: ConjunctiveVariable | None
+    arguments: tuple[tuple[Attribute | None, q.Argument], ...]
+    time: q.ConjunctiveVariable | None
     span: Span
 
     @property
@@ -44,10 +37,10 @@ class WrittenAtom(NamedTuple):
 
 class WrittenConjunctiveQuery(NamedTuple):
     name: Name
-    head: tuple[ConjunctiveVariable, ...]
+    head: tuple[q.ConjunctiveVariable, ...]
     head_span: Span
     atoms: tuple[WrittenAtom, ...]
-    comparisons: tuple[ConjunctiveComparison, ...]
+    comparisons: tuple[q.ConjunctiveComparison, ...]
     within: Window | None
     declared: Schema | None
 
@@ -65,7 +58,7 @@ class ConjunctiveReader(TreeReader):
 
     def head(
         self, meta: Meta, parts: list[Any]
-    ) -> tuple[Name, tuple[ConjunctiveVariable, ...], Span]:
+    ) -> tuple[Name, tuple[q.ConjunctiveVariable, ...], Span]:
         return parts[0], tuple(part for part in parts[1:] if part is not None), span_of_tree(meta)
 
     def body(self, meta: Meta, parts: list[Any]) -> list[Any]:
@@ -80,21 +73,21 @@ class ConjunctiveReader(TreeReader):
         first, _of, second = parts
         return (None, first) if second is None else (first, second)
 
-    def argument(self, meta: Meta, parts: list[Any]) -> tuple[Attribute | None, Argument]:
+    def argument(self, meta: Meta, parts: list[Any]) -> tuple[Attribute | None, q.Argument]:
         return parts[0], parts[1]
 
-    def variable(self, meta: Meta, parts: list[Name]) -> ConjunctiveVariable:
-        return ConjunctiveVariable(parts[0].text, span=parts[0].span)
+    def variable(self, meta: Meta, parts: list[Name]) -> q.ConjunctiveVariable:
+        return q.ConjunctiveVariable(parts[0].text, span=parts[0].span)
 
-    def difference(self, meta: Meta, parts: list[Any]) -> Difference:
-        return Difference(parts[0], parts[2], span=span_of_tree(meta))
+    def difference(self, meta: Meta, parts: list[Any]) -> q.Difference:
+        return q.Difference(parts[0], parts[2], span=span_of_tree(meta))
 
-    def duration(self, meta: Meta, parts: list[Token]) -> Duration:
-        return Duration(self.time_span(meta, parts).size, span=span_of_tree(meta))
+    def duration(self, meta: Meta, parts: list[Token]) -> q.Duration:
+        return q.Duration(self.time_span(meta, parts).size, span=span_of_tree(meta))
 
-    def chain(self, meta: Meta, parts: list[Any]) -> list[ConjunctiveComparison]:
+    def chain(self, meta: Meta, parts: list[Any]) -> list[q.ConjunctiveComparison]:
         """Take a chain apart: `a < b < c` is `a < b` and `b < c`."""
-        sides: list[Side] = parts[::2]
+        sides: list[q.Side] = parts[::2]
         operators = [OPERATORS[token.value] for token in parts[1::2]]
         one_way = {*operators} <= _UPWARD or {*operators} <= _DOWNWARD
         if len(operators) > 1 and not one_way:
@@ -104,7 +97,7 @@ class ConjunctiveReader(TreeReader):
                 suggestion="write the comparisons one by one, with ',' between them",
             )
         return [
-            ConjunctiveComparison(
+            q.ConjunctiveComparison(
                 op, left, right, span=cast(Span, left.span).to(cast(Span, right.span))
             )
             for op, left, right in zip(operators, sides, sides[1:], strict=False)

@@ -18,22 +18,17 @@ from lark import Token, Transformer_NonRecursive, v_args
 from lark.tree import Meta
 
 from cernis.errors import Span
-from cernis.languages.spaseq.terms import (
-    KNOWN_PREFIXES,
-    RDF_TYPE,
-    XSD,
-    TermError,
-    read_iri,
-    read_local_name,
-    read_string,
-    write_literal,
-)
+from cernis.languages.spaseq import terms as t
 from cernis.languages.text.mistakes import MOST_MISTAKES
 from cernis.languages.text.tokens import span_of, span_of_tree
 from cernis.pattern import graph as g
 from cernis.pattern.mistakes import MistakeList
 
-_DATATYPES = {"INTEGER": XSD + "integer", "DECIMAL": XSD + "decimal", "DOUBLE": XSD + "double"}
+_DATATYPES = {
+    "INTEGER": t.XSD + "integer",
+    "DECIMAL": t.XSD + "decimal",
+    "DOUBLE": t.XSD + "double",
+}
 
 _ONE, _TWO = range(1, 2), range(2, 3)
 _ARGUMENTS = {
@@ -66,7 +61,7 @@ _ARGUMENTS = {
 """How many arguments each function takes."""
 
 _CASTS = ("integer", "decimal", "float", "double", "string", "boolean", "dateTime")
-_CAST_IRIS = {f"<{XSD}{name}>" for name in _CASTS}
+_CAST_IRIS = {f"<{t.XSD}{name}>" for name in _CASTS}
 _CAST_NAMES = [f"xsd:{name}" for name in _CASTS]
 _SAME_FUNCTION = {"ISURI": "ISIRI"}
 
@@ -154,7 +149,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
         self.source = source
         self.mistakes = MistakeList(MOST_MISTAKES)
         self.base: str | None = None
-        self.prefixes = dict(KNOWN_PREFIXES)
+        self.prefixes = dict(t.KNOWN_PREFIXES)
         self.labels = frozenset(labels)
         self.scope = ""
         """The graph pattern whose blank nodes are read; empty for CONSTRUCT."""
@@ -174,8 +169,8 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     def _read_iri(self, token: Token) -> str:
         """Return the IRI in angle brackets; note a wrong one and return a stand-in."""
         try:
-            return read_iri(token.value, self.base)
-        except TermError as error:
+            return t.read_iri(token.value, self.base)
+        except t.TermError as error:
             suggestion = None
             if "BASE" in str(error):
                 suggestion = "put BASE <http://…/> before everything, or write the whole IRI"
@@ -196,7 +191,7 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
                 among=self.prefixes,
             )
             return g.Term("<error:>", span_of(token))
-        return g.Term(f"<{self.prefixes[prefix]}{read_local_name(local)}>", span_of(token))
+        return g.Term(f"<{self.prefixes[prefix]}{t.read_local_name(local)}>", span_of(token))
 
     def variable(self, meta: Meta, parts: list[Token]) -> g.GraphVariable:
         return g.GraphVariable(parts[0].value[1:], span_of(parts[0]))
@@ -204,38 +199,38 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
     def string(self, meta: Meta, parts: list[Any]) -> g.Term:
         span = span_of_tree(meta)
         try:
-            value = read_string(parts[0].value)
-        except TermError as error:
+            value = t.read_string(parts[0].value)
+        except t.TermError as error:
             self.mistakes.note(
                 str(error), span_of(parts[0]), suggestion=r"a backslash is written \\"
             )
             value = ""
         match parts[1:]:
             case [tag]:
-                return g.Term(write_literal(value, language=tag.value[1:]), span)
+                return g.Term(t.write_literal(value, language=tag.value[1:]), span)
             case [_carets, datatype]:
-                return g.Term(write_literal(value, datatype=datatype.text[1:-1]), span)
+                return g.Term(t.write_literal(value, datatype=datatype.text[1:-1]), span)
             case _:
-                return g.Term(write_literal(value), span)
+                return g.Term(t.write_literal(value), span)
 
     def number(self, meta: Meta, parts: list[Token]) -> Token:
         return parts[0]
 
     def unsigned(self, meta: Meta, parts: list[Token]) -> g.Term:
         token = parts[0]
-        return g.Term(write_literal(token.value, datatype=_DATATYPES[token.type]), span_of(token))
+        return g.Term(t.write_literal(token.value, datatype=_DATATYPES[token.type]), span_of(token))
 
     def signed(self, meta: Meta, parts: list[Token]) -> g.Term:
         number, sign = parts[-1], "".join(part.value for part in parts[:-1])
-        text = write_literal(sign + number.value, datatype=_DATATYPES[number.type])
+        text = t.write_literal(sign + number.value, datatype=_DATATYPES[number.type])
         return g.Term(text, span_of_tree(meta))
 
     def boolean(self, meta: Meta, parts: list[Token]) -> g.Term:
         value = parts[0].value.lower()
-        return g.Term(write_literal(value, datatype=XSD + "boolean"), span_of(parts[0]))
+        return g.Term(t.write_literal(value, datatype=t.XSD + "boolean"), span_of(parts[0]))
 
     def type(self, meta: Meta, parts: list[Token]) -> g.Term:
-        return g.Term(RDF_TYPE, span_of(parts[0]))
+        return g.Term(t.RDF_TYPE, span_of(parts[0]))
 
     # -------------------------------------------------------------------- triples
 

@@ -21,40 +21,10 @@ from cernis.errors import Diagnostic, Span
 from cernis.languages.spaseq.tree import WrittenGpm, WrittenSpaseqQuery
 from cernis.languages.text.tokens import Name
 from cernis.languages.text.words import list_words
+from cernis.pattern import graph as g
+from cernis.pattern import spaseq as q
 from cernis.pattern.check import MAX_DEPTH
-from cernis.pattern.graph import (
-    AndExpression,
-    ArithmeticExpression,
-    BackgroundPattern,
-    BasicPattern,
-    CallExpression,
-    ComparisonExpression,
-    Expression,
-    FilterPattern,
-    GraphPattern,
-    GraphVariable,
-    InExpression,
-    JoinPattern,
-    NegativeExpression,
-    NotExpression,
-    OptionalPattern,
-    OrExpression,
-    Term,
-    UnionPattern,
-    find_certain_variables,
-    find_mentions,
-    find_variables,
-)
 from cernis.pattern.mistakes import MistakeList
-from cernis.pattern.spaseq import (
-    Element,
-    Gpm,
-    GpmConjunction,
-    GpmName,
-    SequenceStep,
-    SpaseqQuery,
-    find_gpm_names,
-)
 
 _LONGEST_LIST = 8
 
@@ -66,7 +36,7 @@ class _Companions(NamedTuple):
     hidden: set[str]
 
 
-def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> SpaseqQuery:
+def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> q.SpaseqQuery:
     """Return the query with its names resolved; note its mistakes."""
     names = _SpaseqNames(written, mistakes)
     names.check_streams()
@@ -75,11 +45,11 @@ def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> 
     names.check_filters()
     names.check_answer()
     names.check_partition()
-    return SpaseqQuery(
+    return q.SpaseqQuery(
         select=None if written.select is None else tuple(i.selected for i in written.select),
         streams=tuple((stream.name.text, stream.iri) for stream in written.streams),
         gpms=tuple(
-            Gpm(gpm.name.text, tuple(s.text for s in gpm.streams), gpm.pattern, gpm.name.span)
+            q.Gpm(gpm.name.text, tuple(s.text for s in gpm.streams), gpm.pattern, gpm.name.span)
             for gpm in written.gpms
         ),
         steps=written.steps,
@@ -95,35 +65,35 @@ def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> 
 
 
 def _list_children(
-    node: GraphPattern | Expression,
-) -> Sequence[GraphPattern | Expression]:
+    node: g.GraphPattern | g.Expression,
+) -> Sequence[g.GraphPattern | g.Expression]:
     match node:
-        case BasicPattern() | GraphVariable() | Term():
+        case g.BasicPattern() | g.GraphVariable() | g.Term():
             return ()
-        case JoinPattern(parts) | UnionPattern(parts):
+        case g.JoinPattern(parts) | g.UnionPattern(parts):
             return parts
-        case AndExpression(conditions) | OrExpression(conditions):
+        case g.AndExpression(conditions) | g.OrExpression(conditions):
             return conditions
-        case OptionalPattern(pattern, extra, condition):
+        case g.OptionalPattern(pattern, extra, condition):
             return (pattern, extra) if condition is None else (pattern, extra, condition)
-        case FilterPattern(pattern, condition):
+        case g.FilterPattern(pattern, condition):
             return pattern, condition
-        case BackgroundPattern(_, pattern):
+        case g.BackgroundPattern(_, pattern):
             return (pattern,)
-        case NotExpression(part) | NegativeExpression(part):
+        case g.NotExpression(part) | g.NegativeExpression(part):
             return (part,)
-        case ComparisonExpression(_, left, right) | ArithmeticExpression(_, left, right):
+        case g.ComparisonExpression(_, left, right) | g.ArithmeticExpression(_, left, right):
             return left, right
-        case InExpression(value, choices, _):
+        case g.InExpression(value, choices, _):
             return value, *choices
-        case CallExpression(_, arguments):
+        case g.CallExpression(_, arguments):
             return arguments
 
 
 def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
     """Return the mistake of a graph pattern that is nested too deeply; not recursive."""
     for gpm in gpms:
-        stack: list[tuple[GraphPattern | Expression, int]] = [(gpm.pattern, 1)]
+        stack: list[tuple[g.GraphPattern | g.Expression, int]] = [(gpm.pattern, 1)]
         while stack:
             node, depth = stack.pop()
             if depth > MAX_DEPTH:
@@ -138,21 +108,21 @@ def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
 # ---------------------------------------------------------------------- filters
 
 
-def _find_conditions(pattern: GraphPattern) -> Iterator[Expression]:
+def _find_conditions(pattern: g.GraphPattern) -> Iterator[g.Expression]:
     """Yield the conditions of all filters of a pattern."""
     match pattern:
-        case JoinPattern(parts) | UnionPattern(parts):
+        case g.JoinPattern(parts) | g.UnionPattern(parts):
             for part in parts:
                 yield from _find_conditions(part)
-        case OptionalPattern(inner, extra, condition):
+        case g.OptionalPattern(inner, extra, condition):
             yield from _find_conditions(inner)
             yield from _find_conditions(extra)
             if condition is not None:
                 yield condition
-        case FilterPattern(inner, condition):
+        case g.FilterPattern(inner, condition):
             yield from _find_conditions(inner)
             yield condition
-        case BackgroundPattern(_, inner):
+        case g.BackgroundPattern(_, inner):
             yield from _find_conditions(inner)
 
 
@@ -164,14 +134,14 @@ class _SpaseqNames:
         """The variables that each graph pattern may bind."""
         self.certain: dict[str, set[str]] = {}
         for gpm in written.gpms:
-            found = {name for name in find_variables(gpm.pattern) if not name.startswith("_:")}
+            found = {name for name in g.find_variables(gpm.pattern) if not name.startswith("_:")}
             self.bound.setdefault(gpm.name.text, set()).update(found)
-            self.certain.setdefault(gpm.name.text, find_certain_variables(gpm.pattern))
+            self.certain.setdefault(gpm.name.text, g.find_certain_variables(gpm.pattern))
         self.everywhere = {name for found in self.bound.values() for name in found}
         self.used: dict[str, Span | None] = {}
         """The graph patterns of SEQ, each with the place that names it first."""
         for step in written.steps:
-            for leaf in find_gpm_names(step.element):
+            for leaf in q.find_gpm_names(step.element):
                 self.used.setdefault(leaf.gpm, leaf.span)
         self.sure = bool(written.steps) and self.used.keys() <= self.bound.keys()
         """Whether it is known what each step binds."""
@@ -187,10 +157,10 @@ class _SpaseqNames:
                 for name in found:
                     self.unused.setdefault(name, gpm_name)
 
-    def _find_binders(self, steps: Iterable[SequenceStep]) -> dict[str, str]:
+    def _find_binders(self, steps: Iterable[q.SequenceStep]) -> dict[str, str]:
         found: dict[str, str] = {}
         for gpm in dict.fromkeys(
-            leaf.gpm for step in steps for leaf in find_gpm_names(step.element)
+            leaf.gpm for step in steps for leaf in q.find_gpm_names(step.element)
         ):
             for name in self.bound.get(gpm, ()):
                 found.setdefault(name, gpm)
@@ -225,7 +195,7 @@ class _SpaseqNames:
 
     def check_graph_patterns(self) -> None:
         self._note_repeats(
-            "graph pattern '{}' is defined twice", (g.name for g in self.written.gpms)
+            "graph pattern '{}' is defined twice", (gpm.name for gpm in self.written.gpms)
         )
         known = [stream.name.text for stream in self.written.streams]
         declared = set(known)
@@ -251,7 +221,7 @@ class _SpaseqNames:
                 whole = steps[0].span.to(steps[-1].span)
             self.mistakes.note("at least one step must be neither optional nor negated", whole)
 
-    def _note_edge(self, step: SequenceStep, side: str) -> None:
+    def _note_edge(self, step: q.SequenceStep, side: str) -> None:
         self.mistakes.note(
             f"a negated step needs a step {side} it",
             step.span,
@@ -261,16 +231,16 @@ class _SpaseqNames:
     # --------------------------------------------------------------------- filters
 
     def check_filters(self) -> None:
-        own: dict[str, dict[str, GraphVariable]] = {}
+        own: dict[str, dict[str, g.GraphVariable]] = {}
         for gpm in self.written.gpms:
             inside, condition = gpm.group
             bound = self.bound[gpm.name.text]
             for inner in _find_conditions(inside):
-                for variable in find_mentions(inner):
+                for variable in g.find_mentions(inner):
                     if variable.name not in bound:
                         self._note_inner(gpm, variable)
             needed = own.setdefault(gpm.name.text, {})
-            for variable in () if condition is None else find_mentions(condition):
+            for variable in () if condition is None else g.find_mentions(condition):
                 if variable.name not in bound:
                     needed.setdefault(variable.name, variable)
         for name, needed in own.items():
@@ -281,7 +251,7 @@ class _SpaseqNames:
         if self.sure:
             self._check_order(own)
 
-    def _note_inner(self, gpm: WrittenGpm, variable: GraphVariable) -> None:
+    def _note_inner(self, gpm: WrittenGpm, variable: g.GraphVariable) -> None:
         if variable.name in self.everywhere:
             self.mistakes.note(
                 f"{gpm.name.text} does not bind ?{variable.name}, "
@@ -292,7 +262,7 @@ class _SpaseqNames:
         else:
             self._note_unbound(variable)
 
-    def _note_unbound(self, variable: GraphVariable) -> None:
+    def _note_unbound(self, variable: g.GraphVariable) -> None:
         self.mistakes.note(
             f"nothing binds ?{variable.name}",
             variable.span,
@@ -300,7 +270,7 @@ class _SpaseqNames:
             among=self.all_names,
         )
 
-    def _check_order(self, own: dict[str, dict[str, GraphVariable]]) -> None:
+    def _check_order(self, own: dict[str, dict[str, g.GraphVariable]]) -> None:
         """Check that the variables of each FILTER are bound when its step is matched."""
         before: set[str] = set()
         # a variable that is bound before one use of a graph pattern is bound before the later ones
@@ -316,17 +286,17 @@ class _SpaseqNames:
                     for name in filter(missing.__contains__, own[gpm]):
                         self._note_too_early(gpm, own[gpm][name], number)
             if not step.negated:
-                for leaf in find_gpm_names(step.element):
+                for leaf in q.find_gpm_names(step.element):
                     before |= self.bound[leaf.gpm]
 
     def _find_companions(
-        self, element: Element, beside: tuple[_Companions, ...]
+        self, element: q.Element, beside: tuple[_Companions, ...]
     ) -> Iterator[tuple[str, tuple[_Companions, ...]]]:
         """Yield each graph pattern of an element with the variables bound at the same time."""
-        if isinstance(element, GpmName):
+        if isinstance(element, q.GpmName):
             yield element.gpm, beside
             return
-        if not isinstance(element, GpmConjunction):
+        if not isinstance(element, q.GpmConjunction):
             for part in element.parts:
                 yield from self._find_companions(part, beside)
             return
@@ -339,20 +309,20 @@ class _SpaseqNames:
         for part, one in zip(element.parts, each, strict=True):
             yield from self._find_companions(part, (*beside, _Companions(found, one - shared)))
 
-    def _find_bound(self, element: Element) -> set[str]:
+    def _find_bound(self, element: q.Element) -> set[str]:
         found: set[str] = set()
-        for leaf in find_gpm_names(element):
+        for leaf in q.find_gpm_names(element):
             found |= self.bound[leaf.gpm]
         return found
 
-    def _note_too_early(self, gpm: str, variable: GraphVariable, number: int) -> None:
+    def _note_too_early(self, gpm: str, variable: g.GraphVariable, number: int) -> None:
         name = variable.name
         if self.mistakes.full:
             return
         if name not in self.everywhere:
             self._note_unbound(variable)
             return
-        here = [leaf.gpm for leaf in find_gpm_names(self.written.steps[number].element)]
+        here = [leaf.gpm for leaf in q.find_gpm_names(self.written.steps[number].element)]
         branch = next((other for other in here if name in self.bound[other]), None)
         if branch is not None:
             why = f"only {branch} binds ?{name}, and {gpm} is in another branch of '|'"
@@ -374,11 +344,11 @@ class _SpaseqNames:
     def check_answer(self) -> None:
         for triple in self.written.construct or ():
             for node in triple.nodes():
-                if isinstance(node, GraphVariable) and not node.hidden:
+                if isinstance(node, g.GraphVariable) and not node.hidden:
                     self._check_selected(node)
         seen: set[str] = set()
         for selected, span in self.written.select or ():
-            self._check_selected(GraphVariable(selected.variable, span))
+            self._check_selected(g.GraphVariable(selected.variable, span))
             if selected.listed and selected.variable in self.positive and self.sure:
                 self._check_listed(selected.variable, span)
             if selected.name in seen:
@@ -391,7 +361,7 @@ class _SpaseqNames:
                 )
             seen.add(selected.name)
 
-    def _check_selected(self, variable: GraphVariable) -> None:
+    def _check_selected(self, variable: g.GraphVariable) -> None:
         name = variable.name
         if name in self.positive or (not self.sure and name in self.everywhere):
             return

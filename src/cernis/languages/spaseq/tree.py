@@ -21,16 +21,8 @@ from cernis.languages.spaseq.groups import GraphPatternReader, WrittenGroup
 from cernis.languages.spaseq.terms import XSD
 from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_of, span_of_tree
 from cernis.languages.text.words import NANOSECONDS
+from cernis.pattern import spaseq as q
 from cernis.pattern.graph import GraphPattern, GraphVariable, Term, Triple
-from cernis.pattern.spaseq import (
-    Element,
-    GpmConjunction,
-    GpmDisjunction,
-    GpmName,
-    SelectedVariable,
-    Separator,
-    SequenceStep,
-)
 
 _LARGEST_TIME = 2**63 - 1
 _MOMENT = re.compile(
@@ -45,7 +37,7 @@ _DEFAULT = ""
 class WrittenItem(NamedTuple):
     """One thing after SELECT."""
 
-    selected: SelectedVariable
+    selected: q.SelectedVariable
     span: Span
 
 
@@ -70,7 +62,7 @@ class WrittenSpaseqQuery(NamedTuple):
     construct: tuple[Triple, ...] | None
     streams: tuple[WrittenStream, ...]
     gpms: tuple[WrittenGpm, ...]
-    steps: tuple[SequenceStep, ...]
+    steps: tuple[q.SequenceStep, ...]
     """None at all: there is no SEQ, and that has been noted."""
     within: int | None
     tumbling_from: int | str | None
@@ -97,23 +89,23 @@ class _PartitionClause(NamedTuple):
 
 
 class _SequenceClause(NamedTuple):
-    steps: tuple[SequenceStep, ...]
+    steps: tuple[q.SequenceStep, ...]
     span: Span
 
 
 class _Modifier(NamedTuple):
     sign: str
-    link: Separator | None
+    link: q.Separator | None
     span: Span
 
 
-def _is_plain(steps: list[SequenceStep]) -> bool:
+def _is_plain(steps: list[q.SequenceStep]) -> bool:
     """Whether this is an element of one timestamp and nothing else."""
     step = steps[0]
     return len(steps) == 1 and step.rounds is None and not step.optional and not step.negated
 
 
-def _span_of_steps(steps: list[SequenceStep]) -> Span:
+def _span_of_steps(steps: list[q.SequenceStep]) -> Span:
     return cast(Span, steps[0].span).to(cast(Span, steps[-1].span))
 
 
@@ -164,11 +156,11 @@ class SpaseqReader(GraphPatternReader):
 
     def selected(self, meta: Meta, parts: list[Token]) -> WrittenItem:
         name = parts[0].value[1:]
-        return WrittenItem(SelectedVariable(name, name), span_of(parts[0]))
+        return WrittenItem(q.SelectedVariable(name, name), span_of(parts[0]))
 
     def listed(self, meta: Meta, parts: list[Token]) -> WrittenItem:
         name = parts[0].value[1:]
-        return WrittenItem(SelectedVariable(name, name, listed=True), span_of_tree(meta))
+        return WrittenItem(q.SelectedVariable(name, name, listed=True), span_of_tree(meta))
 
     def renamed(self, meta: Meta, parts: list[Any]) -> WrittenItem:
         item, name = parts
@@ -249,21 +241,21 @@ class SpaseqReader(GraphPatternReader):
 
     # ------------------------------------------------------------------ sequences
 
-    def named(self, meta: Meta, parts: list[Token]) -> list[SequenceStep]:
+    def named(self, meta: Meta, parts: list[Token]) -> list[q.SequenceStep]:
         span = span_of(parts[0])
-        return [SequenceStep(GpmName(parts[0].value, span), None, span=span)]
+        return [q.SequenceStep(q.GpmName(parts[0].value, span), None, span=span)]
 
-    def both(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
-        return self._combine(GpmConjunction, "&", parts)
+    def both(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
+        return self._combine(q.GpmConjunction, "&", parts)
 
-    def either(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
-        return self._combine(GpmDisjunction, "|", parts)
+    def either(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
+        return self._combine(q.GpmDisjunction, "|", parts)
 
     def _combine(
-        self, kind: type[GpmConjunction] | type[GpmDisjunction], sign: str, parts: list[Any]
-    ) -> list[SequenceStep]:
+        self, kind: type[q.GpmConjunction] | type[q.GpmDisjunction], sign: str, parts: list[Any]
+    ) -> list[q.SequenceStep]:
         places = [part for part in parts if isinstance(part, list)]
-        elements: list[Element] = []
+        elements: list[q.Element] = []
         for steps in places:
             if not _is_plain(steps):
                 self._note_not_plain(sign, steps)
@@ -271,9 +263,9 @@ class SpaseqReader(GraphPatternReader):
                 flat = isinstance(step.element, kind)
                 elements += cast(Any, step.element).parts if flat else (step.element,)
         span = _span_of_steps(places[0]).to(_span_of_steps(places[-1]))
-        return [SequenceStep(kind(tuple(elements)), None, span=span)]
+        return [q.SequenceStep(kind(tuple(elements)), None, span=span)]
 
-    def _note_not_plain(self, sign: str, steps: list[SequenceStep]) -> None:
+    def _note_not_plain(self, sign: str, steps: list[q.SequenceStep]) -> None:
         if len(steps) > 1:
             found, suggestion = "a sequence", None
             if sign == "|":
@@ -294,7 +286,7 @@ class SpaseqReader(GraphPatternReader):
         link = parts[1].value if len(parts) > 1 else None
         return _Modifier(parts[0].value, link, span_of_tree(meta))
 
-    def modified(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
+    def modified(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
         steps, (sign, link, span) = parts
         if not _is_plain(steps):
             several = len(steps) > 1
@@ -305,7 +297,7 @@ class SpaseqReader(GraphPatternReader):
                 _span_of_steps(steps) if several else span,
                 suggestion="put it on the steps one by one" if several else None,
             )
-            return cast("list[SequenceStep]", steps)
+            return cast("list[q.SequenceStep]", steps)
         (step,) = steps
         rounds = (_DEFAULT if link is None else link) if sign == "+" else None
         whole = step.span.to(span)
@@ -314,8 +306,8 @@ class SpaseqReader(GraphPatternReader):
     def separator(self, meta: Meta, parts: list[Token]) -> Token:
         return parts[0]
 
-    def sequence(self, meta: Meta, parts: list[Any]) -> list[SequenceStep]:
-        steps: list[SequenceStep] = []
+    def sequence(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
+        steps: list[q.SequenceStep] = []
         link: Token | None = None
         for part in parts:
             if isinstance(part, Token):
@@ -331,7 +323,7 @@ class SpaseqReader(GraphPatternReader):
             )
         return steps
 
-    def seq(self, meta: Meta, parts: list[list[SequenceStep]]) -> _SequenceClause:
+    def seq(self, meta: Meta, parts: list[list[q.SequenceStep]]) -> _SequenceClause:
         steps = parts[0]
         usual = ";" if len(steps) == 1 else ","
         steps = [replace(step, rounds=usual) if step.rounds == _DEFAULT else step for step in steps]

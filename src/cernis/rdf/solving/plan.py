@@ -25,18 +25,7 @@ from cernis.engine.graphs.search import Codes
 from cernis.errors import BudgetError, DataError
 from cernis.pattern import graph as g
 from cernis.rdf.reading.background import Triples
-from cernis.rdf.solving.operators import (
-    AnswerCache,
-    FilterNode,
-    FixedNode,
-    JoinNode,
-    PlanInput,
-    PlanNode,
-    SearchNode,
-    UnionNode,
-    UnitNode,
-    run_plan,
-)
+from cernis.rdf.solving import operators as op
 from cernis.rdf.solving.programs import Program, compile_expression, join_programs
 from cernis.rdf.solving.solutions import (
     Names,
@@ -72,7 +61,7 @@ def plan_pattern(
     background: Mapping[int, Triples],
     budget: int = BUDGET,
     source: str = "",
-) -> PlanNode:
+) -> op.PlanNode:
     """Return a plan for the solutions of a pattern, restricted to these variables.
 
     `background` has graphs by the code of their name, `source` is the query's text for messages.
@@ -185,7 +174,7 @@ class _Planner(NamedTuple):
         conditions: Conditions,
         needed: frozenset[str],
         dataset: _Dataset,
-    ) -> PlanNode:
+    ) -> op.PlanNode:
         """Plan a pattern and conditions on its solutions, of which the variables are `needed`."""
         match pattern:
             case g.FilterPattern(inner, condition):
@@ -198,7 +187,7 @@ class _Planner(NamedTuple):
                 plans = tuple(self.plan(part, conditions, needed, dataset) for part in parts)
                 names = tuple(dict.fromkeys(name for plan in plans for name in plan.names))
                 certain = frozenset.intersection(*(plan.certain for plan in plans))
-                return self._fix(UnionNode(names, certain, plans), plans)
+                return self._fix(op.UnionNode(names, certain, plans), plans)
             case g.BackgroundPattern():
                 return self._plan_background(pattern, conditions, needed)
 
@@ -210,13 +199,13 @@ class _Planner(NamedTuple):
         conditions: Conditions,
         needed: frozenset[str],
         dataset: _Dataset,
-    ) -> PlanNode:
+    ) -> op.PlanNode:
         basic, parts, lifted = _flatten(pattern)
         conditions += lifted
         patterns: list[g.GraphPattern] = [basic] if basic.triples else []
         patterns += parts
         if not patterns:
-            return self._filter(UnitNode(), conditions)
+            return self._filter(op.UnitNode(), conditions)
         own: list[Conditions] = [()] * len(patterns)
         rest: list[g.Expression] = []
         for condition in conditions:
@@ -232,7 +221,7 @@ class _Planner(NamedTuple):
                 rest.append(condition)
         bound = [frozenset(g.find_variables(part)) for part in patterns]
         asked = needed.union(*map(_find_mentions, rest))
-        plans: list[PlanNode] = []
+        plans: list[op.PlanNode] = []
         for i, part in enumerate(patterns):
             others = asked.union(*bound[:i], *bound[i + 1 :])
             if isinstance(part, g.BasicPattern):
@@ -241,9 +230,9 @@ class _Planner(NamedTuple):
                 plans.append(self.plan(part, own[i], others, dataset))
         return self._join_all(plans, rest)
 
-    def _join_all(self, plans: list[PlanNode], conditions: list[g.Expression]) -> PlanNode:
+    def _join_all(self, plans: list[op.PlanNode], conditions: list[g.Expression]) -> op.PlanNode:
         """Plan a left-deep join: first parts that change from event to event, then fixed ones."""
-        waiting = sorted(plans, key=lambda plan: isinstance(plan, FixedNode))
+        waiting = sorted(plans, key=lambda plan: isinstance(plan, op.FixedNode))
         found = waiting.pop(0)
         while waiting:
             following = max(waiting, key=partial(_attraction, found))
@@ -260,7 +249,7 @@ class _Planner(NamedTuple):
         conditions: Conditions,
         needed: frozenset[str],
         dataset: _Dataset,
-    ) -> PlanNode:
+    ) -> op.PlanNode:
         inner, extra = pattern.pattern, pattern.extra
         below = tuple(c for c in conditions if _find_mentions(c) <= g.find_certain_variables(inner))
         above = tuple(c for c in conditions if c not in below)
@@ -273,9 +262,9 @@ class _Planner(NamedTuple):
         return self._filter(self._join(left, right, between, is_optional=True), above)
 
     def _join(
-        self, left: PlanNode, right: PlanNode, conditions: Conditions, is_optional: bool
-    ) -> PlanNode:
-        if isinstance(left, UnitNode) and not is_optional:
+        self, left: op.PlanNode, right: op.PlanNode, conditions: Conditions, is_optional: bool
+    ) -> op.PlanNode:
+        if isinstance(left, op.UnitNode) and not is_optional:
             return self._filter(right, conditions)
         names = merge_names(left.names, right.names)
         certain = left.certain if is_optional else left.certain | right.certain
@@ -283,16 +272,16 @@ class _Planner(NamedTuple):
         always = left.certain & right.certain
         join = describe_join(left.names, right.names, always, program.steps, is_optional)
         index = None
-        if isinstance(right, FixedNode):
+        if isinstance(right, op.FixedNode):
             index = build_index(right.codes, join.right_keys)
-        plan = JoinNode(names, certain, left, right, join, program.depth, index)
+        plan = op.JoinNode(names, certain, left, right, join, program.depth, index)
         return self._fix(plan, (left, right))
 
-    def _filter(self, plan: PlanNode, conditions: Conditions) -> PlanNode:
+    def _filter(self, plan: op.PlanNode, conditions: Conditions) -> op.PlanNode:
         if not conditions:
             return plan
         program = self._compile(conditions, plan.names)
-        return self._fix(FilterNode(plan.names, plan.certain, plan, program), (plan,))
+        return self._fix(op.FilterNode(plan.names, plan.certain, plan, program), (plan,))
 
     def _compile(self, conditions: Conditions, names: Names) -> Program:
         if not conditions:
@@ -301,14 +290,14 @@ class _Planner(NamedTuple):
         together = conditions[0] if len(conditions) == 1 else g.AndExpression(conditions)
         return compile_expression(together, columns, {}, self.values, self.source)
 
-    def _fix(self, plan: PlanNode, parts: Iterable[PlanNode]) -> PlanNode:
+    def _fix(self, plan: op.PlanNode, parts: Iterable[op.PlanNode]) -> op.PlanNode:
         """Run a plan now if all its parts are fixed."""
-        if not all(isinstance(part, FixedNode) for part in parts):
+        if not all(isinstance(part, op.FixedNode) for part in parts):
             return plan
         none = np.zeros(0, np.int32)
         empty = k.Graph(np.zeros(2, np.int64), none, none, none, 0)
         table = drop_repeats(self._run(plan, empty, 1))
-        return FixedNode(table.names, plan.certain, table.codes)
+        return op.FixedNode(table.names, plan.certain, table.codes)
 
     # ----------------------------------------------- basic graph patterns
 
@@ -318,7 +307,7 @@ class _Planner(NamedTuple):
         conditions: Conditions,
         needed: frozenset[str],
         dataset: _Dataset,
-    ) -> SearchNode:
+    ) -> op.SearchNode:
         triples = [self._encode(triple) for triple in dict.fromkeys(basic.triples)]
         columns: dict[_Node, int] = {name: i for i, name in enumerate(g.find_variables(basic))}
         count = len(columns)
@@ -352,8 +341,8 @@ class _Planner(NamedTuple):
             np.array(shown, np.int32),
             max((bound_at[column] for column in shown), default=-1),
         )
-        cache = AnswerCache(len(programs))
-        return SearchNode(names, frozenset(names), search, depth, len(names) < count, cache)
+        cache = op.AnswerCache(len(programs))
+        return op.SearchNode(names, frozenset(names), search, depth, len(names) < count, cache)
 
     def _encode(self, triple: g.Triple) -> _Triple:
         subject, predicate, object_ = (
@@ -366,7 +355,7 @@ class _Planner(NamedTuple):
 
     def _plan_background(
         self, pattern: g.BackgroundPattern, conditions: Conditions, needed: frozenset[str]
-    ) -> PlanNode:
+    ) -> op.PlanNode:
         """Solve a pattern over background graphs."""
         inner, name = pattern.pattern, pattern.name
         codes = self._find_graphs(name)
@@ -378,7 +367,7 @@ class _Planner(NamedTuple):
         if isinstance(name, g.GraphVariable):
             asked |= {name.name}
         if not codes:
-            return FixedNode((), frozenset(), np.zeros((0, 0), np.int32))
+            return op.FixedNode((), frozenset(), np.zeros((0, 0), np.int32))
         dataset = _BackgroundGraphs([self.background[code] for code in codes])
         plan = self.plan(inner, inside, asked, dataset)
         table = self._run(plan, dataset.graph(), len(codes))
@@ -388,7 +377,7 @@ class _Planner(NamedTuple):
             certain |= {name.name}
         shown = tuple(column for column in table.names if column in asked)
         table = project(table._replace(event=np.zeros(len(table.event), np.int32)), shown)
-        return self._filter(FixedNode(shown, certain & set(shown), table.codes), outside)
+        return self._filter(op.FixedNode(shown, certain & set(shown), table.codes), outside)
 
     def _find_graphs(self, name: g.Node) -> list[int]:
         """Return the codes of the graphs that a name stands for."""
@@ -403,11 +392,11 @@ class _Planner(NamedTuple):
             )
         return [code]
 
-    def _run(self, plan: PlanNode, graph: k.Graph, graphs: int) -> Solutions:
+    def _run(self, plan: op.PlanNode, graph: k.Graph, graphs: int) -> Solutions:
         rows = RowBudget(self.budget, _complain_of_background)
         allowed = self.budget * _LOOKED_PER_SOLUTION
-        data = PlanInput(graph, self.values.update(), rows, allowed)
-        return run_plan(plan, data, np.arange(graphs, dtype=np.int32))
+        data = op.PlanInput(graph, self.values.update(), rows, allowed)
+        return op.run_plan(plan, data, np.arange(graphs, dtype=np.int32))
 
 
 def _complain_of_background(limit: int) -> BudgetError:
@@ -432,9 +421,9 @@ def _add_graph_name(table: Solutions, name: str, graphs: Codes) -> Solutions:
     return Solutions(table.names, table.event[fits], codes)
 
 
-def _attraction(found: PlanNode, plan: PlanNode) -> tuple[bool, int]:
+def _attraction(found: op.PlanNode, plan: op.PlanNode) -> tuple[bool, int]:
     """Rank the part to join next: the largest, of equals the first."""
-    return not isinstance(plan, FixedNode), len(plan.certain & found.certain)
+    return not isinstance(plan, op.FixedNode), len(plan.certain & found.certain)
 
 
 class _Level(NamedTuple):

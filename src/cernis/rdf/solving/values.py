@@ -26,15 +26,7 @@ from numpy.typing import NDArray
 from cernis.engine.graphs import expressions as e
 from cernis.engine.graphs.lexical import NO_TAG, STRING_TAG, read_terms, slices
 from cernis.rdf.reading.terms import Codes, Terms
-from cernis.rdf.solving.functions import (
-    FUNCTIONS,
-    XSD,
-    TermFunction,
-    TermParts,
-    find_cast,
-    write_boolean,
-    write_literal,
-)
+from cernis.rdf.solving import functions as f
 from cernis.rdf.solving.regex import translate_pattern, translate_replacement
 from cernis.rdf.solving.tags import Tags
 
@@ -52,7 +44,7 @@ class TermValues:
     >>> codes = terms.encode(['"5"^^<http://www.w3.org/2001/XMLSchema#integer>', '"a"@en'])
     >>> values.update().facts["number"][codes].tolist()
     [5.0, 0.0]
-    >>> values.take_apart(values.apply(TermFunction("LANG", (None,)), codes))
+    >>> values.take_apart(values.apply(f.TermFunction("LANG", (None,)), codes))
     [TermParts(kind=3, text='', tag='...string'), TermParts(kind=3, text='en', tag='...string')]
     """
 
@@ -67,9 +59,11 @@ class TermValues:
         self._facts = np.zeros(64, e.FACT)
         self._text = np.zeros(1024, np.uint8)
         self._interned: dict[str, int] = {}
-        self._numbers: dict[TermFunction, int] = {}
+        self._numbers: dict[f.TermFunction, int] = {}
         self._maps = np.full((0, 64), e.UNBOUND, np.int32)
-        self.false, self.true = self.intern([write_boolean(False), write_boolean(True)]).tolist()
+        self.false, self.true = self.intern(
+            [f.write_boolean(False), f.write_boolean(True)]
+        ).tolist()
 
     # ------------------------------------------------------------- terms
 
@@ -197,15 +191,15 @@ class TermValues:
             len(codes), pa.py_buffer(offsets), pa.py_buffer(data)
         )
 
-    def take_apart(self, codes: Codes) -> list[TermParts]:
+    def take_apart(self, codes: Codes) -> list[f.TermParts]:
         """Return the parts of terms or made values."""
         texts, names = self.lexical(codes).to_pylist(), self.tags.names
         kinds, tags = self.kinds(codes).tolist(), self.tag_numbers(codes).tolist()
-        return [TermParts(k, x, names[t]) for k, x, t in zip(kinds, texts, tags, strict=True)]
+        return [f.TermParts(k, x, names[t]) for k, x, t in zip(kinds, texts, tags, strict=True)]
 
     # --------------------------------------------------------------- maps
 
-    def add_map(self, function: TermFunction) -> int:
+    def add_map(self, function: f.TermFunction) -> int:
         """Return the number of a function's map, which is updated from now on."""
         if function not in self._numbers:
             self.update()
@@ -218,7 +212,7 @@ class TermValues:
                 self._maps[-1, codes] = found
         return self._numbers[function]
 
-    def apply(self, function: TermFunction, codes: Codes) -> Codes:
+    def apply(self, function: f.TermFunction, codes: Codes) -> Codes:
         """Return a function's values for some codes; -1 for an error.
 
         Made values that only an inner function needs are dropped.
@@ -230,12 +224,12 @@ class TermValues:
             self._made = before
         return found
 
-    def _evaluate(self, function: TermFunction, codes: Codes) -> Codes:
+    def _evaluate(self, function: f.TermFunction, codes: Codes) -> Codes:
         arguments = [
             codes
             if part is None
             else self._evaluate(part, codes)
-            if isinstance(part, TermFunction)
+            if isinstance(part, f.TermFunction)
             else np.full(1, self._intern_one(part), np.int32)
             for part in function.arguments
         ]
@@ -248,12 +242,12 @@ class TermValues:
         columns = [np.broadcast_to(argument, count) for argument in arguments]
         first, place = _find_distinct([c for c in columns if c.strides != (0,)] or columns[:1])
         rows = zip(*(self.take_apart(column[first]) for column in columns), strict=True)
-        evaluate = FUNCTIONS[function.name]
+        evaluate = f.FUNCTIONS[function.name]
         texts = [
             None if any(part.kind == e.NOTHING for part in row) else evaluate(*row) for row in rows
         ]
         found = self.intern(texts)
-        if find_cast(function.name):
+        if f.find_cast(function.name):
             found[self._facts["kind"][found] >= e.ILL_TYPED] = e.UNBOUND
         return found[place]
 
@@ -317,7 +311,7 @@ def _apply_by_tag(
 
 def _lang(values: TermValues, codes: Codes) -> Codes:
     return _apply_by_tag(
-        values, codes, lambda name, is_language: write_literal(name if is_language else "")
+        values, codes, lambda name, is_language: f.write_literal(name if is_language else "")
     )
 
 
@@ -338,13 +332,13 @@ def _length(values: TermValues, codes: Codes) -> Codes:
     places = _find_strings(values, codes)
     lengths = np.asarray(pc.utf8_length(values.lexical(codes[places])))
     distinct, place = np.unique(lengths, return_inverse=True)
-    made = values.intern([write_literal(str(n), XSD + "integer") for n in distinct.tolist()])
+    made = values.intern([f.write_literal(str(n), f.XSD + "integer") for n in distinct.tolist()])
     found[places] = made[place]
     return found
 
 
 def _regex(
-    values: TermValues, codes: Codes, pattern: TermParts, flags: TermParts | None = None
+    values: TermValues, codes: Codes, pattern: f.TermParts, flags: f.TermParts | None = None
 ) -> Codes:
     found = np.full(len(codes), e.UNBOUND, np.int32)
     places = _find_strings(values, codes)
@@ -357,9 +351,9 @@ def _regex(
 def _replace(
     values: TermValues,
     codes: Codes,
-    pattern: TermParts,
-    by: TermParts,
-    flags: TermParts | None = None,
+    pattern: f.TermParts,
+    by: f.TermParts,
+    flags: f.TermParts | None = None,
 ) -> Codes:
     found = np.full(len(codes), e.UNBOUND, np.int32)
     places = _find_strings(values, codes)
@@ -371,7 +365,7 @@ def _replace(
     languages = [values.tags.names[t] if values.tags.is_language[t] else "" for t in tags]
     found[places] = values.intern(
         [
-            write_literal(text) + (f"@{language}" if language else "")
+            f.write_literal(text) + (f"@{language}" if language else "")
             for text, language in zip(texts.to_pylist(), languages, strict=True)
         ]
     )
