@@ -28,7 +28,7 @@ from cernis.engine.graphs.lexical import NO_TAG, STRING_TAG, read_terms, slices
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.solving import functions as f
 from cernis.rdf.solving.regex import translate_pattern, translate_replacement
-from cernis.rdf.solving.tags import Tags
+from cernis.rdf.reading.tags import Tags
 
 _LANGUAGE_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 
