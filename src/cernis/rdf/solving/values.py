@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.engine.graphs import expressions as e
-from cernis.engine.graphs.lexical import NO_TAG, STRING_TAG, read_terms, slices
+from cernis.engine.graphs.lexical import NO_TAG, STRING_TAG, slices
+from cernis.rdf.reading.tags import Tags
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.solving import functions as f
 from cernis.rdf.solving.regex import translate_pattern, translate_replacement
-from cernis.rdf.reading.tags import Tags
 
 _LANGUAGE_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 
@@ -112,25 +112,13 @@ class TermValues:
 
     def _read(self, texts: pa.StringArray, codes: Codes) -> None:
         """Read terms into the facts of these codes."""
-        _, offsets, data = texts.buffers()
-        first = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
-        raw = np.frombuffer(data or b"\0", np.uint8)
-        need = self._used + int(first[-1] - first[0])
+        need = self._used + texts.nbytes
         if need > len(self._text):
             text = np.zeros(max(2 * len(self._text), need), np.uint8)
             text[: self._used] = self._text[: self._used]
             self._text = text
-        hard = np.empty(len(codes), np.int32)
-        used = np.array([self._used, 0, 0], np.int64)
-        while True:
-            done = read_terms(
-                raw, first, codes, self._facts, self._text, used, self.tags.table(), hard
-            )
-            if done == len(codes):
-                break
-            self.tags.add(texts[done].as_py().rpartition('"')[2])
-        self._used = int(used[0])
-        self._read_hard(hard[: used[1]])
+        self._used, hard = self.tags.read(texts, codes, self._facts, self._text, self._used)
+        self._read_hard(hard)
 
     def _read_hard(self, codes: Codes) -> None:
         """Read numbers with many digits, which the kernel does not round correctly."""
