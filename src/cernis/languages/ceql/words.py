@@ -10,67 +10,27 @@ from collections.abc import Collection, Mapping
 
 from cernis.languages.text import words
 
-_SPECIAL = {
-    "ANY": "ANY",
-    "NOT": "NOT",
-    "NEXT": "STRATEGY",
-    "STRICT": "STRATEGY",
-    "LAST": "LASTMAX",
-    "MAX": "LASTMAX",
-    "COUNT": "AGGREGATE",
-    "SUM": "AGGREGATE",
-    "MIN": "AGGREGATE",
-    "AVG": "AGGREGATE",
-    "FIRST": "AGGREGATE",
-    "PREV": "PREV",
-}
-_CLAUSE = (
-    "SELECT",
-    "FROM",
-    "WHERE",
-    "FILTER",
-    "PARTITION",
-    "BY",
-    "CONSUME",
-    "LIMIT",
-    "AS",
-    "IN",
-    "ALL",
-    "OR",
-    "AND",
-    "UNLESS",
-    "NONE",
-    "LIKE",
-    "IS",
-    "NULL",
-    "RANGE",
+_SPECIAL = (
+    {word: word for word in ("ANY", "NOT", "PREV")}
+    | dict.fromkeys(("NEXT", "STRICT"), "STRATEGY")
+    | dict.fromkeys(("LAST", "MAX"), "LASTMAX")
+    | dict.fromkeys(("COUNT", "SUM", "MIN", "AVG", "FIRST"), "AGGREGATE")
+)
+_OTHERS = (
+    "SELECT FROM WHERE FILTER PARTITION BY CONSUME LIMIT AS IN ALL OR AND UNLESS NONE LIKE IS NULL "
+    "RANGE"
 )
 
 TERMINALS: Mapping[str, str] = (
-    dict(words.TERMINALS) | _SPECIAL | {word: f"_{word}" for word in _CLAUSE}
+    dict(words.TERMINALS) | _SPECIAL | {word: f"_{word}" for word in _OTHERS.split()}
 )
 """Keyword, in capitals, to the terminal of the grammar."""
 
 SOFT = words.SOFT | {"ANY", "STRATEGY", "LASTMAX", "AGGREGATE", "PREV", "_RANGE"}
 """Terminals that may stand where a name may."""
 
-CLAUSE_WORDS = frozenset(
-    {
-        "_SELECT",
-        "_FROM",
-        "_WHERE",
-        "_FILTER",
-        "_PARTITION",
-        "_BY",
-        "_WITHIN",
-        "_CONSUME",
-        "_LIMIT",
-        "_AS",
-        "_ALL",
-        "_UNLESS",
-        "_NONE",
-    }
-)
+_CLAUSE = "SELECT FROM WHERE FILTER PARTITION BY WITHIN CONSUME LIMIT AS ALL UNLESS NONE"
+CLAUSE_WORDS = frozenset(f"_{word}" for word in _CLAUSE.split())
 """Terminals that may stand where an attribute may, on top of the soft ones."""
 
 _SPOKEN = dict(words.SPOKEN) | {

@@ -30,34 +30,17 @@ _DATATYPES = {
     "DOUBLE": t.XSD + "double",
 }
 
-_ONE, _TWO = range(1, 2), range(2, 3)
-_ARGUMENTS = {
-    "BOUND": _ONE,
-    "STR": _ONE,
-    "LANG": _ONE,
-    "LANGMATCHES": _TWO,
-    "DATATYPE": _ONE,
-    "ISIRI": _ONE,
-    "ISURI": _ONE,
-    "ISBLANK": _ONE,
-    "ISLITERAL": _ONE,
-    "ISNUMERIC": _ONE,
-    "REGEX": range(2, 4),
-    "SAMETERM": _TWO,
-    "CONTAINS": _TWO,
-    "STRSTARTS": _TWO,
-    "STRENDS": _TWO,
-    "STRLEN": _ONE,
-    "UCASE": _ONE,
-    "LCASE": _ONE,
-    "ABS": _ONE,
-    "YEAR": _ONE,
-    "MONTH": _ONE,
-    "DAY": _ONE,
-    "HOURS": _ONE,
-    "MINUTES": _ONE,
-    "SECONDS": _ONE,
-}
+_ONE = range(1, 2)
+_OF_ONE = (
+    "BOUND STR LANG DATATYPE ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC STRLEN UCASE LCASE ABS YEAR "
+    "MONTH DAY HOURS MINUTES SECONDS"
+)
+_OF_TWO = ("LANGMATCHES", "SAMETERM", "CONTAINS", "STRSTARTS", "STRENDS")
+_ARGUMENTS = (
+    dict.fromkeys(_OF_ONE.split(), _ONE)
+    | dict.fromkeys(_OF_TWO, range(2, 3))
+    | {"REGEX": range(2, 4)}
+)
 """How many arguments each function takes."""
 
 _CASTS = ("integer", "decimal", "float", "double", "string", "boolean", "dateTime")

@@ -10,32 +10,12 @@ from collections.abc import Collection, Mapping
 from cernis.languages.text import words
 
 _KEYWORDS = (
-    "BASE",
-    "PREFIX",
-    "SELECT",
-    "CONSTRUCT",
-    "LIST",
-    "AS",
-    "WITHIN",
-    "TUMBLING",
-    "FROM",
-    "STREAM",
-    "PARTITION",
-    "BY",
-    "WHERE",
-    "SEQ",
-    "DEFINE",
-    "GPM",
-    "ON",
-    "FILTER",
-    "OPTIONAL",
-    "UNION",
-    "GRAPH",
-    "IN",
+    "BASE PREFIX SELECT CONSTRUCT LIST AS WITHIN TUMBLING FROM STREAM PARTITION BY WHERE SEQ "
+    "DEFINE GPM ON FILTER OPTIONAL UNION GRAPH IN"
 )
 
 TERMINALS: Mapping[str, str] = (
-    {word: f"_{word}" for word in _KEYWORDS}
+    {word: f"_{word}" for word in _KEYWORDS.split()}
     | {word: word for word in ("NOT", "TRUE", "FALSE")}
     | dict.fromkeys(words.NANOSECONDS, "UNIT")
 )
