@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from lark import Lark, Token, Tree
+from lark import Token, Tree
 
 from cernis.errors import Diagnostic, QueryError
 from cernis.languages.ceql.mistakes import explain_lexeme, explain_token
 from cernis.languages.ceql.tree import CeqlReader
 from cernis.languages.ceql.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
-from cernis.languages.text.read import Syntax, load_grammar, read_tokens, read_tree
+from cernis.languages.text.read import Syntax, read_tokens, read_tree
 from cernis.pattern.check import check, find_too_deep
 from cernis.pattern.query import Pattern
 from cernis.schema import Schema
 
-
-def _retype_word(token: Token) -> Token:
-    """Give a word that is a keyword the keyword's terminal."""
-    token.type = TERMINALS.get(token.value.upper(), "NAME")
-    return token
-
-
-@cache
-def _load_parser() -> Lark:
-    return load_grammar(
-        ["cernis.languages.text", "cernis.languages.ceql"],
-        ["query", "schema"],
-        {"NAME": _retype_word},
-    )
+_SYNTAX = Syntax(
+    ["cernis.languages.text", "cernis.languages.ceql"],
+    ["query", "schema"],
+    TERMINALS,
+    explain_lexeme,
+    explain_token,
+)
 
 
 def _touches(one: Diagnostic, others: list[Diagnostic]) -> bool:
@@ -38,9 +29,6 @@ def _touches(one: Diagnostic, others: list[Diagnostic]) -> bool:
         other.span and one.span.start < other.span.end and other.span.start < one.span.end
         for other in others
     )
-
-
-_SYNTAX = Syntax(_load_parser, TERMINALS, explain_lexeme, explain_token)
 
 
 def _read(text: str, start: str) -> Tree[Token]:

@@ -7,9 +7,8 @@ Nothing in the language nests, so there is no depth to bound.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
-from lark import Lark, Token, Tree
+from lark import Token, Tree
 
 from cernis.errors import QueryError
 from cernis.languages.conjunctive.mistakes import explain_lexeme, explain_token
@@ -17,27 +16,19 @@ from cernis.languages.conjunctive.names import resolve
 from cernis.languages.conjunctive.tree import ConjunctiveReader, WrittenConjunctiveQuery
 from cernis.languages.conjunctive.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
-from cernis.languages.text.read import Syntax, load_grammar, read_tokens, read_tree
+from cernis.languages.text.read import Syntax, read_tokens, read_tree
 from cernis.languages.text.tokens import cut_token
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.schema import Schema
 
+_SYNTAX = Syntax(
+    ["cernis.languages.text", "cernis.languages.conjunctive"],
+    ["conjunctive"],
+    TERMINALS,
+    explain_lexeme,
+    explain_token,
+)
 _PIECES = {"ARROW": ("CMP", "MINUS"), "TURNSTILE": ("COLON", "MINUS")}
-
-
-def _retype_word(token: Token) -> Token:
-    """Give a word that is a keyword the keyword's terminal."""
-    token.type = TERMINALS.get(token.value.upper(), "NAME")
-    return token
-
-
-@cache
-def _load_parser() -> Lark:
-    return load_grammar(
-        ["cernis.languages.text", "cernis.languages.conjunctive"],
-        ["conjunctive"],
-        {"NAME": _retype_word},
-    )
 
 
 def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
@@ -54,9 +45,6 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
         elif token.type == "GT" and [t.type for t in tokens[number + 2 : number + 3]] == ["LPAR"]:
             token.type = "OF"
         yield token
-
-
-_SYNTAX = Syntax(_load_parser, TERMINALS, explain_lexeme, explain_token)
 
 
 def _read(text: str) -> Tree[Token]:

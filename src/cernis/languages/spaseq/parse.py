@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 
-from lark import Lark, Token
+from lark import Token
 
 from cernis.errors import QueryError
 from cernis.languages.spaseq.mistakes import explain_lexeme, explain_token
@@ -20,7 +19,7 @@ from cernis.languages.spaseq.names import find_too_deep, resolve
 from cernis.languages.spaseq.tree import SpaseqReader, WrittenSpaseqQuery
 from cernis.languages.spaseq.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
-from cernis.languages.text.read import Syntax, bound_tokens, load_grammar, read_tokens, read_tree
+from cernis.languages.text.read import Syntax, bound_tokens, read_tokens, read_tree
 from cernis.languages.text.tokens import cut_token
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.pattern.suggest import find_closest
@@ -47,17 +46,15 @@ def _retype_prefix(token: Token) -> Token:
     return token
 
 
-@cache
-def _load_parser() -> Lark:
-    return load_grammar(
-        ["cernis.languages.spaseq"],
-        ["spaseq"],
-        {"NAME": _retype_word, "PNAME": _retype_prefix},
-        placeholders=False,
-    )
-
-
-_SYNTAX = Syntax(_load_parser, TERMINALS, explain_lexeme, explain_token)
+_SYNTAX = Syntax(
+    ["cernis.languages.spaseq"],
+    ["spaseq"],
+    TERMINALS,
+    explain_lexeme,
+    explain_token,
+    {"NAME": _retype_word, "PNAME": _retype_prefix},
+    placeholders=False,
+)
 
 
 # ----------------------------------------------------------------------- tokens

@@ -12,9 +12,11 @@ reported too; any other syntax error ends the parse.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import cast
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedToken
@@ -37,10 +39,13 @@ MAX_TOKENS = 50_000
 """The most tokens in a text; a pattern has at most as many nodes."""
 
 
-class Syntax(NamedTuple):
+@dataclass(frozen=True)
+class Syntax:
     """A language: its grammar, its keywords, and how it explains mistakes."""
 
-    grammar: Callable[[], Lark]
+    packages: Sequence[str]
+    """The packages whose `grammar.lark` make the grammar."""
+    start: Sequence[str]
     keywords: Mapping[str, str]
     """Keyword, in capitals, to its terminal; a misspelt word may be one of these."""
     explain_lexeme: Callable[[Token], Diagnostic | None]
@@ -48,28 +53,28 @@ class Syntax(NamedTuple):
     explain_token: Callable[[Token, set[str], Sequence[Token], int], Diagnostic]
     """Explains a token that is not among the accepted terminals, given the tokens before it and
     the end of the text."""
+    callbacks: Mapping[str, Callable[[Token], Token]] = field(default_factory=dict)
+    """Retype tokens, by their terminal; NAME becomes the terminal of its keyword without one."""
+    placeholders: bool = True
 
+    @cached_property
+    def parser(self) -> Lark:
+        return Lark(
+            "\n".join(
+                files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
+                for package in self.packages
+            ),
+            parser="lalr",
+            lexer="basic",
+            start=[*self.start, "lexical"],
+            propagate_positions=True,
+            lexer_callbacks={"NAME": self._retype_word, **self.callbacks},
+            maybe_placeholders=self.placeholders,
+        )
 
-def load_grammar(
-    packages: Sequence[str],
-    start: Sequence[str],
-    callbacks: Mapping[str, Callable[[Token], Token]],
-    *,
-    placeholders: bool = True,
-) -> Lark:
-    """Make a parser of the `grammar.lark` of each package; `callbacks` retype tokens."""
-    return Lark(
-        "\n".join(
-            files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
-            for package in packages
-        ),
-        parser="lalr",
-        lexer="basic",
-        start=[*start, "lexical"],
-        propagate_positions=True,
-        lexer_callbacks=dict(callbacks),
-        maybe_placeholders=placeholders,
-    )
+    def _retype_word(self, token: Token) -> Token:
+        token.type = self.keywords.get(token.value.upper(), "NAME")
+        return token
 
 
 def read_tokens(syntax: Syntax, text: str) -> list[Token]:
@@ -81,7 +86,7 @@ def read_tokens(syntax: Syntax, text: str) -> list[Token]:
     clean = text.encode("utf-8", "replace").decode("utf-8")
     if clean != text:
         raise QueryError([Diagnostic("the query holds characters that are not Unicode")], clean)
-    tokens = list(islice(syntax.grammar().lex(text), MAX_TOKENS + 1))
+    tokens = list(islice(syntax.parser.lex(text), MAX_TOKENS + 1))
     bound_tokens(tokens)
     mistakes = find_lexical_mistakes(tokens, syntax.explain_lexeme)
     if not any(token.type.startswith("UNCLOSED") for token in tokens[-1:]):
@@ -99,7 +104,7 @@ def bound_tokens(tokens: Sequence[Token]) -> None:
 
 def read_tree(syntax: Syntax, start: str, tokens: list[Token], text: str) -> Tree[Token]:
     """Parse the tokens of a text; raise its syntax errors."""
-    parser = syntax.grammar().parse_interactive(start=start)
+    parser = syntax.parser.parse_interactive(start=start)
     mistakes: list[Diagnostic] = []
     tree: Tree[Token] | None = None
     end = tokens[-1] if tokens else Token("$END", "", 0, 1, 1, 1, 1, 0)
@@ -123,7 +128,7 @@ def read_tree(syntax: Syntax, start: str, tokens: list[Token], text: str) -> Tre
 
 def _find_accepted(syntax: Syntax, start: str, tokens: list[Token]) -> set[str]:
     """Return the terminals that may follow; replays the tokens, as a failed feed reduces rules."""
-    parser = syntax.grammar().parse_interactive(start=start)
+    parser = syntax.parser.parse_interactive(start=start)
     for token in tokens:
         parser.feed_token(token)
     accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
