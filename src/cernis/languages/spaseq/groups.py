@@ -14,15 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from lark import Token, Transformer_NonRecursive, v_args
+from lark import Token, v_args
 from lark.tree import Meta
 
 from cernis.errors import Span
 from cernis.languages.spaseq import terms as t
-from cernis.languages.text.mistakes import MOST_MISTAKES
 from cernis.languages.text.tokens import span_of, span_of_tree
+from cernis.languages.text.tree import TextReader
 from cernis.pattern import graph as g
-from cernis.pattern.mistakes import MistakeList
 
 _DATATYPES = {
     "INTEGER": t.XSD + "integer",
@@ -121,16 +120,14 @@ def _flatten_chain(
 
 
 @v_args(meta=True)
-class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
-    """Reads the graph patterns of one text; `mistakes` holds what was wrong with it.
+class GraphPatternReader(TextReader):
+    """Reads the graph patterns of one text.
 
     `labels` are the labels of all blank nodes in the text, which nameless ones must not take.
     """
 
     def __init__(self, source: str, labels: Iterable[str]) -> None:
-        super().__init__()
-        self.source = source
-        self.mistakes = MistakeList(MOST_MISTAKES)
+        super().__init__(source)
         self.base: str | None = None
         self.prefixes = dict(t.KNOWN_PREFIXES)
         self.labels = frozenset(labels)
@@ -139,9 +136,6 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
         self.nameless = 0
 
     # ---------------------------------------------------------------------- terms
-
-    def prologue(self, meta: Meta, parts: list[Any]) -> None:
-        return None
 
     def base_iri(self, meta: Meta, parts: list[Token]) -> None:
         self.base = self._read_iri(parts[0])
@@ -195,9 +189,6 @@ class GraphPatternReader(Transformer_NonRecursive[Token, Any]):
                 return g.Term(t.write_literal(value, datatype=datatype.text[1:-1]), span)
             case _:
                 return g.Term(t.write_literal(value), span)
-
-    def number(self, meta: Meta, parts: list[Token]) -> Token:
-        return parts[0]
 
     def unsigned(self, meta: Meta, parts: list[Token]) -> g.Term:
         token = parts[0]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime
-from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
 from lark import Token, v_args
@@ -19,8 +18,7 @@ from lark.tree import Meta
 from cernis.errors import Span
 from cernis.languages.spaseq.groups import GraphPatternReader, WrittenGroup
 from cernis.languages.spaseq.terms import XSD
-from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_of, span_of_tree
-from cernis.languages.text.words import NANOSECONDS
+from cernis.languages.text.tokens import MOST_DIGITS, Name, span_of, span_of_tree
 from cernis.pattern import spaseq as q
 from cernis.pattern.graph import GraphPattern, GraphVariable, Term, Triple
 
@@ -185,23 +183,10 @@ class SpaseqReader(GraphPatternReader):
         return _WindowClause(size, start, span_of_tree(meta))
 
     def duration(self, meta: Meta, parts: list[Token]) -> int:
-        whole = sum(
-            (
-                self._read_number(number) * NANOSECONDS[unit.value.upper()]
-                for number, unit in zip(parts[::2], parts[1::2], strict=True)
-            ),
-            start=Fraction(0),
-        )
+        whole = self._read_nanoseconds(parts)
         if whole > _LARGEST_TIME:
             self.mistakes.note("the time is out of range", span_of_tree(meta))
         return int(whole)  # times are whole, so that a fraction of a tick adds nothing
-
-    def _read_number(self, token: Token) -> Fraction:
-        number = exact_number(token)
-        if number is None:
-            self.mistakes.note("the number is out of range", span_of(token))
-            return Fraction(1)
-        return number
 
     def tick(self, meta: Meta, parts: list[Token]) -> int:
         number = parts[-1]
@@ -302,9 +287,6 @@ class SpaseqReader(GraphPatternReader):
         rounds = (_DEFAULT if link is None else link) if sign == "+" else None
         whole = step.span.to(span)
         return [replace(step, rounds=rounds, optional=sign == "?", negated=sign == "!", span=whole)]
-
-    def separator(self, meta: Meta, parts: list[Token]) -> Token:
-        return parts[0]
 
     def sequence(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
         steps: list[q.SequenceStep] = []

@@ -1,4 +1,4 @@
-"""From lark's parse tree to nodes: the rules that CEQL and conjunctive queries share.
+"""From lark's parse tree to nodes: what all languages share, and the rules of two of them.
 
 One method for each rule of `grammar.lark`, called bottom-up without recursion, so that the
 depth of the tree costs no stack. A reader notes what the nodes cannot hold, such as a number
@@ -8,7 +8,7 @@ out of range, and goes on, so that all mistakes are reported together.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
 from lark import Token, Transformer_NonRecursive, v_args
 from lark.tree import Meta
@@ -41,16 +41,7 @@ KINDS: dict[str, Kind] = {
 }
 """The names of types that a declaration may use, in any case."""
 
-OPERATORS: dict[str, Operator] = {
-    "=": "=",
-    "==": "=",
-    "!=": "!=",
-    "<>": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
+OPERATORS: dict[str, Operator] = {op: op for op in get_args(Operator)} | {"==": "=", "<>": "!="}
 
 
 class DeclaredMember(NamedTuple):
@@ -77,14 +68,32 @@ def unquote(text: str) -> str:
     return text[1:-1].replace(text[0] * 2, text[0])
 
 
-@v_args(meta=True)
-class TreeReader(Transformer_NonRecursive[Token, Any]):
-    """Reads one text; `mistakes` holds what was wrong with it."""
+class TextReader(Transformer_NonRecursive[Token, Any]):
+    """Reads one text of any language; `mistakes` holds what was wrong with it."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
         self.source = source
         self.mistakes = MistakeList(MOST_MISTAKES)
+
+    def _read_number(self, token: Token) -> Fraction:
+        number = exact_number(token)
+        if number is None:
+            self.mistakes.note("the number is out of range", span_of(token))
+            return Fraction(1)
+        return number
+
+    def _read_nanoseconds(self, parts: list[Token]) -> Fraction:
+        """Return how long a duration is: numbers, each with its unit."""
+        size = Fraction(0)
+        for number, unit in zip(parts[::2], parts[1::2], strict=True):
+            size += self._read_number(number) * NANOSECONDS[unit.value.upper()]
+        return size
+
+
+@v_args(meta=True)
+class TreeReader(TextReader):
+    """Reads the rules that CEQL and conjunctive queries share."""
 
     # --------------------------------------------------------------- declarations
 
@@ -137,24 +146,11 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
 
     # -------------------------------------------------------------------- windows
 
-    def within(self, meta: Meta, parts: list[Any]) -> Window:
-        return cast(Window, parts[0])
-
-    def _read_number(self, token: Token) -> Fraction:
-        number = exact_number(token)
-        if number is None:
-            self.mistakes.note("the number is out of range", span_of(token))
-            return Fraction(1)
-        return number
-
     def events_span(self, meta: Meta, parts: list[Token]) -> Window:
         return Window(Unit.EVENTS, self._read_number(parts[0]), span=span_of_tree(meta))
 
     def time_span(self, meta: Meta, parts: list[Token]) -> Window:
-        size = Fraction(0)
-        for number, unit in zip(parts[::2], parts[1::2], strict=True):
-            size += self._read_number(number) * NANOSECONDS[unit.value.upper()]
-        return Window(Unit.TIME, size, span=span_of_tree(meta))
+        return Window(Unit.TIME, self._read_nanoseconds(parts), span=span_of_tree(meta))
 
     def attribute_span(self, meta: Meta, parts: list[Any]) -> Window:
         return Window(
@@ -169,12 +165,6 @@ class TreeReader(Transformer_NonRecursive[Token, Any]):
         if len(parts) == 2 and parts[0] is not None and parts[0].value == "-":
             return Literal(-cast(int | float, constant.value), span=span_of_tree(meta))
         return constant
-
-    def number(self, meta: Meta, parts: list[Token]) -> Token:
-        return parts[0]
-
-    def comparator(self, meta: Meta, parts: list[Token]) -> Token:
-        return parts[0]
 
     def _read_constant(self, token: Token) -> Literal:
         span = span_of(token)
