@@ -35,7 +35,7 @@ from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.row_store import FoundRows, RowStore
 from cernis.results.columns import count_column
-from cernis.results.matchset import MatchBlock, MatchSet, pieces, take
+from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
 from cernis.results.result import Result, write_texts
 from cernis.results.values import iso_texts, json_text, json_texts, python_values
 
@@ -117,20 +117,13 @@ class GraphMatch:
     events: tuple[tuple[str, int], ...]
 
 
-class _Block(NamedTuple):
-    """Matches with their rows."""
-
-    start: Int64s
-    end: Int64s
-    values: tuple[Codes | tuple[Int64s, Codes], ...]
-    """Per column: a code for each match, or for lists offsets and codes."""
-    offsets: Int64s
-    streams: Codes
-    numbers: Int64s
-
-
 class GraphMatches(Result[GraphMatch]):
-    """The matches of a SPAseQ query, lazily: by end, latest start first."""
+    """The matches of a SPAseQ query, lazily: by end, latest start first.
+
+    A block of matches has a list for each column of the answer, of one code (-1 for unbound)
+    unless the column is listed; then lists of streams and of numbers, for the events. Its starts
+    and ends are times.
+    """
 
     def __init__(
         self,
@@ -198,7 +191,7 @@ class GraphMatches(Result[GraphMatch]):
         matches = list(self._items(None))
         return [matches[i] for i in sorted(chosen)]
 
-    def _objects(self, block: _Block) -> Iterator[GraphMatch]:
+    def _objects(self, block: MatchBlock) -> Iterator[GraphMatch]:
         table = self._batch(block)
         start, end = (python_values(table.column(name)) for name in ("start_ts", "end_ts"))
         events = table.column("events").to_pylist()
@@ -221,37 +214,37 @@ class GraphMatches(Result[GraphMatch]):
 
     # ----------------------------------------------------------------- blocks
 
-    def _blocks(self, limit: int | None) -> Iterator[_Block]:
+    def _blocks(self, limit: int | None) -> Iterator[MatchBlock]:
         """Return the matches, or the first `limit`, in order."""
         left = limit
         for block in self._ordered() if left != 0 else ():
             if left is not None and len(block.start) > left:
-                block = _take(block, np.arange(left))
+                block = part(block, 0, left)
             yield block
             if left is not None:
                 left -= len(block.start)
                 if left == 0:
                     return
 
-    def _ordered(self) -> Iterator[_Block]:
+    def _ordered(self) -> Iterator[MatchBlock]:
         """Return all matches in order: a block waits until its last end is complete."""
-        waiting: list[_Block] = []
+        waiting: list[MatchBlock] = []
         for block in self._found_blocks():
             last = int(np.searchsorted(block.end, block.end[-1]))
             if waiting and block.end[0] != waiting[0].end[0]:
                 yield self._sort_blocks(waiting)
                 waiting = []
             if last:
-                yield self._sort_blocks([*waiting, _part(block, 0, last)])
+                yield self._sort_blocks([*waiting, part(block, 0, last)])
                 waiting = []
-            waiting.append(_part(block, last, len(block.end)))
-            if sum(len(each.numbers) for each in waiting) > _WEIGHT:
+            waiting.append(part(block, last, len(block.end)))
+            if sum(len(each.positions[-1]) for each in waiting) > _WEIGHT:
                 yield self._sort_blocks(waiting)
                 waiting = []
         if waiting:
             yield self._sort_blocks(waiting)
 
-    def _found_blocks(self) -> Iterator[_Block]:
+    def _found_blocks(self) -> Iterator[MatchBlock]:
         """Return the matches by end, each once."""
         repeats = _Deduplicator()
         for whole in self._found.blocks(None):
@@ -262,56 +255,60 @@ class GraphMatches(Result[GraphMatch]):
                 if len(block.start):
                     yield block
 
-    def _sort_blocks(self, blocks: Sequence[_Block]) -> _Block:
+    def _sort_blocks(self, blocks: Sequence[MatchBlock]) -> MatchBlock:
         """Join blocks and sort their matches by end, start, events and terms."""
-        block = _concatenate(blocks)
+        block = join(blocks, len(self._shape.columns) + 2)
         order = np.lexsort((-block.start, block.end))
         start, end = block.start[order], block.end[order]
         if ((start[1:] == start[:-1]) & (end[1:] == end[:-1])).any():
             order, tied = _sort_places(block.end, self._places(block, terms=False))
             if tied:
                 order, _ = _sort_places(block.end, self._places(block))
-        return block if (np.diff(order) == 1).all() else _take(block, order)
+        return block if (np.diff(order) == 1).all() else take(block, order)
 
-    def _places(self, block: _Block, *, terms: bool = True) -> pa.Array:
+    def _places(self, block: MatchBlock, *, terms: bool = True) -> pa.Array:
         """Return bytes that sort as the matches of one end do: by start, events and terms.
 
         No term has a byte below 32 in it.
         """
         latest_first = ~(block.start.astype(np.uint64) ^ np.uint64(1 << 63))
         parts: list[Any] = [_row_bytes(latest_first.astype(">u8").view(np.uint8).reshape(-1, 8))]
-        events = np.empty((len(block.numbers), 13), np.uint8)
+        *_, streams, numbers = block.positions
+        events = np.empty((len(numbers), 13), np.uint8)
         events[:, 0] = 1
-        events[:, 1:5] = block.streams.astype(">u4").view(np.uint8).reshape(-1, 4)
-        events[:, 5:] = block.numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
-        parts += [_list_bytes(block.offsets, events), b"\0"]
-        for value in block.values if terms else ():
-            codes = value[1] if isinstance(value, tuple) else value
+        events[:, 1:5] = streams.astype(">u4").view(np.uint8).reshape(-1, 4)
+        events[:, 5:] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+        parts += [_list_bytes(block.offsets[-1], events), b"\0"]
+        for column, offsets, codes in self._columns(block) if terms else ():
             texts = pc.fill_null(self._terms.texts(codes), "").cast(pa.binary())
-            if isinstance(value, tuple):
+            if column.listed:
                 ended = pc.binary_join_element_wise(texts, b"\1", b"")
-                lists = pa.ListArray.from_arrays(pa.array(value[0], pa.int32()), ended)
-                texts = pc.binary_join(lists, b"")
+                texts = pc.binary_join(_lists(offsets, ended), b"")
             parts += [texts, b"\0"]
         return pc.binary_join_element_wise(*parts, b"")
 
-    def _block(self, found: MatchBlock) -> _Block:
+    def _block(self, found: MatchBlock) -> MatchBlock:
         """Look up the rows of matches, and sort the matches by end."""
         offsets = found.offsets[0]
         rows = self._store.rows(found.positions[0])
         first, last = offsets[:-1], offsets[1:] - 1
-        values = tuple(self._values(column, rows, offsets) for column in self._shape.columns)
+        lists = [self._values(column, rows, offsets) for column in self._shape.columns]
         there = rows.event >= 0
-        upto = np.concatenate(([0], np.cumsum(there.sum(axis=1))))
-        streams, numbers = self._store.events(rows.event[there])
-        block = _Block(rows.time[first], rows.time[last], values, upto[offsets], streams, numbers)
+        upto = np.concatenate(([0], np.cumsum(there.sum(axis=1))))[offsets]
+        lists += [(upto, values) for values in self._store.events(rows.event[there])]
+        columns = zip(*((upto, values.astype(np.int64)) for upto, values in lists), strict=True)
+        block = MatchBlock(rows.time[first], rows.time[last], *columns)
         order = np.argsort(block.end, kind="stable")
-        return block if (np.diff(order) == 1).all() else _take(block, order)
+        return block if (np.diff(order) == 1).all() else take(block, order)
+
+    def _columns(self, block: MatchBlock) -> Iterator[tuple[AnswerColumn, Int64s, Int64s]]:
+        """Return the columns of the answer, each with the offsets and codes of its lists."""
+        return zip(self._shape.columns, block.offsets, block.positions, strict=False)
 
     def _values(
         self, column: AnswerColumn, rows: FoundRows, offsets: Int64s
-    ) -> Codes | tuple[Int64s, Codes]:
-        """Return the terms of a column: one for each match, or lists of them."""
+    ) -> tuple[Int64s, Codes]:
+        """Return the terms of a column as lists, by the offsets of matches among the rows."""
         codes = rows.codes[:, column.place]
         bound = codes >= 0
         if column.listed:
@@ -320,46 +317,39 @@ class GraphMatches(Result[GraphMatch]):
         if column.step is not None:  # the last round decides, also that it is unbound
             bound = self._shape.steps[rows.alternative] == column.step
         places = np.where(bound, np.arange(len(codes)), -1)
-        if not len(offsets) - 1:
-            return codes[:0]
+        single = np.arange(len(offsets))
+        if len(offsets) == 1:
+            return single, codes[:0]
         latest = np.maximum.reduceat(places, offsets[:-1])
-        return np.where(latest >= 0, codes[latest], np.int32(-1))
+        return single, np.where(latest >= 0, codes[latest], np.int32(-1))
 
     # ------------------------------------------------------------------ Arrow
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of `to_arrow`: times, terms of each variable, lists of events."""
-        return self._batch(self._empty()).schema
-
-    def _empty(self) -> _Block:
-        none, longs = np.empty(0, np.int32), np.empty(0, np.int64)
-        start = np.zeros(1, np.int64)
-        values = tuple((start, none) if c.listed else none for c in self._shape.columns)
-        return _Block(longs, longs, values, start, none, longs)
+        none, width = np.empty(0, np.int64), len(self._shape.columns) + 2
+        empty = MatchBlock(none, none, (np.zeros(1, np.int64),) * width, (none,) * width)
+        return self._batch(empty).schema
 
     def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
         return map(self._batch, self._blocks(limit))
 
-    def _batch(self, block: _Block) -> pa.RecordBatch:
+    def _batch(self, block: MatchBlock) -> pa.RecordBatch:
         columns = {
             "start_ts": self._clock.column(block.start),
             "end_ts": self._clock.column(block.end),
         }
-        for label, value in zip(self._shape.labels, block.values, strict=True):
-            columns[label] = self._texts(value)
-        names = pa.array(self._shape.streams, pa.string())
-        events = pa.StructArray.from_arrays(
-            [names.take(pa.array(block.streams)), pa.array(block.numbers)], ["stream", "number"]
-        )
-        columns["events"] = pa.ListArray.from_arrays(pa.array(block.offsets, pa.int32()), events)
+        for label, (column, offsets, codes) in zip(
+            self._shape.labels, self._columns(block), strict=True
+        ):
+            texts = self._terms.texts(codes)
+            columns[label] = _lists(offsets, texts) if column.listed else texts
+        *_, streams, numbers = map(pa.array, block.positions)
+        names = pa.array(self._shape.streams, pa.string()).take(streams)
+        events = pa.StructArray.from_arrays([names, numbers], ["stream", "number"])
+        columns["events"] = _lists(block.offsets[-1], events)
         return pa.RecordBatch.from_pydict(columns)
-
-    def _texts(self, value: Codes | tuple[Int64s, Codes]) -> pa.Array:
-        if isinstance(value, tuple):
-            offsets, codes = value
-            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), self._terms.texts(codes))
-        return self._terms.texts(value)
 
     # ------------------------------------------------------------------- text
 
@@ -390,16 +380,19 @@ class GraphMatches(Result[GraphMatch]):
             columns = [pa.array(block.end), self._places(block), *batch.columns]
             yield pa.RecordBatch.from_arrays(columns, ["@end", "@place", *batch.schema.names])
 
-    def _with_places(self, block: _Block, lines: pa.Array) -> pa.RecordBatch:
+    def _with_places(self, block: MatchBlock, lines: pa.Array) -> pa.RecordBatch:
         columns = [pa.array(block.end), self._places(block), lines]
         return pa.RecordBatch.from_arrays(columns, ["end", "place", "line"])
 
-    def _json_lines(self, block: _Block, newline: str) -> pa.StringArray:
+    def _json_lines(self, block: MatchBlock, newline: str) -> pa.StringArray:
         bindings = [
             pc.binary_join_element_wise(
-                json_text(column.name) + ":", self._json(value), "", null_handling="emit_null"
+                json_text(column.name) + ":",
+                self._json(column, offsets, codes),
+                "",
+                null_handling="emit_null",
             )
-            for column, value in zip(self._shape.columns, block.values, strict=True)
+            for column, offsets, codes in self._columns(block)
         ]
         inside = pa.array([""] * len(block.start), pa.string())
         if bindings:
@@ -407,12 +400,10 @@ class GraphMatches(Result[GraphMatch]):
             some = [np.asarray(binding.is_valid()) for binding in bindings]
             bindings[0] = pc.if_else(pa.array(np.any(some, axis=0)), bindings[0], "")
             inside = pc.binary_join_element_wise(*bindings, ",", null_handling="skip")
-        names = pa.array([json_text(name) for name in self._shape.streams], pa.string())
-        events = pc.binary_join_element_wise(
-            "[", names.take(pa.array(block.streams)), ",",
-            pa.array(block.numbers).cast(pa.string()), "]", "",
-        )  # fmt: skip
-        lists = pa.ListArray.from_arrays(pa.array(block.offsets, pa.int32()), events)
+        *_, streams, numbers = map(pa.array, block.positions)
+        names = pa.array(map(json_text, self._shape.streams), pa.string()).take(streams)
+        events = pc.binary_join_element_wise("[", names, ",", numbers.cast(pa.string()), "]", "")
+        lists = _lists(block.offsets[-1], events)
         return pc.binary_join_element_wise(
             '{"start_ts":', self._clock.texts(block.start),
             ',"end_ts":', self._clock.texts(block.end),
@@ -420,14 +411,13 @@ class GraphMatches(Result[GraphMatch]):
             "]}" + newline, "",
         )  # fmt: skip
 
-    def _json(self, value: Codes | tuple[Int64s, Codes]) -> pa.Array:
+    def _json(self, column: AnswerColumn, offsets: Int64s, codes: Int64s) -> pa.Array:
         """Return terms as JSON; null where there is none."""
-        codes = value[1] if isinstance(value, tuple) else value
         texts = json_texts(self._terms.texts(codes))
-        if not isinstance(value, tuple):
+        if not column.listed:
             return pc.if_else(pa.array(codes >= 0), texts, None)
-        lists = pa.ListArray.from_arrays(pa.array(value[0], pa.int32()), texts)
-        return pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
+        lists = pc.binary_join(_lists(offsets, texts), ",")
+        return pc.binary_join_element_wise("[", lists, "]", "")
 
     def write_nquads(
         self, path: str | Path | BinaryIO, *, limit: int | None = None, first: int = 0
@@ -446,11 +436,10 @@ class GraphMatches(Result[GraphMatch]):
             yield self._quads(block, numbers.cast(pa.string()))
             first += len(block.start)
 
-    def _quads(self, block: _Block, numbers: pa.StringArray) -> pa.StringArray:
+    def _quads(self, block: MatchBlock, numbers: pa.StringArray) -> pa.StringArray:
         graph = pc.binary_join_element_wise("<urn:cernis:match:", numbers, ">", "")
         lines = [_quad(graph, _PROV, self._clock.terms(block.end), None)]
-        places = {column.name: value for column, value in zip(
-            self._shape.columns, block.values, strict=True)}  # fmt: skip
+        places = {column.name: codes for column, _, codes in self._columns(block)}
         for triple in self._shape.construct or ():
             nodes = [self._node(node, places, numbers) for node in triple.nodes()]
             lines.append(_quad(nodes[0], nodes[1], nodes[2], graph, _are_triples(nodes)))
@@ -473,22 +462,17 @@ class _Deduplicator:
         self._end: int | None = None
         self._known: set[bytes] = set()
 
-    def drop_repeats(self, block: _Block) -> _Block:
+    def drop_repeats(self, block: MatchBlock) -> MatchBlock:
         fresh = []
-        events = np.stack([block.streams.astype(np.int64), block.numbers], axis=1)
+        lists = list(zip(block.offsets, block.positions, strict=True))
         for i in range(len(block.start)):
             if block.end[i] != self._end:
                 self._end, self._known = int(block.end[i]), set()
-            own_events = events[block.offsets[i] : block.offsets[i + 1]].tobytes()
-            own_terms = b"|".join(
-                (v[1][v[0][i] : v[0][i + 1]] if isinstance(v, tuple) else v[i]).tobytes()
-                for v in block.values
-            )
-            key = own_events + b"||" + own_terms
+            key = b"|".join(values[upto[i] : upto[i + 1]].tobytes() for upto, values in lists)
             if key not in self._known:
                 self._known.add(key)
                 fresh.append(i)
-        return block if len(fresh) == len(block.start) else _take(block, np.array(fresh, np.int64))
+        return block if len(fresh) == len(block.start) else take(block, np.array(fresh, np.int64))
 
 
 def _sort_places(end: Int64s, places: pa.Array) -> tuple[Int64s, bool]:
@@ -514,70 +498,8 @@ def _list_bytes(offsets: Int64s, rows: NDArray[np.uint8]) -> pa.Array:
     )
 
 
-def _part(block: _Block, low: int, high: int) -> _Block:
-    """Return the matches from `low` up to `high`."""
-    if (low, high) == (0, len(block.start)):
-        return block
-    return _take(block, np.arange(low, high))
-
-
-def _concatenate(blocks: Sequence[_Block]) -> _Block:
-    """Return one block of all matches."""
-    if len(blocks) == 1:
-        return blocks[0]
-    values: list[Codes | tuple[Int64s, Codes]] = []
-    for parts in zip(*(block.values for block in blocks), strict=True):
-        lists = [value for value in parts if isinstance(value, tuple)]
-        if lists:
-            codes = np.concatenate([value[1] for value in lists])
-            values.append((_offsets([value[0] for value in lists]), codes))
-        else:
-            values.append(np.concatenate(parts))
-    return _Block(
-        np.concatenate([block.start for block in blocks]),
-        np.concatenate([block.end for block in blocks]),
-        tuple(values),
-        _offsets([block.offsets for block in blocks]),
-        np.concatenate([block.streams for block in blocks]),
-        np.concatenate([block.numbers for block in blocks]),
-    )
-
-
-def _offsets(several: Sequence[Int64s]) -> Int64s:
-    """Return the offsets of lists that lie one after the other."""
-    sizes = np.concatenate([np.diff(offsets) for offsets in several])
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-
-
-def _take(block: _Block, indices: Int64s) -> _Block:
-    """Return the matches with these indices, in that order."""
-    values: list[Codes | tuple[Int64s, Codes]] = []
-    for value in block.values:
-        if isinstance(value, tuple):
-            offsets, (codes,) = _take_lists(value[0], [value[1]], indices)
-            values.append((offsets, codes))
-        else:
-            values.append(value[indices])
-    offsets, (streams, numbers) = _take_lists(
-        block.offsets, [block.streams, block.numbers], indices
-    )
-    return _Block(
-        block.start[indices], block.end[indices], tuple(values), offsets, streams, numbers
-    )
-
-
-def _take_lists(
-    offsets: Int64s, flat: Sequence[Any], indices: Int64s
-) -> tuple[Int64s, tuple[Any, ...]]:
-    """Return some of several lists, by the offsets of all and their flat values."""
-    block = MatchBlock(
-        np.empty(len(offsets) - 1, np.int64),
-        np.empty(len(offsets) - 1, np.int64),
-        tuple(offsets for _ in flat),
-        tuple(flat),
-    )
-    chosen = take(block, indices)
-    return chosen.offsets[0], chosen.positions
+def _lists(offsets: Int64s, values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
 def _quad(
