@@ -272,7 +272,8 @@ class GraphMatches(Result[GraphMatch]):
         No term has a byte below 32 in it.
         """
         latest_first = ~(block.start.astype(np.uint64) ^ np.uint64(1 << 63))
-        parts: list[Any] = [_row_bytes(latest_first.astype(">u8").view(np.uint8).reshape(-1, 8))]
+        starts = latest_first.astype(">u8").view(np.uint8).reshape(-1, 8)
+        parts: list[Any] = [_list_bytes(np.arange(len(starts) + 1), starts)]
         *_, streams, numbers = block.positions
         events = np.empty((len(numbers), 13), np.uint8)
         events[:, 0] = 1
@@ -482,11 +483,6 @@ def _sort_places(end: Int64s, places: pa.Array) -> tuple[Int64s, bool]:
     in_order, ends = places.take(pa.array(order)), end[order]
     same = np.asarray(pc.equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1)))
     return order, bool((same & (ends[1:] == ends[:-1])).any())
-
-
-def _row_bytes(rows: NDArray[np.uint8]) -> pa.Array:
-    """Return the bytes of each row."""
-    return _list_bytes(np.arange(len(rows) + 1), rows)
 
 
 def _list_bytes(offsets: Int64s, rows: NDArray[np.uint8]) -> pa.Array:

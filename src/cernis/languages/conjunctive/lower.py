@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 from math import ceil
 from typing import cast
 
@@ -72,18 +73,13 @@ def _make_event(index: int, atom: q.Atom) -> cel.Formula:
 def _make_equalities(atoms: Sequence[q.Atom]) -> Iterator[pred.Condition]:
     """Yield the equalities of each occurrence of a variable with the one before it."""
     last: dict[str, pred.Reference] = {}
-    times: dict[str, pred.Reference] = {}
     for index, atom in enumerate(atoms):
-        for name, attribute in atom.columns.items():
+        time = {} if atom.time is None else {f"@{atom.time}": TIME}
+        for name, attribute in (atom.columns | time).items():
             here = pred.Reference(str(index), attribute, span=atom.span)
             if name in last:
                 yield pred.Compare("=", last[name], here, span=atom.span)
             last[name] = here
-        if atom.time is not None:
-            here = pred.Reference(str(index), TIME, span=atom.span)
-            if atom.time in times:
-                yield pred.Compare("=", times[atom.time], here, span=atom.span)
-            times[atom.time] = here
 
 
 def _make_condition(query: q.ConjunctiveQuery, node: q.ConjunctiveComparison) -> pred.Condition:
@@ -141,7 +137,7 @@ def find_time_order(query: q.ConjunctiveQuery) -> tuple[int, ...] | None:
     if None in moments or len(set(moments)) < len(moments) or len(moments) < 2:
         return None
     place = {cast(str, name): index for index, name in enumerate(moments)}
-    after: dict[int, set[int]] = {index: set() for index in place.values()}
+    before: dict[int, set[int]] = {index: set() for index in place.values()}
     for node in query.comparisons:
         if isinstance(node.left, q.ConjunctiveVariable) and isinstance(
             node.right, q.ConjunctiveVariable
@@ -149,31 +145,28 @@ def find_time_order(query: q.ConjunctiveQuery) -> tuple[int, ...] | None:
             pair = place.get(node.left.name), place.get(node.right.name)
             if None not in pair and node.op in ("<", ">"):
                 early, late = cast("tuple[int, int]", pair if node.op == "<" else pair[::-1])
-                after[early].add(late)
-    return _find_only_order(after)
+                before[late].add(early)
+    return _find_only_order(before)
 
 
-def _find_only_order(after: dict[int, set[int]]) -> tuple[int, ...] | None:
-    """Return the topological order of a graph if it has exactly one.
+def _find_only_order(before: dict[int, set[int]]) -> tuple[int, ...] | None:
+    """Return the order in which each node follows those before it, if there is exactly one.
 
-    >>> _find_only_order({0: {1}, 1: {2}, 2: set()}), _find_only_order({0: {2}, 1: {2}, 2: set()})
+    >>> _find_only_order({0: set(), 1: {0}, 2: {1}}), _find_only_order({0: set(), 1: set(), 2: {0}})
     ((0, 1, 2), None)
     """
-    waits = dict.fromkeys(after, 0)
-    for following in after.values():
-        for index in following:
-            waits[index] += 1
-    ready = [index for index, number in waits.items() if number == 0]
+    sorter = TopologicalSorter(before)
     order: list[int] = []
-    while ready:
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
+    while ready := sorter.get_ready():
         if len(ready) > 1:
             return None
-        order.append(ready.pop())
-        for index in after[order[-1]]:
-            waits[index] -= 1
-            if waits[index] == 0:
-                ready.append(index)
-    return tuple(order) if len(order) == len(after) else None
+        order += ready
+        sorter.done(*ready)
+    return tuple(order)
 
 
 def _find_implied(

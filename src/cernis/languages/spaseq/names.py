@@ -110,20 +110,11 @@ def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
 
 def _find_conditions(pattern: g.GraphPattern) -> Iterator[g.Expression]:
     """Yield the conditions of all filters of a pattern."""
-    match pattern:
-        case g.JoinPattern(parts) | g.UnionPattern(parts):
-            for part in parts:
-                yield from _find_conditions(part)
-        case g.OptionalPattern(inner, extra, condition):
-            yield from _find_conditions(inner)
-            yield from _find_conditions(extra)
-            if condition is not None:
-                yield condition
-        case g.FilterPattern(inner, condition):
-            yield from _find_conditions(inner)
-            yield condition
-        case g.BackgroundPattern(_, inner):
-            yield from _find_conditions(inner)
+    for child in _list_children(pattern):
+        if isinstance(child, g.GraphPattern):
+            yield from _find_conditions(child)
+        else:
+            yield child
 
 
 class _SpaseqNames:

@@ -252,20 +252,14 @@ class SpaseqReader(GraphPatternReader):
 
     def _note_not_plain(self, sign: str, steps: list[q.SequenceStep]) -> None:
         if len(steps) > 1:
-            found, suggestion = "a sequence", None
-            if sign == "|":
-                suggestion = "write a query for each sequence"
+            found = "this is a sequence"
+            suggestion = "write a query for each sequence" if sign == "|" else None
         else:
-            step = steps[0]
-            mark = "?" if step.optional else "!" if step.negated else "+"
-            found, suggestion = f"'{mark}'", f"put it on the whole: (A {sign} B){mark}"
-        self.mistakes.note(
-            f"'{sign}' joins patterns of one timestamp, and this is {found}"
-            if len(steps) > 1
-            else f"'{sign}' joins patterns of one timestamp, and {found} stands inside it",
-            _span_of_steps(steps),
-            suggestion=suggestion,
-        )
+            mark = "?" if steps[0].optional else "!" if steps[0].negated else "+"
+            found = f"'{mark}' stands inside it"
+            suggestion = f"put it on the whole: (A {sign} B){mark}"
+        message = f"'{sign}' joins patterns of one timestamp, and {found}"
+        self.mistakes.note(message, _span_of_steps(steps), suggestion=suggestion)
 
     def modifier(self, meta: Meta, parts: list[Token]) -> _Modifier:
         link = parts[1].value if len(parts) > 1 else None

@@ -74,7 +74,13 @@ class TimeRule:
         if self.property is not None:
             object.__setattr__(self, "property", self.property.strip("<> "))
         if self.pattern is not None:
-            _check_pattern(self.pattern)
+            if (wrong := regex_mistake(self.pattern)) is not None:
+                raise DataError(f"{self.pattern!r} is no regular expression for times: {wrong}")
+            if (groups := count_groups(self.pattern)) != 1:
+                raise DataError(
+                    f"the regular expression {self.pattern!r} for times must have one group, the "
+                    f"time; it has {groups} (write (?:…) for those that only group)"
+                )
 
     def __str__(self) -> str:
         if self.property is not None:
@@ -92,18 +98,6 @@ class TimeRule:
 
     def by_name(self, pattern: str) -> TimeRule:
         return replace(self, pattern=pattern)
-
-
-def _check_pattern(pattern: str) -> None:
-    wrong = regex_mistake(pattern)
-    if wrong is not None:
-        raise DataError(f"{pattern!r} is no regular expression for times: {wrong}")
-    groups = count_groups(pattern)
-    if groups != 1:
-        raise DataError(
-            f"the regular expression {pattern!r} for times must have one group, the time; "
-            f"it has {groups} (write (?:…) for those that only group)"
-        )
 
 
 # -------------------------------------------------------------------- terms

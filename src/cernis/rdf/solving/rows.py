@@ -131,15 +131,13 @@ class RowBuilder:
         tables = [self._build_table(way, found, moments) for way in self._ways]
         if self.partition:
             tables += [self._build_ticks(found[gpm], moments) for gpm in self._only_joined]
-        codes = np.concatenate([table.codes for table in tables])
-        event = np.concatenate([table.event for table in tables])
-        moment = np.concatenate([table.moment for table in tables])
+        *columns, repeats = zip(*tables, strict=True)
+        codes, event, moment, reading = map(np.concatenate, columns)
         order = np.argsort(moment, kind="stable")
-        codes, event, moment = codes[order], event[order], moment[order]
+        codes, event, moment, reading = codes[order], event[order], moment[order], reading[order]
         sizes = [len(table.moment) for table in tables]
         ways = np.arange(len(tables)).astype(np.int32) % np.int32(len(self._ways))
         alternative = np.repeat(ways, sizes)[order]
-        reading = np.concatenate([table.reading for table in tables])[order]
         time = events.times[event[:, 0]]
         rows = LinkedRows(
             reading,
@@ -151,7 +149,7 @@ class RowBuilder:
         )
         numbers = np.where(event >= 0, event.astype(np.int64) + self.events, -1)
         stored = StoredRows(self.rows, codes, alternative, numbers, time)
-        self.repeats = self.repeats or any(table.repeats for table in tables)
+        self.repeats = self.repeats or any(repeats)
         self.rows += len(reading)
         self.events += events.size
         self.moments += int(new.sum())
