@@ -24,7 +24,7 @@ import pyarrow as pa
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.background import load_background
-from cernis.rdf.reading.events import GraphEvents, Int64s
+from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.streams import StreamReader
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 from cernis.rdf.recognizer import GraphRecognizer
@@ -104,7 +104,8 @@ class SolutionFormat:
         new[1:] = np.diff(times).astype(bool) | np.diff(streams).astype(bool)
         new[1:] |= np.diff(numbers).astype(bool)
         event = (np.cumsum(new) - 1).astype(np.int32)
-        events = _make_events(times[new], streams[new], numbers[new])
+        none, first = np.empty(0, np.int32), np.zeros(int(new.sum()) + 1, np.int64)
+        events = GraphEvents(times[new], streams[new], numbers[new], first, none, none, none)
         codes = {
             name: _encode(table.column(f"v{i}"), terms)[order]
             for i, name in enumerate(self._variables)
@@ -129,13 +130,6 @@ def _encode(column: pa.ChunkedArray, terms: Terms) -> Codes:
     return codes
 
 
-def _make_events(times: Int64s, streams: Codes, numbers: Int64s) -> GraphEvents:
-    """Return events without triples."""
-    none = np.empty(0, np.int32)
-    first = np.zeros(len(times) + 1, np.int64)
-    return GraphEvents(times, streams, numbers, first, none, none, none)
-
-
 class SolutionWriter:
     """One end: solve the patterns of a query in events of any order, and write the solutions.
 
@@ -145,8 +139,7 @@ class SolutionWriter:
     def __init__(self, plan: GraphPlan, background: Any = None) -> None:
         self.terms = Terms()
         self._values = TermValues(self.terms)
-        graphs = load_background(background, self.terms) if background is not None else {}
-        self._solver = PatternSolver(plan, self._values, graphs)
+        self._solver = PatternSolver(plan, self._values, load_background(background, self.terms))
         self._format = SolutionFormat(plan)
         self._own_terms = self._terms_left = len(self.terms)
 

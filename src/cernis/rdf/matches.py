@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from cernis.errors import CernisError
 from cernis.events.times import UNITS
+from cernis.languages.spaseq.terms import XSD
 from cernis.pattern import graph as g
 from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
@@ -42,7 +43,6 @@ from cernis.results.values import iso_texts, json_text, json_texts, python_value
 _WEIGHT = 1 << 20
 _OWN_COLUMNS = ("start_ts", "end_ts", "events")
 _PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
-_XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 class AnswerColumn(NamedTuple):
@@ -99,7 +99,7 @@ class TimeFormat(NamedTuple):
             kind, texts = "dateTime", self._dates(times)
         else:
             kind, texts = "integer", self.column(times).cast(pa.string())
-        return pc.binary_join_element_wise('"', texts, f'"^^<{_XSD}{kind}>', "")
+        return pc.binary_join_element_wise('"', texts, f'"^^<{XSD}{kind}>', "")
 
     def _dates(self, times: Int64s) -> pa.Array:
         """Return times in ISO 8601, without trailing zeros."""

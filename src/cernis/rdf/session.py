@@ -45,10 +45,8 @@ class GraphSession(GraphRecognizer):
         background: Any = None,
         unit: str = "ms",
     ) -> None:
-        terms = Terms()
-        values = TermValues(terms)
-        graphs = load_background(background, terms) if background is not None else {}
-        self.solver = PatternSolver(plan, values, graphs)
+        values = TermValues(Terms())
+        self.solver = PatternSolver(plan, values, load_background(background, values.terms))
         super().__init__(plan, values, unit)
         self.options, self.mistakes = options, Mistakes(options.on_error)
         self.streams: Streamset | None = None

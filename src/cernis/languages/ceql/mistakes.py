@@ -12,9 +12,6 @@ from cernis.languages.text import mistakes
 from cernis.languages.text.tokens import span_of
 from cernis.pattern.suggest import find_closest
 
-_OPENING = ("LPAR", "LSQB", "LBRACE", "COLON_LBRACE")
-_CLOSING = ("RPAR", "RSQB", "RBRACE")
-
 _STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "&&": "use AND between conditions, ALL between formulas",
     "&": "use AND between conditions, ALL between formulas",
@@ -49,9 +46,9 @@ def _find_clause(before: Sequence[Token]) -> str:
     """Return the clause that the last token belongs to."""
     depth = 0
     for token in reversed(before):
-        if token.type in _CLOSING:
+        if token.type in mistakes.CLOSING:
             depth += 1
-        elif token.type in _OPENING:
+        elif token.type in mistakes.OPENING:
             depth -= 1
         elif depth <= 0 and token.type in _CLAUSES:
             return token.type

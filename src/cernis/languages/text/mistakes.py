@@ -18,8 +18,8 @@ from cernis.pattern.suggest import find_closest
 
 MOST_MISTAKES = 20
 
-_OPENING = {"LPAR": "(", "LSQB": "[", "LBRACE": "{", "COLON_LBRACE": "{"}
-_CLOSING = {"RPAR": "(", "RSQB": "[", "RBRACE": "{"}
+OPENING = {"LPAR": "(", "LSQB": "[", "LBRACE": "{", "COLON_LBRACE": "{"}
+CLOSING = {"RPAR": "(", "RSQB": "[", "RBRACE": "{"}
 
 STRAY_HELP: Mapping[str, str] = {
     "=>": "use '>='",
@@ -110,22 +110,22 @@ def find_bracket_mistakes(tokens: Iterable[Token], source: str, deepest: int) ->
     """Return brackets that open or close nothing, and brackets nested too deeply."""
     open_: list[Token] = []
     for token in tokens:
-        if token.type in _OPENING:
+        if token.type in OPENING:
             open_.append(token)
             if len(open_) > deepest:
                 message = f"brackets are nested more than {deepest} deep"
                 return [Diagnostic(message, span_of(token))]
-        elif token.type in _CLOSING:
+        elif token.type in CLOSING:
             if not open_:
                 return [Diagnostic(f"'{token.value}' closes nothing", span_of(token))]
             opened = open_.pop()
-            if _OPENING[opened.type] != _CLOSING[token.type]:
+            if OPENING[opened.type] != CLOSING[token.type]:
                 where = _place(source, span_of(opened).end - 1)
-                message = f"'{token.value}' does not close '{_OPENING[opened.type]}' of {where}"
+                message = f"'{token.value}' does not close '{OPENING[opened.type]}' of {where}"
                 return [Diagnostic(message, span_of(token))]
     return [
         Diagnostic(
-            f"'{_OPENING[token.type]}' is never closed",
+            f"'{OPENING[token.type]}' is never closed",
             Span(span_of(token).end - 1, span_of(token).end),
         )
         for token in open_[:MOST_MISTAKES]

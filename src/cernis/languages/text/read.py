@@ -22,14 +22,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedToken
 
 from cernis.errors import BudgetError, Diagnostic, QueryError
-from cernis.languages.text.mistakes import (
-    MOST_MISTAKES,
-    explain_misspelling,
-    find_bracket_mistakes,
-    find_lexical_mistakes,
-    guess_keyword,
-    sort_mistakes,
-)
+from cernis.languages.text import mistakes as m
 from cernis.pattern.check import MAX_DEPTH
 
 MAX_TEXT = 1 << 20
@@ -88,11 +81,11 @@ def read_tokens(syntax: Syntax, text: str) -> list[Token]:
         raise QueryError([Diagnostic("the query holds characters that are not Unicode")], clean)
     tokens = list(islice(syntax.parser.lex(text), MAX_TOKENS + 1))
     bound_tokens(tokens)
-    mistakes = find_lexical_mistakes(tokens, syntax.explain_lexeme)
+    mistakes = m.find_lexical_mistakes(tokens, syntax.explain_lexeme)
     if not any(token.type.startswith("UNCLOSED") for token in tokens[-1:]):
-        mistakes += find_bracket_mistakes(tokens, text, MAX_DEPTH)
+        mistakes += m.find_bracket_mistakes(tokens, text, MAX_DEPTH)
     if mistakes:
-        raise QueryError(sort_mistakes(mistakes), text)
+        raise QueryError(m.sort_mistakes(mistakes), text)
     return tokens
 
 
@@ -114,11 +107,11 @@ def read_tree(syntax: Syntax, start: str, tokens: list[Token], text: str) -> Tre
         except UnexpectedToken:
             before = tokens[:number]
             accepted = _find_accepted(syntax, start, before)
-            meant = guess_keyword(token, accepted, syntax.keywords)
-            if meant is None or len(mistakes) == MOST_MISTAKES:
+            meant = m.guess_keyword(token, accepted, syntax.keywords)
+            if meant is None or len(mistakes) == m.MOST_MISTAKES:
                 mistakes.append(syntax.explain_token(token, accepted, before, len(text.rstrip())))
                 break
-            mistakes.append(explain_misspelling(token, meant))
+            mistakes.append(m.explain_misspelling(token, meant))
             token.type, token.value = syntax.keywords[meant], meant
             parser.feed_token(token)
     if mistakes:

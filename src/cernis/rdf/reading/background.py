@@ -46,13 +46,15 @@ def load_background(
 
     A source is a file, bytes, an open binary file or a `pyoxigraph.Store`. With a mapping, its
     keys name the graphs for triples without a graph; otherwise there must be no such triples.
-    Graphs of the same name are merged.
+    Graphs of the same name are merged; None has none.
 
     >>> terms = Terms()
     >>> graphs = load_background({"http://x/db": b"<urn:a> <urn:p> <urn:b> ."}, terms)
     >>> [(terms.text(name), graph.size) for name, graph in graphs.items()]
     [('<http://x/db>', 1)]
     """
+    if sources is None:
+        return {}
     if isinstance(sources, Mapping):
         pairs = [(name, source) for name, given in sources.items() for source in _as_list(given)]
         return merge_graphs(read_graphs(s, terms, name=n, format=format) for n, s in pairs)

@@ -108,8 +108,7 @@ def _concatenate(parts: list[GraphEvents]) -> GraphEvents:
     if len(parts) == 1:
         return parts[0]
     sizes = np.concatenate([np.diff(part.first) for part in parts])
-    first = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=first[1:])
+    first = np.concatenate(([0], np.cumsum(sizes)))
     times, streams, numbers, _, s, p, o = (
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
@@ -122,8 +121,7 @@ def _interleave(parts: list[GraphEvents]) -> GraphEvents:
     if len(parts) == 1:
         return together
     order = np.argsort(together.times, kind="stable")
-    first = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(np.diff(together.first)[order], out=first[1:])
+    first = np.concatenate(([0], np.cumsum(np.diff(together.first)[order])))
     s, p, o = (np.empty_like(column) for column in together[4:])
     target = GraphEvents(
         together.times[order], together.streams[order], together.numbers[order], first, s, p, o

@@ -114,8 +114,7 @@ class Tags:
 def _build_table(suffixes: dict[str, tuple[int, int, int, int]]) -> TagTable:
     encoded = [suffix.encode() for suffix in suffixes]
     lengths = np.array([len(suffix) for suffix in encoded], np.int32)
-    begin = np.zeros(len(encoded), np.int64)
-    np.cumsum(lengths[:-1], out=begin[1:])
+    begin = np.cumsum([0, *lengths[:-1]])
     text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
     tag, kind, least, most = (list(column) for column in zip(*suffixes.values(), strict=True))
     size = 1 << (2 * len(encoded)).bit_length()

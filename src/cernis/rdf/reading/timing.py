@@ -21,25 +21,17 @@ import numpy as np
 
 from cernis.compiled import kernel
 from cernis.events.mistakes import Mistakes
+from cernis.rdf.reading import times as t
 from cernis.rdf.reading.events import Bools, GraphEvents, Int64s
 from cernis.rdf.reading.group import EventGroup, EventQuads
 from cernis.rdf.reading.terms import Codes, Terms
-from cernis.rdf.reading.times import (
-    DATETIME_IN_NAME,
-    DIGITS_IN_NAME,
-    KNOWN_PROPERTIES,
-    TimeRule,
-    format_time,
-    read_name_times,
-    read_times,
-)
 
 
 class EventTimer:
     """Find the times of one stream's events."""
 
     def __init__(
-        self, stream: int, label: str, terms: Terms, rule: TimeRule, mistakes: Mistakes
+        self, stream: int, label: str, terms: Terms, rule: t.TimeRule, mistakes: Mistakes
     ) -> None:
         self.rule = rule
         self.numeric_times: bool | None = None
@@ -58,7 +50,7 @@ class EventTimer:
         elif self.rule.pattern is not None:
             times, bad = self._find_by_name(group, self.rule.pattern)
         else:
-            tried = ", ".join(f"<{iri}>" for iri in KNOWN_PROPERTIES)
+            tried = ", ".join(f"<{iri}>" for iri in t.KNOWN_PROPERTIES)
             times = np.zeros(len(group.names), np.int64)
             bad = _explain(
                 times == 0,
@@ -88,9 +80,9 @@ class EventTimer:
     def _find_by_name(self, group: EventGroup, pattern: str) -> tuple[Int64s, dict[int, str]]:
         """Return the times in the names of graphs, and the mistakes by event."""
         names = self._terms.texts(group.names)
-        times, good = read_name_times(names, pattern, self.rule.unit)
+        times, good = t.read_name_times(names, pattern, self.rule.unit)
         if self.numeric_times is None and times.any():
-            other, _ = read_name_times(names, pattern, _other_unit(self.rule.unit))
+            other, _ = t.read_name_times(names, pattern, _other_unit(self.rule.unit))
             self.numeric_times = bool((times != other).any())
         return times, _explain(~good, f"its name has no time, by {self.rule}")
 
@@ -104,10 +96,10 @@ class EventTimer:
         said = said.take(own | ~has_own[said.event])
         event, objects = said.event, said.o
         texts = self._terms.texts(objects)
-        found, good = read_times(texts, self.rule.unit)
+        found, good = t.read_times(texts, self.rule.unit)
         if self.numeric_times is None and found.any():
             self.numeric_times = bool(
-                (read_times(texts, _other_unit(self.rule.unit))[0] != found).any()
+                (t.read_times(texts, _other_unit(self.rule.unit))[0] != found).any()
             )
         missing = np.ones(n, np.bool_)
         missing[event] = False
@@ -117,7 +109,7 @@ class EventTimer:
         times[event[begins]] = found[begins]
         other = np.flatnonzero(found != times[event])
         for k in other[::-1]:
-            one, two = format_time(int(times[event[k]])), format_time(int(found[k]))
+            one, two = t.format_time(int(times[event[k]])), t.format_time(int(found[k]))
             bad[int(event[k])] = f"the event has two times by <{iri}>: {one} and {two}"
         for k in np.flatnonzero(~good)[::-1]:
             text = self._terms.text(objects[k])
@@ -135,24 +127,24 @@ class EventTimer:
             if self._mistakes.fails:
                 return
 
-    def _find_rule(self, name: int, quads: EventQuads) -> TimeRule | None:
+    def _find_rule(self, name: int, quads: EventQuads) -> t.TimeRule | None:
         """Return the rule by which an event has a time."""
         _, s, p, o, _ = quads
         own = s == name
-        present = [i for i in KNOWN_PROPERTIES if (p == self._terms.find(f"<{i}>")).any()]
+        present = [i for i in t.KNOWN_PROPERTIES if (p == self._terms.find(f"<{i}>")).any()]
         for iri in present:
             has = p == self._terms.find(f"<{iri}>")
             has = has & own if (has & own).any() else has
-            times, good = read_times(self._terms.texts(o[has]), self.rule.unit)
+            times, good = t.read_times(self._terms.texts(o[has]), self.rule.unit)
             if len(times) and good.all() and (times == times[0]).all():
                 return self.rule.by_property(iri)
-        _, good = read_times(self._terms.texts(o[own]), self.rule.unit)
+        _, good = t.read_times(self._terms.texts(o[own]), self.rule.unit)
         properties = np.unique(p[own][good])
         if len(properties) == 1:
             return self.rule.by_property(self._terms.text(int(properties[0]))[1:-1])
         text = self._terms.texts([name])
-        for pattern in (DATETIME_IN_NAME, DIGITS_IN_NAME):
-            _, good = read_name_times(text, pattern, self.rule.unit)
+        for pattern in (t.DATETIME_IN_NAME, t.DIGITS_IN_NAME):
+            _, good = t.read_name_times(text, pattern, self.rule.unit)
             if good[0]:
                 return self.rule.by_name(pattern)
         # no rule fits; the message is about the first known property that the event has
@@ -174,7 +166,7 @@ class EventTimer:
             else:
                 assert self._latest is not None
                 name = self._latest[1]
-            now, before = format_time(int(times[rows[k]])), format_time(int(reached[k]))
+            now, before = t.format_time(int(times[rows[k]])), t.format_time(int(reached[k]))
             reason = f"time goes back: {now} comes after {before} of the graph "
             reason += f"{self._terms.text(name)}; sort the events of a stream by time"
             self._report(group, int(rows[k]), reason)
@@ -197,8 +189,7 @@ class EventTimer:
             in_graph &= quads.named | (quads.p != self._terms.find(f"<{self.rule.property}>"))
         event, s, p, o, _ = quads.take(in_graph)
         sizes = np.bincount(event, minlength=len(times))[keep]
-        first = np.zeros(len(sizes) + 1, np.int64)
-        np.cumsum(sizes, out=first[1:])
+        first = np.concatenate(([0], np.cumsum(sizes)))
         end = _sort_triples(s, p, o, first)
         streams = np.full(len(sizes), self._stream, np.int32)
         numbers = group.numbers[keep]

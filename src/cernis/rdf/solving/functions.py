@@ -25,8 +25,7 @@ from urllib.parse import quote
 import numpy as np
 
 from cernis.engine.graphs import expressions as e
-
-XSD = "http://www.w3.org/2001/XMLSchema#"
+from cernis.languages.spaseq.terms import XSD, write_literal
 
 
 class TermParts(NamedTuple):
@@ -56,23 +55,12 @@ class TermFunction:
 # ------------------------------------------------------------------- writing
 
 
-def write_literal(text: str, datatype: str | None = None) -> str:
-    r"""Return a literal in N-Triples form.
-
-    >>> write_literal('a "b"\n'), write_literal("5", XSD + "integer")
-    ('"a \\"b\\"\\n"', '"5"^^<http://www.w3.org/2001/XMLSchema#integer>')
-    """
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
-        text = text.replace(plain, escaped)
-    return f'"{text}"' + (f"^^<{datatype}>" if datatype else "")
-
-
 def write_boolean(answer: bool) -> str:
-    return write_literal("true" if answer else "false", XSD + "boolean")
+    return write_literal("true" if answer else "false", datatype=XSD + "boolean")
 
 
 def _write_integer(value: int) -> str:
-    return write_literal(str(value), XSD + "integer")
+    return write_literal(str(value), datatype=XSD + "integer")
 
 
 def _write_like(model: TermParts, text: str) -> str:
@@ -93,12 +81,8 @@ def _are_compatible(one: TermParts, other: TermParts) -> bool:
 # ------------------------------------------------------------------- strings
 
 
-def _upper(x: TermParts) -> str | None:
-    return _write_like(x, x.text.upper()) if _is_string(x) else None
-
-
-def _lower(x: TermParts) -> str | None:
-    return _write_like(x, x.text.lower()) if _is_string(x) else None
+def _change_case(change: Callable[[str], str]) -> Callable[[TermParts], str | None]:
+    return lambda x: _write_like(x, change(x.text)) if _is_string(x) else None
 
 
 def _encode_for_uri(x: TermParts) -> str | None:
@@ -147,28 +131,22 @@ def _language_matches(language: TermParts, wanted: TermParts) -> str | None:
 
 def _digest(name: str) -> Callable[[TermParts], str | None]:
     def digest(x: TermParts) -> str | None:
-        return (
-            write_literal(hashlib.new(name, x.text.encode()).hexdigest())
-            if x.kind == e.STRING
-            else None
-        )
+        found = hashlib.new(name, x.text.encode()).hexdigest()
+        return write_literal(found) if x.kind == e.STRING else None
 
     return digest
 
 
 def _with_datatype(x: TermParts, datatype: TermParts) -> str | None:
-    return (
-        write_literal(x.text, datatype.text)
-        if (x.kind, datatype.kind) == (e.STRING, e.IRI)
-        else None
-    )
+    fits = (x.kind, datatype.kind) == (e.STRING, e.IRI)
+    return write_literal(x.text, datatype=datatype.text) if fits else None
 
 
 def _with_language(x: TermParts, language: TermParts) -> str | None:
     simple = x.kind == language.kind == e.STRING
     if not (simple and re.fullmatch("[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*", language.text)):
         return None
-    return f"{write_literal(x.text)}@{language.text.lower()}"
+    return write_literal(x.text, language=language.text)
 
 
 def _iri(x: TermParts) -> str | None:
@@ -226,7 +204,7 @@ def _part(name: str) -> Callable[[TermParts], str | None]:
 def _seconds(x: TermParts) -> str | None:
     moment = _read_moment(x)
     return (
-        write_literal(_write_decimal(moment.seconds), XSD + "decimal")
+        write_literal(_write_decimal(moment.seconds), datatype=XSD + "decimal")
         if moment and moment.seconds is not None
         else None
     )
@@ -244,7 +222,7 @@ def _timezone(x: TermParts) -> str | None:
     hours, minutes = (0, 0) if moment.zone == "Z" else map(int, moment.zone[1:].split(":"))
     parts = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
     sign = "-" if moment.zone[0] == "-" and parts else ""
-    return write_literal(f"{sign}PT{parts or '0S'}", XSD + "dayTimeDuration")
+    return write_literal(f"{sign}PT{parts or '0S'}", datatype=XSD + "dayTimeDuration")
 
 
 # --------------------------------------------------------------------- casts
@@ -274,7 +252,7 @@ def _read_float(x: TermParts) -> float:
 
 def _to_integer(x: TermParts) -> str | None:
     value = _read_number(x)
-    return None if isinstance(value, float) else write_literal(str(int(value)), XSD + "integer")
+    return None if isinstance(value, float) else _write_integer(int(value))
 
 
 def _to_decimal(x: TermParts) -> str | None:
@@ -285,15 +263,15 @@ def _to_decimal(x: TermParts) -> str | None:
         with localcontext() as context:
             context.prec = 400
             value = value.quantize(Decimal(1).scaleb(-e.MOST_DIGITS))
-    return write_literal(_write_decimal(value), XSD + "decimal")
+    return write_literal(_write_decimal(value), datatype=XSD + "decimal")
 
 
 def _to_float(name: str) -> Callable[[TermParts], str | None]:
     def cast(x: TermParts) -> str | None:
         if x.kind == e.BOOLEAN:
-            return write_literal(str(_read_number(x)), XSD + name)
+            return write_literal(str(_read_number(x)), datatype=XSD + name)
         exact = x.kind == e.FLOAT and math.isfinite(float(x.text))
-        return write_literal(repr(_read_float(x)) if exact else x.text, XSD + name)
+        return write_literal(repr(_read_float(x)) if exact else x.text, datatype=XSD + name)
 
     return cast
 
@@ -332,9 +310,9 @@ def _to_instant(x: TermParts) -> str | None:
         found = _MOMENT.fullmatch(x.text)
         zone = (found[7] if found else "") or ""
         return write_literal(
-            f"{x.text[: len(x.text) - len(zone)]}T00:00:00{zone}", XSD + "dateTime"
+            f"{x.text[: len(x.text) - len(zone)]}T00:00:00{zone}", datatype=XSD + "dateTime"
         )
-    return write_literal(x.text, XSD + "dateTime")
+    return write_literal(x.text, datatype=XSD + "dateTime")
 
 
 def _to_date(x: TermParts) -> str | None:
@@ -343,7 +321,7 @@ def _to_date(x: TermParts) -> str | None:
         return None
     sign = "-" if moment.year < 0 else ""
     day = f"{sign}{abs(moment.year):04}-{moment.month:02}-{moment.day:02}{moment.zone}"
-    return write_literal(day, XSD + "date")
+    return write_literal(day, datatype=XSD + "date")
 
 
 _NUMBERS = (e.BOOLEAN, e.INTEGER, e.DECIMAL, e.FLOAT, e.DOUBLE)
@@ -356,7 +334,10 @@ _CASTS: dict[str, tuple[tuple[int, ...], Callable[[TermParts], str | None]]] = {
     "boolean": (_NUMBERS, _to_boolean),
     "dateTime": (_TIMES, _to_instant),
     "date": (_TIMES, _to_date),
-    "dayTimeDuration": ((e.DURATION,), lambda x: write_literal(x.text, XSD + "dayTimeDuration")),
+    "dayTimeDuration": (
+        (e.DURATION,),
+        lambda x: write_literal(x.text, datatype=XSD + "dayTimeDuration"),
+    ),
 }
 
 
@@ -375,7 +356,7 @@ def _cast(local: str) -> Callable[[TermParts], str | None]:
 
     def cast(x: TermParts) -> str | None:
         if x.kind == e.STRING:
-            return write_literal(x.text, XSD + local)
+            return write_literal(x.text, datatype=XSD + local)
         return convert(x) if x.kind in kinds else None
 
     return cast
@@ -388,8 +369,8 @@ def _cast_to_string(x: TermParts) -> str | None:
 # --------------------------------------------------------------------- table
 
 FUNCTIONS: dict[str, Callable[..., str | None]] = {
-    "UCASE": _upper,
-    "LCASE": _lower,
+    "UCASE": _change_case(str.upper),
+    "LCASE": _change_case(str.lower),
     "ENCODE_FOR_URI": _encode_for_uri,
     "SUBSTR": _substring,
     "STRBEFORE": _before,

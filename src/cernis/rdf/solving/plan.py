@@ -136,8 +136,7 @@ class _BackgroundGraphs:
 
     def graph(self) -> k.Graph:
         """Return all graphs in the sort orders that were asked for."""
-        first = np.zeros(len(self._sizes) + 1, np.int64)
-        np.cumsum(self._sizes, out=first[1:])
+        first = np.cumsum([0, *self._sizes])
         number = np.repeat(np.arange(len(self._sizes), dtype=np.int32), self._sizes)
         columns: list[list[Codes]] = [[], [], []]
         for name in self._orders:

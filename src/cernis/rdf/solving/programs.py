@@ -83,8 +83,7 @@ def compile_expression(
 def join_programs(programs: list[Program]) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
     """Return all steps in one array, where each program begins and the last ends, and the depth."""
     steps = [program.steps for program in programs]
-    begins = np.zeros(len(steps) + 1, np.int32)
-    np.cumsum([len(part) for part in steps], out=begins[1:])
+    begins = np.cumsum([0, *map(len, steps)]).astype(np.int32)
     together = np.concatenate([np.zeros((0, 3), np.int32), *steps])
     return together, begins, max([1, *(program.depth for program in programs)])
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from cernis.engine.graphs import expressions as e
 from cernis.engine.graphs.lexical import NO_TAG, STRING_TAG, slices
+from cernis.languages.spaseq.terms import XSD, write_literal
 from cernis.rdf.reading.tags import Tags
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.solving import functions as f
@@ -299,7 +300,7 @@ def _apply_by_tag(
 
 def _lang(values: TermValues, codes: Codes) -> Codes:
     return _apply_by_tag(
-        values, codes, lambda name, is_language: f.write_literal(name if is_language else "")
+        values, codes, lambda name, is_language: write_literal(name if is_language else "")
     )
 
 
@@ -320,7 +321,9 @@ def _length(values: TermValues, codes: Codes) -> Codes:
     places = _find_strings(values, codes)
     lengths = np.asarray(pc.utf8_length(values.lexical(codes[places])))
     distinct, place = np.unique(lengths, return_inverse=True)
-    made = values.intern([f.write_literal(str(n), f.XSD + "integer") for n in distinct.tolist()])
+    made = values.intern(
+        [write_literal(str(n), datatype=XSD + "integer") for n in distinct.tolist()]
+    )
     found[places] = made[place]
     return found
 
@@ -353,7 +356,7 @@ def _replace(
     languages = [values.tags.names[t] if values.tags.is_language[t] else "" for t in tags]
     found[places] = values.intern(
         [
-            f.write_literal(text) + (f"@{language}" if language else "")
+            write_literal(text) + (f"@{language}" if language else "")
             for text, language in zip(texts.to_pylist(), languages, strict=True)
         ]
     )
