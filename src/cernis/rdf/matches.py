@@ -34,7 +34,8 @@ from cernis.languages.spaseq.terms import XSD
 from cernis.pattern import graph as g
 from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
-from cernis.rdf.row_store import FoundRows, RowStore
+from cernis.rdf.row_store import RowStore
+from cernis.rdf.solving.rows import StoredRows
 from cernis.results.columns import count_column
 from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
 from cernis.results.result import Result, write_texts
@@ -307,7 +308,7 @@ class GraphMatches(Result[GraphMatch]):
         return zip(self._shape.columns, block.offsets, block.positions, strict=False)
 
     def _values(
-        self, column: AnswerColumn, rows: FoundRows, offsets: Int64s
+        self, column: AnswerColumn, rows: StoredRows, offsets: Int64s
     ) -> tuple[Int64s, Codes]:
         """Return the terms of a column as lists, by the offsets of matches among the rows."""
         codes = rows.codes[:, column.place]

@@ -6,23 +6,14 @@ is delivered batch by batch drops the batches that no partial match reaches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import UNBOUND, Codes
 from cernis.rdf.solving.rows import StoredRows
-
-
-class FoundRows(NamedTuple):
-    """Rows looked up by number."""
-
-    codes: Codes
-    alternative: Codes
-    event: Int64s
-    time: Int64s
 
 
 class _EventNumbers(NamedTuple):
@@ -71,34 +62,23 @@ class RowStore:
         ]
         return other
 
-    def rows(self, numbers: Int64s) -> FoundRows:
+    def rows(self, numbers: Int64s) -> StoredRows:
         """Return the rows with these numbers."""
-        firsts = np.array([rows.first for rows in self._rows], np.int64)
-        where = np.searchsorted(firsts, numbers, side="right") - 1
-        width, columns = self._rows[0].event.shape[1], self._rows[0].codes.shape[1]
-        found = FoundRows(
-            np.empty((len(numbers), columns), np.int32),
-            np.empty(len(numbers), np.int32),
-            np.empty((len(numbers), width), np.int64),
-            np.empty(len(numbers), np.int64),
-        )
-        for i in np.unique(where):
-            mine, rows = where == i, self._rows[i]
-            at = numbers[mine] - rows.first
-            found.codes[mine] = rows.codes[at]
-            found.alternative[mine] = rows.alternative[at]
-            found.event[mine] = rows.event[at]
-            found.time[mine] = rows.time[at]
-        return found
+        return StoredRows(0, *_look_up(self._rows, numbers))
 
     def events(self, numbers: Int64s) -> tuple[Codes, Int64s]:
         """Return the stream of each of these events, and its number in the stream."""
-        firsts = np.array([events.first for events in self._events], np.int64)
-        where = np.searchsorted(firsts, numbers, side="right") - 1
-        streams = np.empty(len(numbers), np.int32)
-        own = np.empty(len(numbers), np.int64)
-        for i in np.unique(where):
-            mine, events = where == i, self._events[i]
-            at = numbers[mine] - events.first
-            streams[mine], own[mine] = events.streams[at], events.numbers[at]
+        streams, own = _look_up(self._events, numbers)
         return streams, own
+
+
+def _look_up(batches: Sequence[StoredRows | _EventNumbers], numbers: Int64s) -> list[Any]:
+    """Return the columns of some batches, which follow `first`, at these numbers."""
+    firsts = np.array([batch.first for batch in batches], np.int64)
+    where = np.searchsorted(firsts, numbers, side="right") - 1
+    found = [np.empty((len(numbers), *column.shape[1:]), column.dtype) for column in batches[0][1:]]
+    for i in np.unique(where):
+        mine, (first, *columns) = where == i, batches[i]
+        for target, column in zip(found, columns, strict=True):
+            target[mine] = column[numbers[mine] - first]
+    return found

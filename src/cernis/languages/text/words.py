@@ -67,29 +67,20 @@ def read_phrases(rows: Iterable[tuple[str, str, str]]) -> tuple[Phrase, ...]:
     )
 
 
-def speak(terminal: str, spoken: Mapping[str, str] = SPOKEN) -> str:
-    """Return what messages call a terminal.
-
-    >>> speak("_WHERE"), speak("LPAR"), speak("UNIT")
-    ('WHERE', "'('", 'a unit of time such as MINUTES')
-    """
-    return spoken.get(terminal) or terminal.lstrip("_")
-
-
 def list_terminals(
     terminals: Iterable[str], phrases: Iterable[str] = (), spoken: Mapping[str, str] = SPOKEN
 ) -> str:
     """Return an English list of phrases and terminals: words, then punctuation, then the end.
 
-    >>> list_terminals({"LPAR", "NOT", "$END"}, ["a name"])
-    "a name, NOT, '(' or the end of the query"
+    >>> list_terminals({"LPAR", "_WHERE", "$END"}, ["a name"])
+    "a name, WHERE, '(' or the end of the query"
     """
 
     def rank(terminal: str) -> tuple[int, str]:
         punctuation = spoken.get(terminal, "").startswith("'")
         return (terminal == "$END") * 2 + punctuation, terminal
 
-    words = [speak(terminal, spoken) for terminal in sorted(terminals, key=rank)]
+    words = [spoken.get(name) or name.lstrip("_") for name in sorted(terminals, key=rank)]
     return list_words(list(dict.fromkeys([*phrases, *words])))
 
 

@@ -1,4 +1,4 @@
-"""The translate_pattern expressions of REGEX and REPLACE, as RE2 writes them."""
+"""The regular expressions of REGEX and REPLACE, as RE2 writes them."""
 
 from __future__ import annotations
 

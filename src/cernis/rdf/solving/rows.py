@@ -209,7 +209,7 @@ def _add_event(found: Solutions, moments: Int64s, place: int) -> Solutions:
 def _has_repeats(event: Codes) -> bool:
     """Whether two rows have the same events.
 
-    LinkedRows of one event lie together; rows of several are sorted first.
+    Rows of one event lie together; rows of several are sorted first.
     """
     if event.shape[1] > 1:
         event = event[np.lexsort(event.T)]
