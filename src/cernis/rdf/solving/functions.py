@@ -203,11 +203,9 @@ def _part(name: str) -> Callable[[TermParts], str | None]:
 
 def _seconds(x: TermParts) -> str | None:
     moment = _read_moment(x)
-    return (
-        write_literal(_write_decimal(moment.seconds), datatype=XSD + "decimal")
-        if moment and moment.seconds is not None
-        else None
-    )
+    if not moment or moment.seconds is None:
+        return None
+    return write_literal(_write_decimal(moment.seconds), datatype=XSD + "decimal")
 
 
 def _zone(x: TermParts) -> str | None:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from cernis.engine.graphs import search as k
-from cernis.engine.graphs.search import Codes
 from cernis.pattern import graph as g
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.reading.background import Triples
@@ -55,16 +54,12 @@ class Matcher:
         else:
             here = np.isin(events.streams, np.fromiter(streams, np.int32))
             wanted = np.flatnonzero(here).astype(np.int32)
-        p, s, o = map(_require_plain, (events.p, events.s, events.o))
+        # the memory layout that kernels are compiled for
+        p, s, o = (np.require(c, np.int32, ["C", "W"]) for c in (events.p, events.s, events.o))
         graph = k.Graph(events.first, p, s, o, len(s))
         values, era = self._values.update(), self._values.era
         data = PlanInput(graph, values, BATCH_BUDGET, _UNLIMITED, era)
         return project(run_plan(self._plan, data, wanted), self.names)
-
-
-def _require_plain(codes: Codes) -> Codes:
-    """Return codes in the memory layout that kernels are compiled for."""
-    return np.require(codes, np.int32, ["C", "W"])
 
 
 def find_patterns(plan: GraphPlan) -> dict[str, Names]:

@@ -197,8 +197,7 @@ class TermValues:
             self._maps = np.concatenate([self._maps, row])
             for first in range(0, self._known, _AT_ONCE):
                 codes = np.arange(first, min(self._known, first + _AT_ONCE), dtype=np.int32)
-                found = self.apply(function, codes)
-                self._maps[-1, codes] = found
+                self._maps[-1, codes] = self.apply(function, codes)
         return self._numbers[function]
 
     def apply(self, function: f.TermFunction, codes: Codes) -> Codes:
@@ -219,7 +218,7 @@ class TermValues:
             if part is None
             else self._evaluate(part, codes)
             if isinstance(part, f.TermFunction)
-            else np.full(1, self._intern_one(part), np.int32)
+            else self.intern([part])
             for part in function.arguments
         ]
         count = 1 if function.is_constant else len(codes)
@@ -240,9 +239,6 @@ class TermValues:
             found[self._facts["kind"][found] >= e.ILL_TYPED] = e.UNBOUND
         return found[place]
 
-    def _intern_one(self, text: str) -> int:
-        return int(self.intern([text])[0])
-
 
 def _find_distinct(columns: list[Codes]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return where each distinct row is first, and for each row which of these it is."""
@@ -254,9 +250,7 @@ def _find_distinct(columns: list[Codes]) -> tuple[NDArray[np.intp], NDArray[np.i
 # ------------------------------------------------- functions of whole columns
 
 
-def _answer(
-    values: TermValues, codes: Codes, answer: NDArray[np.bool_], known: NDArray[np.bool_]
-) -> Codes:
+def _answer(values: TermValues, answer: NDArray[np.bool_], known: NDArray[np.bool_]) -> Codes:
     found: Codes = np.where(answer, values.true, values.false).astype(np.int32)
     found[~known] = e.UNBOUND
     return found
@@ -265,14 +259,14 @@ def _answer(
 def _is_kind(first: int, last: int) -> Callable[[TermValues, Codes], Codes]:
     def test(values: TermValues, codes: Codes) -> Codes:
         kinds = values.kinds(codes)
-        return _answer(values, codes, (first <= kinds) & (kinds <= last), kinds != e.NOTHING)
+        return _answer(values, (first <= kinds) & (kinds <= last), kinds != e.NOTHING)
 
     return test
 
 
 def _is_literal(values: TermValues, codes: Codes) -> Codes:
     known = values.kinds(codes) != e.NOTHING
-    return _answer(values, codes, values.tag_numbers(codes) != NO_TAG, known)
+    return _answer(values, values.tag_numbers(codes) != NO_TAG, known)
 
 
 def _str(values: TermValues, codes: Codes) -> Codes:
@@ -285,29 +279,20 @@ def _str(values: TermValues, codes: Codes) -> Codes:
     return found
 
 
-def _apply_by_tag(
-    values: TermValues, codes: Codes, text_of: Callable[[str, bool], str | None]
-) -> Codes:
-    """Evaluate a function of the datatype or language alone."""
-    tags, place = np.unique(values.tag_numbers(codes), return_inverse=True)
-    names, is_language = values.tags.names, values.tags.is_language
-    texts = [
-        None if tag == NO_TAG else text_of(names[tag], is_language[tag]) for tag in tags.tolist()
-    ]
-    found: Codes = values.intern(texts)[place]
-    return found
+def _of_tag(text_of: Callable[[str, bool], str]) -> Callable[[TermValues, Codes], Codes]:
+    """Return a function of the datatype or language alone."""
 
+    def apply(values: TermValues, codes: Codes) -> Codes:
+        tags, place = np.unique(values.tag_numbers(codes), return_inverse=True)
+        names, is_language = values.tags.names, values.tags.is_language
+        texts = [
+            None if tag == NO_TAG else text_of(names[tag], is_language[tag])
+            for tag in tags.tolist()
+        ]
+        found: Codes = values.intern(texts)[place]
+        return found
 
-def _lang(values: TermValues, codes: Codes) -> Codes:
-    return _apply_by_tag(
-        values, codes, lambda name, is_language: write_literal(name if is_language else "")
-    )
-
-
-def _datatype(values: TermValues, codes: Codes) -> Codes:
-    return _apply_by_tag(
-        values, codes, lambda name, is_language: f"<{_LANGUAGE_STRING if is_language else name}>"
-    )
+    return apply
 
 
 def _find_strings(values: TermValues, codes: Codes) -> NDArray[np.intp]:
@@ -365,8 +350,8 @@ def _replace(
 
 _WHOLE: dict[str, Callable[..., Codes]] = {
     "STR": _str,
-    "LANG": _lang,
-    "DATATYPE": _datatype,
+    "LANG": _of_tag(lambda name, is_language: write_literal(name if is_language else "")),
+    "DATATYPE": _of_tag(lambda name, is_language: f"<{_LANGUAGE_STRING if is_language else name}>"),
     "ISIRI": _is_kind(e.IRI, e.IRI),
     "ISURI": _is_kind(e.IRI, e.IRI),
     "ISBLANK": _is_kind(e.BLANK, e.BLANK),
