@@ -1,5 +1,5 @@
 """Shared by all languages: tokens and trees of a text, and the explanation of its mistakes.
 
-CEQL and conjunctive queries also share `grammar.lark` and `tree.py`: declarations, names,
-constants and windows. SPAseQ has the lexemes of SPARQL, and none of these.
+CEQL and conjunctive queries also share `grammar.lark` and its rules in `tree.py`: declarations,
+names, constants and windows. SPAseQ has the lexemes of SPARQL, and none of these.
 """
