@@ -294,12 +294,13 @@ class GraphMatches(Result[GraphMatch]):
         offsets = found.offsets[0]
         rows = self._store.rows(found.positions[0])
         first, last = offsets[:-1], offsets[1:] - 1
-        lists = [self._values(column, rows, offsets) for column in self._shape.columns]
+        columns = self._shape.columns
+        lists: list[Any] = [self._values(column, rows, offsets) for column in columns]
         there = rows.event >= 0
         upto = np.concatenate(([0], np.cumsum(there.sum(axis=1))))[offsets]
         lists += [(upto, values) for values in self._store.events(rows.event[there])]
-        columns = zip(*((upto, values.astype(np.int64)) for upto, values in lists), strict=True)
-        block = MatchBlock(rows.time[first], rows.time[last], *columns)
+        arrays = zip(*((upto, values.astype(np.int64)) for upto, values in lists), strict=True)
+        block = MatchBlock(rows.time[first], rows.time[last], *arrays)
         order = np.argsort(block.end, kind="stable")
         return block if (np.diff(order) == 1).all() else take(block, order)
 
