@@ -20,7 +20,7 @@ from lark.tree import Meta
 from cernis.errors import Span
 from cernis.languages.spaseq import terms as t
 from cernis.languages.text.tokens import span_of, span_of_tree
-from cernis.languages.text.tree import TextReader
+from cernis.languages.text.tree import LanguageReader
 from cernis.pattern import graph as g
 
 _DATATYPES = {
@@ -120,7 +120,7 @@ def _flatten_chain(
 
 
 @v_args(meta=True)
-class GraphPatternReader(TextReader):
+class GraphPatternReader(LanguageReader):
     """Reads the graph patterns of one text.
 
     `labels` are the labels of all blank nodes in the text, which nameless ones must not take.

@@ -68,7 +68,7 @@ def unquote(text: str) -> str:
     return text[1:-1].replace(text[0] * 2, text[0])
 
 
-class TextReader(Transformer_NonRecursive[Token, Any]):
+class LanguageReader(Transformer_NonRecursive[Token, Any]):
     """Reads one text of any language; `mistakes` holds what was wrong with it."""
 
     def __init__(self, source: str) -> None:
@@ -92,7 +92,7 @@ class TextReader(Transformer_NonRecursive[Token, Any]):
 
 
 @v_args(meta=True)
-class TreeReader(TextReader):
+class TreeReader(LanguageReader):
     """Reads the rules that CEQL and conjunctive queries share."""
 
     # --------------------------------------------------------------- declarations
