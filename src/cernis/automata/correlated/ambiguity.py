@@ -17,11 +17,12 @@ pairs of their transitions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import combinations, permutations, product
 
 from cernis.automata.correlated.exclusion import are_exclusive_links, are_exclusive_tests
 from cernis.automata.correlated.pcea import PCEA, Transition
+from cernis.automata.unary.tidy import find_reachable
 
 MOST_PAIRS = 20_000
 MOST_PAIRED_SOURCES = 4
@@ -81,13 +82,7 @@ def _find_useful(pcea: PCEA) -> set[int]:
     sources: dict[int, set[int]] = {}
     for t in pcea.transitions:
         sources.setdefault(t.target, set()).update(source.state for source in t.sources)
-    useful = set(pcea.finals)
-    stack = list(useful)
-    while stack:
-        for state in sources.get(stack.pop(), set()) - useful:
-            useful.add(state)
-            stack.append(state)
-    return useful
+    return find_reachable(pcea.finals, lambda state: sources.get(state, ()))
 
 
 def _compatible(
@@ -118,8 +113,8 @@ class _Backwards:
         self.into: list[list[Transition]] = [[] for _ in pcea.names]
         for transition in pcea.transitions:
             self.into[transition.target].append(transition)
-        self.may = self._may()
-        self.must = self._must()
+        self.may = self._settle([Labels()] * len(pcea.names), Labels.union)
+        self.must = self._settle(self.may, Labels.intersection)
         self.taken: dict[int, tuple[Transition, ...]] = {}
         # pairs of states that may end runs with the same match, by kept labels
         self.alike: dict[tuple[int, int, Labels], bool] = {}
@@ -173,7 +168,7 @@ class _Backwards:
 
     def _may_be_same(self, p: int, q: int, kept: Labels) -> bool:
         """Whether a run to p and a run to q may write the same (the least fixpoint)."""
-        key = (min(p, q), max(p, q), kept)
+        key = _key(p, q, kept)
         if key in self.alike:
             return self.alike[key]
         if len(self.alike) > MOST_PAIRS:
@@ -259,42 +254,28 @@ class _Backwards:
         """Return the labels of the events before the one that the transition reads."""
         return Labels().union(*(labels[source.state] for source in transition.sources))
 
-    def _may(self) -> list[Labels]:
-        found = [Labels()] * len(self.pcea.names)
-        grown = True
-        while grown:
-            grown = False
+    def _settle(
+        self, labels: Sequence[Labels], combine: Callable[[Labels, Labels], Labels]
+    ) -> list[Labels]:
+        """Combine the labels of each state with those of the runs to it, until nothing changes."""
+        found = list(labels)
+        changed = True
+        while changed:
+            changed = False
             for t in self.pcea.transitions:
-                more = found[t.target] | t.labels | self._before(t, found)
-                if more != found[t.target]:
-                    found[t.target] = more
-                    grown = True
-        return found
-
-    def _must(self) -> list[Labels]:
-        found = list(self.may)
-        shrunk = True
-        while shrunk:
-            shrunk = False
-            for t in self.pcea.transitions:
-                less = found[t.target] & (t.labels | self._before(t, found))
-                if less != found[t.target]:
-                    found[t.target] = less
-                    shrunk = True
+                new = combine(found[t.target], t.labels | self._before(t, found))
+                if new != found[t.target]:
+                    found[t.target] = new
+                    changed = True
         return found
 
     def _below(self, state: int) -> Collection[Transition]:
         """Return every transition that a run to the state may have taken."""
         if state not in self.taken:
-            seen = {state}
-            stack = [state]
-            while stack:
-                for transition in self.into[stack.pop()]:
-                    for source in transition.sources:
-                        if source.state not in seen:
-                            seen.add(source.state)
-                            stack.append(source.state)
-            self.taken[state] = tuple(t for each in sorted(seen) for t in self.into[each])
+            below = find_reachable(
+                [state], lambda each: (s.state for t in self.into[each] for s in t.sources)
+            )
+            self.taken[state] = tuple(t for each in sorted(below) for t in self.into[each])
         return self.taken[state]
 
 

@@ -17,24 +17,15 @@ from enum import Enum
 from math import inf
 
 from cernis.automata.correlated.classes import KeyClass, choose_attributes, close_equalities
-from cernis.automata.correlated.fragments import (
-    NO_EVENT,
-    Fragment,
-    States,
-    Step,
-    conjoin_tests,
-    strengthen,
-)
+from cernis.automata.correlated.fragments import Fragment, States, Step, strengthen
 from cernis.automata.correlated.pcea import Link, Ordered
 from cernis.automata.correlated.presence import Path
-from cernis.automata.unary.cea import ANYTHING, Is, Test, conjoin
-from cernis.automata.unary.construct import build_test
+from cernis.automata.unary.cea import ANYTHING, Is, Test, conjoin, conjoin_tests
+from cernis.automata.unary.construct import CLOCKS, build_test, compare_with_itself
 from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_condition
 
 MOST_DIFFERENT = 3
-
-CLOCKS = frozenset({pred.TIME.name, pred.TIME_NS.name})
 
 Leaf = pred.Holds | pred.Compare
 
@@ -105,13 +96,13 @@ def compare_class(body: Fragment, known: States, keys: KeyClass) -> tuple[Fragme
         if not own:
             steps.append(step)
             continue
-        test = conjoin_tests((step.test, *_build_agreement(own)))
+        test = conjoin_tests((step.test, *(_agree(own[0], other) for other in own[1:])))
         linked = [source.state in members for source in step.sources]
         alone = step.target in last or any(
             state not in members for state in shape.following(step.target)
         )
         if alone and not any(linked) and len(own) == 1 and own[0] not in CLOCKS:
-            test = conjoin(test, Is(_comparison("=", own[0], own[0])))
+            test = conjoin(test, _agree(own[0], own[0]))
         sources = tuple(
             replace(
                 source,
@@ -152,14 +143,11 @@ class FilterConditions:
 
         Equalities come first, then order, then inequality: links have little room.
         """
-        compares: list[int] = []
         for i in chosen:
             leaf = self.leaves[i]
             if isinstance(leaf, pred.Holds):
                 self.apply_to_events(i, leaf)
-            else:
-                compares.append(i)
-        classes, rest = self.group_equalities(compares)
+        classes, rest = self.group_equalities(chosen)
         for keys, indices in classes:
             self.body, gap = compare_class(self.body, self.states, keys)
             for i in indices:
@@ -178,8 +166,9 @@ class FilterConditions:
         Variables that are always there tie a class together. One that may be empty
         can join a class, but ties nothing.
         """
-        rest = list(indices)
-        equalities = {i: _keys(self.compare(i)) for i in rest if self.is_transitive(i)}
+        rest = [i for i in indices if isinstance(self.leaves[i], pred.Compare)]
+        compares = {i: self.compare(i) for i in rest}
+        equalities = {i: _keys(c) for i, c in compares.items() if is_transitive_equality(c)}
         core = [keys for keys in equalities.values() if all(v in self.always for v, _ in keys)]
         classes = [list(keys.keys) for keys in close_equalities(core)]
         tied: list[list[int]] = [[] for _ in classes]
@@ -196,13 +185,9 @@ class FilterConditions:
                 rest.remove(i)
         return [(KeyClass(tuple(keys)), own) for keys, own in zip(classes, tied, strict=True)], rest
 
-    def is_transitive(self, index: int) -> bool:
-        return is_transitive_equality(self.compare(index))
-
     def count_missing(self, chosen: Iterable[int]) -> int:
         """Return how many comparisons the links do not enforce."""
-        compares = [i for i in chosen if isinstance(self.leaves[i], pred.Compare)]
-        classes, rest = self.group_equalities(compares)
+        classes, rest = self.group_equalities(chosen)
         found = sum(
             len(own)
             for keys, own in classes
@@ -210,7 +195,7 @@ class FilterConditions:
         )
         for i in rest:
             leaf = self.compare(i)
-            if not leaf.adjacent and not _is_shifted(leaf):
+            if not leaf.adjacent and leaf.shift is None:
                 gap = self.shape.find_between(
                     self.find_marked(leaf.left), self.find_marked(leaf.right)
                 )
@@ -219,8 +204,7 @@ class FilterConditions:
 
     def list_compared(self, chosen: Iterable[int]) -> list[frozenset[str]]:
         """Return the variables of each class and of each other comparison."""
-        compares = [i for i in chosen if isinstance(self.leaves[i], pred.Compare)]
-        classes, rest = self.group_equalities(compares)
+        classes, rest = self.group_equalities(chosen)
         found = [frozenset(v for v, _ in keys.keys if v is not None) for keys, _ in classes]
         sides = [(self.compare(i).left, self.compare(i).right) for i in rest]
         return found + [frozenset(side.variable for side in both_) for both_ in sides]
@@ -243,7 +227,10 @@ class FilterConditions:
         self.body = strengthen(
             self.body, self.states, lambda labels: test if leaf.variable in labels else ANYTHING
         )
-        self.verdicts.judge(self.path, index, leaf, How.UNARY, "asked of each event alone")
+        self.judge(index, How.UNARY, "asked of each event alone")
+
+    def judge(self, index: int, how: How, why: str) -> None:
+        self.verdicts.judge(self.path, index, self.leaves[index], how, why)
 
     def judge_equality(self, index: int, gap: int | None) -> None:
         leaf = self.compare(index)
@@ -251,23 +238,19 @@ class FilterConditions:
             (own,) = close_equalities([_keys(leaf)])
             gap = self.shape.find_gap(self.find_members(own))
         if gap is None:
-            why = "each event agrees with the next"
-            self.verdicts.judge(self.path, index, leaf, How.EQUAL, why)
+            self.judge(index, How.EQUAL, "each event agrees with the next")
         else:
-            text = write_condition(leaf)
-            self.verdicts.apart(self.path, index, text, self.states.names[gap])
+            self.verdicts.apart(self.path, index, write_condition(leaf), self.states.names[gap])
 
     def apply_to_pairs(self, index: int, leaf: pred.Compare) -> None:
         """Put a comparison on the links between neighbours that it compares, and judge it."""
         ones, others = self.find_marked(leaf.left), self.find_marked(leaf.right)
         if not ones or not others:
-            self.verdicts.judge(self.path, index, leaf, How.UNARY, "nothing to compare")
-        elif _is_shifted(leaf):
-            why = "it calculates with the values of two events"
-            self.verdicts.judge(self.path, index, leaf, How.CANDIDATE, why)
+            self.judge(index, How.UNARY, "nothing to compare")
+        elif leaf.shift is not None:
+            self.judge(index, How.CANDIDATE, "it calculates with the values of two events")
         elif leaf.adjacent and not self.shape.is_chain:
-            why = "neighbours across the parts of ALL"
-            self.verdicts.judge(self.path, index, leaf, How.CANDIDATE, why)
+            self.judge(index, How.CANDIDATE, "neighbours across the parts of ALL")
         else:
             gap = None if leaf.adjacent else self.shape.find_between(ones, others)
             self.judge_pairs(index, leaf, gap, self.put_on_links(leaf))
@@ -282,12 +265,11 @@ class FilterConditions:
         if gap is not None:
             self.verdicts.apart(self.path, index, write_condition(leaf), self.states.names[gap])
         elif full:
-            self.verdicts.judge(self.path, index, leaf, How.CANDIDATE, full)
+            self.judge(index, How.CANDIDATE, full)
         elif between_two:
-            how = _KIND.get(leaf.op, How.ORDERED)
-            self.verdicts.judge(self.path, index, leaf, how, "all its pairs are neighbours")
+            self.judge(index, _KIND.get(leaf.op, How.ORDERED), "all its pairs are neighbours")
         else:
-            self.verdicts.judge(self.path, index, leaf, How.UNARY, "asked of one event")
+            self.judge(index, How.UNARY, "asked of one event")
 
     def put_on_links(self, leaf: pred.Compare) -> str:
         """Put a comparison on the links of the body; return why one has no room, or \"\"."""
@@ -324,23 +306,8 @@ def _keys(leaf: pred.Compare) -> tuple[tuple[str, str], tuple[str, str]]:
     return (left.variable, left.attribute.name), (right.variable, right.attribute.name)
 
 
-def compare_with_itself(leaf: pred.Compare) -> Test:
-    """Return the comparison of an event with itself."""
-    left, right = leaf.left.attribute, leaf.right.attribute
-    if left == right and left.name in CLOCKS and not leaf.shift:
-        return ANYTHING if leaf.op in ("=", "<=", ">=") else NO_EVENT
-    if leaf.shift is None:
-        return Is(pred.Comparison(leaf.op, left, right))
-    moved = pred.Arithmetic("+", right, pred.Literal(leaf.shift))
-    return Is(pred.Comparison(leaf.op, left, moved))
-
-
-def _is_shifted(leaf: pred.Compare) -> bool:
-    return leaf.shift is not None
-
-
 def is_transitive_equality(leaf: pred.Compare) -> bool:
-    return leaf.op == "=" and not leaf.adjacent and not _is_shifted(leaf)
+    return leaf.op == "=" and not leaf.adjacent and leaf.shift is None
 
 
 def _find_comparisons(
@@ -383,11 +350,6 @@ def _add_equality(link: Link, earlier: str, later: str) -> Link:
     return replace(link, equal=tuple(pairs))
 
 
-def _comparison(op: pred.Operator, left: str, right: str) -> pred.Comparison:
-    return pred.Comparison(op, pred.Attribute.named(left), pred.Attribute.named(right))
-
-
-def _build_agreement(attributes: tuple[str, ...]) -> Iterator[Test]:
-    """Yield tests that one event's own attributes of a class agree."""
-    for other in attributes[1:]:
-        yield Is(_comparison("=", attributes[0], other))
+def _agree(left: str, right: str) -> Test:
+    """Return the test that two attributes of one event are equal."""
+    return Is(pred.Comparison("=", pred.Attribute.named(left), pred.Attribute.named(right)))

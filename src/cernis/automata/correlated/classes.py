@@ -21,6 +21,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
+
+from cernis.automata.unary.tidy import find_reachable
+
+T = TypeVar("T")
 
 Key = tuple[str | None, str]
 """(variable, attribute); without a variable, of every event."""
@@ -49,9 +54,14 @@ def close_equalities(pairs: Iterable[tuple[Key, Key]]) -> list[KeyClass]:
     >>> [c.keys for c in close_equalities([(x, y), (z, z), (y, ("v", "d"))])]
     [(('x', 'a'), ('y', 'b'), ('v', 'd')), (('z', 'c'),)]
     """
-    parent: dict[Key, Key] = {}
+    return [KeyClass(tuple(keys)) for keys in connect(pairs)]
 
-    def root(key: Key) -> Key:
+
+def connect(pairs: Iterable[tuple[T, T]]) -> list[list[T]]:
+    """Return the groups that pairs connect, each and all in order of appearance."""
+    parent: dict[T, T] = {}
+
+    def root(key: T) -> T:
         parent.setdefault(key, key)
         while parent[key] != key:
             parent[key] = parent[parent[key]]
@@ -61,10 +71,10 @@ def close_equalities(pairs: Iterable[tuple[Key, Key]]) -> list[KeyClass]:
     for left, right in pairs:
         one, other = root(left), root(right)
         parent[other] = one
-    classes: dict[Key, list[Key]] = {}
+    groups: dict[T, list[T]] = {}
     for key in parent:
-        classes.setdefault(root(key), []).append(key)
-    return [KeyClass(tuple(keys)) for keys in classes.values()]
+        groups.setdefault(root(key), []).append(key)
+    return list(groups.values())
 
 
 def choose_attributes(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, str]:
@@ -109,14 +119,8 @@ class Shape:
 
     def _earlier(self, states: Iterable[int]) -> set[int]:
         """Return the states before one of these; these are among them only on a cycle."""
-        seen: set[int] = set()
-        stack = list(states)
-        while stack:
-            for state in self._before.get(stack.pop(), ()):
-                if state not in seen:
-                    seen.add(state)
-                    stack.append(state)
-        return seen
+        direct = {before for state in states for before in self._before.get(state, ())}
+        return find_reachable(direct, lambda state: self._before.get(state, ()))
 
     def find_gap(self, states: Collection[int]) -> int | None:
         """Return a state outside that stands between two of these in some run, if there is one."""

@@ -14,21 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, product
 
-from cernis.automata.correlated.fragments import (
-    MOST_TRANSITIONS,
-    NOTHING,
-    Fragment,
-    RefusedError,
-    States,
-    Step,
-    concatenate,
-    conjoin_tests,
-    is_contradictory,
-    trim,
-    unite_fragments,
-)
+from cernis.automata.correlated import fragments
+from cernis.automata.correlated.fragments import NOTHING, Fragment, RefusedError, States, Step
 from cernis.automata.correlated.pcea import RunSource
-from cernis.automata.unary.cea import ANYTHING, Test, conjoin
+from cernis.automata.unary.cea import ANYTHING, Test, conjoin, conjoin_tests
 from cernis.errors import Span
 
 MOST_INTERLEAVED = 3
@@ -61,9 +50,9 @@ def close_parts(parts: list[Fragment], states: States, span: Span | None) -> Fra
         for done in product(*others):
             sources = (*own, *(RunSource(state) for state in done))
             steps.append(Step(sources, test, target))
-            if len(steps) > MOST_TRANSITIONS:
+            if len(steps) > fragments.MOST_TRANSITIONS:
                 raise RefusedError("ALL has too many ways to be closed", span)
-    return trim(Fragment(tuple(steps), tuple(closing.values())))
+    return fragments.trim(Fragment(tuple(steps), tuple(closing.values())))
 
 
 def interleave(parts: list[Fragment], states: States, span: Span | None) -> Fragment:
@@ -84,16 +73,16 @@ def interleave(parts: list[Fragment], states: States, span: Span | None) -> Frag
             closing: dict[tuple[int, ...], int] = {}
             for together in product(*(parts[i].steps for i in block)):
                 test = conjoin_tests(step.test for step in together)
-                if not is_contradictory(test):
+                if not fragments.is_contradictory(test):
                     target = states.merge(tuple(step.target for step in together), closing)
                     steps.append(Step((), test, target))
             if not steps:
                 break
             one = Fragment(tuple(steps), tuple(closing.values()))
-            built = concatenate(built, one, contiguous=False)
+            built = fragments.concatenate(built, one, contiguous=False)
         else:
             cases.append(built)
-    return unite_fragments(cases)
+    return fragments.unite_fragments(cases)
 
 
 def _list_closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, ...], Test]]:
@@ -112,7 +101,7 @@ def _list_closings(parts: list[Fragment]) -> Iterator[tuple[tuple[Step | None, .
         more: list[tuple[tuple[Step | None, ...], Test]] = []
         for step in part.steps:
             joint = conjoin(test, step.test)
-            if step.target in part.last and not is_contradictory(joint):
+            if step.target in part.last and not fragments.is_contradictory(joint):
                 more.append(((step, *chosen), joint))
         found += [*reversed(more), ((None, *chosen), test)]
 

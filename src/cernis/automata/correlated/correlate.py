@@ -29,49 +29,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, product
 
-from cernis.automata.correlated.between import (
-    FilterConditions,
-    How,
-    Leaf,
-    Verdict,
-    Verdicts,
-    compare_class,
-    compare_with_itself,
-    is_transitive_equality,
-)
+from cernis.automata.correlated import between, close, fragments, presence
+from cernis.automata.correlated.between import FilterConditions, How, Leaf, Verdict, Verdicts
 from cernis.automata.correlated.classes import Key, KeyClass
-from cernis.automata.correlated.close import (
-    Arrangement,
-    close_groups,
-    interleave,
-    list_subsets,
-    nest_groups,
-)
-from cernis.automata.correlated.fragments import (
-    MOST_TRANSITIONS,
-    NOTHING,
-    Fragment,
-    Refusal,
-    RefusedError,
-    States,
-    Step,
-    build_automaton,
-    concatenate,
-    conjoin_tests,
-    link_starts,
-    strengthen,
-    unite_fragments,
-)
+from cernis.automata.correlated.fragments import NOTHING, Fragment, Refusal, RefusedError, Step
 from cernis.automata.correlated.pcea import PCEA, RunSource
-from cernis.automata.correlated.presence import (
-    MOST_CASES,
-    Path,
-    find_always_present,
-    find_possible,
-    split_cases,
-)
-from cernis.automata.unary.cea import ANYTHING, Either, Is, Test
-from cernis.automata.unary.construct import build_test, name_atom
+from cernis.automata.correlated.presence import MOST_CASES, Path
+from cernis.automata.unary.cea import Is
+from cernis.automata.unary.construct import build_condition_test, name_atom
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
@@ -87,6 +52,11 @@ class Correlation:
     pcea: PCEA
     exact: bool
     verdicts: tuple[Verdict, ...]
+
+    @property
+    def undecided(self) -> int:
+        """How many conditions the links do not decide."""
+        return sum(verdict.how is How.CANDIDATE for verdict in self.verdicts)
 
 
 def correlate(
@@ -108,16 +78,9 @@ def correlate(
     found = _attempt(formula, name_atoms, unordered, gather=False)
     if isinstance(found, Correlation) and not found.exact:
         gathered = _attempt(formula, name_atoms, unordered, gather=True)
-        if isinstance(gathered, Correlation) and _count_undecided(gathered) < _count_undecided(
-            found
-        ):
+        if isinstance(gathered, Correlation) and gathered.undecided < found.undecided:
             return gathered
     return found
-
-
-def _count_undecided(found: Correlation) -> int:
-    """Return how many conditions the links do not decide."""
-    return sum(verdict.how is How.CANDIDATE for verdict in found.verdicts)
 
 
 def _attempt(
@@ -126,7 +89,7 @@ def _attempt(
     building = _CorrelatedBuilder(name_atoms, unordered, gather)
     try:
         whole = building.build(formula, (), preceded=False)
-        pcea = build_automaton(whole, building.states)
+        pcea = fragments.build_automaton(whole, building.states)
     except RefusedError as refused:
         return refused.refusal
     verdicts = building.verdicts.in_text()
@@ -144,18 +107,20 @@ class _CorrelatedBuilder:
         self.gather = gather
         self.name_atoms = name_atoms
         self.unordered = unordered
-        self.states = States()
+        self.states = fragments.States()
         self.verdicts = Verdicts()
         self.decided: dict[Path, int] = {}
-        self.arranged: dict[Path, Arrangement] = {}
+        self.arranged: dict[Path, close.Arrangement] = {}
 
     # --------------------------------------------------- one per operator
 
     def build(self, node: cel.Formula, path: Path, preceded: bool) -> Fragment:
         """Return the fragment of a formula; `preceded`: its match may have an earlier event."""
         built = self.build_one(node, path, preceded)
-        if len(built.steps) > MOST_TRANSITIONS:
-            raise RefusedError(f"it takes more than {MOST_TRANSITIONS:,} transitions", node.span)
+        if len(built.steps) > fragments.MOST_TRANSITIONS:
+            raise RefusedError(
+                f"it takes more than {fragments.MOST_TRANSITIONS:,} transitions", node.span
+            )
         return built
 
     def build_one(self, node: cel.Formula, path: Path, preceded: bool) -> Fragment:
@@ -176,7 +141,7 @@ class _CorrelatedBuilder:
                 return self.build_sequence(parts, path, preceded, contiguous=True)
             case cel.Choice(parts=parts):
                 chosen = self.decided.get(path)
-                return unite_fragments(
+                return fragments.unite_fragments(
                     self.build(part, (*path, i), preceded)
                     for i, part in enumerate(parts)
                     if chosen in (None, i)
@@ -217,7 +182,7 @@ class _CorrelatedBuilder:
                 built, begin = gathered, 2
         for i, part in enumerate(parts[begin:], start=begin):
             more = self.build(part, (*path, i), preceded or bool(built.steps))
-            built = concatenate(built, more, contiguous)
+            built = fragments.concatenate(built, more, contiguous)
         return built
 
     def gather_parts(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
@@ -250,19 +215,21 @@ class _CorrelatedBuilder:
         if decided == 0 or node.high == 0:
             return NOTHING
         copies = node.high if node.high is not None else max(node.low, 1)
-        if copies > MOST_TRANSITIONS:
+        if copies > fragments.MOST_TRANSITIONS:
             raise RefusedError(f"it unrolls to {copies:,} rounds", node.span)
         again = node.high is None or copies > 1
         rounds = [self.build(node.body, (*path, 0), preceded or again) for _ in range(copies)]
         low = 0 if rounds[0].nullable else node.low
         built = replace(rounds[-1], nullable=copies > low)
         if node.high is None:
-            loop = tuple(link_starts(built.last, built.starts, node.contiguous))
+            loop = tuple(fragments.link_starts(built.last, built.starts, node.contiguous))
             built = replace(built, steps=(*built.steps, *loop))
         for number in range(copies - 1, 0, -1):
             one = replace(rounds[number - 1], nullable=False)
-            built = replace(concatenate(one, built, node.contiguous), nullable=number > low)
-            if len(built.steps) > MOST_TRANSITIONS:
+            built = replace(
+                fragments.concatenate(one, built, node.contiguous), nullable=number > low
+            )
+            if len(built.steps) > fragments.MOST_TRANSITIONS:
                 break  # build() refuses it
         return replace(built, nullable=low == 0 and decided is None)
 
@@ -276,7 +243,7 @@ class _CorrelatedBuilder:
         if 2 ** len(optional) > MOST_CASES:
             raise RefusedError(f"ALL has {len(optional)} optional parts", node.span)
         cases = []
-        for left_out in list_subsets(optional):
+        for left_out in close.list_subsets(optional):
             kept = [i for i in there if i not in left_out]
             built = [
                 self.build(node.parts[i], (*path, i), preceded) if left_out else whole[i]
@@ -287,13 +254,15 @@ class _CorrelatedBuilder:
                 cases += parts
             elif len(parts) > 1:
                 if preceded:
-                    cases.append(interleave(parts, self.states, node.span))
+                    cases.append(close.interleave(parts, self.states, node.span))
                 else:
                     numbered = dict(zip(kept, parts, strict=True))
-                    flat: Arrangement = tuple(range(len(node.parts)))
+                    flat: close.Arrangement = tuple(range(len(node.parts)))
                     arrangement = self.arranged.get(path, flat)
-                    cases.append(close_groups(arrangement, numbered, self.states, node.span))
-        return replace(unite_fragments(cases), nullable=all(part.nullable for part in whole))
+                    cases.append(close.close_groups(arrangement, numbered, self.states, node.span))
+        return replace(
+            fragments.unite_fragments(cases), nullable=all(part.nullable for part in whole)
+        )
 
     # -------------------------------------------------------------- filters
 
@@ -303,13 +272,13 @@ class _CorrelatedBuilder:
             body = self.build(node.body, (*path, 0), preceded)
             for i, leaf in enumerate(leaves):
                 self.verdicts.judge(path, i, leaf, How.UNARY, "asked of one event")
-            return strengthen(
-                body, self.states, lambda labels: _build_event_test(node.condition, labels)
+            return fragments.strengthen(
+                body, self.states, lambda labels: build_condition_test(node.condition, labels)
             )
         alternatives = _list_alternatives(node.condition)
         if alternatives is None:
             raise RefusedError(f"the FILTER has more than {MOST_CASES} alternatives", node.span)
-        return unite_fragments(
+        return fragments.unite_fragments(
             fragment
             for alternative in alternatives
             for fragment in self.build_conditioned(node, path, preceded, leaves, alternative)
@@ -327,7 +296,7 @@ class _CorrelatedBuilder:
         names = frozenset(
             side.variable
             for leaf in (leaves[i] for i in alternative)
-            if isinstance(leaf, pred.Compare) and is_transitive_equality(leaf)
+            if isinstance(leaf, pred.Compare) and between.is_transitive_equality(leaf)
             for side in (leaf.left, leaf.right)
         )
         before, arranged, decided = dict(self.verdicts.found), dict(self.arranged), self.decided
@@ -342,7 +311,7 @@ class _CorrelatedBuilder:
             else:
                 self.verdicts.found, self.arranged = told, dict(arranged)
         cases = (
-            split_cases(node.body, (*path, 0), names, decided)
+            presence.split_cases(node.body, (*path, 0), names, decided)
             if whole.count_missing(alternative)
             else [{}]
         )
@@ -369,11 +338,14 @@ class _CorrelatedBuilder:
             frozenset(
                 i
                 for i, part in enumerate(inner.parts)
-                if any(find_possible(part, (*here, i), names, self.decided) - {None, frozenset()})
+                if any(
+                    presence.find_possible(part, (*here, i), names, self.decided)
+                    - {None, frozenset()}
+                )
             )
             for names in conditions.list_compared(chosen)
         ]
-        arrangement = nest_groups(len(inner.parts), touched)
+        arrangement = close.nest_groups(len(inner.parts), touched)
         if arrangement == tuple(range(len(inner.parts))):
             return False
         self.arranged[here] = arrangement
@@ -389,7 +361,7 @@ class _CorrelatedBuilder:
     ) -> FilterConditions:
         """Return the body under the decisions taken, with the conditions to put on it."""
         body = self.build(node.body, (*path, 0), preceded)
-        there = find_always_present(node.body, (*path, 0), names, self.decided)
+        there = presence.find_always_present(node.body, (*path, 0), names, self.decided)
         return FilterConditions(
             body, self.states, self.verdicts, path, leaves, there, self.unordered
         )
@@ -397,12 +369,11 @@ class _CorrelatedBuilder:
     def build_partition(self, node: cel.PartitionBy, path: Path, preceded: bool) -> Fragment:
         body = self.build(node.body, (*path, 0), preceded)
         keys: list[Key] = [(key.variable, key.attribute.name) for key in node.keys]
-        agreed, gap = compare_class(body, self.states, KeyClass(tuple(dict.fromkeys(keys))))
-        text = write_formula(node).rsplit(" PARTITION BY ", 1)[1].removesuffix(")")
-        text = f"PARTITION BY {text}"
+        agreed, gap = between.compare_class(body, self.states, KeyClass(tuple(dict.fromkeys(keys))))
+        keys_text = write_formula(node).rsplit(" PARTITION BY ", 1)[1].removesuffix(")")
+        text = f"PARTITION BY {keys_text}"
         if gap is None:
-            verdict = Verdict(text, How.EQUAL, "each event agrees with the next")
-            self.verdicts.note(path, 0, verdict)
+            self.verdicts.note(path, 0, Verdict(text, How.EQUAL, "each event agrees with the next"))
         else:
             self.verdicts.apart(path, 0, text, self.states.names[gap])
         return agreed
@@ -448,22 +419,6 @@ def _is_one_event(node: cel.Formula) -> bool:
             return all(_is_one_event(part) for part in parts)
         case _:
             return False
-
-
-def _build_event_test(condition: pred.Condition, labels: frozenset[str]) -> Test:
-    """Return the test of a condition on one event with these labels."""
-    match condition:
-        case pred.Holds(variable=variable, predicate=predicate):
-            return build_test(predicate) if variable in labels else ANYTHING
-        case pred.Compare(left=left, right=right, adjacent=adjacent):
-            if adjacent or not {left.variable, right.variable} <= labels:
-                return ANYTHING
-            return compare_with_itself(condition)
-        case pred.AllOf(parts=parts):
-            return conjoin_tests(_build_event_test(part, labels) for part in parts)
-        case pred.AnyOf(parts=parts):
-            tests = dict.fromkeys(_build_event_test(part, labels) for part in parts)
-            return ANYTHING if ANYTHING in tests else Either(tuple(tests))
 
 
 def _unwrap(node: cel.Formula, path: Path) -> tuple[cel.Formula, Path]:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import prod
 
-from cernis.automata.correlated.exclusion import Pair, are_exclusive_tests, test_parts
+from cernis.automata.correlated.exclusion import Pair, are_exclusive_tests
 from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource, Transition
-from cernis.automata.unary.cea import ANYTHING, Both, Isnt, Test, conjoin
+from cernis.automata.unary import cea
+from cernis.automata.unary.cea import ANYTHING, Isnt, Test, conjoin, test_parts
 
 MOST_TRANSITIONS = 500
 MOST_TESTS = 6
@@ -189,9 +190,7 @@ def _group_overlapping(tests: list[Test]) -> list[list[Test]]:
 
 def _conjoin(held: Sequence[Test], failed: Sequence[Test]) -> Test | None:
     """Return the test of all of the first and none of the others; None if no event passes."""
-    test: Test = ANYTHING
-    for each in held:
-        test = conjoin(test, each)
+    test = cea.conjoin_tests(held)
     if are_exclusive_tests(test, ANYTHING):
         return None
     known = set(test_parts(test))
@@ -201,7 +200,7 @@ def _conjoin(held: Sequence[Test], failed: Sequence[Test]) -> Test | None:
         left = tuple(part for part in test_parts(each) if part not in known)
         if not left:
             return None
-        test = conjoin(test, Isnt(left[0] if len(left) == 1 else Both(left)))
+        test = conjoin(test, Isnt(left[0] if len(left) == 1 else cea.Both(left)))
     return test
 
 

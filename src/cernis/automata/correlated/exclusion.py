@@ -6,14 +6,9 @@ from collections.abc import Mapping
 
 from cernis.automata.correlated.fragments import is_contradictory
 from cernis.automata.correlated.pcea import Link
-from cernis.automata.unary.cea import Both, Isnt, Test, conjoin
+from cernis.automata.unary.cea import Isnt, Test, conjoin, test_parts
 
 Pair = tuple[str, str]
-
-
-def test_parts(test: Test) -> tuple[Test, ...]:
-    """Return the tests that a test is the conjunction of."""
-    return test.parts if isinstance(test, Both) else (test,)
 
 
 def are_exclusive_tests(one: Test, other: Test) -> bool:

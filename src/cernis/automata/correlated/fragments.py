@@ -17,12 +17,12 @@ from itertools import chain
 
 from cernis.automata.correlated.classes import Shape
 from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource, Transition
-from cernis.automata.unary.cea import ANYTHING, Both, Is, Isnt, Test, conjoin
+from cernis.automata.unary.cea import NO_EVENT, Is, Test, conjoin, test_parts
+from cernis.automata.unary.tidy import find_reachable
 from cernis.errors import Span
 from cernis.pattern.atom import TypeIs
 
 MOST_TRANSITIONS = 2_000
-NO_EVENT = Isnt(ANYTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +148,13 @@ def strengthen(body: Fragment, states: States, test: Callable[[frozenset[str]], 
     return replace(body, steps=steps)
 
 
-def conjoin_tests(tests: Iterable[Test]) -> Test:
-    found: Test = ANYTHING
-    for test in tests:
-        found = conjoin(found, test)
-    return found
-
-
 def is_contradictory(test: Test) -> bool:
     """Whether a test asks for two types, or two streams, at once, or for nothing at all.
 
     >>> is_contradictory(conjoin(Is(TypeIs("A")), Is(TypeIs("B"))))
     True
     """
-    parts = test.parts if isinstance(test, Both) else (test,)
+    parts = test_parts(test)
     types = [p.atom for p in parts if isinstance(p, Is) and isinstance(p.atom, TypeIs)]
     streams = {atom.stream for atom in types} - {None}
     return NO_EVENT in parts or len({atom.type for atom in types}) > 1 or len(streams) > 1
@@ -173,11 +166,10 @@ def is_contradictory(test: Test) -> bool:
 def _find_useful(fragment: Fragment) -> set[int]:
     """Return the states that a run can reach and from which it can end."""
     reached: set[int] = set()
-    waiting = list(fragment.steps)
     grown = True
     while grown:
         grown = False
-        for step in waiting:
+        for step in fragment.steps:
             if step.target not in reached and all(s.state in reached for s in step.sources):
                 reached.add(step.target)
                 grown = True
@@ -186,13 +178,7 @@ def _find_useful(fragment: Fragment) -> set[int]:
     for step in fragment.steps:
         if all(s.state in reached for s in step.sources):
             sources.setdefault(step.target, set()).update(s.state for s in step.sources)
-    stack = list(useful)
-    while stack:
-        for state in sources.get(stack.pop(), ()):
-            if state not in useful:
-                useful.add(state)
-                stack.append(state)
-    return useful
+    return find_reachable(useful, lambda state: sources.get(state, ()))
 
 
 def trim(fragment: Fragment) -> Fragment:
@@ -233,7 +219,8 @@ def _includes(one: Step, other: Step) -> bool:
 
 def build_automaton(whole: Fragment, states: States) -> PCEA:
     """Return the automaton without useless steps, its states in order of the formula."""
-    kept = trim(replace(whole, steps=_drop_subsumed(_drop_contradictory(whole.steps))))
+    possible = (step for step in whole.steps if not is_contradictory(step.test))
+    kept = trim(replace(whole, steps=_drop_subsumed(possible)))
     number = {state: i for i, state in enumerate(sorted(kept.states))}
     ordered = sorted(kept.steps, key=lambda step: number[step.target])
     return PCEA(
@@ -249,7 +236,3 @@ def build_automaton(whole: Fragment, states: States) -> PCEA:
         ),
         finals=frozenset(number[state] for state in kept.last),
     )
-
-
-def _drop_contradictory(steps: Iterable[Step]) -> Iterator[Step]:
-    return (step for step in steps if not is_contradictory(step.test))

@@ -31,7 +31,7 @@ from itertools import product
 
 from cernis.automata.correlated.pcea import PCEA, Link, RunSource, Transition
 from cernis.automata.correlated.qtree import Node, build_forest
-from cernis.automata.unary.cea import ANYTHING, Both, Is, Test, conjoin
+from cernis.automata.unary.cea import Both, Is, Test, conjoin, conjoin_tests
 from cernis.errors import BudgetError
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import TIME, Attribute
@@ -115,16 +115,16 @@ class _JoinBuilder:
         views: dict[int, dict[View, None]] = {}
         for spot in reversed(order):
             views[id(spot)] = {}
-            for served in list_shared_subsets(spot.leaves, self._may_share):
-                view = self._view(spot, served)
+            for served in list_shared_subsets(
+                spot.leaves, lambda one, other: self.atoms[one].may_share(self.atoms[other])
+            ):
+                columns = self.atoms[served[0]].columns
+                view = tuple(columns[name] for name in spot.shared)
                 views[id(spot)][view] = None
                 self._complete(spot, served, view, views)
         return PCEA(
             tuple(self.names), tuple(self.transitions), frozenset({self._state(self.root, ())})
         )
-
-    def _may_share(self, one: int, other: int) -> bool:
-        return self.atoms[one].may_share(self.atoms[other])
 
     def _complete(
         self,
@@ -154,10 +154,6 @@ class _JoinBuilder:
         pairs = zip(seen, (now[name] for name in rest.shared), strict=True)
         return RunSource(self._state(rest, seen), Link(equal=tuple(dict.fromkeys(pairs))))
 
-    def _view(self, spot: _Spot, served: Sequence[int]) -> View:
-        columns = self.atoms[served[0]].columns
-        return tuple(columns[name] for name in spot.shared)
-
     def _state(self, spot: _Spot, view: View) -> int:
         key = (id(spot), view)
         if key not in self.states:
@@ -177,18 +173,13 @@ class _JoinBuilder:
                     pairs[first[name], column] = None
                 else:
                     first[name] = column
-        test: Test = ANYTHING
-        for one in dict.fromkeys(self.atoms[index].test for index in served):
-            test = conjoin(test, one)
+        test = conjoin_tests(self.atoms[index].test for index in served)
         pairs.pop((TIME.name, TIME.name), None)  # which every event has, and no column holds
         same = tuple(
-            Is(pred.Comparison("=", _attribute(here), _attribute(there))) for here, there in pairs
+            Is(pred.Comparison("=", Attribute.named(here), Attribute.named(there)))
+            for here, there in pairs
         )
         return conjoin(test, Both(same)) if same else test
-
-
-def _attribute(name: str) -> Attribute:
-    return Attribute.named(name)
 
 
 def _name(node: Node, atoms: Sequence[JoinAtom], path: tuple[str, ...]) -> str:

@@ -27,7 +27,6 @@ determinization needs it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from cernis.automata.unary.cea import Test, find_atoms, write_test
@@ -114,7 +113,7 @@ class Transition:
         return f"after {' and '.join(map(str, self.sources))}: {self.reads}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PCEA:
     """States are 0 … len(names)-1; a run that reaches a final state is a match."""
 
@@ -137,13 +136,9 @@ class PCEA:
         """Return the distinct tests, in order of appearance."""
         return tuple(dict.fromkeys(t.test for t in self.transitions))
 
-    @cached_property
-    def _atoms(self) -> tuple[Atom, ...]:
-        return tuple(dict.fromkeys(atom for test in self.tests() for atom in find_atoms(test)))
-
     def atoms(self) -> tuple[Atom, ...]:
         """Return the distinct atoms, in order of appearance."""
-        return self._atoms
+        return tuple(dict.fromkeys(atom for test in self.tests() for atom in find_atoms(test)))
 
     def __str__(self) -> str:
         lines: list[str] = []

@@ -29,16 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = [
-    "Conflict",
-    "Node",
-    "build_forest",
-    "build_q_trees",
-    "compact",
-    "draw_trees",
-    "find_components",
-    "find_conflict",
-]
+from cernis.automata.correlated.classes import connect
 
 Atoms = Sequence[Sequence[str]]
 
@@ -139,23 +130,9 @@ def find_components(atoms: Atoms) -> tuple[tuple[int, ...], ...]:
     >>> find_components([("x",), ("y",), ("x", "z"), ()])
     ((0, 2), (1,), (3,))
     """
-    leader = list(range(len(atoms)))
-
-    def find(index: int) -> int:
-        while leader[index] != index:
-            leader[index] = leader[leader[index]]
-            index = leader[index]
-        return index
-
-    for indices in _find_holders(atoms).values():
-        first, *others = sorted(indices)
-        for other in others:
-            low, high = sorted((find(first), find(other)))
-            leader[high] = low
-    groups: dict[int, list[int]] = {}
-    for index in range(len(atoms)):
-        groups.setdefault(find(index), []).append(index)
-    return tuple(map(tuple, groups.values()))
+    alone = [(index, index) for index in range(len(atoms))]
+    shared = [(min(held), other) for held in _find_holders(atoms).values() for other in held]
+    return tuple(map(tuple, connect([*alone, *shared])))
 
 
 # --------------------------------------------------------------------- trees

@@ -26,8 +26,9 @@ the size of the guard, and unreadable when printed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.write import write_predicate
@@ -66,6 +67,12 @@ class Either:
 Test = Is | Isnt | Both | Either
 
 ANYTHING = Both()
+NO_EVENT = Isnt(ANYTHING)
+
+
+def test_parts(test: Test) -> tuple[Test, ...]:
+    """Return the tests that a test is the conjunction of."""
+    return test.parts if isinstance(test, Both) else (test,)
 
 
 def conjoin(left: Test, right: Test) -> Test:
@@ -78,10 +85,13 @@ def conjoin(left: Test, right: Test) -> Test:
         return right
     if right == ANYTHING or left == right:
         return left
-    parts: dict[Test, None] = {}
-    for side in (left, right):
-        parts.update(dict.fromkeys(side.parts if isinstance(side, Both) else (side,)))
-    return Both(tuple(parts))
+    return Both(tuple(dict.fromkeys((*test_parts(left), *test_parts(right)))))
+
+
+def conjoin_tests(tests: Iterable[Test]) -> Test:
+    """Return the conjunction of all tests."""
+    everything: Test = ANYTHING
+    return reduce(conjoin, tests, everything)
 
 
 def find_atoms(test: Test) -> Iterator[Atom]:
@@ -132,6 +142,9 @@ class Read:
     labels: frozenset[str]
     target: int
 
+    def __str__(self) -> str:
+        return f"{write_test(self.test)} / {','.join(sorted(self.labels)) or '-'}"
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -170,6 +183,12 @@ class CEA:
         """No scope and no fork: a run is in one state."""
         return not self.scopes and not self.forks
 
+    @property
+    def ends(self) -> frozenset[int]:
+        """Where a run, a guard or a part of a fork ends."""
+        parts = {exit_ for fork in self.forks.values() for _, exit_ in fork.parts}
+        return frozenset({self.final, *(scope.exit for scope in self.scopes), *parts})
+
     def tests(self) -> tuple[Test, ...]:
         """Return the distinct tests, in order of appearance."""
         return tuple(dict.fromkeys(read.test for reads in self.reads for read in reads))
@@ -194,10 +213,7 @@ class CEA:
         for state in range(self.size):
             mark = ">" if state == self.initial else "^" if state == self.final else " "
             head = f"{mark} {state}"
-            facts = [
-                f"{write_test(read.test)} / {','.join(sorted(read.labels)) or '-'} → {read.target}"
-                for read in self.reads[state]
-            ]
+            facts = [f"{read} → {read.target}" for read in self.reads[state]]
             facts += [f"ε → {move}" for move in self.silent[state]]
             if state in self.forks:
                 fork = self.forks[state]

@@ -19,18 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from cernis.automata.unary.cea import (
-    ANYTHING,
-    CEA,
-    Either,
-    Fork,
-    Is,
-    Isnt,
-    Read,
-    Scope,
-    Test,
-    conjoin,
-)
+from cernis.automata.unary import cea
+from cernis.automata.unary.cea import ANYTHING, Is, Read, Test, conjoin, conjoin_tests
 from cernis.automata.unary.tidy import tidy
 from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.pattern import formula as cel
@@ -41,6 +31,7 @@ MOST_STATES = 50_000
 MOST_ALTERNATIVES = 1_000
 
 UNMARKED: frozenset[str] = frozenset()
+CLOCKS = frozenset({pred.TIME.name, pred.TIME_NS.name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +53,8 @@ class Construction:
         self.silent: list[list[int]] = []
         self.scopes_of: list[tuple[int, ...]] = []
         self.guard_depth: list[int] = []
-        self.scopes: list[Scope] = []
-        self.forks: dict[int, Fork] = {}
+        self.scopes: list[cea.Scope] = []
+        self.forks: dict[int, cea.Fork] = {}
         self.name_atoms = name_atoms
         self.inside: tuple[int, ...] = ()
         self.depth = 0
@@ -104,10 +95,11 @@ class Construction:
 
     def build(self, node: cel.Formula, path: tuple[int, ...]) -> StateRange:
         match node:
-            case cel.Event():
-                return self.build_event(node, path)
-            case cel.Not():
-                return self.build_not(node)
+            case cel.Event(type=name, stream=stream):
+                labels = {name, name_atom(path)} if self.name_atoms else {name}
+                return self.build_read(Is(TypeIs(name, stream)), labels)
+            case cel.Not(body=body):
+                return self.build_read(cea.Isnt(build_event_test(body)), UNMARKED)
             case cel.As():
                 return self.build_as(node, path)
             case cel.Sequence(parts=parts):
@@ -115,7 +107,9 @@ class Construction:
             case cel.Contiguous(parts=parts):
                 return self.build_sequence(parts, path, contiguous=True)
             case cel.Choice(parts=parts):
-                return self.build_choice([(part, (*path, i)) for i, part in enumerate(parts)])
+                first = len(self.reads)
+                built = [self.build(part, (*path, i)) for i, part in enumerate(parts)]
+                return self.join_alternatives(built, first)
             case cel.All():
                 return self.build_all(node, path)
             case cel.Iterate():
@@ -129,17 +123,9 @@ class Construction:
             case cel.Unless():
                 return self.build_unless(node, path)
 
-    def build_event(self, node: cel.Event, path: tuple[int, ...]) -> StateRange:
-        first = self.add_state()
-        last = self.add_state()
-        labels = {node.type, name_atom(path)} if self.name_atoms else {node.type}
-        self.add_read(first, Is(TypeIs(node.type, node.stream)), labels, last)
-        return StateRange(first, last, False, first, last + 1)
-
-    def build_not(self, node: cel.Not) -> StateRange:
-        first = self.add_state()
-        last = self.add_state()
-        self.add_read(first, Isnt(build_event_test(node.body)), UNMARKED, last)
+    def build_read(self, test: Test, labels: Iterable[str]) -> StateRange:
+        first, last = self.add_state(), self.add_state()
+        self.add_read(first, test, labels, last)
         return StateRange(first, last, False, first, last + 1)
 
     def build_as(self, node: cel.As, path: tuple[int, ...]) -> StateRange:
@@ -158,12 +144,7 @@ class Construction:
 
     def concatenate(self, left: StateRange, right: StateRange, contiguous: bool) -> StateRange:
         first = min(left.first, right.first)
-        if contiguous:
-            self.add_silent(left.exit, right.entry)
-        else:
-            gap = self.add_gap()
-            self.add_silent(left.exit, gap)
-            self.add_silent(gap, right.entry)
+        self.link(left.exit, right.entry, contiguous)
         entry, exit_ = left.entry, right.exit
         if left.nullable:
             entry = self.add_state()
@@ -174,10 +155,6 @@ class Construction:
             self.add_silent(left.exit, exit_)
             self.add_silent(right.exit, exit_)
         return StateRange(entry, exit_, left.nullable and right.nullable, first, len(self.reads))
-
-    def build_choice(self, parts: list[tuple[cel.Formula, tuple[int, ...]]]) -> StateRange:
-        first = len(self.reads)
-        return self.join_alternatives([self.build(part, path) for part, path in parts], first)
 
     def join_alternatives(self, built: list[StateRange], first: int) -> StateRange:
         if len(built) == 1:
@@ -210,16 +187,16 @@ class Construction:
             if previous is None:
                 self.add_silent(entry, body.entry)
             else:
-                self.link_rounds(previous.exit, body.entry, node.contiguous)
+                self.link(previous.exit, body.entry, node.contiguous)
             if copy >= low or body.nullable:
                 self.add_silent(body.exit, exit_)
             previous = body
         if high is None and previous is not None:
-            self.link_rounds(previous.exit, previous.entry, node.contiguous)
+            self.link(previous.exit, previous.entry, node.contiguous)
         return StateRange(entry, exit_, nullable, first, len(self.reads))
 
-    def link_rounds(self, source: int, target: int, contiguous: bool) -> None:
-        """Link the end of one round to the beginning of the next."""
+    def link(self, source: int, target: int, contiguous: bool) -> None:
+        """Link the end of one part to the beginning of the next."""
         if contiguous:
             self.add_silent(source, target)
         else:
@@ -251,7 +228,7 @@ class Construction:
             elif built:
                 joint = self.add_state()
                 self.add_silent(entry, joint)
-                self.forks[joint] = Fork(tuple((f.entry, f.exit) for f in built), exit_)
+                self.forks[joint] = cea.Fork(tuple((f.entry, f.exit) for f in built), exit_)
         everything = len(optional) == len(node.parts)
         return StateRange(entry, exit_, everything, first, len(self.reads))
 
@@ -265,11 +242,8 @@ class Construction:
         for case in cases:
             fragment = self.build(node.body, (*path, 0))
             for state, index, read in list(self.marked_reads(fragment)):
-                test = read.test
-                for holds in case:
-                    if holds.variable in read.labels:
-                        test = conjoin(test, build_test(holds.predicate))
-                self.reads[state][index] = replace(read, test=test)
+                asked = (build_test(h.predicate) for h in case if h.variable in read.labels)
+                self.reads[state][index] = replace(read, test=conjoin_tests((read.test, *asked)))
             built.append(fragment)
         return self.join_alternatives(built, first)
 
@@ -279,11 +253,11 @@ class Construction:
         first = len(self.reads)
         entry, exit_ = self.add_state(), self.add_state()
         scope = len(self.scopes)
-        self.scopes.append(Scope(0, 0))
+        self.scopes.append(cea.Scope(0, 0))
         outside = self.inside
         self.inside, self.depth = (), self.depth + 1
         guard = self.build(node.guard, (*path, 1))
-        self.scopes[scope] = Scope(guard.entry, guard.exit)
+        self.scopes[scope] = cea.Scope(guard.entry, guard.exit)
         self.inside, self.depth = (*outside, scope), self.depth - 1
         body = self.build(node.body, (*path, 0))
         self.inside = outside
@@ -292,7 +266,7 @@ class Construction:
         return StateRange(entry, exit_, body.nullable, first, len(self.reads))
 
 
-def construct(formula: cel.Formula, *, name_atoms: bool = False) -> CEA:
+def construct(formula: cel.Formula, *, name_atoms: bool = False) -> cea.CEA:
     """Return the CEA of a formula; with `name_atoms` every atom writes its own label as well.
 
     >>> print(construct(cel.Sequence((cel.Event("A"), cel.Event("B")))))
@@ -307,7 +281,7 @@ def construct(formula: cel.Formula, *, name_atoms: bool = False) -> CEA:
     final = building.add_state()
     building.add_silent(whole.exit, final)
     return tidy(
-        CEA(
+        cea.CEA(
             initial=whole.entry,
             final=final,
             reads=tuple(tuple(dict.fromkeys(reads)) for reads in building.reads),
@@ -371,12 +345,9 @@ def build_test(predicate: pred.Predicate) -> Test:
     """Return the test of a predicate; AND and OR become tests, so that an atom reads one column."""
     match predicate:
         case pred.And(parts=parts):
-            test: Test = ANYTHING
-            for part in parts:
-                test = conjoin(test, build_test(part))
-            return test
+            return conjoin_tests(build_test(part) for part in parts)
         case pred.Or(parts=parts):
-            return Either(tuple(build_test(part) for part in parts))
+            return cea.Either(tuple(build_test(part) for part in parts))
         case _:
             return Is(predicate)
 
@@ -384,7 +355,7 @@ def build_test(predicate: pred.Predicate) -> Test:
 def build_event_test(node: cel.Formula) -> Test:
     """Return the test of a formula that matches one event (the body of NOT)."""
     tests = [test for test, _ in _alternatives(node)]
-    return tests[0] if len(tests) == 1 else Either(tuple(tests))
+    return tests[0] if len(tests) == 1 else cea.Either(tuple(tests))
 
 
 def _alternatives(node: cel.Formula) -> list[tuple[Test, frozenset[str]]]:
@@ -397,7 +368,7 @@ def _alternatives(node: cel.Formula) -> list[tuple[Test, frozenset[str]]]:
             return [found for part in parts for found in _alternatives(part)]
         case cel.Filter(body=body, condition=condition):
             return [
-                (conjoin(test, _condition_test(condition, labels)), labels)
+                (conjoin(test, build_condition_test(condition, labels)), labels)
                 for test, labels in _alternatives(body)
             ]
         case _:
@@ -406,23 +377,31 @@ def _alternatives(node: cel.Formula) -> list[tuple[Test, frozenset[str]]]:
             )
 
 
-def _condition_test(condition: pred.Condition, labels: frozenset[str]) -> Test:
+def build_condition_test(condition: pred.Condition, labels: frozenset[str]) -> Test:
+    """Return the test of a condition on one event with these labels."""
     match condition:
         case pred.Holds(variable=variable, predicate=predicate):
             return build_test(predicate) if variable in labels else ANYTHING
-        case pred.Compare(adjacent=True):
-            return ANYTHING  # one event has no neighbours
-        case pred.Compare(op=op, left=left, right=right):
-            if left.variable in labels and right.variable in labels:
-                return Is(pred.Comparison(op, left.attribute, right.attribute))
-            return ANYTHING
+        case pred.Compare(left=left, right=right, adjacent=adjacent):
+            if adjacent or not {left.variable, right.variable} <= labels:
+                return ANYTHING  # one event has no neighbours
+            return compare_with_itself(condition)
         case pred.AllOf(parts=parts):
-            test: Test = ANYTHING
-            for part in parts:
-                test = conjoin(test, _condition_test(part, labels))
-            return test
+            return conjoin_tests(build_condition_test(part, labels) for part in parts)
         case pred.AnyOf(parts=parts):
-            return Either(tuple(_condition_test(part, labels) for part in parts))
+            tests = dict.fromkeys(build_condition_test(part, labels) for part in parts)
+            return ANYTHING if ANYTHING in tests else cea.Either(tuple(tests))
+
+
+def compare_with_itself(leaf: pred.Compare) -> Test:
+    """Return the comparison of an event with itself."""
+    left, right = leaf.left.attribute, leaf.right.attribute
+    if left == right and left.name in CLOCKS and not leaf.shift:
+        return ANYTHING if leaf.op in ("=", "<=", ">=") else cea.NO_EVENT
+    if leaf.shift is None:
+        return Is(pred.Comparison(leaf.op, left, right))
+    moved = pred.Arithmetic("+", right, pred.Literal(leaf.shift))
+    return Is(pred.Comparison(leaf.op, left, moved))
 
 
 def is_correlated(node: cel.Formula) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cernis.automata.unary.cea import CEA, write_test
+from cernis.automata.unary.cea import CEA
 
 
 def draw_cea(cea: CEA) -> str:
@@ -10,8 +10,7 @@ def draw_cea(cea: CEA) -> str:
     lines = ["stateDiagram-v2", "  direction LR", f"  [*] --> s{cea.initial}"]
     for state in range(cea.size):
         for read in cea.reads[state]:
-            label = f"{write_test(read.test)} / {','.join(sorted(read.labels)) or '-'}"
-            lines.append(f"  s{state} --> s{read.target} : {escape(label)}")
+            lines.append(f"  s{state} --> s{read.target} : {escape(str(read))}")
         lines += [f"  s{state} --> s{move} : ε" for move in cea.silent[state]]
         if state in cea.forks:
             fork = cea.forks[state]

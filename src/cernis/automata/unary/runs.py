@@ -41,6 +41,7 @@ class Runs:
         self._moves: dict[tuple[Configuration, int], Moves] = {}
         self._closures: dict[Configuration, tuple[Configuration, ...]] = {}
         self._spent = 0
+        self._ends = cea.ends
         self.start = self.closure(self._enter(cea.initial, (), ()))
 
     def accepts(self, configuration: Configuration) -> bool:
@@ -197,9 +198,3 @@ class Runs:
     def _matters(self, configuration: Configuration) -> bool:
         state = configuration.state
         return bool(self.cea.reads[state]) or state in self._ends or state in self.cea.forks
-
-    @property
-    def _ends(self) -> frozenset[int]:
-        cea = self.cea
-        ends = {cea.final} | {scope.exit for scope in cea.scopes}
-        return frozenset(ends | {exit_ for fork in cea.forks.values() for _, exit_ in fork.parts})

@@ -7,7 +7,7 @@ them once per state anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from cernis.automata.unary.cea import CEA, Fork, Scope
@@ -91,15 +91,13 @@ def drop_useless_states(cea: CEA) -> CEA:
         for _, exit_ in fork.parts:
             forward[exit_].append(fork.target)
     guards_of = [[cea.scopes[s].entry for s in cea.scopes_of[state]] for state in range(cea.size)]
-    reached = _find_reachable(
-        [cea.initial], [f + g for f, g in zip(forward, guards_of, strict=True)]
-    )
+    reached = find_reachable([cea.initial], lambda state: forward[state] + guards_of[state])
     backward: list[list[int]] = [[] for _ in range(cea.size)]
     for state, targets in enumerate(forward):
         for target in targets:
             backward[target].append(state)
     ends = [cea.final, *(scope.exit for scope in cea.scopes)]
-    useful = reached & _find_reachable(ends, backward)
+    useful = reached & find_reachable(ends, backward.__getitem__)
     useful |= {cea.initial, cea.final, *_find_referenced(cea)}
     return _keep_states(cea, useful)
 
@@ -114,7 +112,7 @@ def renumber(cea: CEA) -> CEA:
         if state in cea.forks:
             following += [s for part in cea.forks[state].parts for s in part]
             following.append(cea.forks[state].target)
-        following += [s for scope in cea.scopes_of[state] for s in (cea.scopes[scope].entry,)]
+        following += [cea.scopes[scope].entry for scope in cea.scopes_of[state]]
         for target in following:
             if target not in order:
                 order[target] = None
@@ -147,11 +145,12 @@ def _find_referenced(cea: CEA) -> set[int]:
     return named
 
 
-def _find_reachable(start: list[int], edges: list[list[int]]) -> set[int]:
+def find_reachable(start: Iterable[int], following: Callable[[int], Iterable[int]]) -> set[int]:
+    """Return the states of a graph that can be reached, those of the start among them."""
     seen = set(start)
-    stack = list(start)
+    stack = list(seen)
     while stack:
-        for target in edges[stack.pop()]:
+        for target in following(stack.pop()):
             if target not in seen:
                 seen.add(target)
                 stack.append(target)
@@ -160,8 +159,7 @@ def _find_reachable(start: list[int], edges: list[list[int]]) -> set[int]:
 
 def _redirect(cea: CEA, alias: list[int]) -> CEA:
     """Point at the alias of each state in place of the state; ends stay ends."""
-    ends = {cea.final} | {scope.exit for scope in cea.scopes}
-    ends |= {exit_ for fork in cea.forks.values() for _, exit_ in fork.parts}
+    ends = cea.ends
     alias = [state if state in ends else target for state, target in enumerate(alias)]
     return replace(
         cea,
