@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import record
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
@@ -32,16 +33,7 @@ _NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0)
 ALIVE, DEAD = 1, 2
 """Whether the trail may still become a match."""
 
-CHOICE = np.dtype(
-    [
-        ("source", np.int32),
-        ("at", np.int32),
-        ("trail", np.int32),
-        ("cells", np.int32),
-        ("todo", np.int32),
-        ("spare", np.int32),
-    ]
-)
+CHOICE = record("", "source at trail cells todo spare")
 
 
 class DagWalk(NamedTuple):

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import record
 from cernis.engine.settings import FOREVER
 from cernis.errors import BudgetError
 
@@ -54,77 +55,13 @@ KIND_BITS = 34
 NO_CLOCK = np.int64(2**63 - 1)
 """The start of a run whose first event has no reading of the window's clock."""
 
-VERTEX = np.dtype(
-    [
-        ("position", np.int64),
-        ("start", np.int64),
-        ("label", np.int32),
-        ("first", np.int32),
-        ("count", np.int32),
-        ("spare", np.int32),
-    ]
-)
-SOURCE = np.dtype(
-    [
-        ("version", np.int64),
-        ("link", np.int32),
-        ("at", np.int32),
-        ("asked", np.int32),
-        ("spare", np.int32),
-    ]
-)
-NODE = np.dtype(
-    [
-        ("start", np.int64),
-        ("since", np.int64),
-        ("vertex", np.int32),
-        ("left", np.int32),
-        ("right", np.int32),
-        ("later", np.int32),
-        ("up", np.int32),
-        ("spare", np.int32),
-    ]
-)
-ENTRY = np.dtype(
-    [
-        ("start", np.int64),
-        ("best", np.int64),
-        ("vertex", np.int32),
-        ("before", np.int32),
-        ("store", np.int32),
-        ("spare", np.int32),
-    ]
-)
-BRANCH = np.dtype(
-    [
-        ("high", np.int64),
-        ("low", np.int64),
-        ("start", np.int64),
-        ("best", np.int64),
-        ("vertex", np.int32),
-        ("left", np.int32),
-        ("right", np.int32),
-        ("priority", np.int32),
-    ]
-)
-BUCKET = np.dtype(
-    [
-        ("ordinal", np.int64),
-        ("root", np.int32),
-        ("last", np.int32),
-        ("part", np.int32),
-        ("before", np.int32),
-    ]
-)
-ROOT = np.dtype(
-    [
-        ("end", np.int64),
-        ("bound", np.int64),
-        ("key", np.int64),
-        ("vertex", np.int32),
-        ("spare", np.int32),
-    ]
-)
+VERTEX = record("position start", "label first count spare")
+SOURCE = record("version", "link at asked spare")
+NODE = record("start since", "vertex left right later up spare")
+ENTRY = record("start best", "vertex before store spare")
+BRANCH = record("high low start best", "vertex left right priority")
+BUCKET = record("ordinal", "root last part before")
+ROOT = record("end bound key", "vertex spare")
 """The matches of one vertex that start at or after `bound`."""
 
 VERTICES, SOURCES, NODES, ENTRIES, BRANCHES, ASKED, ROOTS, PENDING, FILED, RELEVANT = range(10)

@@ -30,27 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import record
 from cernis.engine.settings import FOREVER
 
-NODE = np.dtype(
-    [
-        ("start", np.int64),
-        ("position", np.int64),
-        ("left", np.int32),
-        ("right", np.int32),
-        ("label", np.int32),
-        ("spare", np.int32),
-    ]
-)
-ROOT = np.dtype(
-    [
-        ("end", np.int64),
-        ("bound", np.int64),
-        ("key", np.int64),
-        ("node", np.int32),
-        ("spare", np.int32),
-    ]
-)
+NODE = record("start position", "left right label spare")
+ROOT = record("end bound key", "node spare")
 """The matches below `node` that start at or after `bound`."""
 
 UNION = -1
