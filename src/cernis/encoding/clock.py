@@ -28,7 +28,7 @@ from cernis.compiled import kernel
 from cernis.encoding.evaluate import float_at_most
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
-from cernis.events.times import UNITS, as_floats, to_ticks, value_type
+from cernis.events.times import UNITS, as_floats, is_fraction, to_ticks, value_type
 from cernis.pattern.predicate import RANK
 
 _SMALLEST = -(2**63)
@@ -131,7 +131,7 @@ class AttributeClock:
             return None
         if pa.types.is_integer(type_):
             return "int"
-        if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        if is_fraction(type_):
             return "float"
         raise DataError(
             f"{self._title()}: {self.attribute!r} holds {type_}; a window needs numbers"
@@ -146,10 +146,8 @@ class AttributeClock:
             ticks, bad = to_ticks(column, "ns", UNITS["ns"])
             out["clock"], out["usable"] = ticks, True if bad is None else ~bad
             return out
-        floats = as_floats(column)
-        numbers = floats.fill_null(np.nan).to_numpy()
-        out["clock"] = to_sortable(numbers)
-        out["usable"] = ~np.isnan(numbers)
+        numbers = as_floats(column).fill_null(np.nan).to_numpy()
+        out["clock"], out["usable"] = to_sortable(numbers), ~np.isnan(numbers)
         return out
 
     def _bound(self, clock: Int64s) -> Int64s:

@@ -44,7 +44,7 @@ from cernis.encoding.clock import to_sortable
 from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
 from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch, Int64s, attribute
-from cernis.events.times import is_text, parse_timestamps, value_type
+from cernis.events.times import is_number, is_text, parse_timestamps, value_type
 
 TIME = "@time"
 
@@ -65,9 +65,7 @@ _REST_BITS = 62
 _UNORDERED = frozenset({TEXT, BYTES})
 _KIND_TESTS: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
     (NULL, pa.types.is_null),
-    (NUMBER, pa.types.is_integer),
-    (NUMBER, pa.types.is_floating),
-    (NUMBER, pa.types.is_decimal),
+    (NUMBER, is_number),
     (TEXT, is_text),
     (BOOLEAN, pa.types.is_boolean),
     (INSTANT, pa.types.is_timestamp),

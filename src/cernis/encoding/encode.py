@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, Protocol
 
@@ -29,16 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cernis.encoding.classify import (
-    Codes,
-    Literals,
-    add_by_index,
-    add_by_thresholds,
-    finish,
-    nulls_of,
-    text_of,
-    values_of,
-)
+from cernis.encoding import classify
 from cernis.encoding.evaluate import (
     evaluate_predicate,
     float_at_most,
@@ -54,7 +46,7 @@ from cernis.pattern.atom import Atom, TypeIs
 
 Path = tuple[str, ...]
 Vector = tuple[bool, ...]
-Add = Callable[[Codes, npt.NDArray[Any]], None]
+Add = Callable[[classify.Codes, npt.NDArray[Any]], None]
 
 _DENSE = 1 << 20
 _NARROW = 1 << 31
@@ -180,7 +172,6 @@ class _Group:
         self._only_equality = all(_is_equality(test.predicate) for test in tests)
         self._only_constants = all(_is_plain(test.predicate) for test in tests)
         self._streams = {test.stream for test in tests}
-        self._literals: Literals | None = None
         self._cache: dict[Any, Any] = {}
         self._many_distinct = False
 
@@ -239,16 +230,15 @@ class _Group:
             found = found.fill_null(False)
         return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
 
+    def _classes_of(self, key: str, stream: str, values: pa.Array) -> npt.NDArray[np.int64]:
+        """Return the class of each value; the cache keeps them by the key."""
+        if (key, stream) not in self._cache:
+            self._cache[key, stream] = self._classify(stream, values)
+        found: npt.NDArray[np.int64] = self._cache[key, stream]
+        return found
+
     def _everywhere(self, stream: str) -> _Digit:
-        key = ("null", stream)
-        if key not in self._cache:
-            self._cache[key] = self._classify(stream, pa.nulls(1))
-        lookup = self._cache[key]
-
-        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            codes += scaled[0]
-
-        return _Digit(lookup, add)
+        return _Digit(self._classes_of("null", stream, pa.nulls(1)), _add_at(0))
 
     def _by_dictionary(self, stream: str, column: pa.DictionaryArray) -> _Digit:
         values, indices = column.dictionary, column.indices.cast(pa.int32())
@@ -258,12 +248,11 @@ class _Group:
             with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
             lookup = self._classify(stream, with_null)
             self._cache[key] = values, lookup
-
-        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            index = values_of(indices, np.int32)
-            add_by_index(codes, index, scaled, scaled[-1], nulls_of(indices))
-
-        return _Digit(lookup, add)
+        index, nulls = classify.values_of(indices, np.int32), classify.nulls_of(indices)
+        return _Digit(
+            lookup,
+            lambda codes, scaled: classify.add_by_index(codes, index, scaled, scaled[-1], nulls),
+        )
 
     def _by_distinct(self, stream: str, column: pa.Array) -> _Digit:
         """Evaluate text under LIKE or order once for each value."""
@@ -273,7 +262,7 @@ class _Group:
         table, classes = self._cache[key]
         known = len(table)
         valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
-        index = table.codes(*text_of(column), valid)
+        index = table.codes(*classify.text_of(column), valid)
         new = len(table) - known
         if new:
             ends = table.ends[known:]
@@ -286,38 +275,29 @@ class _Group:
             self._many_distinct = True
             del self._cache[key]
         lookup = np.append(classes, self._everywhere(stream).lookup)
-
-        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            codes += scaled[index]  # -1, for NULL, is the last entry
-
-        return _Digit(lookup, add)
+        return _Digit(lookup, _add_at(index))  # -1, for NULL, is the last entry
 
     def _by_boolean(self, stream: str, column: pa.Array) -> _Digit:
-        key = ("boolean", stream)
-        if key not in self._cache:
-            self._cache[key] = self._classify(stream, pa.array([False, True, None]))
+        lookup = self._classes_of("boolean", stream, pa.array([False, True, None]))
+        index = classify.values_of(column.cast(pa.int32()).fill_null(2), np.int32)
+        nulls = classify.nulls_of(pa.array([0]))
+        return _Digit(
+            lookup,
+            lambda codes, scaled: classify.add_by_index(codes, index, scaled, scaled[2], nulls),
+        )
 
-        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            index = values_of(column.cast(pa.int32()).fill_null(2), np.int32)
-            add_by_index(codes, index, scaled, scaled[2], nulls_of(pa.array([0])))
-
-        return _Digit(self._cache[key], add)
-
-    def _by_literal(self, stream: str, column: pa.Array) -> _Digit:
+    @cached_property
+    def _literals(self) -> tuple[classify.Literals, pa.Array]:
+        """The constant texts as a table; as values, with one that is none of them and NULL."""
         constants = (replace_surrogates(c) for c in self._constants if isinstance(c, str))
         texts = list(dict.fromkeys(constants))
-        if self._literals is None:
-            self._literals = Literals(texts)
-        key = ("text", stream)
-        if key not in self._cache:
-            other = max(texts, key=len, default="") + "?"
-            self._cache[key] = self._classify(stream, pa.array([*texts, other, None], pa.string()))
-        literals = self._literals
+        other = max(texts, key=len, default="") + "?"
+        return classify.Literals(texts), pa.array([*texts, other, None], pa.string())
 
-        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            literals.add(codes, column, scaled)
-
-        return _Digit(self._cache[key], add)
+    def _by_literal(self, stream: str, column: pa.Array) -> _Digit:
+        literals, values = self._literals
+        lookup = self._classes_of("text", stream, values)
+        return _Digit(lookup, lambda codes, scaled: literals.add(codes, column, scaled))
 
     def _by_threshold(self, stream: str, column: pa.Array) -> _Digit | None:
         type_ = column.type
@@ -327,13 +307,14 @@ class _Group:
         if self._cache[key] is None:
             return None
         thresholds, lookup = self._cache[key]
-
-        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            wide = _widen(column)
-            values = values_of(wide, thresholds.dtype)
-            add_by_thresholds(codes, values, thresholds, scaled, nulls_of(wide))
-
-        return _Digit(lookup, add)
+        wide = _widen(column)
+        values, nulls = classify.values_of(wide, thresholds.dtype), classify.nulls_of(wide)
+        return _Digit(
+            lookup,
+            lambda codes, scaled: classify.add_by_thresholds(
+                codes, values, thresholds, scaled, nulls
+            ),
+        )
 
     def _thresholds(
         self, stream: str, type_: pa.DataType
@@ -376,11 +357,7 @@ class _Group:
                 for pair in table.values.tolist()
             ]
         lookup = np.array([self._class_of(vector) for vector in seen], np.int64)
-
-        def add(codes: Codes, scaled: npt.NDArray[Any]) -> None:
-            codes += scaled[numbers]
-
-        return _Digit(lookup, add)
+        return _Digit(lookup, _add_at(numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -393,6 +370,15 @@ class _Digit:
 
     lookup: npt.NDArray[np.int64]
     add: Add
+
+
+def _add_at(index: int | npt.NDArray[Any]) -> Add:
+    """Return how to add the entries at an index."""
+
+    def add(codes: classify.Codes, scaled: npt.NDArray[Any]) -> None:
+        codes += scaled[index]
+
+    return add
 
 
 def _ordered_as(type_: pa.DataType) -> Any:
@@ -514,14 +500,12 @@ def collect_sets(predicate: pred.Predicate) -> pred.Predicate:
 def _is_equality(predicate: pred.Predicate) -> bool:
     """Return whether it only asks which constants the value equals."""
     match predicate:
-        case pred.Comparison(op="=" | "!="):
+        case pred.Comparison(op="=" | "!=") | pred.InSet() | pred.IsNull():
             return _is_plain(predicate)
         case pred.And(parts=parts) | pred.Or(parts=parts):
             return all(_is_equality(part) for part in parts)
         case pred.Negation(body=body):
             return _is_equality(body)
-        case pred.InSet() | pred.IsNull():
-            return _is_plain(predicate)
     return False
 
 
@@ -531,10 +515,7 @@ def _is_plain(predicate: pred.Predicate) -> bool:
         case (
             pred.Comparison(left=pred.Attribute(), right=pred.Literal())
             | pred.Comparison(left=pred.Literal(), right=pred.Attribute())
-        ):
-            return True
-        case (
-            pred.InSet(body=pred.Attribute())
+            | pred.InSet(body=pred.Attribute())
             | pred.InRange(body=pred.Attribute())
             | pred.IsNull(body=pred.Attribute())
         ):
@@ -566,6 +547,21 @@ def _constants(node: pred.Predicate) -> Iterable[pred.Scalar]:
 CodeOf = Callable[[Sequence[int]], int]
 
 
+class _SparseCodes:
+    """The codes of integers, each worked out when the integer first appears."""
+
+    def __init__(self) -> None:
+        self._table = IntTable()
+        self._codes = np.empty(0, np.int32)
+
+    def look_up(self, keys: npt.NDArray[np.int64], code_of: Callable[[int], int]) -> Int32s:
+        numbers = self._table.codes(keys)
+        new = self._table.values[len(self._codes) :].tolist()
+        if new:
+            self._codes = np.append(self._codes, np.array([code_of(key) for key in new], np.int32))
+        return self._codes[numbers]
+
+
 class _Combination:
     """Map class numbers of all groups to codes, by a dense table if it is small.
 
@@ -579,35 +575,27 @@ class _Combination:
         self._strides = [math.prod(sizes[:i]) for i in range(len(sizes))]
         self._dtype = np.int32 if product <= _NARROW else np.int64
         self._dense = np.full(product, -1, np.int32) if product <= _DENSE else None
-        self._sparse = None if product <= _DENSE else IntTable()
-        self._sparse_codes = np.empty(0, np.int32)
+        self._sparse = _SparseCodes()
 
     def codes(self, digits: list[_Digit], length: int, code_of: CodeOf) -> Int32s:
         sums: Any = np.zeros(length, self._dtype)
         for digit, stride in zip(digits, self._strides, strict=True):
             digit.add(sums, (digit.lookup * stride).astype(self._dtype))
         if self._dense is None:
-            return self._look_up(sums, code_of)
+            return self._sparse.look_up(
+                sums.astype(np.int64), lambda total: code_of(self._digits(total))
+            )
         out = np.empty(length, np.int32)
-        if finish(sums, self._dense, out):
+        if classify.finish(sums, self._dense, out):
             for total in _in_order_of_appearance(sums[out < 0]):
                 self._dense[total] = code_of(self._digits(total))
-            finish(sums, self._dense, out)
+            classify.finish(sums, self._dense, out)
         return out
-
-    def _look_up(self, sums: Codes, code_of: CodeOf) -> Int32s:
-        assert self._sparse is not None
-        numbers = self._sparse.codes(sums.astype(np.int64))
-        new = self._sparse.values[len(self._sparse_codes) :]
-        if len(new):
-            codes = [code_of(self._digits(int(total))) for total in new]
-            self._sparse_codes = np.concatenate([self._sparse_codes, np.array(codes, np.int32)])
-        return self._sparse_codes[numbers]
 
     def _digits(self, total: int) -> list[int]:
         digits = []
         for size in self.sizes:
-            total, digit = divmod(int(total), size)
+            total, digit = divmod(total, size)
             digits.append(digit)
         return digits
 
@@ -624,44 +612,28 @@ class _StagedCombination:
         self._split = split
         self._first = _Combination(sizes[:split])
         self._rest = _combination(sizes[split:])
-        self._pairs = IntTable()
-        self._pair_codes = np.empty(0, np.int32)
-        self._firsts: list[tuple[int, ...]] = []
-        self._rests: list[tuple[int, ...]] = []
-        self._first_numbers: dict[tuple[int, ...], int] = {}
-        self._rest_numbers: dict[tuple[int, ...], int] = {}
+        self._pairs = _SparseCodes()
+        self._firsts: dict[tuple[int, ...], int] = {}
+        self._rests: dict[tuple[int, ...], int] = {}
 
     def codes(self, digits: list[_Digit], length: int, code_of: CodeOf) -> Int32s:
-        def numbering(numbers: dict[tuple[int, ...], int], known: list[tuple[int, ...]]) -> CodeOf:
-            def number(digits: Sequence[int]) -> int:
-                code = numbers.setdefault(tuple(digits), len(known))
-                if code == len(known):
-                    known.append(tuple(digits))
-                return code
-
-            return number
-
-        first = self._first.codes(
-            digits[: self._split], length, numbering(self._first_numbers, self._firsts)
+        first = self._first.codes(digits[: self._split], length, _number_digits(self._firsts))
+        rest = self._rest.codes(digits[self._split :], length, _number_digits(self._rests))
+        firsts, rests = list(self._firsts), list(self._rests)
+        return self._pairs.look_up(
+            first.astype(np.int64) << 31 | rest,
+            lambda pair: code_of(firsts[pair >> 31] + rests[pair & (_NARROW - 1)]),
         )
-        rest = self._rest.codes(
-            digits[self._split :], length, numbering(self._rest_numbers, self._rests)
-        )
-        numbers = self._pairs.codes(first.astype(np.int64) << 31 | rest)
-        new = self._pairs.values[len(self._pair_codes) :].tolist()
-        if new:
-            codes = [
-                code_of(self._firsts[pair >> 31] + self._rests[pair & (_NARROW - 1)])
-                for pair in new
-            ]
-            self._pair_codes = np.concatenate([self._pair_codes, np.array(codes, np.int32)])
-        return self._pair_codes[numbers]
+
+
+def _number_digits(numbers: dict[tuple[int, ...], int]) -> CodeOf:
+    return lambda digits: numbers.setdefault(tuple(digits), len(numbers))
 
 
 def _combination(sizes: tuple[int, ...]) -> Any:
     return _Combination(sizes) if math.prod(sizes) <= _WIDE else _StagedCombination(sizes)
 
 
-def _in_order_of_appearance(values: Codes) -> list[int]:
+def _in_order_of_appearance(values: classify.Codes) -> list[int]:
     distinct, first = np.unique(values, return_index=True)
     return [int(v) for v in distinct[np.argsort(first, kind="stable")]]

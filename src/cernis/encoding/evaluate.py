@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,8 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.encoding.regex import anchor
+from cernis.events import times
 from cernis.events.batch import Bools, Int64s
-from cernis.events.times import DAY, UNITS, as_floats, is_text, parse_timestamps
 from cernis.pattern import predicate as pred
 
 Lookup = Callable[[tuple[str, ...]], pa.Array | None]
@@ -62,6 +63,12 @@ _PYTHON: dict[pred.Operator, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
 
 
 # -------------------------------------------------------------- predicates
@@ -83,35 +90,19 @@ def evaluate_predicate(predicate: pred.Predicate, lookup: Lookup, length: int) -
         case pred.InSet(body=body, values=values):
             return _in_set(evaluate_value(body, lookup), [v.value for v in values], length)
         case pred.InRange(body=body, low=low, high=high):
-            found = evaluate_value(body, lookup)
-            above = compare(">=", found, Constant(low.value), length)
-            return pc.and_kleene(above, compare("<=", found, Constant(high.value), length))
+            value = evaluate_value(body, lookup)
+            above = compare(">=", value, Constant(low.value), length)
+            return pc.and_kleene(above, compare("<=", value, Constant(high.value), length))
         case pred.IsNull(body=body, negated=negated):
             return _is_null(evaluate_value(body, lookup), negated, length)
         case pred.And(parts=parts):
-            return _fold(
-                pc.and_kleene, True, [evaluate_predicate(p, lookup, length) for p in parts], length
-            )
+            found = [evaluate_predicate(p, lookup, length) for p in parts]
+            return reduce(pc.and_kleene, found) if found else _all(True, length)
         case pred.Or(parts=parts):
-            return _fold(
-                pc.or_kleene, False, [evaluate_predicate(p, lookup, length) for p in parts], length
-            )
+            found = [evaluate_predicate(p, lookup, length) for p in parts]
+            return reduce(pc.or_kleene, found) if found else _all(False, length)
         case pred.Negation(body=inner):
             return pc.invert(evaluate_predicate(inner, lookup, length))
-
-
-def _fold(
-    combine: Callable[..., pa.BooleanArray],
-    neutral: bool,
-    parts: list[pa.BooleanArray],
-    length: int,
-) -> pa.BooleanArray:
-    if not parts:
-        return _all(neutral, length)
-    result = parts[0]
-    for part in parts[1:]:
-        result = combine(result, part)
-    return result
 
 
 def _all(value: bool, length: int) -> pa.BooleanArray:
@@ -128,7 +119,7 @@ def _like(found: Operand, pattern: str, length: int) -> pa.BooleanArray:
             return _unknown(length)
         one = pc.match_substring_regex(pa.array([replace_surrogates(found.value)]), anchor(pattern))
         return _all(one[0].as_py(), length)
-    if found is None or not is_text(found.type):
+    if found is None or not times.is_text(found.type):
         return _unknown(length)
     return pc.match_substring_regex(found, anchor(pattern))
 
@@ -150,7 +141,7 @@ def _in_set(found: Operand, values: list[pred.Scalar], length: int) -> pa.Boolea
                 return pc.if_else(member, True, pa.scalar(None, pa.bool_()))
             return pc.if_else(found.is_valid(), member, None) if found.null_count else member
     parts = [compare("=", found, Constant(v), length) for v in values]
-    return _fold(pc.or_kleene, False, parts, length)
+    return reduce(pc.or_kleene, parts) if parts else _all(False, length)
 
 
 def replace_surrogates(text: str) -> str:
@@ -160,7 +151,7 @@ def replace_surrogates(text: str) -> str:
 
 def _value_set(type_: pa.DataType, values: list[pred.Scalar]) -> tuple[pa.Array, bool] | None:
     """Return the values that a column can equal, and whether some were of another kind."""
-    if is_text(type_):
+    if times.is_text(type_):
         texts = [replace_surrogates(v) for v in values if isinstance(v, str)]
         return pa.array(texts, type_), len(texts) < len(values)
     if pa.types.is_integer(type_):
@@ -180,23 +171,17 @@ def compare(op: pred.Operator, left: Operand, right: Operand, length: int) -> pa
     if left is None or right is None:
         return _unknown(length)
     if isinstance(left, Constant):
-        if isinstance(right, Constant):
-            return _compare_constants(op, left.value, right.value, length)
-        return compare(pred.MIRRORED[op], right, left, length)
+        if not isinstance(right, Constant):
+            return compare(pred.MIRRORED[op], right, left, length)
+        if _kind(left.value) != _kind(right.value):
+            return _unknown(length)
+        return _all(bool(_PYTHON[op](left.value, right.value)), length)
     found = (
         _with_constant(op, left, right.value)
         if isinstance(right, Constant)
         else _with_column(op, left, right)
     )
     return _unknown(length) if found is None else found
-
-
-def _compare_constants(
-    op: pred.Operator, left: pred.Scalar, right: pred.Scalar, length: int
-) -> pa.BooleanArray:
-    if _kind(left) != _kind(right):
-        return _unknown(length)
-    return _all(bool(_PYTHON[op](left, right)), length)
 
 
 def _kind(constant: pred.Scalar) -> str:
@@ -210,10 +195,10 @@ def _with_constant(
 ) -> pa.BooleanArray | None:
     type_ = column.type
     if isinstance(constant, str):
-        if is_text(type_):
+        if times.is_text(type_):
             return _ARROW[op](column, pa.scalar(replace_surrogates(constant), type_))
         moment = parse_instant(constant, type_)
-        return None if moment is None else _integers_with(op, _ticks(column), moment)
+        return None if moment is None else _integers_with(op, times.to_integers(column), moment)
     if isinstance(constant, bool):
         if not pa.types.is_boolean(type_):
             return None
@@ -292,7 +277,7 @@ def _decimals_with(op: pred.Operator, column: pa.Array, constant: int | float) -
         found = _compare_decimals(op, column, pa.scalar(constant, pa.decimal128(38, 0)))
         if found is not None:
             return found
-    return _floats_with(op, as_floats(column), constant)
+    return _floats_with(op, times.as_floats(column), constant)
 
 
 def _compare_decimals(op: pred.Operator, left: Any, right: Any) -> pa.BooleanArray | None:
@@ -315,45 +300,32 @@ def parse_instant(text: str, type_: pa.DataType) -> Fraction | None:
         return None
     if pa.types.is_time(type_):
         text = f"1970-01-01T{text}"
-    for unit, size in sorted(UNITS.items(), key=lambda item: item[1]):
-        parsed = parse_timestamps(pa.array([replace_surrogates(text)]), unit)[0]
+    for unit, size in sorted(times.UNITS.items(), key=lambda item: item[1]):
+        parsed = times.parse_timestamps(pa.array([replace_surrogates(text)]), unit)[0]
         if parsed.is_valid:
             return Fraction(parsed.value * size, tick)
     return None
 
 
 def _tick(type_: pa.DataType) -> int | None:
-    if pa.types.is_date32(type_):
-        return DAY
-    if pa.types.is_date64(type_):
-        return UNITS["ms"]
-    if pa.types.is_timestamp(type_) or pa.types.is_time(type_):
-        return UNITS[type_.unit]
+    types = pa.types
+    if types.is_date(type_) or types.is_timestamp(type_) or types.is_time(type_):
+        return times.tick_of(type_, "ns")
     return None
-
-
-def _ticks(column: pa.Array) -> pa.Array:
-    narrow = pa.types.is_date32(column.type) or pa.types.is_time32(column.type)
-    return column.view(pa.int32() if narrow else pa.int64()).cast(pa.int64())
 
 
 def _with_column(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray | None:
     a, b = left.type, right.type
     types = pa.types
-    if is_text(a) and is_text(b):
+    if times.is_text(a) and times.is_text(b):
         return _ARROW[op](left.cast(pa.large_string()), right.cast(pa.large_string()))
     if types.is_boolean(a) and types.is_boolean(b):
         return _ARROW[op](left.cast(pa.uint8()), right.cast(pa.uint8()))
-    if _is_number(a) and _is_number(b):
+    if times.is_number(a) and times.is_number(b):
         return _compare_numbers(op, left, right)
     if _tick(a) is not None and _tick(b) is not None and types.is_time(a) == types.is_time(b):
         return _compare_ticks(op, left, right)
     return None
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_))
 
 
 def _compare_numbers(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
@@ -380,7 +352,7 @@ def _compare_numbers(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.B
 def _nearest(column: pa.Array) -> pa.Array:
     """Return numbers as the nearest float64."""
     integer = pa.types.is_integer(column.type)
-    return column.cast(pa.float64(), safe=False) if integer else as_floats(column)
+    return column.cast(pa.float64(), safe=False) if integer else times.as_floats(column)
 
 
 def _as_decimal(column: pa.Array) -> pa.Array:
@@ -410,7 +382,7 @@ def _compare_ticks(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.Boo
     assert b is not None
     if a < b:
         return _compare_ticks(pred.MIRRORED[op], right, left)
-    coarse, fine = _ticks(left), _ticks(right)
+    coarse, fine = times.to_integers(left), times.to_integers(right)
     if a == b:
         return _ARROW[op](coarse, fine)
     whole, rest = np.divmod(fine.fill_null(0).to_numpy(), a // b)
@@ -470,7 +442,10 @@ def _arithmetic(op: str, left: Operand, right: Operand, negative: bool = False) 
             result, known = (-y, y != np.iinfo(np.int64).min) if y.dtype == np.int64 else (-y, None)
         else:
             result, known = (_integer if x.dtype == np.int64 else _floating)(op, x, y)
-    mask = ~_all_of([*valid, known], length)
+    mask = np.zeros(length, np.bool_)
+    for mark in (*valid, known):
+        if mark is not None:
+            mask |= ~mark
     return pa.array(result, mask=mask if mask.any() else None)
 
 
@@ -486,9 +461,7 @@ def _number(side: Operand) -> Operand:
         return pc.if_else(pc.less_equal(side, high), side, None).cast(pa.int64())
     if pa.types.is_integer(type_):
         return side.cast(pa.int64())
-    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return as_floats(side)
-    return None
+    return times.as_floats(side) if times.is_fraction(type_) else None
 
 
 def _spread(constant: pred.Scalar, length: int) -> npt.NDArray[Any]:
@@ -499,14 +472,6 @@ def _spread(constant: pred.Scalar, length: int) -> npt.NDArray[Any]:
         return np.full(length, float(constant), np.float64)
     except OverflowError:
         return np.full(length, math.inf if int(constant) > 0 else -math.inf, np.float64)
-
-
-def _all_of(marks: list[Bools | None], length: int) -> Bools:
-    result = np.ones(length, np.bool_)
-    for mark in marks:
-        if mark is not None:
-            result &= mark
-    return result
 
 
 def _integer(op: str, x: Int64s, y: Int64s) -> tuple[npt.NDArray[Any], Bools | None]:
@@ -532,13 +497,8 @@ def _integer(op: str, x: Int64s, y: Int64s) -> tuple[npt.NDArray[Any], Bools | N
 def _floating(
     op: str, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[Any], Bools | None]:
-    if op == "+":
-        return x + y, None
-    if op == "-":
-        return x - y, None
-    if op == "*":
-        return x * y, None
-    return (x / y if op == "/" else np.fmod(x, y)), y != 0
+    result = np.fmod(x, y) if op == "%" else _ARITHMETIC[op](x, y)
+    return result, y != 0 if op in "/%" else None
 
 
 def _fold_constants(op: str, a: Any, b: Any, negative: bool) -> Operand:
@@ -546,18 +506,11 @@ def _fold_constants(op: str, a: Any, b: Any, negative: bool) -> Operand:
         return Constant(-b)
     if op in "/%" and b == 0:
         return None
-    try:
-        match op:
-            case "+":
-                return Constant(a + b)
-            case "-":
-                return Constant(a - b)
-            case "*":
-                return Constant(a * b)
-            case "/":
-                return Constant(a / b)
-    except OverflowError:
-        return None
+    if op != "%":
+        try:
+            return Constant(_ARITHMETIC[op](a, b))
+        except OverflowError:
+            return None
     if isinstance(a, int) and isinstance(b, int):
         rest = abs(a) % abs(b)
         return Constant(-rest if a < 0 else rest)

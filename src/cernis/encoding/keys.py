@@ -14,7 +14,7 @@ distinct value. Memory: some 40 bytes a key and its text, so a million keys are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
@@ -27,7 +27,7 @@ from cernis.encoding.classify import text_of
 from cernis.encoding.hashing import BytesTable, IntTable
 from cernis.errors import StateError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
-from cernis.events.times import DAY, UNITS, is_text
+from cernis.events.times import DAY, UNITS, is_text, to_integers
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -218,6 +218,11 @@ class Numbering:
         return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, np.int64), *chunks])
 
     def _chunk(self, values: pa.Array) -> Int64s:
+        codes = self._plain(values)
+        return self._dictionary(_distinct(values)) if codes is None else codes
+
+    def _plain(self, values: pa.Array) -> Int64s | None:
+        """Return a code per row; None for decimals, lists and the like."""
         type_, types = values.type, pa.types
         if types.is_dictionary(type_):
             return self._dictionary(values)
@@ -235,7 +240,7 @@ class Numbering:
             return self._ints("boolean", values.cast(pa.int64()))
         if types.is_temporal(type_) and not types.is_interval(type_):
             return self._times(values)
-        return self._dictionary(_distinct(values))
+        return None
 
     # one method for each kind of values
 
@@ -247,10 +252,8 @@ class Numbering:
             fresh = np.arange(self._count, self._count + new, dtype=np.int64)
             known.numbers = np.concatenate([known.numbers, fresh])
             self._count += new
-        if len(known.numbers) == self._count:
-            return codes  # the only kind so far: its codes are the component's
-        if not len(known.numbers):
-            return codes  # none but NONE
+        if len(known.numbers) in (0, self._count):
+            return codes  # none but NONE, or the only kind so far: they are the component's
         return np.where(codes < 0, codes, known.numbers[np.maximum(codes, 0)])
 
     def _table(self, kind: str) -> Any:
@@ -266,10 +269,8 @@ class Numbering:
         return self._component_codes(kind, self._table(kind).codes(np.asarray(numbers), valid))
 
     def _bytes(self, kind: str, values: pa.Array) -> Int64s:
-        offsets, data = text_of(values)
-        return self._component_codes(
-            kind, self._table(kind).codes(offsets, data, valid_rows(values))
-        )
+        codes = self._table(kind).codes(*text_of(values), valid_rows(values))
+        return self._component_codes(kind, codes)
 
     def _integers(self, values: pa.Array) -> Int64s:
         if not pa.types.is_uint64(values.type):
@@ -323,13 +324,13 @@ class Numbering:
 
     def _dictionary(self, values: pa.DictionaryArray) -> Int64s:
         own = values.dictionary
-        codes = self._others(own) if _is_odd(own.type) else self._chunk(own)
+        codes = self._plain(own)
+        if codes is None:
+            codes = self._others(own)
         index = values.indices
-        if not index.null_count:
-            plain: Int64s = codes[np.asarray(index)] if len(codes) else np.empty(0, np.int64)
-            return plain
-        padded: Int64s = np.append(codes, NONE)
-        found: Int64s = padded[np.asarray(index.cast(pa.int64()).fill_null(len(codes)))]
+        if index.null_count:
+            index = index.cast(pa.int64()).fill_null(len(codes))
+        found: Int64s = np.append(codes, NONE)[np.asarray(index)]
         return found
 
     def _others(self, values: pa.Array) -> Int64s:
@@ -381,15 +382,10 @@ def ticks_of(values: pa.Array) -> tuple[pa.Array, int]:
     >>> ticks.to_pylist(), nanoseconds
     ([86400], 1000000000)
     """
-    type_ = values.type
-    if pa.types.is_date32(type_):
-        days = values.view(pa.int32()).cast(pa.int64())
-        return pc.multiply(days, DAY // UNITS["s"]), UNITS["s"]
-    if pa.types.is_date64(type_):
-        return values.view(pa.int64()), UNITS["ms"]
-    narrow = pa.types.is_time32(type_)
-    ticks = values.view(pa.int32() if narrow else pa.int64()).cast(pa.int64())
-    return ticks, UNITS[type_.unit]
+    ticks = to_integers(values)
+    if pa.types.is_date32(values.type):
+        return pc.multiply(ticks, DAY // UNITS["s"]), UNITS["s"]
+    return ticks, UNITS["ms" if pa.types.is_date64(values.type) else values.type.unit]
 
 
 def valid_rows(values: pa.Array) -> Bools | None:
@@ -399,33 +395,13 @@ def valid_rows(values: pa.Array) -> Bools | None:
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-_CHUNK_TESTS: tuple[Callable[[pa.DataType], bool], ...] = (
-    is_text,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_fixed_size_binary,
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_boolean,
-)
-
-
-def _is_odd(type_: pa.DataType) -> bool:
-    temporal = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
-    return not temporal and not any(test(type_) for test in _CHUNK_TESTS)
-
-
 def _distinct(values: pa.Array) -> pa.DictionaryArray:
     try:
         return values.dictionary_encode()
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        index = pa.array(np.arange(len(values), dtype=np.int32), mask=~_present(values))
+        missing = values.is_null().to_numpy(zero_copy_only=False)
+        index = pa.array(np.arange(len(values), dtype=np.int32), mask=missing)
         return pa.DictionaryArray.from_arrays(index, values)
-
-
-def _present(values: pa.Array) -> Bools:
-    valid = valid_rows(values)
-    return np.ones(len(values), np.bool_) if valid is None else valid
 
 
 def _canonical(value: Any) -> pa.Array:

@@ -27,11 +27,10 @@ class Mistakes:
         self.skipped: dict[str, int] = {}
         self._quiet = False
         self._call: Callable[[BadRow], object] | None = on_error if callable(on_error) else None
-        self._path: Path | None = None
         self._file: TextIO | None = None
         if isinstance(on_error, (str, Path)) and on_error not in ("fail", "skip"):
-            self._path = Path(on_error)
-            self._open()
+            self._file = _open_bad_rows(Path(on_error))
+            weakref.finalize(self, self._file.close)
 
     def begin(self, source: str, *, quiet: bool) -> None:
         """Start a pass over a source; a quiet one neither counts nor writes."""
@@ -63,15 +62,12 @@ class Mistakes:
             self._file.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
             self._file.flush()
 
-    def _open(self) -> None:
-        assert self._path is not None
-        try:
-            self._file = self._path.open("w", encoding="utf-8", errors="backslashreplace")
-            weakref.finalize(self, self._file.close)
-        except OSError as error:
-            raise DataError(
-                f"{self._path}: cannot write the bad rows there: {error.strerror}"
-            ) from error
+
+def _open_bad_rows(path: Path) -> TextIO:
+    try:
+        return path.open("w", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise DataError(f"{path}: cannot write the bad rows there: {error.strerror}") from error
 
 
 def no_column(label: str, name: str, purpose: str, names: Sequence[str]) -> str:
@@ -83,6 +79,13 @@ def no_column(label: str, name: str, purpose: str, names: Sequence[str]) -> str:
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     help_ = did_you_mean(name, names) or f"; its columns are {shown or 'none'}"
     return f"{label}: no column {name!r} for {purpose}{help_}"
+
+
+def check_names(label: str, names: Sequence[str]) -> None:
+    """Raise if two columns have one name."""
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise DataError(f"{label}: the column name {name!r} occurs twice")
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

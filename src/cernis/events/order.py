@@ -114,8 +114,7 @@ class Ordering:
     def __iter__(self) -> Iterator[EventBatch]:
         self.progress = self.after
         self.notes.clear()
-        chunks = self._concatenate() if self.unit_ns is None else self._merge()
-        for batch in chunks:
+        for batch in self._concatenate() if self.unit_ns is None else self._merge():
             if self.after.time is not None and batch.base == self.after.position:
                 self._check_follows(batch)
             last = None if batch.time is None else int(batch.time[-1])
@@ -123,8 +122,8 @@ class Ordering:
             self.progress = StreamPosition(batch.base + len(batch), row, last, self.unit_ns)
             yield batch
         counted = self.after.row + sum(s.reader.count or 0 for s in self.sources)
-        row, time = max(self.progress.row, counted), self.progress.time
-        self.progress = StreamPosition(self.progress.position, row, time, self.unit_ns)
+        row = max(self.progress.row, counted)
+        self.progress = replace(self.progress, row=row, unit_ns=self.unit_ns)
 
     def _check_follows(self, batch: EventBatch) -> None:
         earliest, handled = batch.time, self.after.time
@@ -173,13 +172,8 @@ class Ordering:
         def stream() -> Iterator[Chunk]:
             return source.chunks(tick=tick)
 
-        if source.in_memory:
-            late = _count_late(source.chunks(tick=tick, only_time=True))
-            if not late:
-                return stream, source.reader.count
-            return self._sort(source, list(stream()), late), source.reader.count
         small = source.reader.nbytes is not None and source.reader.nbytes <= self._load_bytes
-        if small or (must_count and not source.reopens):
+        if not source.in_memory and (small or (must_count and not source.reopens)):
             kept = list(stream())
             late = _count_late(kept)
             chunks = self._sort(source, kept, late) if late else (lambda: kept)

@@ -58,6 +58,12 @@ def number_rows(label: str, table: pa.Table, first: int) -> Piece:
     return Piece(table, rows, lambda i: Place(f"{label}, row {first + i}"))
 
 
+def number_slices(label: str, table: pa.Table, first: int) -> Iterator[Piece]:
+    """Yield the rows of a table, from `first` on, as pieces of at most `BATCH_ROWS`."""
+    for start in range(0, table.num_rows, BATCH_ROWS):
+        yield number_rows(label, table.slice(start, BATCH_ROWS), first + start)
+
+
 def _row_of(label: str, rows: Int64s, i: int) -> Place:
     return Place(f"{label}, row {rows[i]}")
 
@@ -102,22 +108,17 @@ class BatchReader:
         if batches is None:
             raise DataError(f"{self.label}: the events were read already and cannot be read again")
         first = 0
-        iterator = iter(batches)
-        while True:
-            try:
-                batch = next(iterator, None)
-            except pa.ArrowException as error:
-                raise DataError(
-                    f"{self.label}: the batch from row {first} on cannot be read: {error}"
-                ) from error
-            if batch is None:
-                break
-            table = simplify_table(to_table(batch))
-            if columns is not None:
-                table = table.select(list(columns))
-            for start in range(0, table.num_rows, BATCH_ROWS):
-                yield number_rows(self.label, table.slice(start, BATCH_ROWS), first + start)
-            first += table.num_rows
+        try:
+            for batch in batches:
+                table = simplify_table(to_table(batch))
+                if columns is not None:
+                    table = table.select(list(columns))
+                yield from number_slices(self.label, table, first)
+                first += table.num_rows
+        except pa.ArrowException as error:
+            raise DataError(
+                f"{self.label}: the batch from row {first} on cannot be read: {error}"
+            ) from error
         self.count = first
 
 

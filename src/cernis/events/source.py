@@ -16,20 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.errors import DataError
+from cernis.events import times
 from cernis.events.batch import Int64s
 from cernis.events.files import open_file, stem_of
-from cernis.events.mistakes import Mistakes, OnError, did_you_mean, no_column
+from cernis.events.mistakes import Mistakes, OnError, check_names, did_you_mean, no_column
 from cernis.events.reader import BatchReader, Piece, Reader, TableReader, to_table
 from cernis.events.text import TextReader, make_table
-from cernis.events.times import (
-    check_unit,
-    describe_bad_time,
-    is_text,
-    own_unit,
-    tick_of,
-    to_ticks,
-    value_type,
-)
 from cernis.schema import Kind, Schema, Stream
 
 __all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of", "stream_of"]
@@ -79,7 +71,7 @@ class Source:
         """Nanoseconds in the unit of plain numbers in the time column."""
         if self.time_column is None:
             return 1
-        return own_unit(self.schema.field(self.time_column).type, self.time_unit)
+        return times.own_unit(self.schema.field(self.time_column).type, self.time_unit)
 
     @property
     def reopens(self) -> bool:
@@ -118,13 +110,13 @@ class Source:
 
     def _read_times(self, piece: Piece, column: str, tick: int) -> Chunk:
         """Return the rows that have a usable time; report the others."""
-        times = piece.table.column(column)
-        ticks, bad = to_ticks(times, self.time_unit, tick)
+        values = piece.table.column(column)
+        ticks, bad = times.to_ticks(values, self.time_unit, tick)
         if bad is None:
             return Chunk(piece.table, piece.rows, ticks)
         for i in np.flatnonzero(bad):
             place = piece.place(int(i))
-            reason = describe_bad_time(_to_python(times[int(i)]))
+            reason = times.describe_bad_time(_to_python(values[int(i)]))
             row = int(piece.rows[i])
             self.mistakes.bad(self.label, row, column, reason, text=place.text, where=place.where)
         return Chunk(piece.table.filter(pa.array(~bad)), piece.rows[~bad], ticks[~bad])
@@ -138,13 +130,11 @@ class Source:
     def _check_schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the columns of the source; raise where names repeat or the type is no text."""
         names = schema.names
-        for i, name in enumerate(names):
-            if name in names[:i]:
-                raise DataError(f"{self.label}: the column name {name!r} occurs twice")
+        check_names(self.label, names)
         if self.type_column in names:
             self._default_type = None
-            type_ = value_type(schema.field(self.type_column).type)
-            if not is_text(type_) and not pa.types.is_null(type_):
+            type_ = times.value_type(schema.field(self.type_column).type)
+            if not times.is_text(type_) and not pa.types.is_null(type_):
                 raise DataError(
                     f"{self.label}: the type column {self.type_column!r} holds {type_}, not text"
                 )
@@ -165,7 +155,7 @@ class Source:
 
     def _find_tick(self, column: str) -> int:
         type_ = self.schema.field(column).type
-        tick = tick_of(type_, self.time_unit)
+        tick = times.tick_of(type_, self.time_unit)
         if tick is None:
             raise DataError(f"{self.label}: the column {column!r} holds {type_}, not times")
         if isinstance(self.reader, TextReader) and pa.types.is_temporal(type_):
@@ -208,26 +198,23 @@ def open_events(
     >>> [table.num_rows for table in source.batches()]
     [2]
     """
-    check_unit(time_unit)
+    times.check_unit(time_unit)
     mistakes = on_error if isinstance(on_error, Mistakes) else Mistakes(on_error)
     inputs = _inputs(events)
     wanted = choose_inputs(inputs, list(names or ()))
-    sources = []
-    for name, value in wanted:
-        stream = declared.stream(name) if declared is not None else None
-        reader = _reader(name, value, format, mistakes, _declared_types(stream), type)
-        sources.append(
-            Source(
-                name,
-                reader,
-                time=time,
-                type=type,
-                time_unit=time_unit,
-                mistakes=mistakes,
-                default_type=default_type,
-            )
+    streams = [declared.stream(name) if declared is not None else None for name, _ in wanted]
+    return [
+        Source(
+            name,
+            _reader(name, value, format, mistakes, _declared_types(stream), type),
+            time=time,
+            type=type,
+            time_unit=time_unit,
+            mistakes=mistakes,
+            default_type=default_type,
         )
-    return sources
+        for (name, value), stream in zip(wanted, streams, strict=True)
+    ]
 
 
 def _inputs(events: Any) -> list[tuple[str | None, Any]]:
@@ -304,10 +291,7 @@ def _reader(
 
 
 def _from_pandas(label: str, frame: Any) -> pa.Table:
-    columns = [str(c) for c in frame.columns]
-    for i, name in enumerate(columns):
-        if name in columns[:i]:
-            raise DataError(f"{label}: the column name {name!r} occurs twice")
+    check_names(label, [str(c) for c in frame.columns])
     try:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     except (pa.ArrowException, OverflowError) as error:
@@ -374,9 +358,8 @@ def _from_iterator(
 
 _KINDS = (
     (pa.types.is_integer, Kind.INT),
-    (pa.types.is_floating, Kind.FLOAT),
-    (pa.types.is_decimal, Kind.FLOAT),
-    (is_text, Kind.STRING),
+    (times.is_fraction, Kind.FLOAT),
+    (times.is_text, Kind.STRING),
     (pa.types.is_boolean, Kind.BOOL),
     (pa.types.is_timestamp, Kind.TIMESTAMP),
     (pa.types.is_date, Kind.TIMESTAMP),
@@ -395,7 +378,7 @@ def kind_of(type_: pa.DataType) -> Kind:
     >>> kind_of(pa.dictionary(pa.int8(), pa.string())), kind_of(pa.decimal128(9, 2))
     (<Kind.STRING: 'string'>, <Kind.FLOAT: 'double'>)
     """
-    type_ = value_type(type_)
+    type_ = times.value_type(type_)
     return next((kind for test, kind in _KINDS if test(type_)), Kind.OTHER)
 
 

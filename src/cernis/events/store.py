@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cernis.events.batch import EventBatch, Int64s, Parts, attribute, is_computed
-from cernis.events.times import UNITS, is_text, tick_of, to_ticks, value_type
+from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
 
 
@@ -74,12 +74,7 @@ class EventStore:
 
     def forget_before(self, position: int) -> None:
         """Drop the batches that lie wholly before a position."""
-        keep = 0
-        while keep < len(self._batches):
-            stored = self._batches[keep]
-            if stored.base + stored.size > position:
-                break
-            keep += 1
+        keep = bisect_right(self._batches, position, key=lambda stored: stored.base + stored.size)
         # new lists: a store that was copied for matches keeps the old ones
         self._batches, self._bases = self._batches[keep:], self._bases[keep:]
 
@@ -135,7 +130,7 @@ class EventStore:
             plain_positions = pa.array(np.asarray(positions, np.int64))
             return pa.nulls(len(positions), pa.int64()) if nanoseconds else plain_positions
         values = self.times(positions)
-        if not nanoseconds and _is_number(values.type):
+        if not nanoseconds and is_number(values.type):
             return values
         tick = 1 if nanoseconds else tick_of(values.type, self.time_unit) or 1
         ticks, bad = to_ticks(pa.chunked_array([values]), self.time_unit, tick)
@@ -300,9 +295,6 @@ def _cast_struct(values: pa.StructArray, type_: pa.StructType) -> pa.StructArray
     return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
 
 
-_Test = Callable[[pa.DataType], bool]
-
-
 def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     """Return the type that holds values of both; text where nothing else does.
 
@@ -313,31 +305,26 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
         return a
     if pa.types.is_null(a):
         return b
-    if _both(a, b, pa.types.is_integer):
+
+    def both(test: Callable[[pa.DataType], bool]) -> bool:
+        return test(a) and test(b)
+
+    if both(pa.types.is_integer):
         wide = {a, b} & {pa.uint64()}
-        return pa.uint64() if wide and _both(a, b, pa.types.is_unsigned_integer) else pa.int64()
-    if _both(a, b, _is_number):
+        return pa.uint64() if wide and both(pa.types.is_unsigned_integer) else pa.int64()
+    if both(is_number):
         return pa.float64()
-    if _both(a, b, is_text):
+    if both(is_text):
         return pa.large_string()
-    if _both(a, b, _is_instant):
+    if both(_is_instant):
         return _common_timestamp(a, b)
-    if _both(a, b, pa.types.is_struct):
+    if both(pa.types.is_struct):
         fields = {f.name: f for f in (a.field(i) for i in range(a.num_fields))}
         for field in (b.field(i) for i in range(b.num_fields)):
             known = fields.get(field.name, field)
             fields[field.name] = field.with_type(common_type(known.type, field.type))
         return pa.struct(list(fields.values()))
     return pa.string()
-
-
-def _both(a: pa.DataType, b: pa.DataType, test: _Test) -> bool:
-    return test(a) and test(b)
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_))
 
 
 def _is_instant(type_: pa.DataType) -> bool:

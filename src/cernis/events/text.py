@@ -15,6 +15,8 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,9 @@ import pyarrow.json
 
 from cernis.errors import DataError
 from cernis.events.batch import Bools, Int64s
-from cernis.events.mistakes import Mistakes
+from cernis.events.mistakes import Mistakes, check_names
 from cernis.events.reader import Piece, Place
-from cernis.events.times import cast_text, is_text, parse_timestamps
+from cernis.events.times import cast_text, is_fraction, is_text, parse_timestamps
 
 BLOCK_BYTES = 1 << 23
 _LONGEST_RECORD = 32  # blocks
@@ -42,8 +44,7 @@ Bad = dict[int, tuple[str | None, str]]  # row of the block -> (column, reason)
 
 _NAMES = (
     (pa.types.is_integer, "a whole number"),
-    (pa.types.is_floating, "a number"),
-    (pa.types.is_decimal, "a number"),
+    (is_fraction, "a number"),
     (pa.types.is_boolean, "true or false"),
     (pa.types.is_temporal, "a time"),
     (is_text, "text"),
@@ -125,6 +126,7 @@ class TextReader:
         self._declared = dict(declared)
         self._types: Types = dict(declared)
         self._schema: pa.Schema | None = None
+        self._header_lines = 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -139,41 +141,33 @@ class TextReader:
         return self._schema
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
-        row, line = 0, 1
+        row, line = 0, 1 + self._header_lines
         for block in self._blocks():
-            table, kept, total, header_lines = self._parse(block, row, line, columns)
+            table, kept, total = self._parse(block, row, line, columns)
             rows = np.arange(row, row + total, dtype=np.int64)
             if kept is not None:
                 rows = rows[kept]
             if len(rows):
-                yield Piece(table, rows, self._place(block, rows, row, line + header_lines))
+                yield Piece(table, rows, partial(self._find_place, block, rows, row, line))
             row += total
-            line += count_byte(block, b"\n") + header_lines
+            line += count_byte(block, b"\n")
         self.count = row
 
-    def _place(self, block: bytes, rows: Int64s, row: int, line: int) -> Callable[[int], Place]:
-        return lambda i: self._find_place(block, row, line, int(rows[i]) - row)
+    def _find_place(self, block: bytes, rows: Int64s, row: int, line: int, i: int) -> Place:
+        record = next(islice(self._records(block), int(rows[i]) - row, None), None)
+        return self._place(int(rows[i]), line, record)
 
-    def _find_place(self, block: bytes, row: int, line: int, offset: int) -> Place:
-        for number, (at, text) in enumerate(self._records(block)):
-            if number == offset:
-                return Place(f"{self.label}, line {line + at} (row {row + offset})", text)
-        return Place(f"{self.label}, row {row + offset}")
+    def _place(self, row: int, line: int, record: tuple[int, str] | None) -> Place:
+        if record is None:
+            return Place(f"{self.label}, row {row}")
+        return Place(f"{self.label}, line {line + record[0]} (row {row})", record[1])
 
     def _report(self, block: bytes, row: int, line: int, bad: Bad) -> None:
         """Report bad rows, one by one."""
-        rest = dict(bad)
-        for number, (at, text) in enumerate(self._records(block) if bad else ()):
-            if number in rest:
-                where = f"{self.label}, line {line + at} (row {row + number})"
-                self._set_aside(row + number, *rest.pop(number), text, where)
-        for number, (column, reason) in sorted(rest.items()):
-            self._set_aside(row + number, column, reason, None, f"{self.label}, row {row + number}")
-
-    def _set_aside(
-        self, row: int, column: str | None, reason: str, text: str | None, where: str
-    ) -> None:
-        self.mistakes.bad(self.label, row, column, reason, text=text, where=where)
+        records = dict(enumerate(self._records(block))) if bad else {}
+        for number, (column, reason) in sorted(bad.items()):
+            where, text = self._place(row + number, line, records.get(number))
+            self.mistakes.bad(self.label, row + number, column, reason, text=text, where=where)
 
     def _open(self) -> Any:
         try:
@@ -199,9 +193,8 @@ class TextReader:
 
     def _parse(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
-    ) -> tuple[pa.Table, Bools | None, int, int]:
-        """Return a table, marks of the records in it (None: all), and the numbers of records and of
-        lines above them."""
+    ) -> tuple[pa.Table, Bools | None, int]:
+        """Return a table, marks of the records in it (None: all), and the number of records."""
         raise NotImplementedError
 
     def _empty(self) -> pa.Schema:
@@ -229,7 +222,6 @@ class CsvReader(TextReader):
     ) -> None:
         super().__init__(path, mistakes, {type_column: pa.string(), **declared})
         self._delimiter = delimiter
-        self._header_lines = 0
         self._names = self._header()
 
     def _header(self) -> list[str]:
@@ -243,9 +235,7 @@ class CsvReader(TextReader):
         if names is None:
             raise DataError(f"{self.label}: the file is empty")
         self._header_lines = reader.line_num
-        for i, name in enumerate(names):
-            if name in names[:i]:
-                raise DataError(f"{self.label}: the column name {name!r} occurs twice")
+        check_names(self.label, names)
         return names
 
     def _empty(self) -> pa.Schema:
@@ -276,19 +266,18 @@ class CsvReader(TextReader):
 
     def _parse(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
-    ) -> tuple[pa.Table, Bools | None, int, int]:
-        above = self._header_lines if row == 0 and line == 1 else 0
+    ) -> tuple[pa.Table, Bools | None, int]:
         broken: list[Any] = []
         try:
             table = self._arrow(block, columns, self._types, broken, threads=True)
         except pa.ArrowInvalid:
-            return *self._parse_slowly(block, row, line + above, columns), above
-        if broken or any(pa.types.is_binary(t) for t in table.schema.types):
-            return *self._parse_slowly(block, row, line + above, columns), above
+            table = None
+        if table is None or broken or any(pa.types.is_binary(t) for t in table.schema.types):
+            return self._parse_slowly(block, row, line, columns)
         for field in table.schema:
             if pa.types.is_null(self._types.get(field.name, pa.null())):
                 self._types[field.name] = field.type
-        return table, None, table.num_rows, above
+        return table, None, table.num_rows
 
     def _parse_slowly(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
@@ -332,10 +321,8 @@ class CsvReader(TextReader):
         tries = [(t, *convert_text(text, t)) for t in self._wider_types(name, known)]
         type_, array, failed = min(tries, key=lambda t: int(t[2].sum()))
         self._types[name] = type_
-        for i in np.flatnonzero(failed):
-            reasons.setdefault(
-                int(i), f"{_short(text[int(i)].as_py())!r} is not {describe_type(type_)}"
-            )
+        for i in np.flatnonzero(failed).tolist():
+            reasons.setdefault(i, f"{_short(text[i].as_py())!r} is not {describe_type(type_)}")
         return array, reasons
 
     def _infer_type(self, text: pa.Array) -> pa.DataType:
@@ -450,14 +437,14 @@ class JsonReader(TextReader):
 
     def _parse(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
-    ) -> tuple[pa.Table, Bools | None, int, int]:
+    ) -> tuple[pa.Table, Bools | None, int]:
         if not block or block.isspace():
-            return pa.table({}), None, 0, 0
+            return pa.table({}), None, 0
         sound = _is_utf8(block) and not _is_deep(block)
         table = self._arrow(block, columns) if sound else None
         if table is None:
-            return *self._parse_slowly(block, row, line, columns), 0
-        return table, None, table.num_rows, 0
+            return self._parse_slowly(block, row, line, columns)
+        return table, None, table.num_rows
 
     def _arrow(self, block: bytes, columns: Sequence[str] | None) -> pa.Table | None:
         """Parse the block with pyarrow; None if it has to be parsed slowly."""
@@ -510,18 +497,12 @@ class JsonReader(TextReader):
     def _parse_slowly(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
     ) -> tuple[pa.Table, Bools | None, int]:
-        bad: Bad = {}
-        records: list[dict[str, Any]] = []
-        numbers: list[int] = []
-        total = 0
-        for total, (_, raw) in enumerate(_json_lines(block), start=1):
-            record, reason = _json_object(raw)
-            if record is None:
-                bad[total - 1] = (None, reason)
-                continue
-            records.append(record)
-            numbers.append(total - 1)
-        table, failed = make_table(records, self._types, frozenset(self._declared))
+        read = [_json_object(raw) for _, raw in _json_lines(block)]
+        total = len(read)
+        records = {i: record for i, (record, _) in enumerate(read) if record is not None}
+        bad: Bad = {i: (None, reason) for i, (_, reason) in enumerate(read) if i not in records}
+        numbers = list(records)
+        table, failed = make_table(list(records.values()), self._types, frozenset(self._declared))
         for i, (column, reason) in failed.items():
             bad[numbers[i]] = (column, reason)
         self._report(block, row, line, bad)
@@ -654,13 +635,7 @@ def _make_column(values: list[Any], known: pa.DataType, fixed: bool) -> tuple[pa
         tries.append(pa.float64())
     if pa.types.is_timestamp(known) and not fixed:
         tries.append(pa.timestamp("ns", known.tz))
-    best: tuple[pa.Array, list[int]] | None = None
-    for type_ in tries:
-        array, bad = _make_array(values, type_)
-        if best is None or len(bad) < len(best[1]):
-            best = array, bad
-    assert best is not None
-    return best
+    return min((_make_array(values, type_) for type_ in tries), key=lambda made: len(made[1]))
 
 
 def _scalar_type(value: Any) -> pa.DataType:

@@ -35,6 +35,16 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
+def is_fraction(type_: pa.DataType) -> bool:
+    """Return whether a column of this type holds floats or decimals."""
+    return bool(pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+
+
+def is_number(type_: pa.DataType) -> bool:
+    """Return whether a column of this type holds integers, floats or decimals."""
+    return bool(pa.types.is_integer(type_)) or is_fraction(type_)
+
+
 def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
     """Return the nanoseconds in one tick of a time column; None where it cannot hold times.
 
@@ -50,9 +60,7 @@ def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
         return UNITS["ms"]
     if pa.types.is_temporal(type_) and hasattr(type_, "unit"):
         return UNITS[type_.unit]
-    if pa.types.is_floating(type_) or pa.types.is_decimal(type_) or is_text(type_):
-        return 1
-    return 1 if pa.types.is_null(type_) else None
+    return 1 if is_fraction(type_) or is_text(type_) or pa.types.is_null(type_) else None
 
 
 def as_floats(values: pa.Array | pa.ChunkedArray) -> Any:
@@ -75,9 +83,7 @@ def own_unit(type_: pa.DataType, time_unit: str) -> int:
     (1000000000, 1000)
     """
     type_ = value_type(type_)
-    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return UNITS[time_unit]
-    return tick_of(type_, time_unit) or 1
+    return UNITS[time_unit] if is_fraction(type_) else tick_of(type_, time_unit) or 1
 
 
 def to_ticks(column: pa.ChunkedArray, time_unit: str, tick: int) -> tuple[Int64s, Bools | None]:
@@ -114,7 +120,7 @@ def _chunk_ticks(values: pa.Array, time_unit: str, tick: int) -> tuple[Int64s, B
         parsed = parse_timestamps(values)
         bad = parsed.is_null().to_numpy(zero_copy_only=False) if parsed.null_count else None
         return _scale(_integers(parsed), 1, tick, bad)
-    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+    if is_fraction(values.type):
         return _round(values, UNITS[time_unit], tick, bad)
     if pa.types.is_uint64(values.type):
         wide = values.fill_null(0).to_numpy()
@@ -123,14 +129,18 @@ def _chunk_ticks(values: pa.Array, time_unit: str, tick: int) -> tuple[Int64s, B
     return _scale(_integers(values), own, tick, bad)
 
 
-def _integers(values: pa.Array) -> Int64s:
+def to_integers(values: pa.Array) -> pa.Array:
+    """Return integers, or times and durations in their own unit, as int64."""
     if pa.types.is_date32(values.type) or pa.types.is_time32(values.type):
         values = values.view(pa.int32())
     elif not pa.types.is_integer(values.type):
         values = values.view(pa.int64())
-    if values.null_count:
-        values = values.fill_null(0)
-    return np.asarray(values.cast(pa.int64()))
+    return values.cast(pa.int64())
+
+
+def _integers(values: pa.Array) -> Int64s:
+    integers = to_integers(values)
+    return np.asarray(integers.fill_null(0) if integers.null_count else integers)
 
 
 def _scale(ticks: Int64s, own: int, tick: int, bad: Bools | None) -> tuple[Int64s, Bools | None]:
