@@ -11,7 +11,8 @@ key in use.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,68 +209,41 @@ class CorrelatedEngine:
     def live_codes(self) -> list[NDArray[np.int64]]:
         """Return, per domain, the codes that live records refer to, ascending."""
         used = [np.zeros(max(n, 1), np.bool_) for n in self.capacity]
-        memory, tables = self.memory, self.tables.arrays
+        memory = self.memory
         for store, domain in enumerate(self.tables.store_domain):
             low = memory.base[store]
             used[domain][: self.capacity[domain]] |= (
                 memory.buckets["root"][low : low + self.capacity[domain]] != 0
             )
-        entries = memory.entries[: memory.counters[r.ENTRIES]]
-        sources = memory.sources[: memory.counters[r.SOURCES]]
-        for v in range(self.tables.width):
-            for store, domain in self._value_domains(v):
-                codes = memory.values[: len(entries), v][entries["store"] == store]
-                used[domain][codes[codes >= 0]] = True
-                asking = tables.links.store[sources["link"]] == store if len(sources) else []
-                codes = memory.asked[sources["asked"][asking], v]
-                used[domain][codes[codes >= 0]] = True
-        for f, domain in self._fact_domains():
-            codes = memory.facts[: memory.counters[r.VERTICES], f]
+        for domain, name, place in self._places_of_codes():
+            codes = getattr(memory, name)[place]
             used[domain][codes[codes >= 0]] = True
         return [np.flatnonzero(u) for u in used]
 
-    def _fact_domains(self) -> list[tuple[int, int]]:
-        """Return (fact, domain) of the facts that are codes."""
-        tables = self.tables.arrays
-        return [
-            (f, self.tables.domain_of[column])
-            for f, (kind, column) in enumerate(
-                zip(tables.fact_kind, tables.fact_column, strict=True)
-            )
-            if kind == CODE
-        ]
-
-    def _value_domains(self, v: int) -> list[tuple[int, int]]:
-        """Return (store, domain of its value v) for the stores that have one."""
-        columns = self.tables.arrays.store_values[:, v]
-        return [
-            (store, self.tables.domain_of[column])
-            for store, column in enumerate(columns)
-            if column >= 0
-        ]
+    def _places_of_codes(self) -> Iterator[tuple[int, str, tuple[Any, int]]]:
+        """Yield (domain, array, place in it) of all codes that records hold."""
+        memory, tables, domain_of = self.memory, self.tables.arrays, self.tables.domain_of
+        entries = memory.entries[: memory.counters[r.ENTRIES]]
+        sources = memory.sources[: memory.counters[r.SOURCES]]
+        asked_store = tables.links.store[sources["link"]]
+        for (store, v), column in np.ndenumerate(tables.store_values):
+            if column >= 0:
+                yield domain_of[column], "values", (np.flatnonzero(entries["store"] == store), v)
+                yield domain_of[column], "asked", (sources["asked"][asked_store == store], v)
+        for f, (kind, number) in enumerate(self.tables.facts):
+            if kind == CODE:
+                yield domain_of[number], "facts", (slice(memory.counters[r.VERTICES]), f)
 
     def keep_codes(self, kept: list[NDArray[np.int64] | None]) -> None:
         """Renumber codes: kept[d][i] becomes i; all others must be dead. None: no change."""
-        memory = self.memory
-        values, asked = memory.values.copy(), memory.asked.copy()
-        entries = memory.entries[: memory.counters[r.ENTRIES]]
-        sources = memory.sources[: memory.counters[r.SOURCES]]
-        for v in range(self.tables.width):
-            for store, domain in self._value_domains(v):
-                codes = kept[domain]
-                if codes is None:
-                    continue
-                rows = np.flatnonzero(entries["store"] == store)
-                values[rows, v] = _renumber(values[rows, v], codes)
-                asking = self.tables.arrays.links.store[sources["link"]] == store
-                rows = sources["asked"][asking] if len(sources) else np.empty(0, np.int32)
-                asked[rows, v] = _renumber(asked[rows, v], codes)
-        facts = memory.facts.copy()
-        for f, domain in self._fact_domains():
+        arrays = {name: getattr(self.memory, name).copy() for name in ("values", "asked", "facts")}
+        for domain, name, place in self._places_of_codes():
             codes = kept[domain]
             if codes is not None:
-                facts[:, f] = _renumber(facts[:, f], codes)
-        self.memory = memory._replace(values=values, asked=asked, facts=facts)
+                old = arrays[name][place]
+                new = np.searchsorted(codes, np.maximum(old, 0))
+                arrays[name][place] = np.where(old < 0, old, new)
+        self.memory = self.memory._replace(**arrays)
         capacity = [
             have if codes is None else max(16, 2 * len(codes))
             for codes, have in zip(kept, self.capacity, strict=True)
@@ -310,7 +284,3 @@ class CorrelatedEngine:
             pending=int(stores.sum()) + 1,
         )
         return r.new_memory(FIRST_RECORDS, widths)
-
-
-def _renumber(codes: NDArray[np.int64], kept: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.where(codes < 0, codes, np.searchsorted(kept, np.maximum(codes, 0)))

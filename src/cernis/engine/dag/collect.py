@@ -186,33 +186,21 @@ def collect(
     moved_v, moved_n, moved_e, moved_b = (_number(mark) for mark in marks[:4])
     vertices, sources, asked = _copy_vertices(links, memory, marks, (moved_n, moved_e, moved_b))
     nodes = _keep(memory.nodes, marks.nodes)
-    nodes["vertex"] = moved_v[nodes["vertex"]]
+    branches = _keep(memory.branches, marks.branches)
     for side in ("left", "right", "later"):
         nodes[side] = moved_n[nodes[side]]
-    branches = _keep(memory.branches, marks.branches)
-    branches["vertex"] = moved_v[branches["vertex"]]
     for side in ("left", "right"):
         branches[side] = moved_b[branches[side]]
     lists = _copy_lists(links, memory, marks.entries, moved_e)
-    lists.entries["vertex"] = moved_v[lists.entries["vertex"]]
+    for records in (nodes, branches, lists.entries):
+        records["vertex"] = moved_v[records["vertex"]]
     heads = np.zeros(len(moved_e), np.int32)
     _find_heads(memory, marks.entries, moved_e, heads)
     buckets = memory.buckets.copy()
     _move_buckets(buckets, kinds, moved_n, heads, moved_b)
     link_spines(nodes, buckets, kinds)
-    counters = memory.counters.copy()
-    for which, array in (
-        (r.VERTICES, vertices),
-        (r.SOURCES, sources),
-        (r.NODES, nodes),
-        (r.ENTRIES, lists.entries),
-        (r.BRANCHES, branches),
-        (r.ASKED, asked),
-    ):
-        counters[which] = len(array)
-    counters[r.ROOTS] = 0
-    return memory._replace(
-        counters=counters,
+    memory = memory._replace(
+        counters=memory.counters.copy(),
         vertices=vertices,
         facts=memory.facts[np.concatenate(([0], np.flatnonzero(marks.vertices)))],
         sources=sources,
@@ -224,6 +212,10 @@ def collect(
         asked=asked,
         buckets=buckets,
     )
+    for place in range(r.VERTICES, r.ROOTS):
+        memory.counters[place] = len(getattr(memory, r.GROWING[place]))
+    memory.counters[r.ROOTS] = 0
+    return memory
 
 
 def _mark_live(

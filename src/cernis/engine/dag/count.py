@@ -15,7 +15,7 @@ exceeds it is counted again in Python's integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -214,15 +214,11 @@ class DagCounts:
         record = self.segment.memory.vertices[vertex]
         return range(int(record["first"]), int(record["first"]) + int(record["count"]))
 
-    def inside(self, node: int) -> Iterator[int]:
-        """Give the items that a node of a union tree sums over."""
-        nodes = self.segment.memory.nodes
-        record = nodes[node]
-        yield 2 * int(record["vertex"])
-        right = int(record["later"] if record["since"] >= 0 else record["right"])
-        for side in (int(record["left"]), right):
-            if side and nodes[side]["start"] >= self.bound:
-                yield 2 * side + 1
+    def inside(self, node: int) -> list[int]:
+        """Return the items that a node of a union tree sums over."""
+        found = _list_node(self.segment.memory.nodes, node, self.bound, self._items)
+        items: list[int] = self._items[:found].tolist()
+        return items
 
     def of(self, item: int) -> int:
         """Return the number of matches of an item."""
@@ -233,7 +229,7 @@ class DagCounts:
                 stack.pop()
                 continue
             groups = (
-                [list(self.inside(top >> 1))]
+                [self.inside(top >> 1)]
                 if top & 1
                 else [self.below(source) for source in self.sources(top >> 1)]
             )
@@ -247,10 +243,7 @@ class DagCounts:
     def _combine(self, item: int, groups: list[list[int]]) -> int:
         if not item & 1 and not groups:
             return int(self.segment.memory.vertices[item >> 1]["start"] >= self.bound)
-        total = 1
-        for group in groups:
-            total *= sum(self._known[i] for i in group)
-        return total
+        return prod(sum(self._known[i] for i in group) for group in groups)
 
     def root(self, root: np.void) -> int:
         """Return the number of matches of a root."""
@@ -263,7 +256,7 @@ class DagCounts:
         while todo:
             item, rank = todo.pop()
             if item & 1:
-                todo.append(self._choose(list(self.inside(item >> 1)), rank))
+                todo.append(self._choose(self.inside(item >> 1), rank))
                 continue
             chosen.append(item >> 1)
             for source in self.sources(item >> 1):

@@ -17,26 +17,18 @@ from __future__ import annotations
 import numpy as np
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.dag.records import (
-    BRANCHES,
-    GREATER,
-    KIND_BITS,
-    LARGEST_NUMBER,
-    LESS,
-    LESS_EQUAL,
-    NOTHING,
-)
+from cernis.engine.dag import records as r
 
 
 @kernel
 def is_in_range(branch, operator, high, low):
     """Whether the branch's words are in this relation to the words asked for."""
     h, l = branch["high"], branch["low"]  # noqa: E741
-    if operator == LESS:
+    if operator == r.LESS:
         return h < high or (h == high and l < low)
-    if operator == LESS_EQUAL:
+    if operator == r.LESS_EQUAL:
         return h < high or (h == high and l <= low)
-    if operator == GREATER:
+    if operator == r.GREATER:
         return h > high or (h == high and l > low)
     return h > high or (h == high and l >= low)
 
@@ -45,14 +37,14 @@ def is_in_range(branch, operator, high, low):
 def is_comparable(branch, high):
     """Whether both are numbers, or both of one other kind."""
     h = branch["high"]
-    return max(h, high) <= LARGEST_NUMBER or h >> KIND_BITS == high >> KIND_BITS
+    return max(h, high) <= r.LARGEST_NUMBER or h >> r.KIND_BITS == high >> r.KIND_BITS
 
 
 @kernel
 def latest_start(branches, root, operator, high, low):
     """Return the latest start among the runs in range, or NOTHING; other kinds of values count."""
-    below = operator in (LESS, LESS_EQUAL)
-    latest = NOTHING
+    below = operator in (r.LESS, r.LESS_EQUAL)
+    latest = r.NOTHING
     at = root
     while at != 0:
         if is_in_range(branches[at], operator, high, low):
@@ -73,7 +65,7 @@ def room_to_insert(branches, root, high, low):
     at = root
     while at != 0:
         made += 1
-        if is_in_range(branches[at], LESS_EQUAL, high, low):
+        if is_in_range(branches[at], r.LESS_EQUAL, high, low):
             at = branches[at]["right"]
         else:
             at = branches[at]["left"]
@@ -95,8 +87,8 @@ def _priority(number):
 
 @kernel
 def _copy(branches, counters, branch, bound):
-    copy = counters[BRANCHES]
-    counters[BRANCHES] = copy + 1
+    copy = counters[r.BRANCHES]
+    counters[r.BRANCHES] = copy + 1
     branches[copy] = branches[branch]
     left, right = branches[branch]["left"], branches[branch]["right"]
     if left != 0 and branches[left]["best"] < bound:
@@ -130,10 +122,10 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
         else:
             _hang(branches, parent, to_right, copy)
         parent = copy
-        to_right = is_in_range(branches[copy], LESS_EQUAL, high, low)
+        to_right = is_in_range(branches[copy], r.LESS_EQUAL, high, low)
         at = branches[copy]["right"] if to_right else branches[copy]["left"]
-    made = counters[BRANCHES]
-    counters[BRANCHES] = made + 1
+    made = counters[r.BRANCHES]
+    counters[r.BRANCHES] = made + 1
     branches[made]["high"] = high
     branches[made]["low"] = low
     branches[made]["start"] = start
@@ -146,11 +138,11 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
     else:
         _hang(branches, parent, to_right, made)
     # split the old tree: smaller values to the left of the new branch, larger to its right
-    first = counters[BRANCHES]
+    first = counters[r.BRANCHES]
     smaller, larger = made, made
     while at != 0:
         copy = _copy(branches, counters, at, bound)
-        if is_in_range(branches[copy], LESS_EQUAL, high, low):
+        if is_in_range(branches[copy], r.LESS_EQUAL, high, low):
             _hang(branches, smaller, smaller != made, copy)
             smaller = copy
             at = branches[copy]["right"]
@@ -160,7 +152,7 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
             larger = copy
             at = branches[copy]["left"]
             branches[copy]["left"] = 0
-    for branch in range(counters[BRANCHES] - 1, first - 1, -1):
+    for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
         _refresh(branches, branch)
     _refresh(branches, made)
     return new_root

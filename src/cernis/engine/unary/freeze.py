@@ -134,9 +134,8 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
 def _check(meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Raise StateError if a link leads nowhere: the kernels trust their arrays."""
     try:
-        sound = all(arrays[name].dtype == dtype for name, dtype in _DTYPES.items()) and _fits(
-            meta, arrays
-        )
+        typed = all(arrays[name].dtype == dtype for name, dtype in _DTYPES.items())
+        sound = typed and _fits(meta, arrays)
     except (KeyError, IndexError, TypeError, ValueError):
         sound = False
     if not sound:

@@ -27,34 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.engine import settings as s
 from cernis.engine.listing import Listing, empty_listing
-from cernis.engine.settings import (
-    CONSUME_ALL,
-    CONSUME_NOTHING,
-    FOREVER,
-    RESOLVE_ANY,
-    RESOLVE_MAX,
-    RESOLVE_NEXT,
-)
-from cernis.engine.unary.arena import (
-    NODES,
-    ROOT,
-    ROOTS,
-    UNION,
-    make_item,
-    make_union,
-    new_arena,
-    new_counters,
-)
-from cernis.engine.unary.enumerate import (
-    ALL_DONE,
-    MARKS,
-    MATCHES,
-    ArenaWalk,
-    list_matches,
-    new_walk,
-    restart,
-)
+from cernis.engine.unary import arena as a
+from cernis.engine.unary import enumerate as walks
 
 RESOLVED, NEEDS_ROOM, OUT_FULL = range(3)
 _NO_ROOM, _NO_OUT = -1, -2
@@ -95,13 +71,13 @@ class ListScratch(NamedTuple):
     kept: NDArray[np.int32]
     parent: NDArray[np.int64]
     rest: NDArray[np.int32]
-    walk: ArenaWalk
+    walk: walks.ArenaWalk
     listing: Listing
 
 
 def new_resolution(roots: int, consumed: NDArray[np.int64]) -> Resolution:
     """Make room for the matches of so many roots."""
-    return Resolution(new_arena(4096), new_counters(), np.zeros(roots, ROOT), consumed)
+    return Resolution(a.new_arena(4096), a.new_counters(), np.zeros(roots, a.ROOT), consumed)
 
 
 def new_node_scratch(nodes: int) -> NodeScratch:
@@ -118,7 +94,7 @@ def new_list_scratch(room: int) -> ListScratch:
         np.zeros(room, np.int32),
         np.zeros(room, np.int64),
         np.zeros(room, np.int32),
-        new_walk(room, MARKS_EACH * room),
+        walks.new_walk(room, MARKS_EACH * room),
         empty_listing(room, MARKS_EACH * room),
     )
 
@@ -129,28 +105,28 @@ def resolve(segment, rules, begin, out, nodes, lists):
     roots, counters = segment.roots, out.counters
     for r in range(begin, len(roots)):
         root = roots[r]
-        key = root["key"] if rules.consume != CONSUME_ALL else 0
-        after = np.int64(-1) if rules.consume == CONSUME_NOTHING else out.consumed[key]
-        before = counters[NODES]
-        if rules.strategy == RESOLVE_NEXT:
+        key = root["key"] if rules.consume != s.CONSUME_ALL else 0
+        after = np.int64(-1) if rules.consume == s.CONSUME_NOTHING else out.consumed[key]
+        before = counters[a.NODES]
+        if rules.strategy == s.RESOLVE_NEXT:
             node = _resolve_next(segment.arena, root, 2 * r + 1, after, out, nodes)
-        elif rules.strategy == RESOLVE_MAX:
+        elif rules.strategy == s.RESOLVE_MAX:
             node = _resolve_max(segment.arena, roots[r : r + 1], after, rules.hidden, out, lists)
         else:
-            takes_one = rules.strategy == RESOLVE_ANY
+            takes_one = rules.strategy == s.RESOLVE_ANY
             node = _resolve_last(segment.arena, root, after, takes_one, out, nodes.stack, lists)
         if node < 0:
-            counters[NODES] = before
+            counters[a.NODES] = before
             return (OUT_FULL if node == _NO_OUT else NEEDS_ROOM), r
         if node != 0:
-            if rules.consume != CONSUME_NOTHING:
+            if rules.consume != s.CONSUME_NOTHING:
                 out.consumed[key] = root["end"]
-            n = counters[ROOTS]
+            n = counters[a.ROOTS]
             out.roots[n]["end"] = root["end"]
-            out.roots[n]["bound"] = FOREVER
+            out.roots[n]["bound"] = s.FOREVER
             out.roots[n]["key"] = root["key"]
             out.roots[n]["node"] = node
-            counters[ROOTS] = n + 1
+            counters[a.ROOTS] = n + 1
     return RESOLVED, len(roots)
 
 
@@ -172,9 +148,9 @@ def _latest(arena, entry, bound, stack, found):
         node = stack[depth]
         if arena[node]["start"] < bound:
             continue
-        if arena[node]["label"] == UNION and arena[node]["position"] < best:
+        if arena[node]["label"] == a.UNION and arena[node]["position"] < best:
             continue
-        if arena[node]["label"] == UNION:
+        if arena[node]["label"] == a.UNION:
             if depth + 2 >= len(stack):
                 return _NO_ROOM
             stack[depth] = arena[node]["right"]
@@ -236,33 +212,28 @@ def _resolve_last(arena, root, after, takes_one, out, stack, lists):
         if best < 0 or total == level:
             break
         begin, end = level, total
-    if counters[NODES] + 2 * total + 2 >= len(out.arena):
+    if counters[a.NODES] + 2 * total + 2 >= len(out.arena):
         return _NO_OUT
     for k in range(total):
         rest[k] = 0
     answer = 0
     for k in range(total - 1, -1, -1):
         item = arena[kept[k]]
-        if item["left"] == 0:
-            if k < alive_from or item["position"] <= after:
-                continue
-            node = make_item(
-                out.arena, counters, item["position"], item["label"], 0, item["position"]
-            )
-        else:
+        start = item["position"]
+        if item["left"] != 0:
             if rest[k] == 0:
                 continue
             start = out.arena[rest[k]]["start"]
-            node = make_item(out.arena, counters, item["position"], item["label"], rest[k], start)
+        elif k < alive_from or start <= after:
+            continue
+        node = a.make_item(out.arena, counters, item["position"], item["label"], rest[k], start)
         p = parent[k]
         other = answer if p < 0 else rest[p]
         if other != 0:
-            if takes_one:
-                node = node if out.arena[node]["start"] >= out.arena[other]["start"] else other
-            elif out.arena[node]["start"] >= out.arena[other]["start"]:
-                node = make_union(out.arena, counters, node, other)
-            else:
-                node = make_union(out.arena, counters, other, node)
+            upper, lower = node, other
+            if out.arena[node]["start"] < out.arena[other]["start"]:
+                upper, lower = other, node
+            node = upper if takes_one else a.make_union(out.arena, counters, upper, lower)
         if p < 0:
             answer = node
         else:
@@ -317,7 +288,7 @@ def _copy_start(arena, root, start, out, stamp, nodes):
         if stamps[node] == stamp:
             depth -= 1
             continue
-        if counters[NODES] + 2 >= len(out.arena):
+        if counters[a.NODES] + 2 >= len(out.arena):
             return _NO_OUT
         left, right = arena[node]["left"], arena[node]["right"]
         inside = right != 0 and arena[right]["start"] >= bound
@@ -331,18 +302,18 @@ def _copy_start(arena, root, start, out, stamp, nodes):
             continue
         copy = 0
         label, position = arena[node]["label"], arena[node]["position"]
-        if label == UNION:
+        if label == a.UNION:
             copy = copies[left]
         elif left == 0:
             if position == start:
-                copy = make_item(out.arena, counters, start, label, 0, start)
+                copy = a.make_item(out.arena, counters, start, label, 0, start)
         elif copies[left] != 0:
-            copy = make_item(out.arena, counters, position, label, copies[left], start)
+            copy = a.make_item(out.arena, counters, position, label, copies[left], start)
         other = copies[right] if inside else 0
         if copy == 0:
             copy = other
         elif other != 0:
-            copy = make_union(out.arena, counters, copy, other)
+            copy = a.make_union(out.arena, counters, copy, other)
         copies[node] = copy
         stamps[node] = stamp
         depth -= 1
@@ -356,16 +327,16 @@ def _copy_start(arena, root, start, out, stamp, nodes):
 def _is_inside(listing, small, large):
     """Whether one match's events all belong to another's (both lists descend)."""
     position, offset = listing.position, listing.offset
-    a, b = offset[small], offset[large]
-    if offset[small + 1] - a > offset[large + 1] - b:
+    i, j = offset[small], offset[large]
+    if offset[small + 1] - i > offset[large + 1] - j:
         return False
-    while a < offset[small + 1]:
-        while b < offset[large + 1] and position[b] > position[a]:
-            b += 1
-        if b == offset[large + 1] or position[b] != position[a]:
+    while i < offset[small + 1]:
+        while j < offset[large + 1] and position[j] > position[i]:
+            j += 1
+        if j == offset[large + 1] or position[j] != position[i]:
             return False
-        a += 1
-        b += 1
+        i += 1
+        j += 1
     return True
 
 
@@ -373,30 +344,30 @@ def _is_inside(listing, small, large):
 def _shows_the_same(listing, hidden, one, other):
     """Whether two matches differ only in events that carry the hidden label."""
     position, label, offset = listing.position, listing.label, listing.offset
-    a, b = offset[one], offset[other]
+    i, j = offset[one], offset[other]
     while True:
-        while a < offset[one + 1] and label[a] == hidden:
-            a += 1
-        while b < offset[other + 1] and label[b] == hidden:
-            b += 1
-        if a == offset[one + 1] or b == offset[other + 1]:
-            return a == offset[one + 1] and b == offset[other + 1]
-        if position[a] != position[b] or label[a] != label[b]:
+        while i < offset[one + 1] and label[i] == hidden:
+            i += 1
+        while j < offset[other + 1] and label[j] == hidden:
+            j += 1
+        if i == offset[one + 1] or j == offset[other + 1]:
+            return i == offset[one + 1] and j == offset[other + 1]
+        if position[i] != position[j] or label[i] != label[j]:
             return False
-        a += 1
-        b += 1
+        i += 1
+        j += 1
 
 
 @kernel
 def _resolve_max(arena, one_root, after, hidden, out, lists):
     """Rebuild the maximal matches below a root in `out`; return their node, or 0."""
     walk, listing, order = lists.walk, lists.listing, lists.kept
-    restart(walk)
-    if list_matches(arena, one_root, -1, walk, listing) != ALL_DONE:
+    walks.restart(walk)
+    if walks.list_matches(arena, one_root, -1, walk, listing) != walks.ALL_DONE:
         return _NO_ROOM
     counters = out.counters
-    n, marks = walk.cursor[MATCHES], walk.cursor[MARKS]
-    if counters[NODES] + marks + 2 * n + 2 >= len(out.arena):
+    n, marks = walk.cursor[walks.MATCHES], walk.cursor[walks.MARKS]
+    if counters[a.NODES] + marks + 2 * n + 2 >= len(out.arena):
         return _NO_OUT
     kept = _drop_inside(listing, n, order)
     answer = 0
@@ -408,11 +379,11 @@ def _resolve_max(arena, one_root, after, hidden, out, lists):
         node = 0
         first, last = listing.offset[m], listing.offset[m + 1]
         if last == first or listing.position[last - 1] != start:
-            node = make_item(out.arena, counters, start, 0, 0, start)
+            node = a.make_item(out.arena, counters, start, 0, 0, start)
         for at in range(last - 1, first - 1, -1):
             position, label = listing.position[at], listing.label[at]
-            node = make_item(out.arena, counters, position, label, node, start)
-        answer = node if answer == 0 else make_union(out.arena, counters, node, answer)
+            node = a.make_item(out.arena, counters, position, label, node, start)
+        answer = node if answer == 0 else a.make_union(out.arena, counters, node, answer)
     return answer
 
 

@@ -18,23 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.settings import (
-    CLOCK_WINDOW,
-    CONSUME_ALL,
-    CONSUME_PARTITION,
-    EVENT_WINDOW,
-    FOREVER,
-)
-from cernis.engine.unary.arena import (
-    EPOCH,
-    FREE_ROWS,
-    JOIN_NODES,
-    NODES,
-    RELEVANT,
-    ROOTS,
-    join,
-    make_item,
-)
+from cernis.engine import settings as s
+from cernis.engine.unary import arena as a
 
 DONE, UNKNOWN_STATE, ARENA_FULL, ROOTS_FULL, ROWS_FULL = range(5)
 
@@ -89,7 +74,7 @@ def step(tables, memory, events, scratch, rules, base, begin):
     counters = memory.counters
     symbols, inert, relevant = events.symbols, tables.inert, scratch.relevant
     partitioned = len(events.keys) > 0
-    counts_all = partitioned and rules.window == EVENT_WINDOW
+    counts_all = partitioned and rules.window == s.EVENT_WINDOW
     has_nulls = len(events.usable) > 0
     for low in range(begin, len(symbols), _STRETCH):
         # the relevant events of a stretch, found without a branch to predict
@@ -111,25 +96,25 @@ def step(tables, memory, events, scratch, rules, base, begin):
                 if row < 0:
                     if tables.start_count[symbol] == 0:
                         continue
-                    if counters[FREE_ROWS] == 0:
+                    if counters[a.FREE_ROWS] == 0:
                         return ROWS_FULL, i, 0
                 elif inert[symbol]:
                     memory.row_ordinal[row] += 1
                     continue
-            if rules.window == EVENT_WINDOW:
+            if rules.window == s.EVENT_WINDOW:
                 start = position
                 if partitioned:
                     start = memory.row_ordinal[row] if row >= 0 else 0
                 bound = start - rules.size
-            elif rules.window == CLOCK_WINDOW:
+            elif rules.window == s.CLOCK_WINDOW:
                 start = events.clocks[i]
                 bound = events.bounds[i]
             else:
                 start = position
-                bound = FOREVER
+                bound = s.FOREVER
             has_time = not has_nulls or events.usable[i] != 0
             if not has_time:  # nothing begins, ends or expires here
-                bound = memory.row_bound[row] if row >= 0 else FOREVER
+                bound = memory.row_bound[row] if row >= 0 else s.FOREVER
 
             moves, leaves, unknown = _gather(tables, memory, scratch, symbol, row, bound, has_time)
             if unknown >= 0:
@@ -138,12 +123,12 @@ def step(tables, memory, events, scratch, rules, base, begin):
                 if partitioned and row >= 0:
                     memory.row_ordinal[row] += 1
                 continue
-            room = moves * (2 * JOIN_NODES + 1) + JOIN_NODES
-            if counters[NODES] + room >= len(memory.arena):
+            room = moves * (2 * a.JOIN_NODES + 1) + a.JOIN_NODES
+            if counters[a.NODES] + room >= len(memory.arena):
                 return ARENA_FULL, i, room
-            if counters[ROOTS] == len(memory.roots):
+            if counters[a.ROOTS] == len(memory.roots):
                 return ROOTS_FULL, i, 0
-            counters[RELEVANT] += 1
+            counters[a.RELEVANT] += 1
             if row < 0:
                 row = _take_row(memory, key)
             memory.row_bound[row] = bound
@@ -156,16 +141,16 @@ def step(tables, memory, events, scratch, rules, base, begin):
             if partitioned:
                 memory.row_ordinal[row] += 1
             if accepted != 0:
-                root = counters[ROOTS]
-                counters[ROOTS] = root + 1
+                root = counters[a.ROOTS]
+                counters[a.ROOTS] = root + 1
                 memory.roots[root]["end"] = position
                 memory.roots[root]["bound"] = bound
                 memory.roots[root]["key"] = key
                 memory.roots[root]["node"] = accepted
-                if rules.consume == CONSUME_PARTITION:
+                if rules.consume == s.CONSUME_PARTITION:
                     memory.slots[row, :] = 0
-                elif rules.consume == CONSUME_ALL:
-                    counters[EPOCH] += 1
+                elif rules.consume == s.CONSUME_ALL:
+                    counters[a.EPOCH] += 1
     return DONE, len(symbols), 0
 
 
@@ -187,9 +172,9 @@ def _gather(tables, memory, scratch, symbol, row, bound, has_time):
             moves += 1
     if row < 0:
         return moves, leaves, -1
-    if memory.row_epoch[row] != memory.counters[EPOCH]:
+    if memory.row_epoch[row] != memory.counters[a.EPOCH]:
         slots[row, :] = 0
-        memory.row_epoch[row] = memory.counters[EPOCH]
+        memory.row_epoch[row] = memory.counters[a.EPOCH]
     for m in range(tables.mover_count[symbol]):
         state = tables.movers[symbol, m]
         node = slots[row, state]
@@ -223,12 +208,12 @@ def _gather(tables, memory, scratch, symbol, row, bound, has_time):
 def _take_row(memory, key):
     """Give a free row to a partition and return it."""
     counters = memory.counters
-    counters[FREE_ROWS] -= 1
-    row = memory.free_rows[counters[FREE_ROWS]]
+    counters[a.FREE_ROWS] -= 1
+    row = memory.free_rows[counters[a.FREE_ROWS]]
     memory.row_of_key[key] = row
     memory.key_of_row[row] = key
     memory.row_ordinal[row] = 0
-    memory.row_epoch[row] = counters[EPOCH]
+    memory.row_epoch[row] = counters[a.EPOCH]
     return row
 
 
@@ -254,11 +239,11 @@ def _make_nodes(tables, memory, scratch, moves, position, start, bound, has_time
         node = scratch.moving_node[m]
         is_new = node < 0 or label != 0
         if node < 0:
-            node = make_item(arena, counters, position, label, 0, start)
+            node = a.make_item(arena, counters, position, label, 0, start)
         elif label != 0:
-            node = make_item(arena, counters, position, label, node, arena[node]["start"])
+            node = a.make_item(arena, counters, position, label, node, arena[node]["start"])
         if edge["accept"] and has_time:
-            accepted = join(arena, counters, accepted, node, bound)
+            accepted = a.join(arena, counters, accepted, node, bound)
         if target < 0:
             continue
         if gathered[target] == 0:
@@ -268,7 +253,7 @@ def _make_nodes(tables, memory, scratch, moves, position, start, bound, has_time
             marked[target] = label != 0
             alone[target] = is_new and not edge["accept"]
         else:
-            gathered[target] = join(arena, counters, gathered[target], node, bound)
+            gathered[target] = a.join(arena, counters, gathered[target], node, bound)
             marked[target] = marked[target] and label != 0
             alone[target] = False
     return accepted, targets
@@ -297,4 +282,4 @@ def _merge(memory, scratch, targets, row, bound, keeps_last):
             arena[new]["right"] = old
             slots[row, target] = new
         else:
-            slots[row, target] = join(arena, memory.counters, new, old, bound)
+            slots[row, target] = a.join(arena, memory.counters, new, old, bound)
