@@ -14,7 +14,6 @@ from rich.console import Console
 import cernis
 from cernis.bench import BENCHMARKS, run_benchmarks
 from cernis.bench.correlation import (
-    EXPONENT,
     LISTED,
     WORKLOADS,
     count_enumerated,
@@ -25,7 +24,7 @@ from cernis.bench.correlation import (
 )
 from cernis.bench.endless import push_stream
 from cernis.bench.peer import ABSENT, find_peer, start_peer
-from cernis.bench.record import Record, find
+from cernis.bench.record import EXPONENT, Record, find
 from cernis.bench.scale import QUICK, VARIABLE, choose_scale
 from cernis.bench.sequences import TYPES, encode_symbols, write_sequence_query
 from cernis.bench.strategies import make_halting_stream, write_kleene_query

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cernis.bench.record import Record, Table
+from cernis.bench.record import Record
 from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Table
 
 Part = tuple[str, Callable[[], list[Record]]]
 """A part of a run, with its description."""

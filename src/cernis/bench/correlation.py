@@ -22,8 +22,8 @@ depend on the window", 1 is "in proportion to it".
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
@@ -32,10 +32,11 @@ import pyarrow as pa
 
 import cernis
 from cernis.bench.benchmark import Benchmark, Step, run_parts
-from cernis.bench.clock import Contestant, race, time_call
+from cernis.bench.clock import race, time_call
 from cernis.bench.output import write_matches
-from cernis.bench.record import Record, Table, divide, find, format_fixed, format_number
+from cernis.bench.record import EXPONENT, Case, Record, divide, find
 from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Table, format_number, tabulate
 from cernis.bench.watched import Turn, Watched
 from cernis.results.correlated import CorrelatedMatches
 from cernis.testing.naive import NaiveRuns
@@ -44,8 +45,6 @@ NAME = "correlation"
 SEED = 13
 KEYS = 50
 AIM_RATIO = 1.5
-EXPONENT = "exponent"
-"""The unit of growth exponents, the only numbers here that may be negative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +156,12 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
         )
         beside = sum(turn.session for turn in taken[window])
         whole[window] = engine[window] + 1e9 * beside / (turns * length)
-    waiting = {window: session.waiting() for window, session in sessions.items()}
     return [
         *_record_costs("engine", name, engine),
         *_record_costs("session", name, whole),
         *(
-            Record(NAME, "waiting", number, "vertices", {"query": name, "window": window})
-            for window, number in waiting.items()
+            Record(NAME, "waiting", session.waiting(), "vertices", {"query": name, "window": w})
+            for w, session in sessions.items()
         ),
     ]
 
@@ -172,7 +170,7 @@ def _record_costs(measure: str, name: str, costs: Mapping[int, float]) -> list[R
     """Return the cost of each window, the ratio of widest to narrowest, and the exponent."""
     windows = list(costs)
     widest = divide(costs[windows[-1]], costs[windows[0]])
-    case: Mapping[str, int | str] = {"query": name}
+    case: Case = {"query": name}
     return [
         *(Record(NAME, measure, costs[w], "ns/event", {**case, "window": w}) for w in windows),
         Record(NAME, f"{measure}, widest to narrowest window", widest, "×", case),
@@ -235,14 +233,12 @@ def measure_keys(scale: BenchmarkScale) -> list[Record]:
     best = race(contestants, scale.rounds)
     rates = {keys: scale.correlated_keyed_events / seconds for keys, seconds in best.items()}
     one = rates[scale.correlated_keys[0]]
-    return [
-        record
-        for keys, rate in rates.items()
-        for record in (
-            Record(NAME, "keyed", rate, "events/s", {"keys": keys}),
-            Record(NAME, "relative to fewest keys", divide(rate, one), "×", {"keys": keys}),
-        )
-    ]
+    records = []
+    for keys, rate in rates.items():
+        case: Case = {"keys": keys}
+        records.append(Record(NAME, "keyed", rate, "events/s", case))
+        records.append(Record(NAME, "relative to fewest keys", divide(rate, one), "×", case))
+    return records
 
 
 # ------------------------------------------------------------ disqualified
@@ -277,34 +273,25 @@ def write_candidates_query(window: int, *, different: bool) -> str:
 
 def measure_disqualified(scale: BenchmarkScale) -> list[Record]:
     """Measure the time to enumerate a match; each way has about as many matches."""
-    few, many = scale.asking // 100 + 1, scale.asking
-    hard = make_candidate_stream(scale.candidates, many, 0.99)
-    easy = make_candidate_stream(scale.candidates, few, 0.0)
+    hard = make_candidate_stream(scale.candidates, scale.asking, 0.99)
+    easy = make_candidate_stream(scale.candidates, scale.asking // 100 + 1, 0.0)
     window = scale.candidates + scale.asking
-    u = hard["u"].to_numpy()
+    different = write_candidates_query(window, different=True)
+    every = write_candidates_query(window, different=False)
     matches = {
-        "none disqualified": (
-            _find_matches(write_candidates_query(window, different=True), easy),
-            None,
-        ),
-        "99 % disqualified": (
-            _find_matches(write_candidates_query(window, different=True), hard),
-            None,
-        ),
-        "99 %, scan and filter": (
-            _find_matches(write_candidates_query(window, different=False), hard),
-            u,
-        ),
+        "none disqualified": (_find_matches(different, easy), None),
+        "99 % disqualified": (_find_matches(different, hard), None),
+        "99 %, scan and filter": (_find_matches(every, hard), hard["u"].to_numpy()),
     }
-    numbers = {way: count_enumerated(found, u) for way, (found, u) in matches.items()}
-    contestants: dict[str, Contestant] = {
-        way: time_call(partial(count_enumerated, found, u)) for way, (found, u) in matches.items()
-    }
-    best = race(contestants, scale.rounds)
+    numbers = {way: count_enumerated(*own) for way, own in matches.items()}
+    best = race(
+        {way: time_call(partial(count_enumerated, *own)) for way, own in matches.items()},
+        scale.rounds,
+    )
     costs = {way: divide(1e9 * best[way], numbers[way]) for way in matches}
     records = []
     for way, cost in costs.items():
-        case: Mapping[str, int | str] = {"candidates": way}
+        case: Case = {"candidates": way}
         records.append(Record(NAME, "enumerated", numbers[way], "matches", case))
         records.append(Record(NAME, "per match", cost, "ns", case))
         relative = divide(cost, costs["none disqualified"])
@@ -354,7 +341,7 @@ def measure_counting(scale: BenchmarkScale) -> list[Record]:
     )
     records = [Record(NAME, "matches at one position", count, "matches")]
     for way, seconds in best.items():
-        case: Mapping[str, int | str] = {"answer": way}
+        case: Case = {"answer": way}
         records.append(Record(NAME, "answered in", 1e6 * seconds, "µs", case))
         relative = divide(seconds, best["count()"])
         records.append(Record(NAME, "times a count", relative, "×", case))
@@ -366,115 +353,79 @@ def measure_counting(scale: BenchmarkScale) -> list[Record]:
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
     """Return a table for each question, the growth first."""
+    growth = {
+        f"{measure}, {title}": f"{measure}, {title.removesuffix(' exponent')}"
+        for measure in ("engine", "session")
+        for title in ("widest to narrowest window", "growth exponent")
+    }
+    by_window = {
+        "query": "query",
+        "window": "window",
+        "waiting in the window": "waiting",
+        "engine, ns/event": "engine",
+        "session, ns/event": "session",
+    }
+    by_candidates = {
+        "candidates": "candidates",
+        "matches": "enumerated",
+        "ns/match": "per match",
+        "ratio": "to none disqualified",
+    }
+    by_keys = {"keys": "keys", "events/s": "keyed", "to fewest keys": "relative to fewest keys"}
+    by_answer = {"answer": "answer", "µs": "answered in", "times a count": "times a count"}
     return [
-        _tabulate_growth(records),
-        _tabulate_windows(records),
+        tabulate(
+            records,
+            "An event's cost in a window 100 times as wide",
+            "engine, growth",
+            {"query": "query", **growth, "aim": lambda case: WORKLOADS[str(case["query"])].aim},
+        ),
+        tabulate(records, "An event's cost by window", "engine", by_window),
         _tabulate_run_list(records),
-        _tabulate(
-            records,
-            "Events per second by keys",
-            "keys",
-            {"keyed": "events/s", "relative to fewest keys": "to fewest keys"},
-        ),
-        _tabulate(
-            records,
-            "Time per match, enumeration alone",
-            "candidates",
-            {"enumerated": "matches", "per match": "ns/match", "to none disqualified": "ratio"},
-        ),
-        _tabulate(
+        tabulate(records, "Events per second by keys", "keyed", by_keys),
+        tabulate(records, "Time per match, enumeration alone", "enumerated", by_candidates),
+        tabulate(
             records,
             "Many matches at one position",
-            "answer",
-            {"answered in": "µs", "times a count": "times a count"},
+            "answered in",
+            by_answer,
             f"{format_number(find(records, 'matches at one position'))} matches end there.",
         ),
     ]
 
 
-def _tabulate_growth(records: Sequence[Record]) -> Table:
-    rows = tuple(
-        (
-            name,
-            *(
-                format_fixed(find(records, f"{measure}, {what}", query=name))
-                for measure in ("engine", "session")
-                for what in ("widest to narrowest window", "growth")
-            ),
-            WORKLOADS[name].aim,
-        )
-        for name in map(str, _list_cases(records, "engine", "query"))
-    )
-    columns = (
-        "query",
-        "engine, widest to narrowest window",
-        "engine, growth exponent",
-        "session, widest to narrowest window",
-        "session, growth exponent",
-        "aim",
-    )
-    return Table("An event's cost in a window 100 times as wide", columns, rows)
-
-
-def _tabulate_windows(records: Sequence[Record]) -> Table:
-    rows = tuple(
-        (
-            str(r.case["query"]),
-            f"{r.case['window']:,}",
-            format_number(find(records, "waiting", **r.case)),
-            format_number(r.value),
-            format_number(find(records, "session", **r.case)),
-        )
-        for r in records
-        if r.measure == "engine"
-    )
-    columns = ("query", "window", "waiting in the window", "engine, ns/event", "session, ns/event")
-    return Table("An event's cost by window", columns, rows)
-
-
 def _tabulate_run_list(records: Sequence[Record]) -> Table:
-    rows: list[tuple[str, ...]] = []
-    for r in records:
-        if r.measure == "run list":
-            beside = find(records, "engine beside the run list", **r.case)
-            rows.append(
-                (
-                    str(r.case["query"]),
-                    str(r.case["window"]),
-                    format_number(find(records, "runs", **r.case)),
-                    format_number(r.value),
-                    format_number(beside),
-                    format_number(divide(r.value, beside)),
-                )
-            )
-    for name in _list_cases(records, "run list", "query"):
-        growth = (
-            format_fixed(find(records, f"{measure}, growth", query=name))
-            for measure in ("runs", "run list", "engine beside the run list")
-        )
-        rows.append((f"{name}, growth exponent", "", *growth, ""))
-    columns = ("query", "window", "runs", "run list, ns/event", "engine, ns/event", "ratio")
-    note = "The narrower these windows, the more events are without partner and make nothing."
-    return Table("Beside a list of all runs, on a small stream", columns, tuple(rows), note)
+    measures = ("runs", "run list", "engine beside the run list")
 
+    def ratio(case: Case) -> float | None:
+        return divide(*(find(records, measure, **case) for measure in measures[1:]))
 
-def _tabulate(
-    records: Sequence[Record], title: str, by: str, columns: Mapping[str, str], note: str = ""
-) -> Table:
-    """Return a table with a row for each case and a column for each measure."""
-    rows = tuple(
-        (
-            f"{case:,}" if isinstance(case, int) else case,
-            *(format_number(find(records, measure, **{by: case})) for measure in columns),
-        )
-        for case in _list_cases(records, next(iter(columns)), by)
+    costs = tabulate(
+        records,
+        "Beside a list of all runs, on a small stream",
+        "run list",
+        {
+            "query": "query",
+            "window": "window",
+            "runs": "runs",
+            "run list, ns/event": "run list",
+            "engine, ns/event": "engine beside the run list",
+            "ratio": ratio,
+        },
+        "The narrower these windows, the more events are without partner and make nothing.",
     )
-    return Table(title, (by, *columns.values()), rows, note)
-
-
-def _list_cases(records: Iterable[Record], measure: str, by: str) -> list[int | str]:
-    """Return the cases of a measure, each once."""
-    return [*dict.fromkeys(r.case[by] for r in records if r.measure == measure)]
+    exponents = tabulate(
+        records,
+        "",
+        "run list, growth",
+        {
+            "query": lambda case: f"{case['query']}, growth exponent",
+            "window": lambda _: "",
+            **{measure: f"{measure}, growth" for measure in measures},
+            "ratio": lambda _: "",
+        },
+    )
+    return replace(costs, rows=costs.rows + exponents.rows)
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:

@@ -12,8 +12,9 @@ from itertools import product
 
 from cernis.bench.benchmark import Benchmark, Step
 from cernis.bench.endless import measure_peak
-from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.record import Case, Record, divide, find, select
 from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Table, format_number, tabulate
 
 NAME = "memory"
 QUERIES = {
@@ -33,7 +34,7 @@ def run_memory(scale: BenchmarkScale, step: Step) -> list[Record]:
     for done, (kind, events) in enumerate(cases):
         step(f"{kind}, {format_number(events)} events", done, len(cases))
         peak = measure_peak(QUERIES[kind], events, scale.batch)
-        case: Mapping[str, int | str] = {"query": kind, "events": events}
+        case: Case = {"query": kind, "events": events}
         records.append(Record(NAME, "peak", peak.peak_bytes, "B", case))
         records.append(Record(NAME, "after three batches", peak.settled_bytes, "B", case))
         records.append(Record(NAME, "arena", peak.nodes, "nodes", case))
@@ -51,39 +52,22 @@ def run_memory(scale: BenchmarkScale, step: Step) -> list[Record]:
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
     """Return a table with a row per query and length."""
-    rows = tuple(
-        (
-            str(r.case["query"]),
-            format_number(int(r.case["events"])),
-            _format_mebibytes(find(records, "after three batches", **r.case)),
-            _format_mebibytes(r.value),
-            format_number(find(records, "arena", **r.case)),
-            _format_mebibytes(find(records, "kept events", **r.case)),
-        )
-        for r in records
-        if r.measure == "peak"
-    )
-    columns = (
-        "query",
-        "events",
-        "after three batches, MiB",
-        "peak, MiB",
-        "arena, nodes",
-        "kept events, MiB",
-    )
-    return [Table("Memory of the process", columns, rows)]
-
-
-def _format_mebibytes(value: float | None) -> str:
-    return "–" if value is None else f"{value / 2**20:.0f}"
+    columns = {
+        "query": "query",
+        "events": "events",
+        "after three batches, MiB": "after three batches",
+        "peak, MiB": "peak",
+        "arena, nodes": "arena",
+        "kept events, MiB": "kept events",
+    }
+    return [tabulate(records, "Memory of the process", "peak", columns)]
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Return the peak by query and length of the stream."""
     return [
         {"query": r.case["query"], "events": r.case["events"], "peak": (r.value or 0) / 2**20}
-        for r in records
-        if r.measure == "peak"
+        for r in select(records, "peak")
     ]
 
 

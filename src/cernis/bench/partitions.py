@@ -13,8 +13,9 @@ from functools import partial
 import cernis
 from cernis.bench.benchmark import Benchmark, Step
 from cernis.bench.clock import race, time_call
-from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.record import Case, Record
 from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Table, format_number, tabulate
 from cernis.generators.stock import stock_stream
 
 NAME = "partitions"
@@ -32,38 +33,22 @@ def run_partitions(scale: BenchmarkScale, step: Step) -> list[Record]:
     for done, keys in enumerate(scale.keys):
         step(f"{format_number(keys)} keys", done, total)
         events = stock_stream(scale.keyed_events, SEED, symbols=keys)
-        contestants[str(keys)] = time_call(partial(query.run, events))
+        contestants[keys] = time_call(partial(query.run, events))
     step("in turns", total - 1, total)
     best = race(contestants, scale.rounds)
-    records = [
-        Record(NAME, "recognised", scale.keyed_events / best[str(keys)], "events/s", {"keys": keys})
-        for keys in scale.keys
-    ]
-    one = find(records, "recognised", keys=scale.keys[0])
-    return records + [
-        Record(
-            NAME,
-            "relative to one key",
-            divide(find(records, "recognised", keys=keys), one),
-            "×",
-            {"keys": keys},
-        )
-        for keys in scale.keys
-    ]
+    records = []
+    for keys, seconds in best.items():
+        case: Case = {"keys": keys}
+        rate, relative = scale.keyed_events / seconds, best[scale.keys[0]] / seconds
+        records.append(Record(NAME, "recognised", rate, "events/s", case))
+        records.append(Record(NAME, "relative to one key", relative, "×", case))
+    return records
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
     """Return a table with a row per number of keys."""
-    keys = [int(r.case["keys"]) for r in records if r.measure == "recognised"]
-    rows = tuple(
-        (
-            f"{k:,}",
-            format_number(find(records, "recognised", keys=k)),
-            format_number(find(records, "relative to one key", keys=k)),
-        )
-        for k in keys
-    )
-    return [Table("Events per second by keys", ("keys", "events/s", "to one key"), rows)]
+    columns = {"keys": "keys", "events/s": "recognised", "to one key": "relative to one key"}
+    return [tabulate(records, "Events per second by keys", "recognised", columns)]
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:

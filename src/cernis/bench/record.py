@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
+Case = Mapping[str, int | str]
+"""The circumstances of a measurement, by name."""
+EXPONENT = "exponent"
+"""The unit of growth exponents, the only numbers that may be negative."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -18,7 +23,7 @@ class Record:
     measure: str
     value: int | float | None
     unit: str
-    case: Mapping[str, int | str] = field(default_factory=dict)
+    case: Case = field(default_factory=dict)
     note: str = ""
 
     def to_json(self) -> dict[str, object]:
@@ -26,18 +31,7 @@ class Record:
         plain = asdict(self)
         if isinstance(self.value, int) and abs(self.value) >= 2**53:
             plain["value"] = str(self.value)
-        plain["case"] = dict(self.case)
         return plain
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table for the terminal and for the page: text cells, one note below."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
 
 
 def select(records: Iterable[Record], measure: str) -> list[Record]:
@@ -51,34 +45,14 @@ def find(records: Iterable[Record], measure: str, **case: int | str) -> int | fl
     >>> find([Record("b", "rate", 7.0, "events/s", {"n": 3})], "rate", n=3)
     7.0
     """
-    for record in records:
-        if record.measure == measure and all(record.case.get(k) == v for k, v in case.items()):
-            return record.value
-    return None
+    record = find_record(records, measure, **case)
+    return None if record is None else record.value
 
 
-def format_number(value: int | float | None, digits: int = 3) -> str:
-    """Return a number for a table: `1.23 M`, `4.1e12`, `–` for None.
-
-    >>> [format_number(value) for value in (28_100_000, 0.5, None, 2**60, 12, 2**4000)]
-    ['28.1 M', '0.5', '–', '1.15e+18', '12', '1.31e+1204']
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, int) and abs(value) >= 2**1000:
-        exponent = len(str(abs(value))) - 1
-        return f"{value // 10 ** (exponent - 2) / 100:.2f}e+{exponent}"
-    if abs(value) >= 1e12:
-        return f"{float(value):.{digits}g}"
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= size:
-            return f"{value / size:.{digits}g} {unit}"
-    return f"{value:.{digits}g}"
-
-
-def format_fixed(value: float | None) -> str:
-    """Return a number with two decimals for a table; `–` for None."""
-    return "–" if value is None else f"{value:.2f}"
+def find_record(records: Iterable[Record], measure: str, **case: int | str) -> Record | None:
+    """Return the first record of a measure in a case."""
+    found = (r for r in select(records, measure) if case.items() <= r.case.items())
+    return next(found, None)
 
 
 def divide(numerator: float | None, denominator: float | None) -> float | None:

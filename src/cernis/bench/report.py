@@ -16,7 +16,8 @@ from typing import Any
 import rich.box
 import rich.table
 
-from cernis.bench.record import Record, Table
+from cernis.bench.record import Record
+from cernis.bench.table import Table
 
 NO_PLOT = "The chart is left out: install the extra `plot` (pip install 'cernis[plot]') to draw it."
 

@@ -45,8 +45,9 @@ from cernis.bench.clock import Contestant, race, time_call
 from cernis.bench.endless import measure_peak
 from cernis.bench.output import write_matches
 from cernis.bench.peer import ABSENT, Peer, PeerError, find_peer, start_peer
-from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.record import Case, Record, divide, find, select
 from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Columns, Table, format_number, tabulate
 from cernis.generators.stock import stock_stream
 
 NAME = "sequences"
@@ -254,33 +255,33 @@ def _record_counts(
 
 def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
     """Yield the ratios of the aims."""
-    for length, window in product(scale.lengths, scale.windows):
-        here, core, bare = _find_rates(records, length, window)
-        case: Mapping[str, int | str] = {"n": length, "window": window}
+    for n, window in product(scale.lengths, scale.windows):
+        here, core, bare = _find_rates(records, n=n, window=window)
+        case: Case = {"n": n, "window": window}
         yield Record(NAME, "times CORE", divide(here, core), "×", case)
         yield Record(NAME, "share of bare pass", divide(here, bare), "×", case)
-    for window in scale.windows:
-        longest = _find_rates(records, scale.lengths[-1], window)[0]
-        shortest = _find_rates(records, scale.lengths[0], window)[0]
-        value = divide(longest, shortest)
-        yield Record(NAME, "longest to shortest pattern", value, "×", {"window": window})
-    for length in scale.lengths:
-        widest = _find_rates(records, length, scale.windows[-1])[0]
-        narrowest = _find_rates(records, length, scale.windows[0])[0]
-        yield Record(
-            NAME, "widest to narrowest window", divide(widest, narrowest), "×", {"n": length}
-        )
+
+    def ratio(*cases: Case) -> float | None:
+        return divide(*(_find_rates(records, **case)[0] for case in cases))
+
+    (shortest, *_, longest), (narrowest, *_, widest) = scale.lengths, scale.windows
+    for w in scale.windows:
+        value = ratio({"n": longest, "window": w}, {"n": shortest, "window": w})
+        yield Record(NAME, "longest to shortest pattern", value, "×", {"window": w})
+    for n in scale.lengths:
+        value = ratio({"n": n, "window": widest}, {"n": n, "window": narrowest})
+        yield Record(NAME, "widest to narrowest window", value, "×", {"n": n})
     peaks = [find(records, "peak memory", events=n) for n in scale.stream_lengths]
     yield Record(NAME, "longest to shortest stream, memory", divide(peaks[-1], peaks[0]), "×")
 
 
 def _find_rates(
-    records: Sequence[Record], length: int, window: int
+    records: Sequence[Record], **case: int | str
 ) -> tuple[float | None, float | None, float | None]:
     """Return the events/s of Cernis at its slower, of CORE at its faster, and of the bare pass."""
 
     def values(*measures: str) -> list[float]:
-        found = (find(records, measure, n=length, window=window) for measure in measures)
+        found = (find(records, measure, **case) for measure in measures)
         return [value for value in found if value is not None]
 
     here, core = values("recognised", "silent"), values("CORE silent", "CORE first")
@@ -289,91 +290,45 @@ def _find_rates(
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
     """Return the rates by length and window, then the aims."""
-    measured = [r.case for r in records if r.measure == "recognised"]
-    cases = [(int(case["n"]), int(case["window"])) for case in measured]
-    rows = []
-    for n, window in cases:
-
-        def cell(measure: str, n: int = n, window: int = window) -> str:
-            return format_number(find(records, measure, n=n, window=window))
-
-        core = _find_rates(records, n, window)[1]
-        rows.append(
-            (
-                str(n),
-                str(window),
-                cell("moving events"),
-                cell("recognised"),
-                cell("silent"),
-                cell("first"),
-                cell("all"),
-                cell("enumerated"),
-                cell("matches"),
-                cell("bare pass"),
-                cell("share of bare pass"),
-                format_number(core),
-                cell("times CORE"),
-                cell("CORE all"),
-            )
-        )
-    absent = any(record.note == ABSENT for record in records)
-    rates = Table(
-        "Events per second",
-        (
-            "n",
-            "window",
-            "moving",
-            "recognised",
-            "silent",
-            "first match",
-            "all matches",
-            "matches/s",
-            "matches/event",
-            "bare pass",
-            "share",
-            "CORE",
-            "times CORE",
-            "CORE, all matches",
-        ),
-        tuple(rows),
-        ABSENT if absent else "",
-    )
+    columns: Columns = {
+        "n": "n",
+        "window": "window",
+        "moving": "moving events",
+        "recognised": "recognised",
+        "silent": "silent",
+        "first match": "first",
+        "all matches": "all",
+        "matches/s": "enumerated",
+        "matches/event": "matches",
+        "bare pass": "bare pass",
+        "share": "share of bare pass",
+        "CORE": lambda case: _find_rates(records, **case)[1],
+        "times CORE": "times CORE",
+        "CORE, all matches": "CORE all",
+    }
+    note = ABSENT if any(record.note == ABSENT for record in records) else ""
+    rates = tabulate(records, "Events per second", "recognised", columns, note)
     return [rates, _tabulate_aims(records)]
 
 
 def _tabulate_aims(records: Sequence[Record]) -> Table:
     """Return each ratio in its usual case (shortest pattern, middle window) and at its worst."""
-    cases = [r.case for r in records if r.measure == "recognised"]
-    shortest = min(case["n"] for case in cases)
+    cases = [r.case for r in select(records, "recognised")]
+    shortest = min(int(case["n"]) for case in cases)
     windows = sorted({int(case["window"]) for case in cases})
     usual = windows[len(windows) // 2]
 
-    def row(
-        what: str, measure: str, aim: str, case: Mapping[str, int | str] | None = None
-    ) -> tuple[str, str, str, str]:
-        values = [r.value for r in records if r.measure == measure and r.value is not None]
-        named = values[0] if case is None and values else find(records, measure, **(case or {}))
-        return what, format_number(named), format_number(min(values, default=None)), aim
+    def row(what: str, measure: str, aim: str, **case: int) -> tuple[str, ...]:
+        values = [r.value for r in select(records, measure) if r.value is not None]
+        usually = find(records, measure, **case)
+        return what, format_number(usually), format_number(min(values, default=None)), aim
 
+    length, window = "longest to shortest pattern", "widest to narrowest window"
+    where = f"(n = {shortest}, window {usual})"
     rows = (
-        row(
-            f"Cernis to CORE (n = {shortest}, window {usual})",
-            "times CORE",
-            f"≥ {AIM_PEER:g}",
-            {"n": shortest, "window": usual},
-        ),
-        row(
-            f"longest to shortest pattern (window {usual})",
-            "longest to shortest pattern",
-            f"≥ {AIM_LENGTH}",
-            {"window": usual},
-        ),
-        row(
-            f"widest to narrowest window (n = {shortest})",
-            "widest to narrowest window",
-            f"≥ {AIM_WINDOW}",
-            {"n": shortest},
-        ),
+        row(f"Cernis to CORE {where}", "times CORE", f"≥ {AIM_PEER:g}", n=shortest, window=usual),
+        row(f"{length} (window {usual})", length, f"≥ {AIM_LENGTH}", window=usual),
+        row(f"{window} (n = {shortest})", window, f"≥ {AIM_WINDOW}", n=shortest),
         row(
             "peak memory, longest to shortest stream",
             "longest to shortest stream, memory",
@@ -392,8 +347,8 @@ def _tabulate_aims(records: Sequence[Record]) -> Table:
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Return events/s by length, window and engine, as in the table."""
     drawn: list[Mapping[str, object]] = []
-    for case in (r.case for r in records if r.measure == "recognised"):
-        here, core, _ = _find_rates(records, int(case["n"]), int(case["window"]))
+    for case in (r.case for r in select(records, "recognised")):
+        here, core, _ = _find_rates(records, **case)
         first = find(records, "first", **case)
         rates = {"Cernis": here, "Cernis, first match": first, "CORE": core}
         drawn += [

@@ -24,8 +24,9 @@ import cernis
 from cernis.bench.benchmark import Benchmark, Step
 from cernis.bench.clock import Contestant, race, time_call
 from cernis.bench.output import write_matches
-from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.record import Case, Record, divide
 from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Table, tabulate
 
 NAME = "strategies"
 SEED = 11
@@ -62,7 +63,7 @@ def run_strategies(scale: BenchmarkScale, step: Step) -> list[Record]:
 
 
 def _measure(scale: BenchmarkScale, events: pa.Table, window: int) -> list[Record]:
-    case: Mapping[str, int | str] = {"window": window}
+    case: Case = {"window": window}
     plain = cernis.query(write_kleene_query("ALL", window))
     contestants: dict[str, Contestant] = {
         "plain pass": time_call(lambda: plain.run(events)),
@@ -86,19 +87,13 @@ def _measure(scale: BenchmarkScale, events: pa.Table, window: int) -> list[Recor
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
     """Return a table of costs in plain passes, with a row per window."""
-    windows = [int(r.case["window"]) for r in records if r.measure == "plain pass"]
-    questions = ("count()", "sample()", *CHOSEN)
-    rows = tuple(
-        (
-            str(window),
-            format_number(find(records, "most matches at a position", window=window)),
-            format_number(find(records, "plain pass", window=window)),
-            *(format_number(find(records, f"{q}, cost", window=window)) for q in questions),
-        )
-        for window in windows
-    )
-    columns = ("window", "most matches at a position", "plain pass, events/s", *questions)
-    return [Table("Cost in plain passes", columns, rows)]
+    columns = {
+        "window": "window",
+        "most matches at a position": "most matches at a position",
+        "plain pass, events/s": "plain pass",
+    }
+    columns |= {question: f"{question}, cost" for question in ("count()", "sample()", *CHOSEN)}
+    return [tabulate(records, "Cost in plain passes", "plain pass", columns)]
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:

@@ -24,8 +24,9 @@ import pyarrow.parquet as pq
 
 from cernis.bench.benchmark import Benchmark, Step
 from cernis.bench.process import ask_process
-from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.record import Case, Record, divide, find, select
 from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Table, format_number, tabulate, tabulate_ratios
 from cernis.generators.stock import stock_stream
 
 NAME = "spark"
@@ -62,22 +63,23 @@ def run_spark(scale: BenchmarkScale, step: Step) -> list[Record]:
             _write_files(Path(folder, f"few{rows}"), rows, symbols=20)
         for done, cores in enumerate(scale.spark_cores):
             step(f"{cores} core{'s' * (cores > 1)}", done + 1, len(scale.spark_cores) + 2)
-            names = scale.spark_cases if cores == max(scale.spark_cores) else ONE_CORE
-            request = {"task": "cases", "folder": folder, "cores": cores, "names": names}
-            request["joined"] = scale.spark_joined
-            records += _make_records(
-                ask_process(PROCESS, {**request, "rounds": scale.spark_rounds}),
-                cores,
-                scale,
-            )
+            request = {
+                "task": "cases",
+                "folder": folder,
+                "cores": cores,
+                "names": scale.spark_cases if cores == max(scale.spark_cores) else ONE_CORE,
+                "joined": scale.spark_joined,
+                "rounds": scale.spark_rounds,
+            }
+            records += _make_records(ask_process(PROCESS, request), cores, scale)
         step("one long key", len(scale.spark_cores) + 1, len(scale.spark_cores) + 2)
         for rows in scale.spark_key:
             _write_files(Path(folder, f"key{rows}"), rows, symbols=1)
         peaks = ask_process(PROCESS, {"task": "key", "folder": folder, "rows": scale.spark_key})
-        for rows in scale.spark_key:
-            peak = peaks[str(rows)]
-            records.append(Record(NAME, "peak of a worker", peak, "B", {"rows": rows}))
-    return [*records, *_record_ratios(records, scale)]
+        for rows, peak in peaks.items():
+            records.append(Record(NAME, "peak of a worker", peak, "B", {"rows": int(rows)}))
+    ratios = _divide_cases(records, scale)
+    return [*records, *(ratio for ratio in ratios if ratio.value is not None)]
 
 
 def _write_files(folder: Path, rows: int, symbols: int) -> None:
@@ -97,21 +99,15 @@ def _make_records(answer: Mapping[str, Any], cores: int, scale: BenchmarkScale) 
     for name, measured in answer.items():
         case, _, fewer = name.partition(" of ")
         rows = int(fewer or scale.spark_rows)
-        where: dict[str, int | str] = {"case": case, "cores": cores}
-        if fewer:
-            where["rows"] = rows
+        where: Case = {"case": case, "cores": cores} | ({"rows": rows} if fewer else {})
         yield Record(NAME, "wall", rows / measured["wall"], "rows/s", where)
         yield Record(NAME, "processor", rows / measured["cpu"], "rows/s", where)
         if "matches" in measured:
             yield Record(NAME, "matches", measured["matches"], "", where)
 
 
-def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
-    """Return the ratios of which both sides were measured."""
-    return (record for record in _divide_cases(records, scale) if record.value is not None)
-
-
 def _divide_cases(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
+    """Yield the ratios; without a value where a side was not measured."""
     cores = max(scale.spark_cores)
 
     def quotient(measure: str, above: str, below: str, name: str, over: int = cores) -> Record:
@@ -142,7 +138,7 @@ def _divide_cases(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
     """Return a row per case, the ratios, and the long key."""
-    cores = sorted({int(r.case["cores"]) for r in records if r.measure == "wall"})
+    cores = sorted({int(r.case["cores"]) for r in select(records, "wall")})
     most = cores[-1] if cores else 0
 
     def row(case: str, title: str) -> tuple[str, ...]:
@@ -152,19 +148,14 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
         return title, *wall, busy, "" if found is None else format_number(found)
 
     columns = ("", *(f"rows/s, {n} core{'s' * (n > 1)}" for n in cores), "rows/CPU-s", "matches")
-    measured = {r.case["case"] for r in records if r.measure == "wall"}
+    measured = {r.case["case"] for r in select(records, "wall")}
     every = tuple(row(case, title) for case, title in CASES.items() if case in measured)
     sizes = sorted({int(r.case["rows"]) for r in records if r.case.get("case") in JOINS})
     joined = tuple(
         (title, *(format_number(find(records, "processor", case=case, rows=n)) for n in sizes))
         for case, title in JOINS.items()
     )
-    ratios = tuple((r.measure, format_number(r.value)) for r in records if r.unit == "×")
-    peaks = tuple(
-        (format_number(int(r.case["rows"])), f"{(r.value or 0) / 2**20:.0f}")
-        for r in records
-        if r.measure == "peak of a worker"
-    )
+    peaks = {"rows": "rows", "peak of a worker, MiB": "peak of a worker"}
     return [
         Table("Rows per second", columns, every),
         Table(
@@ -172,19 +163,16 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             ("", *map(format_number, sizes)),
             joined,
         ),
-        Table("Ratios", ("", "×"), ratios),
-        Table("One key in a small executor", ("rows", "peak of a worker, MiB"), peaks),
+        tabulate_ratios(records),
+        tabulate(records, "One key in a small executor", "peak of a worker", peaks),
     ]
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Return rows per second of processor time by case."""
     most = max((int(r.case["cores"]) for r in records if r.measure == "processor"), default=0)
-    return [
-        {"case": title, "rate": find(records, "processor", case=case, cores=most)}
-        for case, title in CASES.items()
-        if find(records, "processor", case=case, cores=most) is not None
-    ]
+    rates = {case: find(records, "processor", case=case, cores=most) for case in CASES}
+    return [{"case": CASES[case], "rate": rate} for case, rate in rates.items() if rate is not None]
 
 
 SPARK = Benchmark(

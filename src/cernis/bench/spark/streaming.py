@@ -14,8 +14,9 @@ from typing import Any
 
 from cernis.bench.benchmark import Benchmark, Step
 from cernis.bench.process import ask_process
-from cernis.bench.record import Record, Table, divide, find, format_number
+from cernis.bench.record import Record, divide, find, select
 from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Columns, Table, format_number, tabulate, tabulate_ratios
 
 NAME = "streaming"
 WAYS = {
@@ -90,57 +91,37 @@ def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
     """Return rates by keys, small batches, state, latency, ratios."""
-    keys = sorted({int(r.case["keys"]) for r in records if r.measure == "wall"})
+    keys = sorted({int(r.case["keys"]) for r in select(records, "wall")})
+    shown = {
+        "rows/s": "wall",
+        "rows/CPU-s": "processor",
+        "CPU-s of a micro-batch": "processor of a micro-batch",
+    }
+    cells = [(title, measure, n) for title, measure in shown.items() for n in keys]
     rates = tuple(
-        (
-            title,
-            *(format_number(find(records, "wall", way=way, keys=n)) for n in keys),
-            *(format_number(find(records, "processor", way=way, keys=n)) for n in keys),
-            *(
-                format_number(find(records, "processor of a micro-batch", way=way, keys=n))
-                for n in keys
-            ),
-        )
+        (title, *(format_number(find(records, m, way=way, keys=n)) for _, m, n in cells))
         for way, title in WAYS.items()
     )
-    columns = (
-        "",
-        *(f"rows/s, {format_number(n)} keys" for n in keys),
-        *(f"rows/CPU-s, {format_number(n)} keys" for n in keys),
-        *(f"CPU-s of a micro-batch, {format_number(n)} keys" for n in keys),
-    )
-    small = tuple(
-        (
-            format_number(int(r.case["kept"])),
-            _format_bytes(find(records, "state beside it", kept=int(r.case["kept"]))),
-            format_number(r.value),
-        )
-        for r in records
-        if r.measure == "processor of a small batch"
-    )
-    state = tuple(
-        (
-            format_number(int(r.case["window"])),
-            format_number(int(r.case["files"])),
-            _format_bytes(r.value),
-        )
-        for r in records
-        if r.measure == "most state"
-    )
+    small: Columns = {
+        "events in the state": "kept",
+        "state": lambda case: _format_bytes(find(records, "state beside it", **case)),
+        "CPU seconds of the batch": "processor of a small batch",
+    }
+    state: Columns = {
+        "window, ms": "window",
+        "micro-batches": "files",
+        "most state": lambda case: _format_bytes(find(records, "most state", **case)),
+    }
     waits = tuple(
         (r.measure, format_number(r.value)) for r in records if r.measure.startswith("latency")
     )
-    ratios = tuple((r.measure, format_number(r.value)) for r in records if r.unit == "×")
+    titles = (f"{title}, {format_number(n)} keys" for title, _, n in cells)
     return [
-        Table("Rows per second", columns, rates),
-        Table(
-            "A small batch beside much state",
-            ("events in the state", "state", "CPU seconds of the batch"),
-            small,
-        ),
-        Table("State", ("window, ms", "micro-batches", "most state"), state),
+        Table("Rows per second", ("", *titles), rates),
+        tabulate(records, "A small batch beside much state", "processor of a small batch", small),
+        tabulate(records, "State", "most state", state),
         Table("From the event that makes a match certain to the match", ("", "s"), waits),
-        Table("Ratios", ("", "×"), ratios),
+        tabulate_ratios(records),
     ]
 
 
@@ -152,8 +133,7 @@ def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     """Return rows per second of processor time by keys and way."""
     return [
         {"way": WAYS[str(r.case["way"])], "keys": r.case["keys"], "rate": r.value}
-        for r in records
-        if r.measure == "processor"
+        for r in select(records, "processor")
     ]
 
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import NamedTuple
 
 from cernis.bench.clock import Name, race
-from cernis.bench.correlation import EXPONENT, fit_exponent
-from cernis.bench.record import Record
+from cernis.bench.correlation import fit_exponent
+from cernis.bench.record import EXPONENT, Case, Record
 from cernis.bench.scale import BenchmarkScale
 from cernis.bench.spaseq.queries import WORKLOADS
 from cernis.bench.spaseq.runs import RunList, collect_events, read_values
@@ -24,7 +24,7 @@ from cernis.bench.spaseq.stages import (
     solve_in_turns,
     solve_workload,
 )
-from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, NAME, OURS, Case
+from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, NAME, OURS
 from cernis.errors import CernisError
 
 LISTED = (("market", ","), ("market", ";"), ("cards", ";"), ("smart grid", ";"))

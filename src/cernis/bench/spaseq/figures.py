@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from cernis.bench.benchmark import Benchmark, Part, Step, run_parts
-from cernis.bench.correlation import EXPONENT, fit_exponent
-from cernis.bench.record import Record, divide
+from cernis.bench.correlation import fit_exponent
+from cernis.bench.record import EXPONENT, Case, Record, divide
 from cernis.bench.scale import BenchmarkScale
 from cernis.bench.spaseq.compare import LISTED, measure_conjunction, measure_run_list
 from cernis.bench.spaseq.queries import (
@@ -40,7 +40,7 @@ from cernis.bench.spaseq.stages import (
     solve_in_turns,
     solve_workload,
 )
-from cernis.bench.spaseq.tables import NAME, QUESTION, TITLE, Case, build_points, build_tables
+from cernis.bench.spaseq.tables import NAME, QUESTION, TITLE, build_points, build_tables
 
 NARROWER = {("market", ":"): 8, ("smart grid", ":"): 4}
 """The factor by which windows and streams are shorter, for queries with very many runs."""

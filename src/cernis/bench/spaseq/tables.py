@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
-from cernis.bench.record import Record, Table, divide, find, format_fixed, format_number, select
+from cernis.bench.record import Case, Record, divide, find, select
+from cernis.bench.table import Columns, Table, format_number, tabulate
 
 NAME = "spaseq"
 TITLE = "Sequences over RDF streams"
 OURS = "engine, matches listed"
 LIST = "list of runs"
 LIST_BY_STREAM = "list of runs by stream"
-Case = Mapping[str, int | str]
 STAGES = ("parsing", "graph patterns", "automaton", "output")
 
 QUESTION = """
@@ -38,211 +40,162 @@ with the engine's, not its absolute cost.
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
     """Return a table for each question, the growth first."""
+
+    def widest_to_narrowest(case: Case) -> float | None:
+        costs = [r.value for r in select(records, "automaton") if case.items() <= r.case.items()]
+        return divide(costs[-1], costs[0])
+
     return [
-        _tabulate_growth(records),
-        _tabulate_windows(records),
-        _tabulate_apart(
+        tabulate(
             records,
-            "clauses",
-            ("pattern", "strategy"),
+            "Growth with the window (Figure 15)",
+            "automaton, growth",
+            {
+                "query": "query",
+                "separator": _quote("strategy"),
+                "automaton, growth exponent": "automaton, growth",
+                "widest to narrowest window": widest_to_narrowest,
+                "whole, growth exponent": "whole, growth",
+                "counting, growth exponent": "counting, growth",
+            },
+            "An event costs more in a wider window where it goes on from more groups of runs: each "
+            "price (market) or fare (smart grid) that later conditions ask for is a group of its "
+            "own. A count looks at all runs in the window of each end.",
+        ),
+        tabulate(
+            records,
+            "An event's cost by window (Figure 15)",
+            "automaton",
+            {
+                "query": "query",
+                "separator": _quote("strategy"),
+                "window": "window",
+                "matches/event": "matches",
+                "groups": "groups",
+                "automaton, ns/event": "automaton",
+                "counting, ns/event": "counting",
+                "whole, events/s": lambda case: divide(1e9, find(records, "whole", **case)),
+            },
+        ),
+        tabulate(
+            records,
             "More clauses in a sequence (Figure 16)",
+            "clauses, matching",
+            {"pattern": "pattern", "separator": _quote("strategy"), **_list_stages("clauses")},
             "On the market, in 40 minutes of 20 companies (800 events).",
         ),
-        _tabulate_background(records),
-        _tabulate_stages(records),
-        _tabulate_apart(
+        tabulate(
             records,
-            "Kleene",
-            ("sequence",),
+            "More background knowledge (Figure 17)",
+            "background read",
+            {
+                "query": "query",
+                "triples": "triples",
+                "read once, triples/s": "background read",
+                "graph patterns, ns/event": "matching with background",
+                "whole, events/s": "with background",
+                "to fewest triples": "to least background",
+            },
+        ),
+        tabulate(
+            records,
+            "Where the time goes (Figure 18)",
+            "all stages",
+            {
+                "query": "query",
+                "matches": "matches",
+                "events/s": "all stages",
+                **{stage: partial(_describe_stage, records, stage) for stage in STAGES},
+            },
+            "The paper's queries in their own windows, from N-Quads to lines of JSON; time per "
+            "event.",
+        ),
+        tabulate(
+            records,
             "Kleene plus beside a plain sequence (Figure 19)",
+            "Kleene, matching",
+            {"sequence": _quote("sequence"), **_list_stages("Kleene")},
             "On the market, in 40 minutes. The rounds of `B+` are linked by `,`, those of `B+;` "
             "by `;`.",
         ),
         _tabulate_lists(records),
-        _tabulate_conjunction(records),
+        tabulate(
+            records,
+            "Conjunction beside a sequence (Figure 21)",
+            "conjunction, matching",
+            {
+                "sequence": _quote("sequence"),
+                "graph patterns, ns/event": "conjunction, matching",
+                **_compare_with_lists(records),
+            },
+            "On the traffic streams. Graph patterns of `B & C` are joined before the automaton.",
+        ),
     ]
 
 
-def _tabulate_growth(records: Sequence[Record]) -> Table:
-    rows = []
-    for one in select(records, "automaton, growth"):
-        costs = [
-            r.value
-            for r in select(records, "automaton")
-            if r.case["query"] == one.case["query"] and r.case["strategy"] == one.case["strategy"]
-        ]
-        rows.append(
-            (
-                str(one.case["query"]),
-                f"`{one.case['strategy']}`",
-                format_fixed(one.value),
-                format_fixed(divide(costs[-1], costs[0])),
-                format_fixed(find(records, "whole, growth", **one.case)),
-                format_fixed(find(records, "counting, growth", **one.case)),
-            )
-        )
-    columns = (
-        "query",
-        "separator",
-        "automaton, growth exponent",
-        "widest to narrowest window",
-        "whole, growth exponent",
-        "counting, growth exponent",
-    )
-    note = (
-        "An event costs more in a wider window where it goes on from more groups of runs: each "
-        "price (market) or fare (smart grid) that later conditions ask for is a group of its own. "
-        "A count looks at all runs in the window of each end."
-    )
-    return Table("Growth with the window (Figure 15)", columns, tuple(rows), note)
+def _quote(name: str) -> Callable[[Case], str]:
+    """Return a column that shows a name of the case as code."""
+    return lambda case: f"`{case[name]}`"
 
 
-def _tabulate_windows(records: Sequence[Record]) -> Table:
-    rows = tuple(
-        (
-            str(one.case["query"]),
-            f"`{one.case['strategy']}`",
-            f"{one.case['window']:,}",
-            format_number(find(records, "matches", **one.case)),
-            format_number(find(records, "groups", **one.case)),
-            format_number(one.value),
-            format_number(find(records, "counting", **one.case)),
-            format_number(divide(1e9, find(records, "whole", **one.case))),
-        )
-        for one in select(records, "automaton")
-    )
-    columns = (
-        "query",
-        "separator",
-        "window",
-        "matches/event",
-        "groups",
-        "automaton, ns/event",
-        "counting, ns/event",
-        "whole, events/s",
-    )
-    return Table("An event's cost by window (Figure 15)", columns, rows)
+def _list_stages(question: str) -> Columns:
+    """Return the columns of a question that is measured stage by stage."""
+    return {
+        "graph patterns, ns/event": f"{question}, matching",
+        "graph patterns, to the first": f"{question}, matching, to first",
+        "automaton, ns/event": f"{question}, automaton",
+        "automaton, to the first": f"{question}, automaton, to first",
+    }
 
 
-def _tabulate_apart(
-    records: Sequence[Record], question: str, by: tuple[str, ...], title: str, note: str
-) -> Table:
-    rows = []
-    for one in select(records, f"{question}, matching"):
-        cells = [str(one.case[name]) if name == "pattern" else f"`{one.case[name]}`" for name in by]
-        for stage in ("matching", "automaton"):
-            cells.append(format_number(find(records, f"{question}, {stage}", **one.case)))
-            cells.append(format_fixed(find(records, f"{question}, {stage}, to first", **one.case)))
-        rows.append(tuple(cells))
-    columns = (
-        *("separator" if name == "strategy" else name for name in by),
-        "graph patterns, ns/event",
-        "to the first",
-        "automaton, ns/event",
-        "to the first",
-    )
-    return Table(title, columns, tuple(rows), note)
-
-
-def _tabulate_background(records: Sequence[Record]) -> Table:
-    rows = tuple(
-        (
-            str(one.case["query"]),
-            f"{one.case['triples']:,}",
-            format_number(one.value),
-            format_number(find(records, "matching with background", **one.case)),
-            format_number(find(records, "with background", **one.case)),
-            format_fixed(find(records, "to least background", **one.case)),
-        )
-        for one in select(records, "background read")
-    )
-    columns = (
-        "query",
-        "triples",
-        "read once, triples/s",
-        "graph patterns, ns/event",
-        "whole, events/s",
-        "to fewest triples",
-    )
-    return Table("More background knowledge (Figure 17)", columns, rows)
-
-
-def _tabulate_stages(records: Sequence[Record]) -> Table:
-    rows = []
-    for one in select(records, "all stages"):
-        cells = [
-            str(one.case["query"]),
-            format_number(find(records, "matches", **one.case)),
-            format_number(one.value),
-        ]
-        for stage in STAGES:
-            cost = find(records, "stage", stage=stage, **one.case)
-            share = find(records, "share", stage=stage, **one.case)
-            cells.append(
-                f"{format_number(divide(cost, 1000))} µs, {0.0 if share is None else share:.0%}"
-            )
-        rows.append(tuple(cells))
-    note = (
-        "The paper's queries in their own windows, from N-Quads to lines of JSON; time per event."
-    )
-    columns = ("query", "matches", "events/s", *STAGES)
-    return Table("Where the time goes (Figure 18)", columns, tuple(rows), note)
+def _describe_stage(records: Sequence[Record], stage: str, case: Case) -> str:
+    cost = find(records, "stage", stage=stage, **case)
+    share = find(records, "share", stage=stage, **case)
+    return f"{format_number(divide(cost, 1000))} µs, {0.0 if share is None else share:.0%}"
 
 
 def _tabulate_lists(records: Sequence[Record]) -> Table:
-    rows: list[tuple[str, ...]] = []
-    for one in select(records, LIST):
-        if "window" in one.case:
-            query, separator = str(one.case["query"]), f"`{one.case['strategy']}`"
-            beside = _compare_cells(records, one.case)
-            rows.append((query, separator, f"{one.case['window']:,}", *beside))
-    for one in select(records, f"{LIST}, growth"):
-        growth = [
-            format_fixed(find(records, f"{way}, growth", **one.case))
-            for way in (LIST, LIST_BY_STREAM, OURS)
-        ]
-        query = f"{one.case['query']}, growth exponent"
-        runs = format_fixed(find(records, "active runs, growth", **one.case))
-        rows.append((query, f"`{one.case['strategy']}`", "", "", runs, *growth, ""))
-    columns = ("query", "separator", "window", *_BESIDE)
-    note = "A list for each stream is the paper's index of runs, for queries on several streams."
-    return Table("Beside a list of runs (Figures 15 and 20)", columns, tuple(rows), note)
-
-
-_BESIDE = (
-    "matches",
-    "active runs",
-    f"{LIST}, ns/event",
-    "by stream, ns/event",
-    f"{OURS}, ns/event",
-    "list to engine",
-)
-
-
-def _compare_cells(records: Sequence[Record], case: Case) -> tuple[str, ...]:
-    """Return the cells that compare a list of runs with the engine."""
-    costs = [find(records, way, **case) for way in (LIST, LIST_BY_STREAM, OURS)]
-    best = min(cost for cost in costs[:2] if cost is not None)
-    return (
-        format_number(find(records, "matches", **case)),
-        format_number(find(records, "active runs", **case)),
-        *map(format_number, costs),
-        format_number(divide(best, costs[2])),
+    cases = [r for r in records if r.measure != LIST or "window" in r.case]
+    start: Columns = {"query": "query", "separator": _quote("strategy"), "window": "window"}
+    costs = tabulate(
+        cases,
+        "Beside a list of runs (Figures 15 and 20)",
+        LIST,
+        {**start, **_compare_with_lists(records)},
+        "A list for each stream is the paper's index of runs, for queries on several streams.",
     )
-
-
-def _tabulate_conjunction(records: Sequence[Record]) -> Table:
-    rows = tuple(
-        (
-            f"`{one.case['sequence']}`",
-            format_number(one.value),
-            *_compare_cells(records, one.case),
-        )
-        for one in select(records, "conjunction, matching")
+    exponents = tabulate(
+        records,
+        "",
+        f"{LIST}, growth",
+        {
+            "query": lambda case: f"{case['query']}, growth exponent",
+            "separator": _quote("strategy"),
+            "window": lambda _: "",
+            "matches": lambda _: "",
+            **{m: f"{m}, growth" for m in ("active runs", LIST, LIST_BY_STREAM, OURS)},
+            "list to engine": lambda _: "",
+        },
     )
-    columns = ("sequence", "graph patterns, ns/event", *_BESIDE)
-    note = "On the traffic streams. The graph patterns of `B & C` are joined before the automaton."
-    return Table("Conjunction beside a sequence (Figure 21)", columns, rows, note)
+    return replace(costs, rows=costs.rows + exponents.rows)
+
+
+def _compare_with_lists(records: Sequence[Record]) -> Columns:
+    """Return the columns that compare lists of runs with the engine."""
+
+    def ratio(case: Case) -> float | None:
+        costs = (find(records, way, **case) for way in (LIST, LIST_BY_STREAM))
+        best = min(cost for cost in costs if cost is not None)
+        return divide(best, find(records, OURS, **case))
+
+    return {
+        "matches": "matches",
+        "active runs": "active runs",
+        f"{LIST}, ns/event": LIST,
+        "by stream, ns/event": LIST_BY_STREAM,
+        f"{OURS}, ns/event": OURS,
+        "list to engine": ratio,
+    }
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
