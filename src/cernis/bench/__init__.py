@@ -17,18 +17,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from cernis.bench.benchmark import Benchmark
 from cernis.bench.correlation import CORRELATION
-from cernis.bench.machine import describe_machine
 from cernis.bench.memory import MEMORY
 from cernis.bench.partitions import PARTITIONS
 from cernis.bench.record import Record
-from cernis.bench.report import (
-    NO_PLOT,
-    build_chart,
-    draw_chart,
-    render_page,
-    render_table,
-    write_json,
-)
+from cernis.bench.report import NO_PLOT, draw_chart, render_page, render_table, write_json
 from cernis.bench.scale import FULL, BenchmarkScale, choose_scale
 from cernis.bench.sequences import SEQUENCES
 from cernis.bench.spark.batch import SPARK
@@ -39,19 +31,8 @@ from cernis.errors import CernisError
 
 __all__ = ["BENCHMARKS", "run_benchmarks"]
 
-BENCHMARKS: dict[str, Benchmark] = {
-    benchmark.name: benchmark
-    for benchmark in (
-        SEQUENCES,
-        PARTITIONS,
-        STRATEGIES,
-        MEMORY,
-        CORRELATION,
-        SPARK,
-        STREAMING,
-        SPASEQ,
-    )
-}
+_ALL = (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY, CORRELATION, SPARK, STREAMING, SPASEQ)
+BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}
 _PAGES = Path("docs/benchmarks")
 
 
@@ -84,24 +65,20 @@ def run_benchmarks(
         if pages is not None:
             _write_page(BENCHMARKS[name], records, pages, console)
     if json_path is not None:
-        write_json(Path(json_path), describe_machine(), everything)
+        write_json(Path(json_path), everything)
         console.print(f"Wrote {json_path}")
     return 0
 
 
 def _run(benchmark: Benchmark, scale: BenchmarkScale, console: Console) -> list[Record]:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-    )
+    text = TextColumn("{task.description}")
+    columns = (SpinnerColumn(), text, BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(benchmark.name, total=None)
 
         def step(description: str, done: int, total: int) -> None:
-            text = f"{benchmark.name}: {description}"
-            progress.update(task, description=text, completed=done, total=total)
+            named = f"{benchmark.name}: {description}"
+            progress.update(task, description=named, completed=done, total=total)
 
         return benchmark.run(scale, step)
 
@@ -110,19 +87,11 @@ def _write_page(
     benchmark: Benchmark, records: Sequence[Record], folder: Path, console: Console
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    chart = draw_chart(build_chart(benchmark.name, benchmark.points(records)))
+    chart = draw_chart(benchmark.name, benchmark.points(records))
     if chart is None:
         console.print(NO_PLOT)
     else:
         (folder / f"{benchmark.name}.svg").write_text(chart)
-    text = render_page(
-        benchmark.name,
-        benchmark.title,
-        benchmark.question,
-        benchmark.tables(records),
-        describe_machine(),
-        chart=chart is not None,
-    )
     path = folder / f"{benchmark.name}.md"
-    path.write_text(text)
+    path.write_text(render_page(benchmark, benchmark.tables(records), chart=chart is not None))
     console.print(f"Wrote {path}")

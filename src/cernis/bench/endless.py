@@ -48,18 +48,9 @@ def push_stream(query: str, events: int, batch: int) -> Peak:
     for number in range(max(1, events // batch)):
         session.push(batches[number % _DISTINCT_BATCHES]).head(1)
         if number == 2:
-            settled = _read_resident()
-    return Peak(
-        settled or _read_resident(), _read_peak(), session.engine.records, session.store.nbytes
-    )
-
-
-def _read_resident() -> int:
-    return _read_status("VmRSS")
-
-
-def _read_peak() -> int:
-    return _read_status("VmHWM")
+            settled = _read_status("VmRSS")
+    settled = settled or _read_status("VmRSS")
+    return Peak(settled, _read_status("VmHWM"), session.engine.records, session.store.nbytes)
 
 
 def _read_status(field: str) -> int:

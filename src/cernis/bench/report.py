@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import rich.box
 import rich.table
 
+from cernis.bench.benchmark import Benchmark
+from cernis.bench.machine import describe_machine
 from cernis.bench.record import Record
 from cernis.bench.table import Table
 
@@ -56,52 +57,37 @@ def write_markdown(table: Table) -> str:
     return "\n".join([*lines, ""])
 
 
-def render_page(
-    name: str,
-    title: str,
-    question: str,
-    tables: Iterable[Table],
-    machine: Mapping[str, str],
-    *,
-    chart: bool,
-) -> str:
+def render_page(benchmark: Benchmark, tables: Iterable[Table], *, chart: bool) -> str:
     """Return a benchmark's page: the question, the chart, the tables, the machine, the command."""
-    parts = [f"# {title}", "", question.strip(), ""]
+    parts = [f"# {benchmark.title}", "", benchmark.question.strip(), ""]
     if chart:
-        parts += [f"![{title}]({name}.svg)", ""]
+        parts += [f"![{benchmark.title}]({benchmark.name}.svg)", ""]
     parts += [write_markdown(table) for table in tables]
     parts += ["## How it was measured", ""]
-    parts += [f"- {key}: {value}" for key, value in machine.items()]
+    parts += [f"- {key}: {value}" for key, value in describe_machine().items()]
     parts += [
         "",
         "Each contestant runs once per round; the tables show its best round. Compare numbers",
         "within a table, not across machines. To run it again:",
         "",
         "```",
-        f"cernis bench {name}",
+        f"cernis bench {benchmark.name}",
         "```",
     ]
     return "\n".join([*parts, ""])
 
 
-def build_chart(name: str, points: Sequence[Mapping[str, object]]) -> dict[str, Any]:
-    """Return the chart's Vega-Lite specification with the points in it."""
-    text = resources.files("cernis.bench").joinpath("charts", f"{name}.vl.json").read_text()
-    chart: dict[str, Any] = json.loads(text)
-    chart["data"] = {"values": [dict(point) for point in points]}
-    return chart
-
-
-def draw_chart(chart: Mapping[str, Any]) -> str | None:
-    """Return the chart as SVG; None without the extra `plot`."""
+def draw_chart(name: str, points: Sequence[Mapping[str, object]]) -> str | None:
+    """Return the chart of a benchmark's points as SVG; None without the extra `plot`."""
     try:
         import vl_convert
     except ImportError:
         return None
-    return str(vl_convert.vegalite_to_svg(dict(chart)))
+    text = resources.files("cernis.bench").joinpath("charts", f"{name}.vl.json").read_text()
+    return str(vl_convert.vegalite_to_svg(json.loads(text) | {"data": {"values": points}}))
 
 
-def write_json(path: Path, machine: Mapping[str, str], records: Iterable[Record]) -> None:
+def write_json(path: Path, records: Iterable[Record]) -> None:
     """Write all records and the machine as one JSON document."""
-    document = {"machine": dict(machine), "records": [record.to_json() for record in records]}
+    document = {"machine": describe_machine(), "records": [one.to_json() for one in records]}
     path.write_text(json.dumps(document, indent=2) + "\n")

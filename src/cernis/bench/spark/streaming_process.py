@@ -113,14 +113,16 @@ class MeasuredQuery:
         self.rows: dict[int, int] = {}
         self.state: list[int] = []
 
-    def wait_for(self, batches: int) -> None:
-        """Wait for so many micro-batches with events."""
+    def run(self, batches: int) -> None:
+        """Wait for so many micro-batches with events, then stop."""
         end = time.perf_counter() + _LONGEST
         while len(self.marks) < batches:
             if self.query.exception() is not None or time.perf_counter() > end:
                 raise RuntimeError(f"the query did not go on: {self.query.exception()}")
             self._read_progress()
             time.sleep(0.02)  # Java makes JSON of the last micro-batches each time
+        self._read_progress()
+        self.query.stop()
 
     def _read_progress(self) -> None:
         from cernis.spark import progress_of
@@ -134,20 +136,13 @@ class MeasuredQuery:
             if ours is not None:
                 self.state.append(ours.state_bytes)
 
-    def stop(self) -> None:
-        self._read_progress()
-        self.query.stop()
-
     def compute_rates(self, skip: int) -> dict[str, float]:
         """Return rows per second and per processor second, and processor seconds of a batch."""
         batches = sorted(self.marks)[skip:]
         (began, busy), (ended, at_end) = self.marks[batches[0]], self.marks[batches[-1]]
         rows, busy = sum(self.rows[batch] for batch in batches[1:]), at_end - busy
-        return {
-            "wall": rows / (ended - began),
-            "cpu": rows / busy,
-            "batch": busy / (len(batches) - 1),
-        }
+        of_one = busy / (len(batches) - 1)
+        return {"wall": rows / (ended - began), "cpu": rows / busy, "batch": of_one}
 
     def compute_seconds(self, skip: int) -> float:
         """Return the median processor seconds of a micro-batch after the first `skip`."""
@@ -165,11 +160,9 @@ def measure_keys(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str,
             count = 3 if name == "plain" else request["files"]
             for _ in range(count):
                 files.put(rows)
-            running = MeasuredQuery(
-                contestant(files.stream(spark), 1000), folder / f"c-{name}{keys}"
-            )
-            running.wait_for(count)
-            running.stop()
+            frame = contestant(files.stream(spark), 1000)
+            running = MeasuredQuery(frame, folder / f"c-{name}{keys}")
+            running.run(count)
             answer[f"{name} {keys}"] = running.compute_rates(1)
             shutil.rmtree(files.folder)
     return answer
@@ -184,15 +177,11 @@ def measure_small_batches(spark: Any, folder: Path, request: dict[str, Any]) -> 
         small = request["small_files"]
         for _ in range(small):
             files.put(request["small"])
-        running = MeasuredQuery(
-            recognize_pairs(files.stream(spark), 10**9), folder / f"c-kept{kept}"
-        )
-        running.wait_for(small + 1)
-        running.stop()
-        answer[str(kept)] = {
-            "cpu": running.compute_seconds(small // 2),
-            "state": max(running.state),
-        }
+        frame = recognize_pairs(files.stream(spark), 10**9)
+        running = MeasuredQuery(frame, folder / f"c-kept{kept}")
+        running.run(small + 1)
+        seconds = running.compute_seconds(small // 2)
+        answer[str(kept)] = {"cpu": seconds, "state": max(running.state)}
         shutil.rmtree(files.folder)
     return answer
 
@@ -204,11 +193,9 @@ def measure_state(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str
         files = StreamFolder(folder / f"state{window}-{length}", 100)
         for _ in range(length):
             files.put(request["state_rows"])
-        running = MeasuredQuery(
-            recognize_pairs(files.stream(spark), window), folder / f"c-state{window}-{length}"
-        )
-        running.wait_for(length)
-        running.stop()
+        frame = recognize_pairs(files.stream(spark), window)
+        running = MeasuredQuery(frame, folder / f"c-state{window}-{length}")
+        running.run(length)
         answer[f"{window} {length}"] = max(running.state)
     return answer
 
