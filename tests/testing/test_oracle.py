@@ -44,7 +44,7 @@ def chooser(draw: st.DrawFn) -> grammar.Chooser:
 
 @st.composite
 def formulas(draw: st.DrawFn) -> cel.Formula:
-    return grammar.make_formula(chooser(draw), SMALL, 3)
+    return grammar.QueryGrammar(chooser(draw), SMALL).make_formula(3)
 
 
 def answers(pattern: Pattern, events: Events) -> set[ComparableMatch]:

@@ -19,6 +19,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import Any, Literal, TypeVar
@@ -68,6 +69,17 @@ FAMILIES: tuple[Family, ...] = ("chain", "previous", "keys", "order", "all", "mi
 order, by equalities across ALL, and by everything at once."""
 
 MILLISECOND = 1_000_000
+_PARTITIONS = (
+    (("k",),), (("k",),), (("g",),), (("k",), ("g",)), (("k", "h"),), (("h", "k"), ("g",)),
+)  # fmt: skip
+_BOUNDS = ((1, None), (1, None), (1, 2), (2, 3), (2, None), (2, 2), (0, 2), (0, None), (1, 3))
+_COMPARED = ("u", "uv", "uvw", "c")
+_LIMITS: tuple[tuple[pred.Operator, int], ...] = (("<=", 2), ("=", 1), (">=", 1), ("!=", 2))
+_OPERATORS: tuple[pred.Operator, ...] = (">=", "<=", "=", "!=", "<", ">")
+_STEPS = ("x", "y", "z", "w")
+_EQUAL: tuple[pred.Operator, ...] = ("=", "=", "!=")
+_ORDER: tuple[pred.Operator, ...] = ("<", "<=", ">", ">=", "=")
+_NEIGHBOURS: tuple[pred.Operator, ...] = ("=", "<", "!=", "<=", ">", "=", ">=")
 _LARGEST_ANSWER = 20_000
 _LARGEST_LINE = 200_000  # without ALL the bound on a family is cruder
 
@@ -112,13 +124,7 @@ def random_case(seed: int, features: Features | None = None) -> RandomCase:
     >>> random_case(7) == random_case(7)
     True
     """
-    return make_case(random.Random(seed).randrange, features or Features())
-
-
-def make_case(choose: Chooser, features: Features) -> RandomCase:
-    """Make a query and a stream that has its attributes."""
-    made = make_pattern(choose, features)
-    return made, make_events(choose, features, made)
+    return QueryGrammar(random.Random(seed).randrange, features or Features()).make_case()
 
 
 def make_cuts(choose: Chooser, length: int) -> list[int]:
@@ -136,155 +142,463 @@ def split_batches(items: Sequence[T], at: Sequence[int]) -> list[Sequence[T]]:
     return [items[low:high] for low, high in pairwise(edges)]
 
 
-# ----------------------------------------------------------------- queries
+class Choices:
+    """Random choices by a chooser."""
+
+    def __init__(self, choose: Chooser) -> None:
+        self.choose = choose
+
+    def pick(self, items: Sequence[T]) -> T:
+        return items[self.choose(len(items))]
+
+    def pick_mostly_first(self, items: Sequence[T]) -> T:
+        """Pick the first item half of the time, otherwise any."""
+        return items[0] if self.choose(2) == 0 else self.pick(items)
+
+    def happens(self, out_of: int) -> bool:
+        return self.choose(out_of) == out_of - 1
 
 
-def make_pattern(choose: Chooser, features: Features) -> Pattern:
-    """Make a random query; over several streams, FROM names all of them or the last."""
-    if _happens(choose, 3):
-        features = replace(features, streams=features.streams[-1:])
-    if features.families:
-        few = replace(features, types=features.types[:2])
-        body = make_correlated(choose, few, _pick(choose, features.families))
-    else:
-        body = make_formula(choose, features, 1 + max(choose(features.size), choose(features.size)))
-    return Pattern(
-        formula=body,
-        select=_make_select(choose, features, body),
-        strategy=_pick_mostly_first(choose, features.strategies),
-        streams=features.streams,
-        partition=_choose_partition(choose) if features.partition and _happens(choose, 3) else (),
-        within=_make_window(choose, _pick_mostly_first(choose, features.windows)),
-        consume=_pick_mostly_first(choose, features.consume),
-        limit=choose(4) if features.limit and _happens(choose, 6) else None,
-    )
+class QueryGrammar(Choices):
+    """Random queries with some features, and streams for them."""
 
+    def __init__(self, choose: Chooser, features: Features) -> None:
+        super().__init__(choose)
+        self.features = features
 
-def make_formula(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    """Make a random formula of at most `size` nodes."""
-    if size <= 1:
-        return _make_atom(choose, features)
-    make = _pick(choose, _list_makers(features, size))
-    return make(choose, features, size - 1)
+    def make_case(self) -> RandomCase:
+        """Make a query and a stream that has its attributes."""
+        made = self.make_pattern()
+        return made, self.make_events(made)
 
+    # -------------------------------------------------------- queries
 
-Maker = Callable[[Chooser, Features, int], cel.Formula]
-
-
-def _list_makers(features: Features, size: int) -> list[Maker]:
-    """List the operators for a node of this size, frequent ones several times."""
-    found: list[Maker] = [_make_as, _make_as]
-    if features.iterate:
-        found += [_make_iterate, _make_iterate]
-    if features.optional:
-        found += [_make_optional]
-    if features.filters:
-        found += [_make_filter, _make_filter]
-    if features.partition_by_inside:
-        found += [_make_partition_by]
-    if size > 2:
-        found += [_make_sequence] * 5 + [_make_choice] * 2
-        found += [_make_contiguous] * 2 if features.contiguous else []
-        found += [_make_all] if features.all_ else []
-        found += [_make_unless] * 2 if features.unless else []
-    return found
-
-
-def _make_atom(choose: Chooser, features: Features) -> cel.Formula:
-    if features.not_ and _happens(choose, 10):
-        return cel.Not(_make_single(choose, features, 3))
-    return _make_event(choose, features)
-
-
-def _make_event(choose: Chooser, features: Features) -> cel.Formula:
-    name = _pick(choose, features.types)
-    named = features.streams and _happens(choose, 3)
-    return cel.Event(name, _pick(choose, features.streams) if named else None)
-
-
-def _make_single(choose: Chooser, features: Features, depth: int) -> cel.Formula:
-    """Make a formula of one event, which may stand under NOT."""
-    kind = choose(5) if depth else 0
-    if kind == 1:
-        return _filter_formula(choose, features, _make_single(choose, features, depth - 1))
-    if kind == 2:
-        parts = (
-            _make_single(choose, features, depth - 1),
-            _make_single(choose, features, depth - 1),
+    def make_pattern(self) -> Pattern:
+        """Make a random query; over several streams, FROM names all of them or the last."""
+        on = self.features
+        if self.happens(3):
+            on = replace(on, streams=on.streams[-1:])
+        if on.families:
+            few = QueryGrammar(self.choose, replace(on, types=on.types[:2]))
+            body = few.make_correlated(self.pick(on.families))
+        else:
+            size = 1 + max(self.choose(on.size), self.choose(on.size))
+            body = QueryGrammar(self.choose, on).make_formula(size)
+        return Pattern(
+            formula=body,
+            select=self._make_select(body),
+            strategy=self.pick_mostly_first(on.strategies),
+            streams=on.streams,
+            partition=self.pick(_PARTITIONS) if on.partition and self.happens(3) else (),
+            within=self._make_window(self.pick_mostly_first(on.windows)),
+            consume=self.pick_mostly_first(on.consume),
+            limit=self.choose(4) if on.limit and self.happens(6) else None,
         )
-        return cel.Choice(parts)
-    if kind == 3:
-        return cel.As(_make_event(choose, features), _pick(choose, features.variables))
-    return _make_event(choose, features)
+
+    def make_formula(self, size: int) -> cel.Formula:
+        """Make a random formula of at most `size` nodes."""
+        if size <= 1:
+            return self._make_atom()
+        return self.pick(self._list_makers(size))(size - 1)
+
+    def _list_makers(self, size: int) -> list[Callable[[int], cel.Formula]]:
+        """List the operators for a node of this size, frequent ones several times."""
+        on = self.features
+        found = [self._make_as] * 2 + [self._make_iterate] * 2 * on.iterate
+        found += [self._make_optional] * on.optional + [self._make_filter] * 2 * on.filters
+        found += [self._make_partition_by] * on.partition_by_inside
+        if size > 2:
+            several = [cel.Sequence] * 5 + [cel.Choice] * 2
+            several += [cel.Contiguous] * 2 * on.contiguous + [cel.All] * on.all_
+            found += [partial(self._make_several, operator) for operator in several]
+            found += [self._make_unless] * 2 * on.unless
+        return found
+
+    def _make_atom(self) -> cel.Formula:
+        if self.features.not_ and self.happens(10):
+            return cel.Not(self._make_single(3))
+        return self._make_event()
+
+    def _make_event(self) -> cel.Formula:
+        name = self.pick(self.features.types)
+        named = self.features.streams and self.happens(3)
+        return cel.Event(name, self.pick(self.features.streams) if named else None)
+
+    def _make_single(self, depth: int) -> cel.Formula:
+        """Make a formula of one event, which may stand under NOT."""
+        kind = self.choose(5) if depth else 0
+        if kind == 1:
+            return self._filter_formula(self._make_single(depth - 1))
+        if kind == 2:
+            return cel.Choice((self._make_single(depth - 1), self._make_single(depth - 1)))
+        if kind == 3:
+            return cel.As(self._make_event(), self.pick(self.features.variables))
+        return self._make_event()
+
+    def _make_as(self, size: int) -> cel.Formula:
+        return cel.As(self.make_formula(size), self.pick(self.features.variables))
+
+    def _make_optional(self, size: int) -> cel.Formula:
+        return cel.Optional(self.make_formula(size))
+
+    def _make_iterate(self, size: int) -> cel.Formula:
+        body = self.make_formula(size)
+        contiguous = self.features.contiguous and self.happens(3)
+        low, high = self.pick(_BOUNDS)
+        if low == 0 and not self.features.optional:
+            low = 1
+        return cel.Iterate(body, low, high, contiguous)
+
+    def _make_unless(self, size: int) -> cel.Formula:
+        guard = 1 + self.choose(max(1, size // 3))
+        return cel.Unless(self.make_formula(size - guard), self.make_formula(guard))
+
+    def _make_several(
+        self, operator: Callable[[tuple[cel.Formula, ...]], cel.Formula], size: int
+    ) -> cel.Formula:
+        """Make an operator of two or three formulas, which share a size of at least 2."""
+        number = 3 if size > 2 and self.happens(3) else 2
+        shares = [1] * number
+        for _ in range(size - number):
+            shares[self.choose(number)] += 1
+        return operator(tuple(self.make_formula(share) for share in shares))
+
+    def _make_filter(self, size: int) -> cel.Formula:
+        return self._filter_formula(self.make_formula(size))
+
+    def _filter_formula(self, body: cel.Formula) -> cel.Formula:
+        names = find_bound_variables(body)
+        return cel.Filter(body, self._make_condition(names, 2)) if names else body
+
+    def _make_partition_by(self, size: int) -> cel.Formula:
+        body = self.make_formula(size)
+        types = sorted({node.type for node in _walk_marked(body) if isinstance(node, cel.Event)})
+        if not types or self.choose(2) == 0:
+            return cel.PartitionBy(body, (cel.KeyPart(None, self._choose_attribute("ab")),))
+        keys = tuple(cel.KeyPart(name, self._choose_attribute("ab")) for name in types)
+        return cel.PartitionBy(body, keys)
+
+    # ------------------------------------------ events that are compared
+
+    def make_correlated(self, family: Family) -> cel.Formula:
+        """Make a random formula of one family."""
+        makers = {
+            "chain": partial(self._make_chain, _EQUAL),
+            "order": partial(self._make_chain, _ORDER),
+            "previous": self._make_previous,
+            "keys": self._make_keyed,
+            "all": self._make_gathering,
+            "mixed": self._make_mixture,
+        }
+        return makers[family]()
+
+    def _make_chain(self, operators: Sequence[pred.Operator]) -> cel.Formula:
+        """Make steps that are compared; sometimes repeat the whole, or put an event after it."""
+        names = _STEPS[: self.pick((2, 3, 2, 3, 4))]
+        links = [self._make_link(names, operators) for _ in range(1 + self.choose(2))]
+        body: cel.Formula = cel.Filter(self._make_line(names), self._join_links(links))
+        if self.features.iterate and self.happens(5):
+            body = cel.Iterate(body, 1, self.pick((None, 2)))
+        if self.happens(6):
+            body = cel.Sequence((body, self._make_event()))
+        return body
+
+    def _make_line(self, names: Sequence[str]) -> cel.Formula:
+        """Make one step for each name, after each other."""
+        steps = tuple(self._make_step(name) for name in names)
+        if len(steps) == 1:
+            return steps[0]
+        if self.features.contiguous and self.happens(5):
+            return cel.Contiguous(steps)
+        if self.features.unless and self.happens(12):
+            return cel.Unless(cel.Sequence(steps), self._make_event())
+        return cel.Sequence(steps)
+
+    def _make_step(self, name: str) -> cel.Formula:
+        """Make a step of one name: often one event, sometimes several, none, or of either type."""
+        event = self._make_event()
+        kind = self.choose(10)
+        if kind >= 7 and self.features.iterate:
+            bounds = self.pick(((1, None), (1, 2), (2, None)))
+            contiguous = self.features.contiguous and self.happens(4)
+            step = cel.Iterate(event, *bounds, contiguous=contiguous)
+            inside = self.choose(2)
+            return replace(step, body=cel.As(event, name)) if inside else cel.As(step, name)
+        if kind == 6 and self.features.optional:
+            return cel.Optional(cel.As(event, name))
+        if kind == 5:
+            return cel.As(cel.Choice((event, self._make_event())), name)
+        return cel.As(event, name)
+
+    def _make_link(self, names: Sequence[str], operators: Sequence[pred.Operator]) -> pred.Compare:
+        """Compare two steps, mostly neighbours."""
+        first = self.choose(len(names) - 1)
+        left, right = names[first], names[first + 1]
+        if self.happens(5):
+            left, right = self.pick(names), self.pick(names)
+        return self._make_compare(left, right, operators)
+
+    def _make_compare(
+        self, left: str, right: str, operators: Sequence[pred.Operator]
+    ) -> pred.Compare:
+        numbers, operator = self.pick(_COMPARED), self.pick(operators)
+        one, other = self._choose_attribute(numbers), self._choose_attribute(numbers)
+        return pred.Compare(operator, pred.Reference(left, one), pred.Reference(right, other))
+
+    def _join_links(self, links: Sequence[pred.Condition]) -> pred.Condition:
+        """Join the links, mostly by AND, sometimes with a test of one event."""
+        parts = tuple(links)
+        if self.features.filters and self.happens(5):
+            name = next(link.left.variable for link in links if isinstance(link, pred.Compare))
+            op, limit = self.pick(_LIMITS)
+            test = pred.Comparison(op, self._choose_attribute("uv"), pred.Literal(limit))
+            parts = (*parts, pred.Holds(name, test))
+        if len(parts) == 1:
+            return parts[0]
+        if len(parts) > 2 and self.happens(4):
+            return pred.AllOf((parts[0], pred.AnyOf(parts[1:])))
+        return pred.AnyOf(parts) if self.happens(5) else pred.AllOf(parts)
+
+    def _make_previous(self) -> cel.Formula:
+        """Compare neighbours: within one variable, between two, or along the whole."""
+        names = _STEPS[: 1 + self.choose(3)]
+        line = self._make_line(names)
+        if len(names) == 1 and self.choose(2) == 0:
+            line = cel.As(cel.Iterate(self._make_event(), contiguous=self.choose(4) == 3), "x")
+        elif len(names) == 1:  # what stands between two events of x keeps them apart
+            names = _STEPS[:2]
+            parts = tuple(map(cel.As, map(cel.Event, self.features.types), names))
+            line = cel.Iterate(cel.Choice(parts) if self.choose(3) else cel.Sequence(parts), 2)
+        if self.happens(3):
+            line, names = cel.As(line, "m"), ("m",)
+        links = []
+        for _ in range(1 + self.choose(2)):
+            first = self.choose(len(names))
+            left, right = names[first], names[min(first + 1, len(names) - 1)]
+            if self.choose(5) >= 3:
+                left = right = self.pick(find_bound_variables(line))
+                right = self.pick(find_bound_variables(line)) if self.choose(2) else right
+            link = self._make_compare(left, right, _NEIGHBOURS)
+            links.append(replace(link, adjacent=True))
+        body = cel.Filter(line, self._join_links(links))
+        return cel.Iterate(body, 1, 2) if self.happens(5) else body
+
+    def _make_keyed(self) -> cel.Formula:
+        """Put PARTITION BY around a line, with others inside."""
+        names = _STEPS[: 1 + self.choose(3)]
+        line = self._make_line(names)
+        if self.choose(2) and isinstance(line, cel.Sequence):
+            within = self.choose(len(line.parts))
+            group: cel.Formula = cel.Iterate(self._make_event(), 1, self.pick((None, 3)))
+            group = cel.PartitionBy(group, (cel.KeyPart(None, self._choose_attribute("uvc")),))
+            parts = list(line.parts)
+            parts[within] = cel.As(group, names[within])
+            line = replace(line, parts=tuple(parts))
+        body: cel.Formula = line
+        for _ in range(1 + self.choose(2)):
+            body = cel.PartitionBy(body, self._make_keys(names))
+        return cel.Iterate(body, 1, 2) if self.happens(6) else body
+
+    def _make_keys(self, names: Sequence[str]) -> tuple[cel.KeyPart, ...]:
+        numbers = self.pick(_COMPARED)
+        if self.choose(3) == 0:
+            return (cel.KeyPart(None, self._choose_attribute(numbers)),)
+        return tuple(cel.KeyPart(name, self._choose_attribute(numbers)) for name in names)
+
+    def _make_gathering(self) -> cel.Formula:
+        """Join steps by ALL that agree on an attribute, alone or before another event."""
+        names = _STEPS[: 2 + self.choose(2)]
+        parts = [self._make_step(name) for name in names]
+        links = [self._make_link(names, ("=", "=", "=", "!=")) for _ in range(1 + self.choose(2))]
+        if self.happens(4):
+            parts[0] = cel.Sequence((parts[0], cel.As(self._make_event(), "w")))
+            links.append(self._make_compare("x", "w", _EQUAL))
+        body: cel.Formula = cel.Filter(cel.All(tuple(parts)), self._join_links(links))
+        if self.happens(5):
+            key = cel.KeyPart(None, self._choose_attribute("u"))
+            body = cel.PartitionBy(cel.All(tuple(parts)), (key,))
+        if self.happens(4):
+            body = cel.Sequence((body, self._make_event()))
+        return body
+
+    def _make_mixture(self) -> cel.Formula:
+        """Combine two families: one after the other, either, or one as a guard; then compare."""
+        first, second = (self.make_correlated(self.pick(FAMILIES[:-1])) for _ in range(2))
+        match self.choose(4):
+            case 0:
+                body: cel.Formula = cel.Sequence((first, cel.As(self._make_event(), "y")))
+            case 1:
+                body = cel.Choice((first, second))
+            case 2:
+                body = cel.Unless(first, cel.Sequence((self._make_event(), second)))
+            case _:
+                body = cel.Sequence((first, second))
+        names = find_bound_variables(body)
+        link = self._make_compare(self.pick(names), self.pick(names), _NEIGHBOURS)
+        return cel.Filter(body, replace(link, adjacent=self.choose(2) == 0))
+
+    # --------------------------------------------- conditions, predicates
+
+    def _make_condition(self, names: Sequence[str], depth: int) -> pred.Condition:
+        kind = self.choose(6) if depth else self.choose(4)
+        if kind >= 4:
+            number = 2 + self.choose(2)
+            parts = tuple(self._make_condition(names, depth - 1) for _ in range(number))
+            return pred.AllOf(parts) if kind == 4 else pred.AnyOf(parts)
+        if self.features.binary and kind >= 2:
+            compared = self._make_comparison(names)
+            adjacent = self.features.previous and self.choose(2) > 0
+            return replace(compared, adjacent=adjacent)
+        return pred.Holds(self.pick(names), self._make_predicate(2))
+
+    def _make_comparison(self, names: Sequence[str]) -> pred.Compare:
+        family = self.pick(("ab", "ab", "abf", "s"))
+        return pred.Compare(
+            self.pick(_OPERATORS),
+            pred.Reference(self.pick(names), self._choose_attribute(family)),
+            pred.Reference(self.pick(names), self._choose_attribute(family)),
+        )
+
+    def _make_predicate(self, depth: int) -> pred.Predicate:
+        kind = self.choose(12) if depth else self.choose(9)
+        match kind:
+            case 0 | 1 | 2:
+                op, left = self.pick(_OPERATORS), self._choose_attribute("ab")
+                return pred.Comparison(op, left, self._choose_int())
+            case 3:
+                op, numbers = self.pick(_OPERATORS), "abf" if self.features.nan else "ab"
+                first, second = self._make_number(numbers, 2), self._make_number(numbers, 1)
+                return pred.Comparison(op, first, second)
+            case 4:
+                text, op = pred.Literal(self.pick(("x", "y", "xy"))), self.pick(_OPERATORS)
+                return pred.Comparison(op, self._choose_attribute("s"), text)
+            case 5:
+                regex = self.pick(("x.*", "x", "[xy]", ".*y", ".*"))
+                return pred.Like(self._choose_attribute("s"), regex)
+            case 6:
+                values = tuple(self._choose_int() for _ in range(1 + self.choose(3)))
+                return pred.InSet(self._choose_attribute("ab"), values)
+            case 7:
+                low, body = self.choose(3), self._choose_attribute("ab")
+                return pred.InRange(body, pred.Literal(low), pred.Literal(low + self.choose(3)))
+            case 8:
+                if self.choose(2):
+                    truth = pred.Literal(self.choose(2) == 0)
+                    return pred.Comparison("=", self._choose_attribute("t"), truth)
+                return pred.IsNull(self._choose_attribute("abst"), negated=self.choose(3) > 0)
+            case 9 | 10:
+                number = 2 + self.choose(2)
+                parts = tuple(self._make_predicate(depth - 1) for _ in range(number))
+                return pred.And(parts) if kind == 9 else pred.Or(parts)
+            case _:
+                return pred.Negation(self._make_predicate(depth - 1))
+
+    def _make_number(self, names: str, depth: int) -> pred.Value:
+        kind = self.choose(5 if depth else 3)
+        if kind == 0:
+            return self._choose_int()
+        if kind <= 2:
+            return self._choose_attribute(names)
+        if kind == 3:
+            left, right = self._make_number(names, depth - 1), self._make_number(names, depth - 1)
+            return pred.Arithmetic(self.pick(("+", "-", "*", "/", "%")), left, right)
+        return pred.Negative(self._choose_attribute(names))
+
+    def _choose_attribute(self, names: str) -> pred.Attribute:
+        return pred.Attribute((self.pick(names),))
+
+    def _choose_int(self) -> pred.Literal:
+        return pred.Literal(self.pick((1, 2, 0, 3)))
+
+    # -------------------------------------------------------- clauses
+
+    def _make_select(self, body: cel.Formula) -> Select:
+        names = find_bound_variables(body)
+        match self.pick_mostly_first(self.features.selects):
+            case "list" if names:
+                chosen = dict.fromkeys(self.pick(names) for _ in range(1 + self.choose(2)))
+                kept = {x: ("a", "s") if self.happens(4) else () for x in chosen}
+                return Select(False, tuple(Variable(x, names) for x, names in kept.items()))
+            case "NONE":
+                return Select(False)
+            case "COUNT":
+                return Select(False, (Aggregate("COUNT"),))
+            case "aggregates" if names:
+                found = tuple(self._make_aggregate(names) for _ in range(1 + self.choose(2)))
+                return Select(False, (Variable(self.pick(names)), *dict.fromkeys(found)))
+            case _:
+                return Select()
+
+    def _make_aggregate(self, names: Sequence[str]) -> Aggregate:
+        function = self.pick(("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST"))
+        if function == "COUNT":
+            return Aggregate(function, self.pick(names) if self.choose(2) else None)
+        reference = pred.Reference(self.pick(names), self._choose_attribute("ab"))
+        return Aggregate(function, reference)
+
+    def _make_window(self, unit: Unit | None) -> Window | None:
+        match unit:
+            case None:
+                return None
+            case Unit.EVENTS:
+                return Window(unit, Fraction(1 + self.choose(6)))
+            case Unit.TIME:
+                return Window(unit, Fraction((2 + self.choose(14)) * MILLISECOND, 2))
+            case Unit.ATTRIBUTE:
+                return Window(unit, Fraction(1 + self.choose(8), 2), self._choose_attribute("nnm"))
+
+    # -------------------------------------------------------- streams
+
+    def make_events(self, for_: Pattern | None = None) -> Events:
+        """Make a random stream; for a query, with its types and attributes."""
+        on, needed = self.features, False
+        names, types, longest = [*DOMAINS, *RISING], on.types, on.events
+        if for_ is not None:
+            needed = for_.within is not None and for_.within.unit is Unit.TIME
+            names, types = sorted(_find_attributes(for_)), _choose_types(on, for_.formula)
+            longest = _find_longest(for_.formula, on)
+        timed = not on.untimed or needed or not self.happens(4)
+        length = max(self.choose(longest + 1) for _ in range(4 if on.families else 2))
+        made = [self._make_record(types, names) for _ in range(length)]
+        if timed:
+            for event, ts in zip(made, self._make_times(len(made)), strict=True):
+                event["ts"] = ts
+        self._fill_rising(made, [name for name in names if name in RISING])
+        return made
+
+    def _make_record(self, types: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+        event: dict[str, Any] = {"type": self.pick(types)}
+        if self.features.streams:
+            event["_stream"] = self.pick(self.features.streams)
+        for name in names:
+            found = self.pick(DOMAINS[name]) if name in DOMAINS else MISSING
+            if found is not MISSING and (self.features.nan or found == found):
+                event[name] = found
+        return event
+
+    def _make_times(self, length: int) -> list[int]:
+        """Make times with ties, in order unless disorder is on and chosen."""
+        found, now = [], 0
+        for _ in range(length):
+            now += self.pick((1, 0, 2, 1, 0, 5))
+            found.append(now)
+        if self.features.disorder and length > 1 and self.happens(4):
+            for _ in range(1 + self.choose(3)):
+                i, j = self.choose(length), self.choose(length)
+                found[i], found[j] = found[j], found[i]
+        return found
+
+    def _fill_rising(self, made: Events, names: Sequence[str]) -> None:
+        """Give the attributes that never decrease their values, in time order."""
+        for name in names:
+            now = 0
+            for event in sorted(made, key=lambda event: event.get("ts", 0)):
+                now += self.pick((1, 0, 2, 1, 0, 3))
+                if not self.happens(10):
+                    event[name] = now / 2 if name == "m" else now
 
 
-def _make_as(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.As(make_formula(choose, features, size), _pick(choose, features.variables))
-
-
-def _make_optional(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.Optional(make_formula(choose, features, size))
-
-
-def _make_iterate(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    body = make_formula(choose, features, size)
-    contiguous = features.contiguous and _happens(choose, 3)
-    low, high = _pick(
-        choose, ((1, None), (1, None), (1, 2), (2, 3), (2, None), (2, 2), (0, 2), (0, None), (1, 3))
-    )
-    if low == 0 and not features.optional:
-        low = 1
-    return cel.Iterate(body, low, high, contiguous)
-
-
-def _make_sequence(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.Sequence(_make_parts(choose, features, size))
-
-
-def _make_contiguous(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.Contiguous(_make_parts(choose, features, size))
-
-
-def _make_choice(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.Choice(_make_parts(choose, features, size))
-
-
-def _make_all(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return cel.All(_make_parts(choose, features, size))
-
-
-def _make_unless(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    guard = 1 + choose(max(1, size // 3))
-    return cel.Unless(
-        make_formula(choose, features, size - guard), make_formula(choose, features, guard)
-    )
-
-
-def _make_parts(choose: Chooser, features: Features, size: int) -> tuple[cel.Formula, ...]:
-    """Make two or three formulas that share a size of at least 2."""
-    number = 3 if size > 2 and _happens(choose, 3) else 2
-    shares = [1] * number
-    for _ in range(size - number):
-        shares[choose(number)] += 1
-    return tuple(make_formula(choose, features, share) for share in shares)
-
-
-def _make_filter(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    return _filter_formula(choose, features, make_formula(choose, features, size))
-
-
-def _filter_formula(choose: Chooser, features: Features, body: cel.Formula) -> cel.Formula:
-    names = find_bound_variables(body)
-    return cel.Filter(body, _make_condition(choose, features, names, 2)) if names else body
-
-
-def _make_partition_by(choose: Chooser, features: Features, size: int) -> cel.Formula:
-    body = make_formula(choose, features, size)
-    types = sorted({node.type for node in _walk_marked(body) if isinstance(node, cel.Event)})
-    if not types or choose(2) == 0:
-        return cel.PartitionBy(body, (cel.KeyPart(None, _choose_attribute(choose, "ab")),))
-    keys = tuple(cel.KeyPart(name, _choose_attribute(choose, "ab")) for name in types)
-    return cel.PartitionBy(body, keys)
+# ----------------------------------------------- attributes, types, sizes
 
 
 def find_bound_variables(body: cel.Formula) -> tuple[str, ...]:
@@ -308,410 +622,6 @@ def _walk_marked(node: cel.Formula) -> Iterable[cel.Formula]:
     below = () if isinstance(node, cel.Not) else cel.children(node)
     for child in below[:1] if isinstance(node, cel.Unless) else below:
         yield from _walk_marked(child)
-
-
-# -------------------------------------------------- events that are compared
-
-_STEPS = ("x", "y", "z", "w")
-_EQUAL: tuple[pred.Operator, ...] = ("=", "=", "!=")
-_ORDER: tuple[pred.Operator, ...] = ("<", "<=", ">", ">=", "=")
-_NEIGHBOURS: tuple[pred.Operator, ...] = ("=", "<", "!=", "<=", ">", "=", ">=")
-
-
-def make_correlated(choose: Chooser, features: Features, family: Family) -> cel.Formula:
-    """Make a random formula of one family."""
-    match family:
-        case "chain":
-            return _make_chain(choose, features, _EQUAL)
-        case "order":
-            return _make_chain(choose, features, _ORDER)
-        case "previous":
-            return _make_previous(choose, features)
-        case "keys":
-            return _make_keyed(choose, features)
-        case "all":
-            return _make_gathering(choose, features)
-        case "mixed":
-            return _make_mixture(choose, features)
-
-
-def _make_chain(
-    choose: Chooser, features: Features, operators: Sequence[pred.Operator]
-) -> cel.Formula:
-    """Make steps that are compared; sometimes repeat the whole, or put an event after it."""
-    names = _STEPS[: _pick(choose, (2, 3, 2, 3, 4))]
-    links = [_make_link(choose, names, operators) for _ in range(1 + choose(2))]
-    body: cel.Formula = cel.Filter(
-        _make_line(choose, features, names), _join_links(choose, features, links)
-    )
-    if features.iterate and _happens(choose, 5):
-        body = cel.Iterate(body, 1, _pick(choose, (None, 2)))
-    if _happens(choose, 6):
-        body = cel.Sequence((body, _make_event(choose, features)))
-    return body
-
-
-def _make_line(choose: Chooser, features: Features, names: Sequence[str]) -> cel.Formula:
-    """Make one step for each name, after each other."""
-    steps = tuple(_make_step(choose, features, name) for name in names)
-    if len(steps) == 1:
-        return steps[0]
-    if features.contiguous and _happens(choose, 5):
-        return cel.Contiguous(steps)
-    if features.unless and _happens(choose, 12):
-        return cel.Unless(cel.Sequence(steps), _make_event(choose, features))
-    return cel.Sequence(steps)
-
-
-def _make_step(choose: Chooser, features: Features, name: str) -> cel.Formula:
-    """Make a step of one name: often one event, sometimes several, none, or of either type."""
-    event = _make_event(choose, features)
-    kind = choose(10)
-    if kind >= 7 and features.iterate:
-        bounds = _pick(choose, ((1, None), (1, 2), (2, None)))
-        step = cel.Iterate(event, *bounds, contiguous=features.contiguous and _happens(choose, 4))
-        return cel.As(step, name) if choose(2) == 0 else replace(step, body=cel.As(event, name))
-    if kind == 6 and features.optional:
-        return cel.Optional(cel.As(event, name))
-    if kind == 5:
-        return cel.As(cel.Choice((event, _make_event(choose, features))), name)
-    return cel.As(event, name)
-
-
-def _make_link(
-    choose: Chooser, names: Sequence[str], operators: Sequence[pred.Operator]
-) -> pred.Compare:
-    """Compare two steps, mostly neighbours."""
-    first = choose(len(names) - 1)
-    left, right = names[first], names[first + 1]
-    if _happens(choose, 5):
-        left, right = _pick(choose, names), _pick(choose, names)
-    return _make_compare(choose, left, right, operators)
-
-
-def _make_compare(
-    choose: Chooser, left: str, right: str, operators: Sequence[pred.Operator]
-) -> pred.Compare:
-    numbers = _pick(choose, ("u", "uv", "uvw", "c"))
-    return pred.Compare(
-        _pick(choose, operators),
-        pred.Reference(left, _choose_attribute(choose, numbers)),
-        pred.Reference(right, _choose_attribute(choose, numbers)),
-    )
-
-
-def _join_links(
-    choose: Chooser, features: Features, links: Sequence[pred.Condition]
-) -> pred.Condition:
-    """Join the links, mostly by AND, sometimes with a test of one event."""
-    parts = tuple(links)
-    if features.filters and _happens(choose, 5):
-        name = next(link.left.variable for link in links if isinstance(link, pred.Compare))
-        limits: tuple[tuple[pred.Operator, int], ...] = (("<=", 2), ("=", 1), (">=", 1), ("!=", 2))
-        op, limit = _pick(choose, limits)
-        test = pred.Comparison(op, _choose_attribute(choose, "uv"), pred.Literal(limit))
-        parts = (*parts, pred.Holds(name, test))
-    if len(parts) == 1:
-        return parts[0]
-    if len(parts) > 2 and _happens(choose, 4):
-        return pred.AllOf((parts[0], pred.AnyOf(parts[1:])))
-    return pred.AnyOf(parts) if _happens(choose, 5) else pred.AllOf(parts)
-
-
-def _make_previous(choose: Chooser, features: Features) -> cel.Formula:
-    """Compare neighbours: within one variable, between two, or along the whole."""
-    names = _STEPS[: 1 + choose(3)]
-    line = _make_line(choose, features, names)
-    if len(names) == 1 and choose(2) == 0:
-        line = cel.As(cel.Iterate(_make_event(choose, features), contiguous=choose(4) == 3), "x")
-    elif len(names) == 1:  # what stands between two events of x keeps them apart
-        names = _STEPS[:2]
-        parts = tuple(map(cel.As, map(cel.Event, features.types), names))
-        line = cel.Iterate(cel.Choice(parts) if choose(3) else cel.Sequence(parts), 2)
-    if _happens(choose, 3):
-        line, names = cel.As(line, "m"), ("m",)
-    links = []
-    for _ in range(1 + choose(2)):
-        first = choose(len(names))
-        left, right = names[first], names[min(first + 1, len(names) - 1)]
-        if choose(5) >= 3:
-            left = right = _pick(choose, find_bound_variables(line))
-            right = _pick(choose, find_bound_variables(line)) if choose(2) else right
-        link = _make_compare(choose, left, right, _NEIGHBOURS)
-        links.append(replace(link, adjacent=True))
-    body: cel.Formula = cel.Filter(line, _join_links(choose, features, links))
-    if _happens(choose, 5):
-        body = cel.Iterate(body, 1, 2)
-    return body
-
-
-def _make_keyed(choose: Chooser, features: Features) -> cel.Formula:
-    """Put PARTITION BY around a line, with others inside."""
-    names = _STEPS[: 1 + choose(3)]
-    line = _make_line(choose, features, names)
-    if choose(2) and isinstance(line, cel.Sequence):
-        within = choose(len(line.parts))
-        group: cel.Formula = cel.Iterate(_make_event(choose, features), 1, _pick(choose, (None, 3)))
-        group = cel.PartitionBy(group, (cel.KeyPart(None, _choose_attribute(choose, "uvc")),))
-        parts = list(line.parts)
-        parts[within] = cel.As(group, names[within])
-        line = replace(line, parts=tuple(parts))
-    body: cel.Formula = line
-    for _ in range(1 + choose(2)):
-        body = cel.PartitionBy(body, _make_keys(choose, names))
-    return cel.Iterate(body, 1, 2) if _happens(choose, 6) else body
-
-
-def _make_keys(choose: Chooser, names: Sequence[str]) -> tuple[cel.KeyPart, ...]:
-    numbers = _pick(choose, ("u", "uv", "uvw", "c"))
-    if choose(3) == 0:
-        return (cel.KeyPart(None, _choose_attribute(choose, numbers)),)
-    return tuple(cel.KeyPart(name, _choose_attribute(choose, numbers)) for name in names)
-
-
-def _make_gathering(choose: Chooser, features: Features) -> cel.Formula:
-    """Join steps by ALL that agree on an attribute, alone or before another event."""
-    names = _STEPS[: 2 + choose(2)]
-    parts = [_make_step(choose, features, name) for name in names]
-    links = [_make_link(choose, names, ("=", "=", "=", "!=")) for _ in range(1 + choose(2))]
-    if _happens(choose, 4):
-        parts[0] = cel.Sequence((parts[0], cel.As(_make_event(choose, features), "w")))
-        links.append(_make_compare(choose, "x", "w", _EQUAL))
-    body: cel.Formula = cel.Filter(cel.All(tuple(parts)), _join_links(choose, features, links))
-    if _happens(choose, 5):
-        body = cel.PartitionBy(
-            cel.All(tuple(parts)), (cel.KeyPart(None, _choose_attribute(choose, "u")),)
-        )
-    if _happens(choose, 4):
-        body = cel.Sequence((body, _make_event(choose, features)))
-    return body
-
-
-def _make_mixture(choose: Chooser, features: Features) -> cel.Formula:
-    """Combine two families: one after the other, either, or one as a guard; then compare."""
-    first, second = (
-        make_correlated(choose, features, _pick(choose, FAMILIES[:-1])) for _ in range(2)
-    )
-    match choose(4):
-        case 0:
-            body: cel.Formula = cel.Sequence((first, cel.As(_make_event(choose, features), "y")))
-        case 1:
-            body = cel.Choice((first, second))
-        case 2:
-            body = cel.Unless(first, cel.Sequence((_make_event(choose, features), second)))
-        case _:
-            body = cel.Sequence((first, second))
-    names = find_bound_variables(body)
-    link = _make_compare(choose, _pick(choose, names), _pick(choose, names), _NEIGHBOURS)
-    return cel.Filter(body, replace(link, adjacent=choose(2) == 0))
-
-
-# -------------------------------------------------- conditions, predicates
-
-
-def _make_condition(
-    choose: Chooser, features: Features, names: Sequence[str], depth: int
-) -> pred.Condition:
-    kind = choose(6) if depth else choose(4)
-    if kind >= 4:
-        parts = tuple(
-            _make_condition(choose, features, names, depth - 1) for _ in range(2 + choose(2))
-        )
-        return pred.AllOf(parts) if kind == 4 else pred.AnyOf(parts)
-    if features.binary and kind >= 2:
-        compared = _make_comparison(choose, names)
-        return replace(compared, adjacent=True) if features.previous and choose(2) else compared
-    return pred.Holds(_pick(choose, names), _make_predicate(choose, features, 2))
-
-
-def _make_comparison(choose: Chooser, names: Sequence[str]) -> pred.Compare:
-    family = _pick(choose, ("ab", "ab", "abf", "s"))
-    return pred.Compare(
-        _choose_operator(choose),
-        pred.Reference(_pick(choose, names), _choose_attribute(choose, family)),
-        pred.Reference(_pick(choose, names), _choose_attribute(choose, family)),
-    )
-
-
-def _make_predicate(choose: Chooser, features: Features, depth: int) -> pred.Predicate:
-    kind = choose(12) if depth else choose(9)
-    match kind:
-        case 0 | 1 | 2:
-            return pred.Comparison(
-                _choose_operator(choose), _choose_attribute(choose, "ab"), _choose_int(choose)
-            )
-        case 3:
-            numbers = "abf" if features.nan else "ab"
-            return pred.Comparison(
-                _choose_operator(choose),
-                _make_number(choose, numbers, 2),
-                _make_number(choose, numbers, 1),
-            )
-        case 4:
-            text = pred.Literal(_pick(choose, ("x", "y", "xy")))
-            return pred.Comparison(_choose_operator(choose), _choose_attribute(choose, "s"), text)
-        case 5:
-            regex = _pick(choose, ("x.*", "x", "[xy]", ".*y", ".*"))
-            return pred.Like(_choose_attribute(choose, "s"), regex)
-        case 6:
-            values = tuple(_choose_int(choose) for _ in range(1 + choose(3)))
-            return pred.InSet(_choose_attribute(choose, "ab"), values)
-        case 7:
-            low = choose(3)
-            return pred.InRange(
-                _choose_attribute(choose, "ab"), pred.Literal(low), pred.Literal(low + choose(3))
-            )
-        case 8:
-            if choose(2):
-                truth = pred.Literal(choose(2) == 0)
-                return pred.Comparison("=", _choose_attribute(choose, "t"), truth)
-            return pred.IsNull(_choose_attribute(choose, "abst"), negated=choose(3) > 0)
-        case 9 | 10:
-            parts = tuple(
-                _make_predicate(choose, features, depth - 1) for _ in range(2 + choose(2))
-            )
-            return pred.And(parts) if kind == 9 else pred.Or(parts)
-        case _:
-            return pred.Negation(_make_predicate(choose, features, depth - 1))
-
-
-def _make_number(choose: Chooser, names: str, depth: int) -> pred.Value:
-    kind = choose(5 if depth else 3)
-    if kind == 0:
-        return _choose_int(choose)
-    if kind <= 2:
-        return _choose_attribute(choose, names)
-    if kind == 3:
-        left, right = _make_number(choose, names, depth - 1), _make_number(choose, names, depth - 1)
-        return pred.Arithmetic(_pick(choose, ("+", "-", "*", "/", "%")), left, right)
-    return pred.Negative(_choose_attribute(choose, names))
-
-
-def _choose_operator(choose: Chooser) -> pred.Operator:
-    operators: tuple[pred.Operator, ...] = (">=", "<=", "=", "!=", "<", ">")
-    return _pick(choose, operators)
-
-
-def _choose_attribute(choose: Chooser, names: str) -> pred.Attribute:
-    return pred.Attribute((_pick(choose, names),))
-
-
-def _choose_int(choose: Chooser) -> pred.Literal:
-    return pred.Literal(_pick(choose, (1, 2, 0, 3)))
-
-
-# ----------------------------------------------------------------- clauses
-
-
-def _make_select(choose: Chooser, features: Features, body: cel.Formula) -> Select:
-    names = find_bound_variables(body)
-    match _pick_mostly_first(choose, features.selects):
-        case "list" if names:
-            chosen = dict.fromkeys(_pick(choose, names) for _ in range(1 + choose(2)))
-            return Select(False, tuple(Variable(x, _choose_kept(choose)) for x in chosen))
-        case "NONE":
-            return Select(False)
-        case "COUNT":
-            return Select(False, (Aggregate("COUNT"),))
-        case "aggregates" if names:
-            found = tuple(_make_aggregate(choose, names) for _ in range(1 + choose(2)))
-            return Select(False, (Variable(_pick(choose, names)), *dict.fromkeys(found)))
-        case _:
-            return Select()
-
-
-def _choose_kept(choose: Chooser) -> tuple[str, ...]:
-    return ("a", "s") if _happens(choose, 4) else ()
-
-
-def _make_aggregate(choose: Chooser, names: Sequence[str]) -> Aggregate:
-    function = _pick(choose, ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST"))
-    if function == "COUNT":
-        return Aggregate(function, _pick(choose, names) if choose(2) else None)
-    reference = pred.Reference(_pick(choose, names), _choose_attribute(choose, "ab"))
-    return Aggregate(function, reference)
-
-
-def _choose_partition(choose: Chooser) -> tuple[tuple[str, ...], ...]:
-    groups = (
-        (("k",),),
-        (("k",),),
-        (("g",),),
-        (("k",), ("g",)),
-        (("k", "h"),),
-        (("h", "k"), ("g",)),
-    )
-    return _pick(choose, groups)
-
-
-def _make_window(choose: Chooser, unit: Unit | None) -> Window | None:
-    match unit:
-        case None:
-            return None
-        case Unit.EVENTS:
-            return Window(unit, Fraction(1 + choose(6)))
-        case Unit.TIME:
-            return Window(unit, Fraction((2 + choose(14)) * MILLISECOND, 2))
-        case Unit.ATTRIBUTE:
-            return Window(unit, Fraction(1 + choose(8), 2), _choose_attribute(choose, "nnm"))
-
-
-# ----------------------------------------------------------------- streams
-
-
-def make_events(choose: Chooser, features: Features, for_: Pattern | None = None) -> Events:
-    """Make a random stream; for a query, with its types and attributes."""
-    timed = not features.untimed or _needs_time(for_) or not _happens(choose, 4)
-    names = [*DOMAINS, *RISING] if for_ is None else sorted(_find_attributes(for_))
-    types = features.types if for_ is None else _choose_types(features, for_.formula)
-    longest = features.events if for_ is None else _find_longest(for_.formula, features)
-    length = max(choose(longest + 1) for _ in range(4 if features.families else 2))
-    made = [_make_record(choose, features, types, names) for _ in range(length)]
-    if timed:
-        for event, ts in zip(made, _make_times(choose, features, len(made)), strict=True):
-            event["ts"] = ts
-    _fill_rising(choose, made, [name for name in names if name in RISING])
-    return made
-
-
-def _make_record(
-    choose: Chooser, features: Features, types: Sequence[str], names: Sequence[str]
-) -> dict[str, Any]:
-    event: dict[str, Any] = {"type": _pick(choose, types)}
-    if features.streams:
-        event["_stream"] = _pick(choose, features.streams)
-    for name in names:
-        found = _pick(choose, DOMAINS[name]) if name in DOMAINS else MISSING
-        if found is not MISSING and (features.nan or found == found):
-            event[name] = found
-    return event
-
-
-def _make_times(choose: Chooser, features: Features, length: int) -> list[int]:
-    """Make times with ties, in order unless disorder is on and chosen."""
-    found, now = [], 0
-    for _ in range(length):
-        now += _pick(choose, (1, 0, 2, 1, 0, 5))
-        found.append(now)
-    if features.disorder and length > 1 and _happens(choose, 4):
-        for _ in range(1 + choose(3)):
-            i, j = choose(length), choose(length)
-            found[i], found[j] = found[j], found[i]
-    return found
-
-
-def _fill_rising(choose: Chooser, made: Events, names: Sequence[str]) -> None:
-    """Give the attributes that never decrease their values, in time order."""
-    for name in names:
-        now = 0
-        for event in sorted(made, key=lambda event: event.get("ts", 0)):
-            now += _pick(choose, (1, 0, 2, 1, 0, 3))
-            if not _happens(choose, 10):
-                event[name] = now / 2 if name == "m" else now
-
-
-def _needs_time(query: Pattern | None) -> bool:
-    return bool(query and query.within and query.within.unit is Unit.TIME)
 
 
 def _choose_types(features: Features, body: cel.Formula) -> tuple[str, ...]:
@@ -769,19 +679,3 @@ def _bound_work(body: cel.Formula, n: int) -> int:
             return min(int((1 + below[0]) ** (high or n)), max(1, below[0] // n) << n)
         case _:
             return max(below) + 1
-
-
-# ------------------------------------------------------------------ choice
-
-
-def _pick(choose: Chooser, items: Sequence[T]) -> T:
-    return items[choose(len(items))]
-
-
-def _pick_mostly_first(choose: Chooser, items: Sequence[T]) -> T:
-    """Pick the first item half of the time, otherwise any."""
-    return items[0] if choose(2) == 0 else _pick(choose, items)
-
-
-def _happens(choose: Chooser, out_of: int) -> bool:
-    return choose(out_of) == out_of - 1

@@ -12,15 +12,25 @@ attributes. `patterns`, `streams` and `cuts` give the parts. The switches are th
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
 from cernis.pattern.query import Pattern
-from cernis.testing import grammar
-from cernis.testing.conjunctive import grammar as join_grammar
-from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures
-from cernis.testing.grammar import Chooser, Events, Features, RandomCase, random_case, split_batches
+from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures, JoinGrammar
+from cernis.testing.grammar import (
+    Chooser,
+    Events,
+    Features,
+    QueryGrammar,
+    RandomCase,
+    make_cuts,
+    random_case,
+    split_batches,
+)
+
+T = TypeVar("T")
 
 __all__ = [
     "Features",
@@ -34,55 +44,34 @@ __all__ = [
 ]
 
 
-def _chooser(draw: st.DrawFn) -> Chooser:
-    return lambda below: draw(st.integers(0, below - 1))
-
-
 def cases(**features: Any) -> st.SearchStrategy[RandomCase]:
     """Draw a query and a stream for it."""
-    switched = Features(**features)
-
-    @st.composite
-    def make(draw: st.DrawFn) -> RandomCase:
-        return grammar.make_case(_chooser(draw), switched)
-
-    return make()
+    return _draw(lambda choose: QueryGrammar(choose, Features(**features)).make_case())
 
 
 def patterns(**features: Any) -> st.SearchStrategy[Pattern]:
     """Draw a well-formed query."""
-    switched = Features(**features)
-
-    @st.composite
-    def make(draw: st.DrawFn) -> Pattern:
-        return grammar.make_pattern(_chooser(draw), switched)
-
-    return make()
+    return _draw(lambda choose: QueryGrammar(choose, Features(**features)).make_pattern())
 
 
 def streams(for_: Pattern | None = None, **features: Any) -> st.SearchStrategy[Events]:
     """Draw a stream with every attribute, or those of a query."""
-    switched = Features(**features)
-
-    @st.composite
-    def make(draw: st.DrawFn) -> Events:
-        return grammar.make_events(_chooser(draw), switched, for_)
-
-    return make()
+    return _draw(lambda choose: QueryGrammar(choose, Features(**features)).make_events(for_))
 
 
 def joins(**features: Any) -> st.SearchStrategy[JoinCase]:
     """Draw the text of a conjunctive query and a stream; switches of `JoinFeatures`."""
-    switched = JoinFeatures(**features)
-
-    @st.composite
-    def make(draw: st.DrawFn) -> JoinCase:
-        return join_grammar.make_join(_chooser(draw), switched)
-
-    return make()
+    return _draw(lambda choose: JoinGrammar(choose, JoinFeatures(**features)).make_case())
 
 
-@st.composite
-def cuts(draw: st.DrawFn, length: int) -> list[int]:
+def cuts(length: int) -> st.SearchStrategy[list[int]]:
     """Draw where to split a stream of this length; see `grammar.split_batches`."""
-    return grammar.make_cuts(_chooser(draw), length)
+    return _draw(lambda choose: make_cuts(choose, length))
+
+
+def _draw(make: Callable[[Chooser], T]) -> st.SearchStrategy[T]:
+    @st.composite
+    def drawn(draw: st.DrawFn) -> T:
+        return make(lambda below: draw(st.integers(0, below - 1)))
+
+    return drawn()
