@@ -43,8 +43,8 @@ def make_streams(events: int, seed: int = 0, cards: int = 1000) -> dict[str, byt
         (card, f"<{NS}amount>", nquads.write_hundredths(cents)),
         (card, f"<{NS}loc>", nquads.choose_words(_PLACES, rng.integers(0, len(_PLACES), events))),
     ]
-    graphs = nquads.write_iris(f"{STREAMS['S1']}/", np.arange(events))
-    return {"S1": nquads.write_stream(graphs, nquads.OPENING + np.cumsum(gaps), triples)}
+    times = nquads.OPENING + np.cumsum(gaps)
+    return {name: nquads.write_stream(iri, times, triples) for name, iri in STREAMS.items()}
 
 
 def make_background(triples: int, seed: int = 0) -> bytes:
@@ -54,27 +54,15 @@ def make_background(triples: int, seed: int = 0) -> bytes:
     cards = -(-triples // _ABOUT_A_CARD)
     subject = nquads.write_iris("http://creditcard.org/id/", np.arange(cards))
     names = nquads.list_people()
-    return nquads.write_graph(
-        f"<{GRAPH}>",
-        [
-            (
-                subject,
-                f"<{NS}cardHolder>",
-                nquads.choose_words(names, rng.integers(0, len(names), cards)),
-            ),
-            (
-                subject,
-                f"<{NS}holderAddress>",
-                nquads.choose_words(_PLACES, rng.integers(0, len(_PLACES), cards)),
-            ),
-            (
-                subject,
-                f"<{NS}issuedBy>",
-                nquads.write_iris("http://creditcard.org/bank/", rng.integers(0, 20, cards)),
-            ),
-        ],
-        triples,
-    )
+    holders = nquads.choose_words(names, rng.integers(0, len(names), cards))
+    places = nquads.choose_words(_PLACES, rng.integers(0, len(_PLACES), cards))
+    banks = nquads.write_iris("http://creditcard.org/bank/", rng.integers(0, 20, cards))
+    known = [
+        (subject, f"<{NS}cardHolder>", holders),
+        (subject, f"<{NS}holderAddress>", places),
+        (subject, f"<{NS}issuedBy>", banks),
+    ]
+    return nquads.write_graph(f"<{GRAPH}>", known, triples)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,7 @@ def make_streams(events: int, seed: int = 0, companies: int = 20) -> dict[str, b
         (company, f"<{NS}volume>", nquads.write_integers(rng.integers(1, 100, events) * 10)),
     ]
     times = nquads.OPENING + np.arange(events) // companies * _TICK
-    graphs = nquads.write_iris(f"{STREAMS['S1']}/", np.arange(events))
-    return {"S1": nquads.write_stream(graphs, times, triples)}
+    return {name: nquads.write_stream(iri, times, triples) for name, iri in STREAMS.items()}
 
 
 if __name__ == "__main__":

@@ -80,15 +80,16 @@ def choose_words(words: Sequence[str], codes: NDArray[np.integer]) -> pa.Array:
 
 
 def write_stream(
-    graphs: pa.Array, times: NDArray[np.int64], triples: Sequence[tuple[Column, str, Column]]
+    iri: str, times: NDArray[np.int64], triples: Sequence[tuple[Column, str, Column]]
 ) -> bytes:
     """Write events that all have triples of one form as N-Quads; times are milliseconds.
 
     >>> triples = [("<urn:s>", "<urn:p>", '"x"')]
-    >>> text = write_stream(pa.array(["<urn:e>"]), np.array([OPENING]), triples)
+    >>> text = write_stream("urn:e", np.array([OPENING]), triples)
     >>> print(text.decode().splitlines()[1])
-    <urn:s> <urn:p> "x" <urn:e> .
+    <urn:s> <urn:p> "x" <urn:e/0> .
     """
+    graphs = write_iris(f"{iri}/", np.arange(len(times)))
     pieces: list[Column] = [graphs, f" {GENERATED} ", write_moments(times), " .\n"]
     for s, p, o in triples:
         pieces += [s, f" {p} ", o, " ", graphs, " .\n"]

@@ -57,13 +57,10 @@ def make_streams(
     texts = {}
     for k, (name, iri) in enumerate(STREAMS.items()):
         rows = np.flatnonzero(kind == k)
-        graphs = nquads.write_iris(f"{iri}/", np.arange(len(rows)))
         of, place = house[rows], nquads.write_iris(f"{NS}L", house[rows] % places)
         if name == "S2":
-            sensor, value = (
-                nquads.write_iris(f"{NS}W", of % places),
-                nquads.write_iris(f"{NS}Vl", np.arange(len(rows))),
-            )
+            sensor = nquads.write_iris(f"{NS}W", of % places)
+            value = nquads.write_iris(f"{NS}Vl", np.arange(len(rows)))
             triples = [
                 (sensor, f"<{NS}loc>", place),
                 (sensor, f"<{NS}value>", value),
@@ -71,12 +68,8 @@ def make_streams(
                 (value, f"<{NS}temp>", nquads.write_integers(warmth[rows])),
             ]
         else:
-            owner, letter = (
-                (nquads.write_iris(f"{NS}H", of), "Pw")
-                if k == 0
-                else (nquads.write_iris(f"{NS}St", of), "Sp")
-            )
-            power = nquads.write_iris(f"{NS}{letter}", of)
+            names = ("H", "Pw") if name == "S1" else ("St", "Sp")
+            owner, power = (nquads.write_iris(f"{NS}{letters}", of) for letters in names)
             triples = [
                 (owner, f"<{NS}loc>", place),
                 (owner, f"<{NS}pow>", power),
@@ -84,7 +77,7 @@ def make_streams(
                 (power, f"<{NS}fare>", nquads.write_integers(fare[rows])),
                 (power, f"<{NS}watt>", nquads.write_integers(watt[rows])),
             ]
-        texts[name] = nquads.write_stream(graphs, times[rows], triples)
+        texts[name] = nquads.write_stream(iri, times[rows], triples)
     return texts
 
 
@@ -95,34 +88,17 @@ def make_background(triples: int, seed: int = 0) -> bytes:
     houses = -(-triples // _ABOUT_A_HOUSE)
     house = np.arange(houses)
     subject = nquads.write_iris(f"{NS}H", house)
-    near = rng.integers(1, max(houses, 2), (2, houses))
-    return nquads.write_graph(
-        f"<{GRAPH}>",
-        [
-            (
-                subject,
-                f"<{NS}locatedIn>",
-                nquads.write_iris(f"{NS}City", rng.integers(0, 40, houses)),
-            ),
-            (
-                subject,
-                f"<{NS}nearBy>",
-                nquads.write_iris(f"{NS}H", (house + near[0]) % max(houses, 1)),
-            ),
-            (
-                subject,
-                f"<{NS}ownerName>",
-                nquads.choose_words(nquads.list_people(), rng.integers(0, 400, houses)),
-            ),
-            (
-                subject,
-                f"<{NS}nearBy>",
-                nquads.write_iris(f"{NS}H", (house + near[1]) % max(houses, 1)),
-            ),
-            (subject, f"<{NS}unit>", f"<{NS}Watt>"),
-        ],
-        triples,
-    )
+    near = (house + rng.integers(1, max(houses, 2), (2, houses))) % max(houses, 1)
+    cities = nquads.write_iris(f"{NS}City", rng.integers(0, 40, houses))
+    owners = nquads.choose_words(nquads.list_people(), rng.integers(0, 400, houses))
+    known = [
+        (subject, f"<{NS}locatedIn>", cities),
+        (subject, f"<{NS}nearBy>", nquads.write_iris(f"{NS}H", near[0])),
+        (subject, f"<{NS}ownerName>", owners),
+        (subject, f"<{NS}nearBy>", nquads.write_iris(f"{NS}H", near[1])),
+        (subject, f"<{NS}unit>", f"<{NS}Watt>"),
+    ]
+    return nquads.write_graph(f"<{GRAPH}>", known, triples)
 
 
 if __name__ == "__main__":

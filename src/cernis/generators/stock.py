@@ -6,11 +6,14 @@ million events takes a few seconds, and the same seed gives the same stream.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from cernis.generators.nquads import OPENING
 
 SYMBOLS: Final = (
     "MSFT", "INTL", "AMZN", "AAPL", "GOOG", "NVDA", "ORCL", "CSCO", "QCOM", "IPIX",
@@ -18,7 +21,6 @@ SYMBOLS: Final = (
 )  # fmt: skip
 TYPES: Final = ("SELL", "BUY")
 
-_OPENING: Final = 1_704_186_000_000  # 2024-01-02 09:00 UTC, in milliseconds
 _MEAN_GAP: Final = 50.0  # milliseconds
 _STEP: Final = 0.15  # standard deviation of one move of a price
 _LOWEST: Final = 1.0
@@ -43,16 +45,15 @@ def stock_stream(n: int, seed: int = 0, symbols: int = 20, dictionary: bool = Fa
     kind = rng.integers(0, len(TYPES), n, dtype=np.int8)
     name = rng.integers(0, symbols, n, dtype=np.int32)
     gaps = rng.standard_exponential(n, dtype=np.float32) * np.float32(_MEAN_GAP)
-    ts = _OPENING + np.cumsum(gaps.astype(np.int64))
+    ts = OPENING + np.cumsum(gaps.astype(np.int64))
     columns = {
-        "type": _encode_words(kind, TYPES),
-        "name": _encode_words(name, names),
+        "type": _encode_words(kind, TYPES, dictionary=dictionary),
+        "name": _encode_words(name, names, dictionary=dictionary),
         "price": pa.array(_make_prices(name, symbols, rng)),
         "volume": pa.array(rng.integers(1, 100, n, dtype=np.int64) * 10),
         "ts": pa.array(ts).cast(pa.timestamp("ms")),
     }
-    table = pa.table(columns)
-    return table if dictionary else _decode_columns(table)
+    return pa.table(columns)
 
 
 def name_symbols(symbols: int) -> list[str]:
@@ -67,17 +68,10 @@ def name_symbols(symbols: int) -> list[str]:
 
 
 def _encode_words(
-    codes: NDArray[np.integer], words: list[str] | tuple[str, ...]
-) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string()))
-
-
-def _decode_columns(table: pa.Table) -> pa.Table:
-    columns = {
-        name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for name, column in zip(table.schema.names, table.columns, strict=True)
-    }
-    return pa.table(columns)
+    codes: NDArray[np.integer], words: Sequence[str], *, dictionary: bool
+) -> pa.Array:
+    encoded = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string()))
+    return encoded if dictionary else encoded.dictionary_decode()
 
 
 def _make_prices(

@@ -49,9 +49,7 @@ def make_streams(events: int, seed: int = 0) -> dict[str, bytes]:
             (observation, f"<{SSN}observedProperty>", f"<{CITY}CongestionLevel>"),
             (observation, f"<{SAO}hasValue>", nquads.write_integers(level)),
         ]
-        texts[name] = nquads.write_stream(
-            nquads.write_iris(f"{iri}/", number), nquads.OPENING + number * _TICK, triples
-        )
+        texts[name] = nquads.write_stream(iri, nquads.OPENING + number * _TICK, triples)
     return texts
 
 

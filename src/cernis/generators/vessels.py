@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from cernis.generators import nquads
 
@@ -65,8 +66,8 @@ def make_streams(events: int, seed: int = 0, vessels: int = 20) -> dict[str, byt
         (subject, f"<{NS}location>", nquads.choose_words(_PLACES, place)),
         (subject, f"<{NS}direction>", nquads.write_integers(direction)),
     ]
-    graphs = nquads.write_iris(f"{STREAMS['S1']}/", np.arange(n))
-    return {"S1": nquads.write_stream(graphs, nquads.OPENING + report * _TICK, triples)}
+    times = nquads.OPENING + report * _TICK
+    return {name: nquads.write_stream(iri, times, triples) for name, iri in STREAMS.items()}
 
 
 def make_background(triples: int, seed: int = 0) -> bytes:
@@ -77,30 +78,21 @@ def make_background(triples: int, seed: int = 0) -> bytes:
     nquads.check_count(triples, "triples")
     rng = np.random.default_rng(seed)
     company = nquads.write_iris("http://harbour.org/company/", np.arange(_COMPANIES))
-    names = [f'"{name[1:-1].split()[1]} & Co"' for name in nquads.list_people()[:_COMPANIES]]
-    known = [(company, f"<{NS}name>", nquads.choose_words(names, np.arange(_COMPANIES)))]
-    head = nquads.write_graph(f"<{GRAPH}>", known, triples)
+    firms = [f'"{name[1:-1].split()[1]} & Co"' for name in nquads.list_people()[:_COMPANIES]]
+    head = nquads.write_graph(f"<{GRAPH}>", [(company, f"<{NS}name>", pa.array(firms))], triples)
     left = max(0, triples - _COMPANIES)
     vessels = -(-left // _ABOUT_A_VESSEL)
     subject = nquads.write_iris("http://harbour.org/vessel/", np.arange(vessels))
-    operator = nquads.write_iris(
-        "http://harbour.org/company/", rng.integers(0, _COMPANIES, vessels)
-    )
+    companies = rng.integers(0, _COMPANIES, vessels)
+    operators = nquads.write_iris("http://harbour.org/company/", companies)
     called = [f'"{name[1:-1].split()[0]} {i}"' for i, name in enumerate(nquads.list_people())]
-    rest = nquads.write_graph(
-        f"<{GRAPH}>",
-        [
-            (
-                subject,
-                f"<{NS}name>",
-                nquads.choose_words(called, rng.integers(0, len(called), vessels)),
-            ),
-            (subject, f"<{NS}operatedBy>", operator),
-            (subject, f"<{NS}length>", nquads.write_integers(rng.integers(8, 60, vessels))),
-        ],
-        left,
-    )
-    return head + rest
+    names = nquads.choose_words(called, rng.integers(0, len(called), vessels))
+    known = [
+        (subject, f"<{NS}name>", names),
+        (subject, f"<{NS}operatedBy>", operators),
+        (subject, f"<{NS}length>", nquads.write_integers(rng.integers(8, 60, vessels))),
+    ]
+    return head + nquads.write_graph(f"<{GRAPH}>", known, left)
 
 
 if __name__ == "__main__":
