@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import typer
 
@@ -36,9 +37,12 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventOptions:
-    """How files of events are read, and how many candidates a query may check."""
+class RunArguments:
+    """A query, its files, how they are read, and how many candidates the query may check."""
 
+    text: str
+    language: str
+    files: Files
     time: str | None
     type: str
     time_unit: str
@@ -46,34 +50,22 @@ class EventOptions:
     on_error: str = "fail"
     budget: int | None = None
     partial: bool = False
+    background: Sequence[str] = ()
 
     @property
     def reading(self) -> dict[str, Any]:
-        return {
-            "time": self.time,
-            "type": self.type,
-            "time_unit": self.time_unit,
-            "format": self.format,
-        }
+        """How files of events are read."""
+        names = ("time", "type", "time_unit", "format")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def limits(self) -> dict[str, Any]:
         budget = {} if self.budget is None else {"budget": self.budget}
         return {**budget, "on_budget": "partial" if self.partial else "fail"}
 
-
-@dataclass(frozen=True, kw_only=True)
-class GraphOptions:
-    """How RDF streams are read."""
-
-    background: Sequence[str] = ()
-    time: str | None
-    time_unit: str
-    format: str | None
-    on_error: str = "fail"
-
     @property
-    def reading(self) -> dict[str, Any]:
+    def reading_graphs(self) -> dict[str, Any]:
+        """How RDF streams are read."""
         if self.format not in _GRAPH_FORMATS:
             raise CernisError(f"--format {self.format}: RDF streams are nquads or trig")
         return {
@@ -83,6 +75,22 @@ class GraphOptions:
             "format": _GRAPH_FORMATS[self.format],
             "on_error": self.on_error,
         }
+
+
+class Runner(Protocol):
+    """The module that runs queries of some languages on one engine."""
+
+    def run(self, arguments: RunArguments, delivery: Delivery) -> None:
+        """Find the matches of a query, and deliver them."""
+
+    def explain(self, arguments: RunArguments) -> Any:
+        """Explain a query: `str()` is the report; in this process, `mermaid()` the automaton."""
+
+
+def choose_runner(language: str, *, on_spark: bool) -> Runner:
+    """Import the module that runs queries of a language."""
+    name = "graphs" if language == "spaseq" else "events"
+    return cast(Runner, import_module(f"cernis.cli.{name}{'_on_spark' if on_spark else ''}"))
 
 
 def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:

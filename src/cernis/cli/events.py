@@ -6,43 +6,38 @@ from collections.abc import Callable
 from typing import Any
 
 import cernis
-from cernis.cli.arguments import Delivery, EventOptions, Files
+from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.deliver import deliver, kind_of, stream_files
 from cernis.cli.terminal import print_notes
+from cernis.plan.explain import Explanation
 
 
-def run(text: str, language: str, files: Files, options: EventOptions, delivery: Delivery) -> None:
+def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in files, and deliver them."""
-    query = parse_query(text, language, files, options)
-    reading = {**options.reading, "on_error": options.on_error, **options.limits}
+    query, files = parse_query(arguments), arguments.files
+    reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
     session = query.session(**reading)
     runs = stream_files(session, files, delivery.output)
     deliver(runs, delivery, kind_of(query), lambda: query.run(files, **reading).schema)
     print_notes(session.notes)
 
 
-def explain(text: str, language: str, files: Files, options: EventOptions, *, mermaid: bool) -> str:
-    """Explain what a query does and costs; `mermaid` draws its automaton."""
-    query = parse_query(text, language, files, options)
-    explanation = query.explain(files or None, **options.reading)
-    return explanation.mermaid() if mermaid else str(explanation)
+def explain(arguments: RunArguments) -> Explanation:
+    """Explain what a query does and costs."""
+    return parse_query(arguments).explain(arguments.files or None, **arguments.reading)
 
 
 def parse_query(
-    text: str,
-    language: str,
-    files: Files,
-    options: EventOptions,
-    readable: Callable[[Any], Any] = lambda files: files,
+    arguments: RunArguments, readable: Callable[[Any], Any] = lambda files: files
 ) -> cernis.Query[Any]:
     """Parse a query; arguments by position may take their names from the files.
 
     `readable` turns the files into something that `schema_of` reads.
     """
     try:
-        return cernis.query(text, lang=language)
+        return cernis.query(arguments.text, lang=arguments.language)
     except cernis.QueryError:
-        if language != "cq" or not files:
+        if arguments.language != "cq" or not arguments.files:
             raise
-    known = cernis.schema_of(readable(files), **options.reading)
-    return cernis.query(text, lang=language, schema=known)
+    known = cernis.schema_of(readable(arguments.files), **arguments.reading)
+    return cernis.query(arguments.text, lang=arguments.language, schema=known)

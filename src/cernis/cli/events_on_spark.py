@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import typer
 
-from cernis.cli.arguments import Delivery, EventOptions, Files
+from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.deliver import ANSWERS, COUNTS, kind_of
 from cernis.cli.events import parse_query
 from cernis.cli.spark_run import SparkRun
@@ -41,36 +42,37 @@ if TYPE_CHECKING:
 _LARGEST = 2**63 - 1
 
 
-def run(text: str, language: str, files: Files, options: EventOptions, delivery: Delivery) -> None:
+def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in files, and deliver them."""
-    query = parse_query(text, language, files, options, without_folders)
-    with _load(query, files, options) as frames:
-        _EventRun(query, frames, options).deliver(delivery)
+    query = parse_query(arguments, without_folders)
+    with _load(query, arguments) as frames:
+        _EventRun(query, frames, arguments).deliver(delivery)
 
 
-def explain(text: str, language: str, files: Files, options: EventOptions) -> str:
+def explain(arguments: RunArguments) -> str:
     """Explain how Spark runs a query, with the share of relevant events in the files."""
-    query = parse_query(text, language, files, options, without_folders)
-    with _load(query, files, options) as frames:
+    if not arguments.files:
+        raise typer.BadParameter("name a file of events", param_hint="--events")
+    query = parse_query(arguments, without_folders)
+    with _load(query, arguments) as frames:
         from cernis.spark.explanation import explain as explain_job
 
         with spinner("counting on Spark"):
-            explanation = explain_job(
-                frames.frames, query, measure=True, **_job_options(options, frames)
-            )
-        return str(explanation)
+            options = _job_options(arguments, frames)
+            return str(explain_job(frames.frames, query, measure=True, **options))
 
 
 @contextmanager
-def _load(query: Query[Any], files: Files, options: EventOptions) -> Iterator[FileFrames]:
-    sources = check_files(query, files, on_error=options.on_error, **options.reading)
+def _load(query: Query[Any], arguments: RunArguments) -> Iterator[FileFrames]:
+    on_error = arguments.on_error
+    sources = check_files(query, arguments.files, on_error=on_error, **arguments.reading)
     with spinner("starting Spark"):
         spark = session()
     # needs Spark, which may be missing: `session` says so
     from cernis.spark.files.load import load_files
 
     types = {atom.type for atom in _types(query)}
-    loading = load_files(spark, sources, on_error=options.on_error, types=types)
+    loading = load_files(spark, sources, on_error=on_error, types=types)
     with ExitStack() as stack:
         with spinner("reading files"):
             frames = stack.enter_context(loading)
@@ -82,22 +84,18 @@ def _types(query: Query[Any]) -> list[TypeIs]:
     return [atom for atom in tests_and_atoms(query.plan)[1] if isinstance(atom, TypeIs)]
 
 
-def _job_options(options: EventOptions, frames: FileFrames) -> dict[str, Any]:
-    return {
-        "time": options.time,
-        "type": options.type,
-        "time_unit": options.time_unit,
-        "row": frames.row,
-        "on_error": frames.on_error,
-    }
+def _job_options(arguments: RunArguments, frames: FileFrames) -> dict[str, Any]:
+    options = {**arguments.reading, "row": frames.row, "on_error": frames.on_error}
+    del options["format"]
+    return options
 
 
 class _EventRun(SparkRun):
     """A query on DataFrames of files."""
 
-    def __init__(self, query: Query[Any], frames: FileFrames, options: EventOptions) -> None:
+    def __init__(self, query: Query[Any], frames: FileFrames, arguments: RunArguments) -> None:
         super().__init__()
-        self.query, self.frames, self.options = query, frames, options
+        self.query, self.frames, self.arguments = query, frames, arguments
         self.kind = kind_of(query)
         self._found_any = False
 
@@ -145,7 +143,7 @@ class _EventRun(SparkRun):
     def _time(self, value: Any) -> Any:
         """Return the value of a time in a line of JSON."""
         columns = next(iter(self.frames.columns.values()))
-        name = self.options.time or "ts"
+        name = self.arguments.time or "ts"
         if name not in columns.names:
             return value
         if pa.types.is_timestamp(columns.field(name).type):
@@ -212,7 +210,7 @@ class _EventRun(SparkRun):
     def _prepare(self, **options: Any) -> tuple[Job, Work]:
         from cernis.spark.prepare import JobOptions, make_work, prepare_job
 
-        options |= {**_job_options(self.options, self.frames), **self.options.limits}
+        options |= {**_job_options(self.arguments, self.frames), **self.arguments.limits}
         job = prepare_job(self.frames.frames, self.query, JobOptions(**options))
         return job, make_work(job)
 
@@ -229,7 +227,7 @@ class _EventRun(SparkRun):
         yield from self.frames.notes
         yield from self._absent_types()
         yield from self.query.plan.notes
-        if self.options.partial and self.query.plan.tables is not None:
+        if self.arguments.partial and self.query.plan.tables is not None:
             yield "--partial: a task that spends its budget stops there, and matches may be missing"
 
     def _absent_types(self) -> Iterator[str]:
@@ -248,7 +246,7 @@ class _EventRun(SparkRun):
         from cernis.spark.frame import quote_name
 
         data = self.frames.frames[stream]
-        return not data.filter(data[quote_name(self.options.type)] == type_).isEmpty()
+        return not data.filter(data[quote_name(self.arguments.type)] == type_).isEmpty()
 
 
 def _sum(counts: Any, name: str) -> int:

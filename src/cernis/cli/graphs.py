@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import cernis
-from cernis.cli.arguments import Delivery, Files, GraphOptions, check_output
+from cernis.cli.arguments import Delivery, RunArguments, check_output
 from cernis.cli.deliver import GRAPH_MATCHES, deliver, stream_files
 from cernis.cli.terminal import print_notes
+from cernis.plan.explain_graphs import GraphExplanation
 from cernis.rdf.query import GraphQuery
 
 
-def run(text: str, files: Files, options: GraphOptions, delivery: Delivery) -> None:
+def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in RDF files, and deliver them."""
-    query = parse_query(text, delivery.output)
-    session = query.session(**options.reading)
-    runs = stream_files(session, query.name_streams(files), delivery.output)
+    query = parse_query(arguments.text, delivery.output)
+    session = query.session(**arguments.reading_graphs)
+    runs = stream_files(session, query.name_streams(arguments.files), delivery.output)
     deliver(runs, delivery, GRAPH_MATCHES, lambda: session.matches([]).schema)
     print_notes(session.notes)
 
 
-def explain(text: str, *, mermaid: bool) -> str:
-    """Explain what a query does and costs; `mermaid` draws its automaton."""
-    explanation = cernis.query(text, lang="spaseq").explain()
-    return explanation.mermaid() if mermaid else str(explanation)
+def explain(arguments: RunArguments) -> GraphExplanation:
+    """Explain what a query does and costs."""
+    return cernis.query(arguments.text, lang="spaseq").explain()
 
 
 def parse_query(text: str, output: str | None) -> GraphQuery:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import cernis
-from cernis.cli.arguments import Delivery, Files, GraphOptions
+from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.deliver import GRAPH_MATCHES
 from cernis.cli.graphs import parse_query
 from cernis.cli.spark_run import SparkRun
@@ -26,7 +26,7 @@ from cernis.errors import CernisError
 from cernis.rdf.matches import GraphMatch
 from cernis.results.values import python_values
 from cernis.spark.graphs.check import check_graph_files
-from cernis.spark.graphs.explanation import explain_graphs
+from cernis.spark.graphs.explanation import GraphSparkExplanation, explain_graphs
 from cernis.spark.local.session import session, spark_class
 
 if TYPE_CHECKING:
@@ -37,29 +37,30 @@ if TYPE_CHECKING:
 _FORMS: dict[str, GraphAnswerForm] = {".parquet": "placed", ".nq": "quads"}
 
 
-def run(text: str, files: Files, options: GraphOptions, delivery: Delivery) -> None:
+def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in RDF files, and deliver them."""
-    query, reading = parse_query(text, delivery.output), options.reading
-    if options.on_error not in ("fail", "skip"):
-        raise CernisError(f"--on-error {options.on_error}: on Spark it is fail or skip")
+    query, reading = parse_query(arguments.text, delivery.output), arguments.reading_graphs
+    on_error = arguments.on_error
+    if on_error not in ("fail", "skip"):
+        raise CernisError(f"--on-error {on_error}: on Spark it is fail or skip")
     spark_class()  # an error if Spark is missing
     from cernis.spark.graphs.prepare import prepare_graph_job
 
     with spinner("looking at files"):
-        job = prepare_graph_job(query, files, **reading)
+        job = prepare_graph_job(query, arguments.files, **reading)
     with spinner("starting Spark"):
         spark = session()
-    _GraphRun(job, spark, skips=options.on_error == "skip").deliver(delivery)
+    _GraphRun(job, spark, skips=on_error == "skip").deliver(delivery)
 
 
-def explain(text: str, files: Files, options: GraphOptions) -> str:
+def explain(arguments: RunArguments) -> GraphSparkExplanation:
     """Explain how Spark runs a query; with files, in how many parts it reads them."""
-    query = cernis.query(text, lang="spaseq")
+    query, files = cernis.query(arguments.text, lang="spaseq"), arguments.files
     if not files:
-        return str(explain_graphs(query))
-    reading = options.reading
+        return explain_graphs(query)
+    reading = arguments.reading_graphs
     del reading["background"]
-    return str(explain_graphs(query, check_graph_files(query, files, **reading).parts))
+    return explain_graphs(query, check_graph_files(query, files, **reading).parts)
 
 
 class _GraphRun(SparkRun):

@@ -11,10 +11,9 @@ import typer
 from cernis import __version__
 from cernis.cli.arguments import (
     Delivery,
-    EventOptions,
-    Files,
-    GraphOptions,
+    RunArguments,
     check_output,
+    choose_runner,
     named_files,
     read_query,
 )
@@ -93,28 +92,14 @@ def run(
         files = named_files([*(events or ()), *(more or ())])
         if not files:
             raise typer.BadParameter("name a file of events", param_hint="--events")
-        delivery = Delivery(output=output, count=count, limit=limit)
-        if language == "spaseq":
-            graph_options = GraphOptions(
-                background=background or [],
-                time=time,
-                time_unit=time_unit.value,
-                format=_value(format),
-                on_error=on_error,
-            )
-            if engine is EngineName.spark:
-                from cernis.cli import graphs_on_spark
-
-                graphs_on_spark.run(text, files, graph_options, delivery)
-            else:
-                from cernis.cli import graphs
-
-                graphs.run(text, files, graph_options, delivery)
-            return
-        if background:
-            raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
-        check_output(output)
-        options = EventOptions(
+        if language != "spaseq":
+            if background:
+                raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
+            check_output(output)
+        arguments = RunArguments(
+            text=text,
+            language=language,
+            files=files,
             time=time,
             type=type,
             time_unit=time_unit.value,
@@ -122,15 +107,10 @@ def run(
             on_error=on_error,
             budget=budget,
             partial=partial,
+            background=background or (),
         )
-        if engine is EngineName.spark:
-            from cernis.cli import events_on_spark
-
-            events_on_spark.run(text, language, files, options, delivery)
-        else:
-            from cernis.cli import events as events_here
-
-            events_here.run(text, language, files, options, delivery)
+        runner = choose_runner(language, on_spark=engine is EngineName.spark)
+        runner.run(arguments, Delivery(output=output, count=count, limit=limit))
 
 
 def _value(option: StrEnum | None) -> str | None:
@@ -282,38 +262,18 @@ def explain(
     """Show how QUERY is run, and what that costs."""
     with reported():
         text, language = read_query(query, lang.value)
-        files = named_files(events or ())
-        if language == "spaseq":
-            graph_options = GraphOptions(
-                time=time, time_unit=time_unit.value, format=_value(format)
-            )
-            typer.echo(_explain_graphs(text, files, graph_options, engine, mermaid=mermaid))
-            return
-        options = EventOptions(
-            time=time, type=type, time_unit=time_unit.value, format=_value(format)
+        arguments = RunArguments(
+            text=text,
+            language=language,
+            files=named_files(events or ()),
+            time=time,
+            type=type,
+            time_unit=time_unit.value,
+            format=_value(format),
         )
-        if engine is EngineName.spark and not mermaid:
-            from cernis.cli import events_on_spark
-
-            if not files:
-                raise typer.BadParameter("name a file of events", param_hint="--events")
-            typer.echo(events_on_spark.explain(text, language, files, options))
-        else:
-            from cernis.cli import events as events_here
-
-            typer.echo(events_here.explain(text, language, files, options, mermaid=mermaid))
-
-
-def _explain_graphs(
-    text: str, files: Files, options: GraphOptions, engine: EngineName, *, mermaid: bool
-) -> str:
-    if engine is EngineName.spark and not mermaid:
-        from cernis.cli import graphs_on_spark
-
-        return graphs_on_spark.explain(text, files, options)
-    from cernis.cli import graphs
-
-    return graphs.explain(text, mermaid=mermaid)
+        runner = choose_runner(language, on_spark=engine is EngineName.spark and not mermaid)
+        explanation = runner.explain(arguments)
+        typer.echo(explanation.mermaid() if mermaid else str(explanation))
 
 
 @app.command()

@@ -7,53 +7,13 @@ from typing import Annotated
 
 import typer
 
-
-class LanguageName(StrEnum):
-    ceql = "ceql"
-    cq = "cq"
-    spaseq = "spaseq"
-
-
-class Format(StrEnum):
-    csv = "csv"
-    tsv = "tsv"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    arrow = "arrow"
-    nquads = "nquads"
-    trig = "trig"
-
-
-class EngineName(StrEnum):
-    local = "local"
-    spark = "spark"
-
-
-class StreamFormat(StrEnum):
-    csv = "csv"
-    tsv = "tsv"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    json = "json"
-    protobuf = "protobuf"
-
-
-class OutputFormat(StrEnum):
-    parquet = "parquet"
-    jsonl = "jsonl"
-
-
-class BadEvents(StrEnum):
-    fail = "fail"
-    skip = "skip"
-
-
-class TimeUnit(StrEnum):
-    s = "s"
-    ms = "ms"
-    us = "us"
-    ns = "ns"
-
+LanguageName = StrEnum("LanguageName", ["ceql", "cq", "spaseq"])
+EngineName = StrEnum("EngineName", ["local", "spark"])
+Format = StrEnum("Format", ["csv", "tsv", "jsonl", "parquet", "arrow", "nquads", "trig"])
+StreamFormat = StrEnum("StreamFormat", ["csv", "tsv", "jsonl", "parquet", "json", "protobuf"])
+OutputFormat = StrEnum("OutputFormat", ["parquet", "jsonl"])
+BadEvents = StrEnum("BadEvents", ["fail", "skip"])
+TimeUnit = StrEnum("TimeUnit", ["s", "ms", "us", "ns"])
 
 QueryArgument = Annotated[
     str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq, .spaseq), or the query itself.")
