@@ -48,6 +48,13 @@ _PARTS = {
 }
 _OF_ALL_TASKS = ("engine", "state")
 """Parts of the running, summed over tasks."""
+_LEFT_OUT = {
+    "late": "late",
+    "ahead": "ahead",
+    "undecodable": "undecodable",
+    "untimed": "without a time",
+}
+_SUMS = ("rows", "matches", *_LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +93,8 @@ def render(view: View) -> RenderableType:
     grid.add_column()
     grid.add_row("rows", f"{view.rows:,}  ({_rate(view.rows_per_second)})")
     grid.add_row("matches", f"{view.matches:,}  ({_rate(view.matches_per_second)})")
-    grid.add_row("left out", _left_out(view))
+    counts = [f"{getattr(view, name):,} {text}" for name, text in _LEFT_OUT.items()]
+    grid.add_row("left out", ", ".join(counts))
     grid.add_row("waiting", _counted(view.waiting, "event"))
     grid.add_row("state", _size(view.state_bytes))
     grid.add_row("watermark", _watermark(view))
@@ -104,20 +112,9 @@ def summarize(view: View) -> str:
         f"{_counted(view.rows, 'row')} in {_counted(view.batches, 'micro-batch')}",
         _counted(view.matches, "match"),
     ]
-    names = ("late", "ahead", "undecodable", "untimed")
-    counts = [(getattr(view, name), name) for name in names]
-    texts += [f"{count:,} {_NAMES.get(name, name)}" for count, name in counts if count]
+    counts = {text: getattr(view, name) for name, text in _LEFT_OUT.items()}
+    texts += [f"{count:,} {text}" for text, count in counts.items() if count]
     return "; ".join(texts)
-
-
-_NAMES = {"untimed": "without a time"}
-
-
-def _left_out(view: View) -> str:
-    return (
-        f"{view.late:,} late, {view.ahead:,} ahead, {view.undecodable:,} undecodable, "
-        f"{view.untimed:,} without a time"
-    )
 
 
 def _watermark(view: View) -> str:
@@ -251,12 +248,7 @@ class Tally:
         self._view = replace(
             view,
             state="running" if view.state == "starting" else view.state,
-            rows=view.rows + progress.rows,
-            matches=view.matches + progress.matches,
-            late=view.late + progress.late,
-            ahead=view.ahead + progress.ahead,
-            undecodable=view.undecodable + progress.undecodable,
-            untimed=view.untimed + progress.untimed,
+            **{name: getattr(view, name) + getattr(progress, name) for name in _SUMS},
             waiting=sum(self._waiting.values()) if self._waiting else progress.waiting,
             state_bytes=sum(self._kept.values()) if self._kept else progress.state_bytes,
             watermark=watermark,

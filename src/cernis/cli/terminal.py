@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,20 +29,21 @@ def error_console() -> Console:
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
+def make_table(names: Iterable[str], right: Collection[str] = ()) -> Table:
+    """Return a table without rows; the columns named in `right` are flush right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(Text(name), justify="right" if name in right else "left")
+    return table
+
+
 def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
     """Return a row for each match: interval, times, partition, aggregates, rows of variables."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
     first = matches[0]
     numbers = ["end"] if counting else ["start", "end"]
     times = ["end_ts"] if counting else ["start_ts", "end_ts"]
-    for name in numbers:
-        table.add_column(name, justify="right")
-    for name in (*times, *first.partition):
-        table.add_column(Text(name))
-    for name in first.aggregates:
-        table.add_column(Text(name), justify="right")
-    for name in first.vars:
-        table.add_column(Text(name))
+    names = (*numbers, *times, *first.partition, *first.aggregates, *first.vars)
+    table = make_table(names, right={*numbers, *first.aggregates})
     for match in matches:
         values = [getattr(match, name) for name in (*numbers, *times)]
         values += [*match.partition.values(), *match.aggregates.values()]
@@ -53,24 +54,16 @@ def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
 
 def answers_table(answers: Sequence[Answer]) -> Table:
     """Return a row for each answer: the values of the head, and where it first appears."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in answers[0].values:
-        table.add_column(Text(name))
-    table.add_column("end", justify="right")
-    table.add_column("end_ts")
+    table = make_table((*answers[0].values, "end", "end_ts"), right={"end"})
     for answer in answers:
-        table.add_row(
-            *map(value_text, (*answer.values.values(), answer.end, answer.end_ts)),
-        )
+        table.add_row(*map(value_text, (*answer.values.values(), answer.end, answer.end_ts)))
     return table
 
 
 def graph_matches_table(matches: Sequence[GraphMatch]) -> Table:
     """Return a row for each match: times, variables, events."""
     names = list(dict.fromkeys(name for match in matches for name in match.bindings))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("start_ts", "end_ts", *(f"?{name}" for name in names), "events"):
-        table.add_column(Text(name))
+    table = make_table(("start_ts", "end_ts", *(f"?{name}" for name in names), "events"))
     for match in matches:
         bound = [match.bindings.get(name) for name in names]
         events = ", ".join(f"{stream} {number}" for stream, number in match.events)
@@ -81,21 +74,16 @@ def graph_matches_table(matches: Sequence[GraphMatch]) -> Table:
 
 def events_table(match: Match) -> Table:
     """Return the events of one match with their variables, in the order of the stream."""
-    by_variable = {name: match.events(name) for name in match.vars}
-    columns = dict.fromkeys(
-        key for events in by_variable.values() for event in events for key in event
-    )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("", style="bold cyan")
-    for name in columns:
-        table.add_column(Text(name))
     places = [
         (position, name, event)
-        for name, events in by_variable.items()
-        for position, event in zip(match.positions[name], events, strict=True)
+        for name in match.vars
+        for position, event in zip(match.positions[name], match.events(name), strict=True)
     ]
+    columns = dict.fromkeys(key for _, _, event in places for key in event)
+    table = make_table(("", *columns))
     for _, name, event in sorted(places, key=lambda place: place[0]):
-        table.add_row(Text(name), *(value_text(event.get(column)) for column in columns))
+        cells = (value_text(event.get(column)) for column in columns)
+        table.add_row(Text(name, style="bold cyan"), *cells)
     return table
 
 

@@ -1,13 +1,22 @@
-"""`cernis demo`: a few queries on a generated stock market stream, explained as they run."""
+"""`cernis demo`: a few queries on a generated stock market stream, explained as they run.
+
+The last stop runs a query on Spark, on more rows in Parquet files, and shows the answers of both
+engines side by side.
+"""
 
 from __future__ import annotations
 
+import tempfile
 import textwrap
+import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
@@ -16,13 +25,16 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 import cernis
-from cernis.cli.terminal import events_table, matches_table, output_console, spinner
-from cernis.cli.tour_spark import tour_on_spark
+from cernis.cli.terminal import events_table, make_table, matches_table, output_console, spinner
 from cernis.generators.stock import stock_stream
 from cernis.results.matches import Matches
 
 _FEW = 1000
 _SHOWN = 4
+_TIMES = 2
+"""How many times more rows Spark reads."""
+_FILES = 4
+_COMPARED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,18 @@ STOPS = (
     ),
 )
 
+LAST_STOP = Stop(
+    "The same on Spark",
+    "`cernis.spark.recognize(df, query)` gives the matches as a DataFrame: predicates run inside "
+    "Spark, irrelevant events never leave it, and each symbol belongs to one task.",
+    """
+    SELECT * FROM Stock
+    WHERE (SELL AS first ; BUY AS between ; SELL AS last)
+    FILTER first[volume > 950] AND between[volume > 950] AND last[volume > 950]
+    PARTITION BY [name] WITHIN 10 SECONDS
+    """,
+)
+
 
 def tour(size: int) -> None:
     """Show the stream, then each query: its plan, its first matches, its speed."""
@@ -95,20 +119,24 @@ def tour(size: int) -> None:
     for stop in STOPS:
         _show(stop, events, console)
     if find_spec("pyspark") is not None:
-        tour_on_spark(size, console)
+        _show_on_spark(size * _TIMES, console)
     else:
         console.print("\nThe same on Spark needs pyspark: pip install 'cernis[spark]'")
     console.print(Rule())
     console.print("Your own data:  cernis run QUERY --events FILE        How fast:  cernis bench")
 
 
-def _show(stop: Stop, events: pa.Table, console: Console) -> None:
+def _introduce(stop: Stop, console: Console) -> cernis.Query[Any]:
     text = textwrap.dedent(stop.query).strip()
     console.print()
     console.print(Rule(stop.title))
     console.print(stop.text)
     console.print(Padding(Syntax(text, "sql", background_color="default"), (1, 2)))
-    query = cernis.query(text)
+    return cernis.query(text)
+
+
+def _show(stop: Stop, events: pa.Table, console: Console) -> None:
+    query = _introduce(stop, console)
     _, plan = str(query.explain(events)).split("\n", 1)  # the first line is the query again
     console.print(Panel(plan, title="plan", title_align="left"))
     with spinner("compiling, the first time only …"):
@@ -136,3 +164,57 @@ def _show_matches(matches: Matches, console: Console) -> None:
     console.print("\nThe events of the first one, and where they are:")
     console.print(Padding(events_table(first[0]), (0, 2)))
     console.print(Padding(Text(first[0].timeline(min(console.width - 24, 72))), (1, 2)))
+
+
+def _show_on_spark(size: int, console: Console) -> None:
+    query = _introduce(LAST_STOP, console)
+    console.print(f"{size:,} events in {_FILES} Parquet files.")
+    with tempfile.TemporaryDirectory(prefix="cernis-demo-") as folder:
+        events = _write(Path(folder), size)
+        with spinner("starting Spark …"):
+            from cernis.spark.local.session import session
+
+            spark = session(app="cernis demo")
+        _compare(spark, folder, events, query, console)
+
+
+def _write(folder: Path, size: int) -> pa.Table:
+    events = stock_stream(size, seed=2)
+    at = events.schema.get_field_index("ts")
+    events = events.set_column(at, "ts", events.column("ts").cast(pa.timestamp("us", "UTC")))
+    rows = -(-size // _FILES)
+    for number in range(_FILES):
+        pq.write_table(events.slice(number * rows, rows), folder / f"part-{number}.parquet")
+    return events
+
+
+def _compare(spark: Any, folder: str, events: pa.Table, query: Any, console: Console) -> None:
+    from cernis.spark import explain, recognize
+
+    df = spark.read.parquet(folder)
+    plan = str(explain(df, query, measure=True)).split("\non Spark", 1)[1]
+    console.print(Panel("on Spark" + plan, title="Spark's part of the plan", title_align="left"))
+    with spinner("the embedded engine …"):
+        began = perf_counter()
+        here = query.run(events)
+        here_count, here_seconds = here.count(), perf_counter() - began
+    assert isinstance(here, Matches)
+    with spinner("Spark, the first time …"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = recognize(df, query)
+        first = found.orderBy("end_ts", "end", "start").limit(_COMPARED).collect()
+    with spinner("Spark …"):
+        began = perf_counter()
+        there_count, there_seconds = found.count(), perf_counter() - began
+    table = make_table(("", "matches", "the first of them", "seconds"))
+    shown = sorted((m.end_ts, m.end, m.start) for m in here.head(50))[:_COMPARED]
+    pairs = [", ".join(f"{start}–{end}" for _, end, start in shown)]
+    pairs.append(", ".join(f"{row.start}–{row.end}" for row in first))
+    table.add_row("embedded", f"{here_count:,}", pairs[0], f"{here_seconds:.1f}")
+    table.add_row("Spark", f"{there_count:,}", pairs[1], f"{there_seconds:.1f}")
+    console.print(Padding(table, (1, 2)))
+    same = here_count == there_count and pairs[0] == pairs[1]
+    console.print("The same answers." if same else "These should be the same: please report it.")
+    console.print(
+        "On one machine the embedded engine is faster; Spark is for tables that no machine holds."
+    )
