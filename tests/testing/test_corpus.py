@@ -64,5 +64,5 @@ def test_a_case_with_a_choice_counts_the_matches_of_each_end() -> None:
     case.check(either[:1])
     case.check(either[1:])
     for wrong in ((), either):
-        with pytest.raises(AssertionError, match="matches end at 2, not 1"):
+        with pytest.raises(AssertionError, match="1 matches that end at 2"):
             case.check(wrong)

@@ -25,7 +25,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -33,10 +33,10 @@ from typing import Any
 from cernis.languages import ceql, conjunctive
 from cernis.pattern.query import Pattern
 from cernis.testing.differential import (
-    ComparableMatch,
     MatchLike,
     MatchTriple,
     comparable_match,
+    find_wrong_ends,
     write_table,
 )
 from cernis.testing.oracle import OracleMatch
@@ -46,18 +46,6 @@ __all__ = ["CorpusCase", "read_cases"]
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _MATCH = re.compile(r"(\d+)\.\.(\d+)((?:\s+[^\s@]+=[\d,]+)*)(?:\s+@(.*))?")
 _CELL = re.compile(r"'[^']*'|\S+")
-_KEYS = {
-    "name",
-    "query",
-    "events",
-    "matches",
-    "per_end",
-    "counts",
-    "aggregates",
-    "answers",
-    "note",
-    "lang",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +78,10 @@ class CorpusCase:
         surplus = sorted((found - Counter(allowed)).elements())
         lines = [f"missing {each}" for each in missing] + [f"surplus {each}" for each in surplus]
         if self.per_end is not None:
-            lines += self._find_wrong_ends(allowed, found)
+            lines += find_wrong_ends(allowed, found, self.per_end)
         if lines:
             head = f"{self.topic}: {self.name}\n{self.query}\n\n{write_table(self.events)}\n"
             raise AssertionError("\n".join([head, *lines]))
-
-    def _find_wrong_ends(
-        self, allowed: Iterable[ComparableMatch], found: Iterable[ComparableMatch]
-    ) -> list[str]:
-        given = Counter(each.end for each in found)
-        return [
-            f"{given[end]} matches end at {end}, not {min(number, self.per_end or 0)}"
-            for end, number in sorted(Counter(each.end for each in allowed).items())
-            if given[end] != min(number, self.per_end or 0)
-        ]
 
 
 @cache
@@ -113,7 +91,8 @@ def read_cases() -> tuple[CorpusCase, ...]:
     >>> len(read_cases()) > 60
     True
     """
-    return tuple(_read_case(topic, entry) for topic, entry in read_case_files("corpus", _KEYS))
+    keys = {field.name for field in fields(CorpusCase)} - {"topic"}
+    return tuple(_read_case(topic, entry) for topic, entry in read_case_files("corpus", keys))
 
 
 def read_case_files(folder: str, keys: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -138,13 +117,8 @@ def _read_case(topic: str, entry: Mapping[str, Any]) -> CorpusCase:
         events=_read_events(entry["events"]),
         matches=tuple(map(_read_match, entry["matches"])) if "matches" in entry else None,
         per_end=entry.get("per_end"),
-        counts=tuple((end, number) for end, number in entry["counts"])
-        if "counts" in entry
-        else None,
-        aggregates=tuple(
-            tuple(None if value == "null" else value for value in values)
-            for values in entry["aggregates"]
-        )
+        counts=tuple(map(tuple, entry["counts"])) if "counts" in entry else None,
+        aggregates=tuple(map(_read_aggregates, entry["aggregates"]))
         if "aggregates" in entry
         else None,
         note=entry.get("note", ""),
@@ -183,6 +157,10 @@ def _read_value(cell: str) -> Any:
         except ValueError:
             continue
     return cell
+
+
+def _read_aggregates(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(None if value == "null" else value for value in values)
 
 
 def _read_answer(text: str) -> tuple[int, Mapping[str, Any]]:

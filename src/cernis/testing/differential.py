@@ -126,13 +126,19 @@ def _compare_with_limit(
     surplus = [str(each) for each in sorted(found - allowed)]
     if pattern.limit is None:
         return [str(each) for each in sorted(allowed - found)], surplus
-    possible, given = _count_ends(allowed), _count_ends(found)
-    missing = []
-    for end, number in sorted(possible.items()):
-        wanted = min(number, pattern.limit)
-        if given[end] != wanted:
-            missing.append(f"{wanted} matches that end at {end}, of which {given[end]} are given")
-    return missing, surplus
+    return find_wrong_ends(allowed, found, pattern.limit), surplus
+
+
+def find_wrong_ends(
+    allowed: Iterable[ComparableMatch], found: Iterable[ComparableMatch], most: int
+) -> list[str]:
+    """Describe the ends that have not as many matches as are allowed, up to `most` each."""
+    possible, given = (Counter(each.end for each in answers) for answers in (allowed, found))
+    return [
+        f"{min(number, most)} matches that end at {end}, of which {given[end]} are given"
+        for end, number in sorted(possible.items())
+        if given[end] != min(number, most)
+    ]
 
 
 def _compare_with_any(
@@ -154,22 +160,16 @@ def _compare_with_any(
         partition = here[0].partition if pattern.consume is Consume.PARTITION else ()
         last_used = used.get(partition, -1)
         usable = {comparable_match(m) for m in here if rank[m.start] > last_used}
+        every = set(map(comparable_match, here))
         given = {each for each in found if each.end == end}
-        surplus.extend(
-            f"{each}  (used up)"
-            for each in sorted(given - usable & set(map(comparable_match, here)))
-        )
+        surplus += [f"{each}  (used up)" for each in sorted(given - usable & every)]
         if len(given) > 1:
             surplus.append(f"{len(given)} matches that end at {end}, where one is asked for")
-        if not given and len(usable) == len(set(map(comparable_match, here))):
+        if not given and usable == every:
             missing.append(f"a match that ends at {end}, for example {min(usable)}")
         if given and pattern.consume is not Consume.NONE:
             used[partition] = rank[end]
     return missing, surplus
-
-
-def _count_ends(answers: Iterable[ComparableMatch]) -> Counter[int]:
-    return Counter(each.end for each in answers)
 
 
 # ---------------------------------------------------------------- printing

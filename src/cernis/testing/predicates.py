@@ -14,7 +14,6 @@ Where SQL leaves a choice, this is the one taken:
 * `v IN {…}` is `v = … OR v = …`; `v IN {a..b}` is `a <= v AND v <= b`.
 * `LIKE` matches the whole string; `\\d`, `\\w`, `\\s` know ASCII alone, as in RE2.
 
->>> from cernis.pattern.predicate import Attribute, Comparison, Literal, Negation
 >>> cheap = pred.Comparison("<", pred.Attribute(("price",)), pred.Literal(100))
 >>> [truth(cheap, event) for event in ({"price": 80}, {"price": 102}, {})]
 [True, False, None]
@@ -126,9 +125,9 @@ def evaluate_value(node: pred.Value, event: Event) -> Any:
             return -found if kind_of(found) == "number" else None
         case pred.Arithmetic(op=op, left=left, right=right):
             a, b = evaluate_value(left, event), evaluate_value(right, event)
-            if kind_of(a) != "number" or kind_of(b) != "number":
+            if kind_of(a) != "number" or kind_of(b) != "number" or (op in "/%" and b == 0):
                 return None
-            return _compute(op, a, b)
+            return _COMPUTE[op](a, b)
 
 
 def read_attribute(node: pred.Attribute, event: Event) -> Any:
@@ -146,24 +145,17 @@ def shift_value(found: Any, shift: float | None) -> Any:
     return found + shift if kind_of(found) == "number" else None
 
 
-def _compute(op: str, a: float, b: float) -> float | None:
-    if op in "/%" and b == 0:
-        return None
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "/":
-            return a / b
-        case _:
-            return _truncated_modulo(a, b)
-
-
 def _truncated_modulo(a: float, b: float) -> float:
     if isinstance(a, int) and isinstance(b, int):
         rest = abs(a) % abs(b)
         return -rest if a < 0 else rest
     return math.nan if math.isinf(a) else math.fmod(a, b)
+
+
+_COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": _truncated_modulo,
+}

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any, Protocol
 
@@ -51,7 +51,6 @@ _TURTLE = re.compile(rf"[.;,](?=\s|$)|{_WORD}")
 _MATCH = re.compile(r"(-?\d+)\.\.(-?\d+)((?:\s+\w+\.\d+)+)(.*)")
 _BINDING = re.compile(rf"\?(\w+)=(?:\(([^)]*)\)|({_WORD}))")
 _LABEL = re.compile(r"_:[\w-]+[.]")
-_KEYS = {"name", "query", "streams", "background", "matches", "graphs", "note"}
 
 
 class ReportedMatch(Protocol):
@@ -69,22 +68,18 @@ class ReportedMatch(Protocol):
 
 def comparable_match(match: ReportedMatch) -> SpaseqMatch:
     """Return a match in comparable form; blank nodes by their labels alone."""
+    events = tuple((str(stream), int(number)) for stream, number in match.events)
+    return SpaseqMatch(match.start_ts, match.end_ts, events, _sort_bindings(match.bindings))
+
+
+def _sort_bindings(
+    bindings: Mapping[str, str | Sequence[str]],
+) -> tuple[tuple[str, str | tuple[str, ...]], ...]:
     bound = {
         name: _drop_scope(value) if isinstance(value, str) else tuple(map(_drop_scope, value))
-        for name, value in match.bindings.items()
+        for name, value in bindings.items()
     }
-    events = tuple((str(stream), int(number)) for stream, number in match.events)
-    return SpaseqMatch(match.start_ts, match.end_ts, events, tuple(sorted(bound.items())))
-
-
-@dataclass(frozen=True, slots=True)
-class _TimedMatch:
-    """A match of the oracle, with times in seconds."""
-
-    start_ts: int
-    end_ts: int
-    events: Sequence[Sequence[Any]]
-    bindings: Mapping[str, str | Sequence[str]]
+    return tuple(sorted(bound.items()))
 
 
 @dataclass(frozen=True)
@@ -116,8 +111,10 @@ class SpaseqCase:
         origin = None if begin is None else begin * SECOND
         known = {f"<{name}>": triples for name, triples in self.background.items()}
         return {
-            comparable_match(
-                _TimedMatch(one.start // SECOND, one.end // SECOND, one.events, dict(one.bindings))
+            one._replace(
+                start=one.start // SECOND,
+                end=one.end // SECOND,
+                bindings=_sort_bindings(dict(one.bindings)),
             )
             for one in find_matches(query, streams, known, origin)
         }
@@ -134,12 +131,9 @@ class SpaseqCase:
         """Raise unless these are the matches."""
         given, wanted = Counter(got), Counter(self.matches)
         lines = [
-            f"missing {_describe_match(one)}"
-            for one in sorted((wanted - given).elements(), key=str)
-        ]
-        lines += [
-            f"surplus {_describe_match(one)}"
-            for one in sorted((given - wanted).elements(), key=str)
+            f"{title} {_describe_match(one)}"
+            for title, matches in (("missing", wanted - given), ("surplus", given - wanted))
+            for one in sorted(matches.elements(), key=str)
         ]
         if lines:
             head = f"{self.topic}: {self.name}\n{self.query}\n"
@@ -216,9 +210,9 @@ def read_cases() -> tuple[SpaseqCase, ...]:
     >>> len(read_cases()) > 60
     True
     """
-    return tuple(
-        _read_case(topic, entry) for topic, entry in read_case_files("corpus/spaseq", _KEYS)
-    )
+    keys = {one.name for one in fields(SpaseqCase)} - {"topic"}
+    entries = read_case_files("corpus/spaseq", keys)
+    return tuple(_read_case(topic, entry) for topic, entry in entries)
 
 
 def _read_case(topic: str, entry: Mapping[str, Any]) -> SpaseqCase:

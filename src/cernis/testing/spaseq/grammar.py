@@ -7,6 +7,7 @@ clause turns up; conditions compare numbers with those of earlier steps.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from cernis.pattern import graph as g
@@ -108,16 +109,16 @@ def _make_steps(random: Random) -> tuple[SequenceStep, ...]:
         if kind < 0.25:
             default = "," if count > 1 else ";"
             rounds = random.choice((default, ";", ":"))
-            steps[place] = SequenceStep(step.element, step.link, rounds)
+            steps[place] = replace(step, rounds=rounds)
         elif kind < 0.4:
-            steps[place] = SequenceStep(step.element, step.link, optional=True)
+            steps[place] = replace(step, optional=True)
         elif kind < 0.55 and inner:
-            steps[place] = SequenceStep(step.element, step.link, negated=True)
+            steps[place] = replace(step, negated=True)
     if all(step.optional or step.negated for step in steps):
-        steps[0] = SequenceStep(steps[0].element, steps[0].link)
+        steps[0] = replace(steps[0], optional=False)
     for place in range(1, count):
         if steps[place].negated and steps[place - 1].negated:
-            steps[place] = SequenceStep(steps[place].element, steps[place].link)
+            steps[place] = replace(steps[place], negated=False)
     return tuple(steps)
 
 
@@ -134,15 +135,10 @@ def _make_gpm(random: Random, name: str, partition: bool) -> Gpm:
     node = g.GraphVariable("_:" + name) if random.random() < 0.8 else g.GraphVariable("e")
     key = "x" if partition else random.choice(_KEYS)
     numeral = random.choice(_NUMBERS)
-    triples = [
-        g.Triple(node, g.Term(iri("k")), g.GraphVariable(key)),
-        g.Triple(node, g.Term(iri("v")), g.GraphVariable(numeral)),
-    ]
-    pattern: g.GraphPattern = g.BasicPattern(tuple(triples))
+    triples = (_make_triple(node, "k", key), _make_triple(node, "v", numeral))
+    pattern: g.GraphPattern = g.BasicPattern(triples)
     kind = random.random()
-    further = g.BasicPattern(
-        (g.Triple(node, g.Term(iri("w")), g.GraphVariable(random.choice(_MORE))),)
-    )
+    further = g.BasicPattern((_make_triple(node, "w", random.choice(_MORE)),))
     if kind < 0.15:
         pattern = g.OptionalPattern(pattern, further)
     elif kind < 0.25:
@@ -150,19 +146,18 @@ def _make_gpm(random: Random, name: str, partition: bool) -> Gpm:
     elif kind < 0.32 and not partition:
         pattern = g.UnionPattern((pattern, further))
     elif kind < 0.4:
-        near = g.Triple(g.GraphVariable(key), g.Term(iri("near")), g.GraphVariable("n"))
-        pattern = g.JoinPattern(
-            (pattern, g.BackgroundPattern(g.Term(GRAPH), g.BasicPattern((near,))))
-        )
+        near = g.BasicPattern((_make_triple(g.GraphVariable(key), "near", "n"),))
+        pattern = g.JoinPattern((pattern, g.BackgroundPattern(g.Term(GRAPH), near)))
     if random.random() < 0.3:
-        few = g.ComparisonExpression(
-            random.choice(("<", ">", "!=")),
-            g.GraphVariable(numeral),
-            g.Term(number(random.randrange(4))),
-        )
+        op, limit = random.choice(("<", ">", "!=")), g.Term(number(random.randrange(4)))
+        few = g.ComparisonExpression(op, g.GraphVariable(numeral), limit)
         pattern = g.FilterPattern(pattern, few)
     streams = STREAMS if random.random() < 0.15 else (random.choice(STREAMS),)
     return Gpm(name, streams, pattern)
+
+
+def _make_triple(node: g.GraphVariable, name: str, variable: str) -> g.Triple:
+    return g.Triple(node, g.Term(iri(name)), g.GraphVariable(variable))
 
 
 def _add_condition(
@@ -191,14 +186,12 @@ def _add_condition(
     right: g.Expression = g.GraphVariable(random.choice(others))
     if random.random() < 0.3:
         right = g.ArithmeticExpression(random.choice("+*"), right, g.Term(number(2)))
-    condition: g.Expression = g.ComparisonExpression(
-        random.choice(("<", "<=", ">", "=", "!=")), left, right
-    )
+    op = random.choice(("<", "<=", ">", "=", "!="))
+    condition: g.Expression = g.ComparisonExpression(op, left, right)
     if random.random() < 0.2:
-        condition = g.OrExpression(
-            (condition, g.NotExpression(g.CallExpression("BOUND", (g.GraphVariable(others[0]),))))
-        )
-    return Gpm(gpm.name, gpm.streams, g.FilterPattern(gpm.pattern, condition))
+        bound = g.CallExpression("BOUND", (g.GraphVariable(others[0]),))
+        condition = g.OrExpression((condition, g.NotExpression(bound)))
+    return replace(gpm, pattern=g.FilterPattern(gpm.pattern, condition))
 
 
 def _add_select(random: Random, query: SpaseqQuery) -> SpaseqQuery:
@@ -218,11 +211,4 @@ def _add_select(random: Random, query: SpaseqQuery) -> SpaseqQuery:
     rounds = sorted(name for name, step in bound.items() if step.rounds)
     if rounds and random.random() < 0.5:
         select.append(SelectedVariable(random.choice(rounds), "list", listed=True))
-    return SpaseqQuery(
-        tuple(select),
-        query.streams,
-        query.gpms,
-        query.steps,
-        query.within,
-        partition=query.partition,
-    )
+    return replace(query, select=tuple(select))

@@ -55,10 +55,8 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
         case g.FilterPattern(inner, condition):
             return [s for s in _find_solutions(inner, triples, kb) if is_true(condition, s)]
         case g.OptionalPattern(inner, extra, condition):
-            left, right = (
-                _find_solutions(inner, triples, kb),
-                list(_find_solutions(extra, triples, kb)),
-            )
+            right = list(_find_solutions(extra, triples, kb))
+            left = _find_solutions(inner, triples, kb)
             return [one for s in left for one in _join_optional(s, right, condition)]
         case g.BackgroundPattern(name, inner):
             if isinstance(name, g.Term):
@@ -143,16 +141,16 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
         case g.Term(text):
             return _value_of_term(text)
         case g.OrExpression(parts):
-            return _is_any(parts, solution, True)
+            return _is_any(parts, solution)
         case g.AndExpression(parts):
-            return not _is_any(tuple(g.NotExpression(part) for part in parts), solution, True)
+            return not _is_any(tuple(g.NotExpression(part) for part in parts), solution)
         case g.NotExpression(part):
             return not _to_boolean(_evaluate(part, solution))
         case g.ComparisonExpression(op, left, right):
             return _compare(op, _evaluate(left, solution), _evaluate(right, solution))
         case g.InExpression(value, choices, negated):
             equal = tuple(g.ComparisonExpression("=", value, choice) for choice in choices)
-            return _is_any(equal, solution, True) != negated
+            return _is_any(equal, solution) != negated
         case g.ArithmeticExpression(op, left, right):
             return _compute(op, _evaluate(left, solution), _evaluate(right, solution))
         case g.NegativeExpression(part):
@@ -163,12 +161,12 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             raise NotImplementedError(expression)
 
 
-def _is_any(parts: tuple[g.Expression, ...], solution: Solution, wanted: bool) -> bool:
+def _is_any(parts: tuple[g.Expression, ...], solution: Solution) -> bool:
     """Whether one part is true; an error counts only where none is."""
     wrong = False
     for part in parts:
         try:
-            if _to_boolean(_evaluate(part, solution)) is wanted:
+            if _to_boolean(_evaluate(part, solution)):
                 return True
         except (ExpressionError, ArithmeticError):
             wrong = True
