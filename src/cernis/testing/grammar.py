@@ -204,15 +204,22 @@ class QueryGrammar(Choices):
     def _list_makers(self, size: int) -> list[Callable[[int], cel.Formula]]:
         """List the operators for a node of this size, frequent ones several times."""
         on = self.features
-        found = [self._make_as] * 2 + [self._make_iterate] * 2 * on.iterate
-        found += [self._make_optional] * on.optional + [self._make_filter] * 2 * on.filters
-        found += [self._make_partition_by] * on.partition_by_inside
+        weights: list[tuple[Callable[[int], cel.Formula], int]] = [
+            (self._make_as, 2),
+            (self._make_iterate, 2 * on.iterate),
+            (self._make_optional, on.optional),
+            (self._make_filter, 2 * on.filters),
+            (self._make_partition_by, on.partition_by_inside),
+        ]
         if size > 2:
-            several = [cel.Sequence] * 5 + [cel.Choice] * 2
-            several += [cel.Contiguous] * 2 * on.contiguous + [cel.All] * on.all_
-            found += [partial(self._make_several, operator) for operator in several]
-            found += [self._make_unless] * 2 * on.unless
-        return found
+            weights += [
+                (partial(self._make_several, cel.Sequence), 5),
+                (partial(self._make_several, cel.Choice), 2),
+                (partial(self._make_several, cel.Contiguous), 2 * on.contiguous),
+                (partial(self._make_several, cel.All), on.all_),
+                (self._make_unless, 2 * on.unless),
+            ]
+        return [make for make, weight in weights for _ in range(weight)]
 
     def _make_atom(self) -> cel.Formula:
         if self.features.not_ and self.happens(10):
@@ -282,7 +289,7 @@ class QueryGrammar(Choices):
 
     def make_correlated(self, family: Family) -> cel.Formula:
         """Make a random formula of one family."""
-        makers = {
+        makers: dict[Family, Callable[[], cel.Formula]] = {
             "chain": partial(self._make_chain, _EQUAL),
             "order": partial(self._make_chain, _ORDER),
             "previous": self._make_previous,

@@ -76,8 +76,8 @@ def run_spark(scale: BenchmarkScale, step: Step) -> list[Record]:
         for rows in scale.spark_key:
             _write_files(Path(folder, f"key{rows}"), rows, symbols=1)
         peaks = ask_process(PROCESS, {"task": "key", "folder": folder, "rows": scale.spark_key})
-        for rows, peak in peaks.items():
-            records.append(Record(NAME, "peak of a worker", peak, "B", {"rows": int(rows)}))
+        for size, peak in peaks.items():
+            records.append(Record(NAME, "peak of a worker", peak, "B", {"rows": int(size)}))
     ratios = _divide_cases(records, scale)
     return [*records, *(ratio for ratio in ratios if ratio.value is not None)]
 
@@ -99,7 +99,9 @@ def _make_records(answer: Mapping[str, Any], cores: int, scale: BenchmarkScale) 
     for name, measured in answer.items():
         case, _, fewer = name.partition(" of ")
         rows = int(fewer or scale.spark_rows)
-        where: Case = {"case": case, "cores": cores} | ({"rows": rows} if fewer else {})
+        where: Case = {"case": case, "cores": cores}
+        if fewer:
+            where = {**where, "rows": rows}
         yield Record(NAME, "wall", rows / measured["wall"], "rows/s", where)
         yield Record(NAME, "processor", rows / measured["cpu"], "rows/s", where)
         if "matches" in measured:
