@@ -27,10 +27,6 @@ class Benchmark:
     points: Callable[[Sequence[Record]], list[Mapping[str, object]]]
 
 
-def ignore_step(_description: str, _done: int, _total: int) -> None:
-    """Ignore a step."""
-
-
 def run_parts(parts: Sequence[Part], step: Step) -> list[Record]:
     """Run the parts of a benchmark one after the other."""
     records: list[Record] = []

@@ -109,23 +109,17 @@ def start_peer(
         header = json.dumps({"types": types, "names": names}) + "\n"
         events.write_bytes(header.encode() + codes.astype(np.uint16).tobytes())
         script = Path(core_peer.__file__).resolve()
-        process = subprocess.Popen(
-            [str(Path(python).absolute()), "-P", str(script), str(events)],
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        try:
-            yield Peer(process)
-        finally:
-            if process.stdin is not None:
-                process.stdin.close()
+        command = [str(Path(python).absolute()), "-P", str(script), str(events)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, cwd=folder, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+        ) as process:
             try:
-                process.wait(timeout=_PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+                yield Peer(process)
+            finally:
+                if process.stdin is not None:
+                    process.stdin.close()
+                try:
+                    process.wait(timeout=_PATIENCE)
+                except subprocess.TimeoutExpired:
+                    process.kill()

@@ -9,19 +9,9 @@ position with the last symbol is C(window, n - 1) / 40^(n - 1): about 3 for n = 
 not too many, in the events that CORE gets; otherwise the first match of each position is
 enumerated.
 
-Measured, from an Arrow table in memory, with the predicates:
-
-- *recognised*: builds the compact set of all matches and enumerates nothing. The main series.
-- *silent*: adds a step that no event satisfies, as CORE's own experiments do to measure without
-  output.
-- *first*: `LIMIT 1`, enumerated to Arrow.
-- *all*: every match, enumerated to Arrow.
-- *bare pass*: a compiled loop that looks up the int32 symbol of each event in a table and sums;
-  no engine that reads every event is faster.
-
-CORE runs the *silent*, the *first* and, if it is bounded, the *all* query on fewer events. Its
-rate is the faster of *silent* and *first*, the rate of Cernis the slower of *recognised* and
-*silent*. All cases take turns in one race, so that they can be compared.
+CORE runs the *silent*, the *first* and, if it is bounded, the *all* query on fewer events; the
+question of the benchmark (below) says what these are. All cases take turns in one race, so that
+they can be compared.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 A stream of SELL and BUY has a HALT at regular places. The pattern takes any BUYs before a HALT,
 and the HALT: k BUYs in the window make 2^k - 1 matches at one position. Wider windows have more
-matches; a strategy, `count()` and `sample()` should still cost no more than one pass. A *plain
-pass* recognises the same pattern with the default strategy and enumerates nothing; it is the unit
-of all costs.
+matches; a strategy, `count()` and `sample()` should still cost no more than one pass.
 
 HALTs are one widest window apart, so that every row has the same number of answers. A strategy's
 answer is one match per HALT, with every BUY of the window. Strategies write their answers to

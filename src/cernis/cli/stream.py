@@ -143,38 +143,35 @@ def make_plan(text: str, language: str, arguments: StreamArguments) -> StreamPla
     )
     sources.check_query(inputs, pattern, arguments.reading)
     sink = None if arguments.sink is None else parse_sink(arguments.sink)
-    checkpoint = _folder("--checkpoint", arguments.checkpoint)
-    late_output = _folder("--late-output", arguments.late_output)
-    form = (
-        arguments.output_format or "parquet"
-        if sink is None
-        else sinks.choose_form(sink, arguments.output_format)
-    )
-    lateness = timedelta(milliseconds=parse_milliseconds("--lateness", arguments.lateness))
-    ahead = None
-    if arguments.ahead.strip().lower() != "none":
-        ahead = timedelta(milliseconds=parse_milliseconds("--ahead", arguments.ahead))
     trigger: dict[str, Any] = {"availableNow": True} if arguments.once else {}
     if arguments.trigger is not None:
         every = parse_milliseconds("--trigger", arguments.trigger)
         trigger = {"processingTime": f"{every} milliseconds"}
-    _check_folders(inputs, sink, checkpoint, late_output)
-    return StreamPlan(
+    endless = arguments.ahead.strip().lower() == "none"
+    plan = StreamPlan(
         query=query,
         inputs=inputs,
         sink=sink,
-        checkpoint=checkpoint,
-        late_output=late_output,
-        form=form,
-        lateness=lateness,
-        ahead=ahead,
+        checkpoint=_folder("--checkpoint", arguments.checkpoint),
+        late_output=_folder("--late-output", arguments.late_output),
+        form=sinks.choose_form(sink, arguments.output_format)
+        if sink is not None
+        else arguments.output_format or "parquet",
+        lateness=_time("--lateness", arguments.lateness),
+        ahead=None if endless else _time("--ahead", arguments.ahead),
         trigger=trigger,
         arguments=arguments,
     )
+    _check_folders(plan)
+    return plan
 
 
 def _folder(option: str, argument: str | None) -> Folder | None:
     return None if argument is None else parse_folder(option, argument)
+
+
+def _time(option: str, argument: str) -> timedelta:
+    return timedelta(milliseconds=parse_milliseconds(option, argument))
 
 
 def _query(
@@ -190,20 +187,19 @@ def _query(
     return cernis.query(text, lang=language, schema=sources.known_schema(inputs, reading))
 
 
-def _check_folders(
-    inputs: list[StreamInput],
-    sink: Sink | None,
-    checkpoint: Folder | None,
-    late_output: Folder | None,
-) -> None:
-    written = [("--sink", sink), ("--checkpoint", checkpoint), ("--late-output", late_output)]
+def _check_folders(plan: StreamPlan) -> None:
+    written = [
+        ("--sink", plan.sink),
+        ("--checkpoint", plan.checkpoint),
+        ("--late-output", plan.late_output),
+    ]
     folders = [(option, place) for option, place in written if isinstance(place, Folder)]
-    read = [("--source", input_.place) for input_ in inputs if isinstance(input_.place, Folder)]
+    read = [("--source", one.place) for one in plan.inputs if isinstance(one.place, Folder)]
     check_apart([*read, *folders])
     for option, folder in folders:
         check_writable(option, folder)
-    if isinstance(sink, Folder) and checkpoint is not None:
-        sinks.check_sink(sink, checkpoint)
+    if isinstance(plan.sink, Folder) and plan.checkpoint is not None:
+        sinks.check_sink(plan.sink, plan.checkpoint)
 
 
 # ------------------------------------------------------------------ session

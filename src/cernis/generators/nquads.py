@@ -115,16 +115,13 @@ def _write_rows(pieces: list[Column], rows: int) -> bytes:
     parts = []
     for begin in range(0, rows, _SLICE):
         part = _join(*(p if isinstance(p, str) else p.slice(begin, _SLICE) for p in merged))
-        parts.append(memoryview(part.buffers()[2])[: _count_bytes(part)])
+        _, offsets, text = part.buffers()
+        parts.append(memoryview(text)[: int(np.frombuffer(offsets, np.int32)[len(part)])])
     return b"".join(parts)
 
 
 def _join(*pieces: Any) -> pa.Array:
     return pc.binary_join_element_wise(*pieces, "")
-
-
-def _count_bytes(texts: pa.Array) -> int:
-    return int(np.frombuffer(texts.buffers()[1], np.int32)[len(texts)])
 
 
 def list_people() -> list[str]:
@@ -139,15 +136,6 @@ def list_people() -> list[str]:
         "Klein López Maier Novak Osman Park Quist Rossi Smith Tan"
     )
     return [f'"{one} {other}"' for one in first.split() for other in last.split()]
-
-
-def spread_evenly(count: int, ways: int) -> list[int]:
-    """Split a count into parts that differ by at most one.
-
-    >>> spread_evenly(8, 3)
-    [3, 3, 2]
-    """
-    return [count // ways + (i < count % ways) for i in range(ways)]
 
 
 def check_count(count: int, what: str) -> None:

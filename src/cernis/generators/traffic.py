@@ -35,7 +35,7 @@ def make_streams(events: int, seed: int = 0) -> dict[str, bytes]:
     """Make congestion on three roads as N-Quads, by the name of the stream."""
     nquads.check_count(events, "events")
     rng = np.random.default_rng(seed)
-    counts = nquads.spread_evenly(events, len(STREAMS))
+    counts = [len(part) for part in np.array_split(np.arange(events), len(STREAMS))]
     everywhere = _smooth_noise(rng.standard_normal(counts[0] + _KEPT))
     texts = {}
     for count, (name, iri) in zip(counts, STREAMS.items(), strict=True):

@@ -79,8 +79,14 @@ def assert_agrees(
 ) -> None:
     """Raise unless these matches are the oracle's, or a choice that is as good."""
     missing, surplus = find_differences(pattern, events, map(comparable_match, got), **options)
-    if missing or surplus:
-        raise AssertionError(describe_counterexample(pattern, events, missing, surplus))
+    lines = [
+        line
+        for title, entries in (("missing:", missing), ("surplus:", surplus))
+        if entries
+        for line in (title, *(f"  {entry}" for entry in entries))
+    ]
+    if lines:
+        raise AssertionError("\n".join([describe_case(pattern, events), *lines]))
 
 
 def assert_counts_agree(
@@ -173,17 +179,6 @@ def _compare_with_any(
 
 
 # ---------------------------------------------------------------- printing
-
-
-def describe_counterexample(
-    pattern: Pattern, events: Sequence[Event], missing: Sequence[str], surplus: Sequence[str]
-) -> str:
-    """Describe the query, the events, and the missing and surplus matches."""
-    lines = [describe_case(pattern, events)]
-    for title, entries in (("missing:", missing), ("surplus:", surplus)):
-        if entries:
-            lines += [title, *(f"  {entry}" for entry in entries)]
-    return "\n".join(lines)
 
 
 def describe_case(pattern: Pattern, events: Sequence[Event]) -> str:

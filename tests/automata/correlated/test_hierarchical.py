@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,14 +17,54 @@ from cernis.languages.conjunctive import lower, parse
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
-from cernis.pattern.conjunctive import ConjunctiveQuery
+from cernis.pattern.conjunctive import (
+    ConjunctiveComparison,
+    ConjunctiveQuery,
+    find_single_event_tests,
+)
 from cernis.testing import oracle
-from cernis.testing.conjunctive.joins import make_join
 from cernis.testing.naive import NaiveRuns
 from cernis.testing.oracle import Valuation
 from cernis.testing.strategies import joins
 
 Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AtomJoin:
+    """A conjunctive query as joined atoms, and the comparisons that these leave out.
+
+    The planner finds the join in the pattern that a query lowers to; this reads it off the query.
+    """
+
+    atoms: tuple[JoinAtom, ...]
+    residual: tuple[ConjunctiveComparison, ...] = ()
+
+    @property
+    def variables(self) -> tuple[tuple[str, ...], ...]:
+        """The variables of each atom, as `cernis.automata.correlated.qtree` asks for them."""
+        return tuple(tuple(atom.columns) for atom in self.atoms)
+
+
+def make_join(query: ConjunctiveQuery) -> AtomJoin:
+    """Return the join of a conjunctive query; each atom's label is its index.
+
+    A timestamp that several atoms have is a variable like any other, of attribute @time.
+    """
+    tests, residual = find_single_event_tests(query)
+    atoms = []
+    for index, (atom, columns, own) in enumerate(
+        zip(query.atoms, query.columns, tests, strict=True)
+    ):
+        test: Test = Is(TypeIs(atom.relation, atom.stream))
+        for more in own:
+            test = conjoin(test, Is(more))
+        named = {name: attribute.name for name, attribute in columns.items()}
+        if atom.time is not None and len(query.moments[atom.time]) > 1:
+            named[atom.time] = pred.TIME.name
+        sort = frozenset({(atom.stream, atom.relation)})
+        atoms.append(JoinAtom(test, frozenset({str(index)}), sort, named))
+    return AtomJoin(tuple(atoms), residual)
 
 
 def tuples(text: str) -> list[Event]:

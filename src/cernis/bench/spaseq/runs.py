@@ -200,11 +200,8 @@ def compile_condition(expression: g.Expression, values: Sequence[Any]) -> Callab
             compare = _OPERATIONS[op]
             return lambda bound: compare(values[bound[one]], values[bound[other]])
         case g.ComparisonExpression(op, left, right) | g.ArithmeticExpression(op, left, right):
-            compute, first, second = (
-                _OPERATIONS[op],
-                compile_condition(left, values),
-                compile_condition(right, values),
-            )
+            compute = _OPERATIONS[op]
+            first, second = (compile_condition(side, values) for side in (left, right))
             return lambda bound: compute(first(bound), second(bound))
         case _:
             raise ValueError(f"a list of runs cannot evaluate {expression}")

@@ -7,9 +7,11 @@ compared with.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from cernis.pattern import graph as g
 
@@ -110,6 +112,10 @@ def join_solutions(left: Iterable[Solution], right: list[Solution]) -> Iterator[
 
 # --------------------------------------------------------------- expressions
 
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+}  # fmt: skip
 Value = bool | int | Decimal | float | str | tuple[str, str, str]
 """A boolean, a number, a plain string; any other term as ("term", its text, "")."""
 
@@ -207,8 +213,7 @@ def _compare(op: str, left: Value, right: Value) -> bool:
         left, right = _promote(left, right)
     elif type(left) is not type(right) or isinstance(left, tuple):
         raise ExpressionError
-    order = {"<": left < right, "<=": left <= right, ">": left > right}  # type: ignore[operator]
-    return order.get(op, left >= right)  # type: ignore[operator]
+    return bool(_OPERATORS[op](left, right))
 
 
 def _is_equal(left: Value, right: Value) -> bool:
@@ -216,13 +221,11 @@ def _is_equal(left: Value, right: Value) -> bool:
         left, right = _promote(left, right)
         return left == right
     if isinstance(left, tuple) and isinstance(right, tuple) and left != right:
-        both_literals = left[1].startswith('"') and right[1].startswith('"')
-        if both_literals and "^^" in left[1] and "^^" in right[1]:
+        if all(text.startswith('"') and "^^" in text for text in (left[1], right[1])):
             raise ExpressionError
         return False
     if type(left) is not type(right):
-        unknown = [v for v in (left, right) if isinstance(v, tuple) and "^^" in v[1]]
-        if unknown:
+        if any(isinstance(value, tuple) and "^^" in value[1] for value in (left, right)):
             raise ExpressionError
         return False
     return left == right
@@ -242,4 +245,5 @@ def _compute(op: str, left: Value, right: Value) -> Value:
         if isinstance(a, float):
             raise ExpressionError  # INF and NaN are left to SPARQL's own engines
         return Decimal(a) / Decimal(b)  # type: ignore[arg-type]
-    return {"+": a + b, "-": a - b, "*": a * b}[op]  # type: ignore[operator,return-value]
+    computed: Value = _OPERATORS[op](a, b)
+    return computed

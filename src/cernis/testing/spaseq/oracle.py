@@ -73,21 +73,19 @@ class _Finder:
         self.steps = query.steps
         self.moments = sorted({time for events in streams.values() for time, _ in events})
         elements = [
-            {v for leaf in find_gpm_names(s.element) for v in self._find_names(leaf)}
-            for s in self.steps
+            {
+                name
+                for leaf in find_gpm_names(step.element)
+                for name in g.find_variables(query.gpm(leaf.gpm).pattern)
+                if not name.startswith("_:")
+            }
+            for step in self.steps
         ]
         self.local = [
             elements[i] - set(query.partition).union(*elements[:i], *elements[i + 1 :])
             if s.rounds
             else set()
             for i, s in enumerate(self.steps)
-        ]
-
-    def _find_names(self, leaf: GpmName) -> list[str]:
-        return [
-            *_drop_blank_nodes(
-                dict.fromkeys(g.find_variables(self.query.gpm(leaf.gpm).pattern), "")
-            )
         ]
 
     # ------------------------------------------------------------------ rows
