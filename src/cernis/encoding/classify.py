@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cernis.compiled import kernel
-from cernis.encoding.hashing import Bytes, Words, hash_strings, head_words
+from cernis.encoding.hashing import Bytes, Words, are_same_bytes, hash_strings, head_words
 from cernis.events.batch import Int64s
 
 Codes = npt.NDArray[np.int64] | npt.NDArray[np.int32]
@@ -200,36 +200,8 @@ def add_by_text(
             found = code if (literal_keys[code] == key) & (sizes[code] == size) else found
         if size > 8 and found < k:
             here, there = np.uint64(begin), np.uint64(starts[found])
-            last = here + np.uint64(size - 8)
-            while True:
-                mine = (
-                    np.uint64(data[here])
-                    | np.uint64(data[here + np.uint64(1)]) << np.uint64(8)
-                    | np.uint64(data[here + np.uint64(2)]) << np.uint64(16)
-                    | np.uint64(data[here + np.uint64(3)]) << np.uint64(24)
-                    | np.uint64(data[here + np.uint64(4)]) << np.uint64(32)
-                    | np.uint64(data[here + np.uint64(5)]) << np.uint64(40)
-                    | np.uint64(data[here + np.uint64(6)]) << np.uint64(48)
-                    | np.uint64(data[here + np.uint64(7)]) << np.uint64(56)
-                )
-                theirs = (
-                    np.uint64(pool[there])
-                    | np.uint64(pool[there + np.uint64(1)]) << np.uint64(8)
-                    | np.uint64(pool[there + np.uint64(2)]) << np.uint64(16)
-                    | np.uint64(pool[there + np.uint64(3)]) << np.uint64(24)
-                    | np.uint64(pool[there + np.uint64(4)]) << np.uint64(32)
-                    | np.uint64(pool[there + np.uint64(5)]) << np.uint64(40)
-                    | np.uint64(pool[there + np.uint64(6)]) << np.uint64(48)
-                    | np.uint64(pool[there + np.uint64(7)]) << np.uint64(56)
-                )
-                if mine != theirs:
-                    found = k
-                    break
-                if here == last:
-                    break
-                ahead = min(np.uint64(8), last - here)
-                here += ahead
-                there += ahead
+            if not are_same_bytes(data, here, pool, there, size):
+                found = k
         if has_nulls:
             bit = offset + i
             if not (bits[bit >> 3] >> (bit & 7)) & 1:

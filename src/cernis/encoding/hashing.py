@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cernis.compiled import kernel
+from cernis.compiled import borrowing, kernel
 from cernis.events.batch import Int64s
 
 Bytes = npt.NDArray[np.uint8]
@@ -166,9 +166,32 @@ def _shift_for(size: int) -> np.uint64:
 # ------------------------------------------------------------ byte strings
 
 
-# Eight bytes are read as one word by an expression that the compiler turns into a single
-# load. It stands in the loops themselves: a call with arrays costs several times as much as
-# the loop's own work.
+@borrowing
+def word_at(data: Bytes, at: Word) -> Any:
+    """Return eight bytes as a word, the first byte lowest; compiled, this is a single load."""
+    return (
+        np.uint64(data[at])
+        | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
+        | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
+        | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
+        | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
+        | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
+        | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
+        | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
+    )
+
+
+@borrowing
+def are_same_bytes(data: Bytes, here: Word, pool: Bytes, there: Word, size: Any) -> bool:
+    """Whether two strings of one size, more than 8, have the same bytes."""
+    last = here + np.uint64(size - 8)
+    while word_at(data, here) == word_at(pool, there):
+        if here == last:
+            return True
+        step = min(np.uint64(8), last - here)
+        here += step
+        there += step
+    return False
 
 
 @kernel
@@ -181,16 +204,7 @@ def head_words(offsets: npt.NDArray[Any], data: Bytes, words: Words) -> None:
     for i in range(inside):
         at = np.uint64(offsets[i])
         size = offsets[i + 1] - offsets[i]
-        word = (
-            np.uint64(data[at])
-            | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
-            | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
-            | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
-            | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
-            | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
-            | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
-            | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
-        )
+        word = word_at(data, at)
         if size < 8:
             word &= (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
         words[i] = word
@@ -211,16 +225,7 @@ def hash_strings(offsets: npt.NDArray[Any], data: Bytes, multiplier: Word, hashe
         mixed = np.uint64(left + 1) * multiplier
         while True:
             if at + np.uint64(8) <= np.uint64(len(data)):
-                word = (
-                    np.uint64(data[at])
-                    | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
-                    | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
-                    | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
-                    | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
-                    | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
-                    | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
-                    | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
-                )
+                word = word_at(data, at)
                 if left < 8:
                     word &= (np.uint64(1) << np.uint64(8 * left)) - np.uint64(1)
             else:
@@ -294,38 +299,10 @@ def _number_bytes(
                 break
             if slots[2 * at] == tag and entry & 15 == short:
                 code = entry >> 4
-                same = True
-                if size > 8:
-                    same = ends[code + 1] - ends[code] == size
+                same: Any = size <= 8
+                if not same and ends[code + 1] - ends[code] == size:
                     here, there = np.uint64(offsets[i]), np.uint64(ends[code])
-                    last = here + np.uint64(size - 8)
-                    while same:
-                        mine = (
-                            np.uint64(data[here])
-                            | np.uint64(data[here + np.uint64(1)]) << np.uint64(8)
-                            | np.uint64(data[here + np.uint64(2)]) << np.uint64(16)
-                            | np.uint64(data[here + np.uint64(3)]) << np.uint64(24)
-                            | np.uint64(data[here + np.uint64(4)]) << np.uint64(32)
-                            | np.uint64(data[here + np.uint64(5)]) << np.uint64(40)
-                            | np.uint64(data[here + np.uint64(6)]) << np.uint64(48)
-                            | np.uint64(data[here + np.uint64(7)]) << np.uint64(56)
-                        )
-                        theirs = (
-                            np.uint64(pool[there])
-                            | np.uint64(pool[there + np.uint64(1)]) << np.uint64(8)
-                            | np.uint64(pool[there + np.uint64(2)]) << np.uint64(16)
-                            | np.uint64(pool[there + np.uint64(3)]) << np.uint64(24)
-                            | np.uint64(pool[there + np.uint64(4)]) << np.uint64(32)
-                            | np.uint64(pool[there + np.uint64(5)]) << np.uint64(40)
-                            | np.uint64(pool[there + np.uint64(6)]) << np.uint64(48)
-                            | np.uint64(pool[there + np.uint64(7)]) << np.uint64(56)
-                        )
-                        same = mine == theirs
-                        if here == last:
-                            break
-                        step = min(np.uint64(8), last - here)
-                        here += step
-                        there += step
+                    same = are_same_bytes(data, here, pool, there, size)
                 if same:
                     codes[i] = code
                     break
