@@ -25,6 +25,14 @@ def own_folder() -> Path | None:
     return next((place for place in _places() if _is_ours(place)), None)
 
 
+def write_whole(file: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a file that appears whole: another process may be using the one before."""
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.chmod(mode)
+    os.replace(unfinished, file)
+
+
 def _places() -> Iterator[Path]:
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA", "")

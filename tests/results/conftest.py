@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cernis.events.batch import EventBatch
+from cernis.events.store import EventStore
 from cernis.pattern.formula import As, Event
 from cernis.pattern.formula import Sequence as Then
 from cernis.pattern.query import Pattern, Select
@@ -18,30 +20,12 @@ from cernis.results.matchset import ListedMatches
 FORMULA = Then((As(Event("BUY"), "b"), As(Event("SELL"), "s")))
 
 
-class TableEvents:
-    """The events of one table; `order` gives the row at each position."""
-
-    def __init__(self, table: pa.Table, time: str | None, order: Sequence[int] | None) -> None:
-        self.table = table.combine_chunks()
-        self.time = time
-        self.order = np.arange(len(table)) if order is None else np.array(order, np.int64)
-
-    def rows(self, positions: np.ndarray) -> np.ndarray:
-        return self.order[positions]
-
-    def times(self, positions: np.ndarray) -> pa.Array:
-        if self.time is None:
-            return pa.array(self.rows(positions), pa.int64())
-        return self.column(positions, self.time)
-
-    def structs(self, positions: np.ndarray, attributes: Sequence[str] | None = None) -> Any:
-        names = list(attributes or self.table.schema.names)
-        return pa.StructArray.from_arrays([self.column(positions, n) for n in names], names)
-
-    def column(self, positions: np.ndarray, attribute: str) -> pa.Array:
-        if attribute not in self.table.schema.names:
-            return pa.nulls(len(positions))
-        return self.table[attribute].combine_chunks().take(pa.array(self.rows(positions)))
+def store_table(table: pa.Table, time: str | None, order: Sequence[int] | None) -> EventStore:
+    """Store the events of one table; `order` gives the row at each position."""
+    rows = np.arange(len(table)) if order is None else np.array(order, np.int64)
+    store = EventStore()
+    store.append(EventBatch(0, rows, None, (("S", table),), None, rows, "type", time))
+    return store
 
 
 def stream() -> pa.Table:
@@ -80,7 +64,7 @@ def make() -> Make:
         notes: Sequence[str] = (),
     ) -> Matches:
         pattern = Pattern(FORMULA, select or Select(), partition=partition)
-        events = TableEvents(stream() if table is None else table, time, order)
+        events = store_table(stream() if table is None else table, time, order)
         listed = ListedMatches.of(variables, rows)
         return Matches(found or listed, events, pattern, notes=notes)
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -44,7 +44,7 @@ from cernis.pattern.predicate import (
     Scalar,
     Value,
 )
-from cernis.spark.catalyst import Columns, Untranslated, attribute, translate_atom, translate_filter
+from cernis.spark.catalyst import Columns, Untranslated, as_column, attribute, translate_exactly
 
 OPERATORS = ["=", "!=", "<", "<=", ">", ">="]
 TEXTS = ["", "a", "ab", "B", "ü", "ü\n", "😀", "\uffff", "a\nb", "GOOG", "GOO\r", "\0", "x" * 300]
@@ -69,6 +69,18 @@ NUMERIC = ["i8", "i16", "i32", "i64", "j64", "f32", "f64", "g64"]
 PATHS = [("o", "x"), ("o", "y"), ("o", "deep", "z"), ("o", "none"), ("s", "x"), ("a", "b")]
 PATHS += [("o", "X"), ("list", "x"), ("map", "x")]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def translate_filter(atom: Atom, columns: Columns) -> Column | Untranslated:
+    """The condition as a filter has it; NULL counts as false."""
+    found = translate_exactly(atom, columns, "type", "S")
+    return found if isinstance(found, Untranslated) else as_column(found)
+
+
+def translate_atom(atom: Atom, columns: Columns) -> Column | Untranslated:
+    """The condition as a mask has it, never NULL."""
+    found = translate_filter(atom, columns)
+    return found if isinstance(found, Untranslated) else F.coalesce(found, F.lit(False))
 
 
 # ------------------------------------------------------------------- cases
@@ -231,7 +243,7 @@ def embedded(atoms: Sequence[Atom], events: pa.Table) -> list[tuple[bool, ...]]:
 def in_spark(df: DataFrame, atoms: Sequence[Atom]) -> tuple[list[Atom], list[tuple[Any, ...]]]:
     """The atoms that were translated, and their truth on every row."""
     columns = columns_of(df)
-    found = {atom: translate_atom(atom, columns, "type", "S") for atom in dict.fromkeys(atoms)}
+    found = {atom: translate_atom(atom, columns) for atom in dict.fromkeys(atoms)}
     translated = {
         atom: column for atom, column in found.items() if not isinstance(column, Untranslated)
     }
@@ -299,7 +311,7 @@ def test_what_spark_interprets_it_answers_like_what_it_compiles(
 
 def test_most_random_atoms_are_translated(events: DataFrame) -> None:
     rng, columns = Random(7), columns_of(events)
-    kept = [translate_atom(random_atom(rng), columns, "type", "S") for _ in range(200)]
+    kept = [translate_atom(random_atom(rng), columns) for _ in range(200)]
     assert sum(isinstance(found, Untranslated) for found in kept) < 20
 
 
@@ -433,7 +445,7 @@ def test_many_alternatives_do_not_overflow_the_stack(spark: SparkSession) -> Non
 
 
 def reason(df: DataFrame, atom: Atom) -> str:
-    found = translate_atom(atom, columns_of(df), "type", "S")
+    found = translate_atom(atom, columns_of(df))
     assert isinstance(found, Untranslated)
     return found.reason
 
@@ -489,7 +501,7 @@ def plan_of(df: DataFrame) -> str:
 
 def pushed(df: DataFrame, atom: Atom) -> str:
     """The filters that reach the file."""
-    found = translate_filter(atom, columns_of(df), "type", "S")
+    found = translate_filter(atom, columns_of(df))
     assert not isinstance(found, Untranslated)
     return plan_of(df.filter(found)).split("PushedFilters: [")[1].split("], ReadSchema")[0]
 
@@ -539,7 +551,7 @@ def test_filters_on_files_keep_nan_and_both_zeros(spark: SparkSession, tmp_path:
         atoms += [Comparison("!=", A, Literal(5)), InSet(A, (Literal(0), Literal(7.0)))]
         columns = columns_of(df)
         counts = [
-            df.filter(translate_filter(atom, columns, "type", "S")).agg(F.count("*").alias("n"))  # type: ignore[arg-type]
+            df.filter(translate_filter(atom, columns)).agg(F.count("*").alias("n"))  # type: ignore[arg-type]
             for atom in atoms
         ]
         found = [row.n for row in reduce(DataFrame.unionAll, counts).collect()]

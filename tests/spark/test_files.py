@@ -23,7 +23,8 @@ from cernis.spark.files import merge as parts
 from cernis.spark.files.check import check_files
 from cernis.spark.files.load import load_files
 from cernis.spark.files.merge import MatchFiles, write_matches
-from cernis.spark.prepare import JobOptions, prepare_job
+from cernis.spark.options import JobOptions
+from cernis.spark.prepare import prepare_job
 from cernis.spark.worker import ROW
 
 QUERY = cernis.query("SELECT * FROM S WHERE A AS a ; B AS b WITHIN 1 SECOND")

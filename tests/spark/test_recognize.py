@@ -17,7 +17,8 @@ from cernis.errors import CernisError, DataError, QueryError
 from cernis.generators.stock import stock_stream
 from cernis.spark.batch import travelling_rows
 from cernis.spark.explanation import explain
-from cernis.spark.prepare import JobOptions, prepare_job
+from cernis.spark.options import JobOptions
+from cernis.spark.prepare import prepare_job
 from cernis.spark.recognition import recognize, recognizer
 
 SEQUENCE = (

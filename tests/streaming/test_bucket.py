@@ -19,7 +19,7 @@ from cernis.errors import StateError
 from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
-from cernis.run.budget import CANDIDATE_BUDGET
+from cernis.run.session import RunOptions
 from cernis.spark.layout import choose_stream_layout, window_in_ticks
 from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, StreamWork, restore_bucket
@@ -89,13 +89,9 @@ def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes:
     work = Work(
         plan=query.plan,
         streams=streams,
-        time="ts",
-        type="type",
-        time_unit="ms",
+        reading=RunOptions(time="ts"),
         scale=Scale(10**6, 10**6),
         form="lines",
-        budget=CANDIDATE_BUDGET,
-        on_budget="fail",
     )
     empty = pa.concat_tables([t.slice(0, 0) for t in columns.values()], promote_options="default")
     work = Work(**{**work.__dict__, "schema": answer_schema(work, empty)})

@@ -208,7 +208,8 @@ class _EventRun(SparkRun):
         return ["end_ts", "end", work.answer.names[-1]]
 
     def _prepare(self, **options: Any) -> tuple[Job, Work]:
-        from cernis.spark.prepare import JobOptions, make_work, prepare_job
+        from cernis.spark.options import JobOptions
+        from cernis.spark.prepare import make_work, prepare_job
 
         options |= {**_job_options(self.arguments, self.frames), **self.arguments.limits}
         job = prepare_job(self.frames.frames, self.query, JobOptions(**options))

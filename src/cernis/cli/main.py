@@ -212,9 +212,9 @@ def stream(
             raise CernisError("cernis stream takes CEQL and .cq; run SPAseQ with cernis run")
 
         from cernis.cli import stream as streaming
-        from cernis.spark.streaming.sources import InputOptions
+        from cernis.run.session import RunOptions
 
-        reading = InputOptions(
+        reading = RunOptions(
             time=time,
             type=type,
             time_unit=time_unit.value,

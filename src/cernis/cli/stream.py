@@ -33,6 +33,7 @@ from cernis.errors import QueryError
 from cernis.events.times import UNITS
 from cernis.plan.explain import write_entry
 from cernis.run.query import Query
+from cernis.run.session import RunOptions
 from cernis.spark.local.session import is_chosen, local_session, session, spark_class
 from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.endpoints import (
@@ -46,7 +47,7 @@ from cernis.spark.streaming.endpoints import (
     parse_sink,
 )
 from cernis.spark.streaming.interval import parse_milliseconds
-from cernis.spark.streaming.sources import UNDECODED, InputOptions, Places, StreamInput
+from cernis.spark.streaming.sources import UNDECODED, Places, StreamInput
 
 _POLL = 0.2
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -61,7 +62,7 @@ class StreamArguments:
     sink: str | None
     checkpoint: str | None
     schema: list[str]
-    reading: InputOptions
+    reading: RunOptions
     row: str | None
     lateness: str
     ahead: str
@@ -175,7 +176,7 @@ def _time(option: str, argument: str) -> timedelta:
 
 
 def _query(
-    text: str, language: str, places: Places, columns: dict[str | None, str], reading: InputOptions
+    text: str, language: str, places: Places, columns: dict[str | None, str], reading: RunOptions
 ) -> Query:
     """Parse the query; arguments by position may take their names from the first files."""
     try:
@@ -214,7 +215,7 @@ def _session(cores: int | None, plan: StreamPlan) -> Any:
             spark = session().newSession()
         else:
             spark = local_session(cores or "*", app="cernis stream", conf=conf)
-    from cernis.spark.tasks import DEFAULT_TASKS
+    from cernis.spark.options import DEFAULT_TASKS
 
     for name, value in _OWN.items():
         spark.conf.set(name, value)

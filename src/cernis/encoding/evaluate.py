@@ -55,14 +55,6 @@ _ARROW = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_PYTHON: dict[pred.Operator, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -175,7 +167,7 @@ def compare(op: pred.Operator, left: Operand, right: Operand, length: int) -> pa
             return compare(pred.MIRRORED[op], right, left, length)
         if _kind(left.value) != _kind(right.value):
             return _unknown(length)
-        return _all(bool(_PYTHON[op](left.value, right.value)), length)
+        return _all(bool(pred.COMPARE[op](left.value, right.value)), length)
     found = (
         _with_constant(op, left, right.value)
         if isinstance(right, Constant)
@@ -220,14 +212,14 @@ def _bounds(type_: pa.DataType) -> tuple[int, int]:
 def _integers_with(op: pred.Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
     """Compare an integer column with any number, exactly."""
     if isinstance(constant, float) and not math.isfinite(constant):
-        return _constant_where_valid(column, bool(_PYTHON[op](0, constant)))
+        return _constant_where_valid(column, bool(pred.COMPARE[op](0, constant)))
     whole = math.floor(constant)
     op, certain = compare_with_floor(op, whole != constant)
     if certain is not None:
         return _constant_where_valid(column, certain)
     low, high = _bounds(column.type)
     if not low <= whole <= high:
-        return _constant_where_valid(column, bool(_PYTHON[op](0, whole)))
+        return _constant_where_valid(column, bool(pred.COMPARE[op](0, whole)))
     return _ARROW[op](column, pa.scalar(whole, column.type))
 
 
@@ -394,7 +386,7 @@ def _compare_ticks(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.Boo
 def _by_sign(
     op: pred.Operator, sign: Int64s, left: pa.Array, right: pa.Array, unordered: Bools | None = None
 ) -> pa.BooleanArray:
-    holds = _PYTHON[op](sign, 0)
+    holds = pred.COMPARE[op](sign, 0)
     if unordered is not None:
         holds = np.where(unordered, op == "!=", holds)
     found = pa.array(holds)

@@ -13,8 +13,10 @@ take part in equality):
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from typing import Literal as OneOf
 
 from cernis.errors import Span
@@ -31,6 +33,15 @@ MIRRORED: Mapping[Operator, Operator] = {
     ">=": "<=",
 }
 """`a op b` is `b MIRRORED[op] a`."""
+
+COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def span_field() -> Span | None:
@@ -237,6 +248,15 @@ def conjuncts(condition: Condition) -> Iterator[Condition]:
     if isinstance(condition, AllOf):
         for part in condition.parts:
             yield from conjuncts(part)
+    else:
+        yield condition
+
+
+def leaves(condition: Condition) -> Iterator[Holds | Compare]:
+    """Yield the conditions that AND and OR join."""
+    if isinstance(condition, AllOf | AnyOf):
+        for part in condition.parts:
+            yield from leaves(part)
     else:
         yield condition
 

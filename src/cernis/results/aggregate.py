@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import DataError
+from cernis.events.store import EventStore
 from cernis.pattern.predicate import Reference
 from cernis.pattern.query import Aggregate
-from cernis.results.lookup import EventLookup
 from cernis.results.matchset import MatchBlock, Positions
 
 _GROUPED = {"SUM": "sum", "MIN": "min", "MAX": "max", "AVG": "mean"}
@@ -39,7 +39,7 @@ def aggregate_name(aggregate: Aggregate) -> str:
 
 
 def evaluate(
-    aggregate: Aggregate, block: MatchBlock, variables: Sequence[str], events: EventLookup
+    aggregate: Aggregate, block: MatchBlock, variables: Sequence[str], events: EventStore
 ) -> pa.Array:
     """Return one value for each match of the block."""
     function, argument = aggregate.function.upper(), aggregate.argument
@@ -50,10 +50,6 @@ def evaluate(
     v = variables.index(argument.variable)
     offsets = block.offsets[v]
     values = events.column(block.positions[v], argument.attribute.name)
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
     match function:
         case "COUNT":
             valid = values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)

@@ -103,6 +103,3 @@ class Answers(Result[Answer]):
 
     def _table_of(self, items: Sequence[Answer]) -> tuple[list[str], list[list[object]]]:
         return [*self.names, *_FIRST], [[*a.values.values(), a.end, a.end_ts] for a in items]
-
-
-__all__ = ["Answer", "Answers"]

@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.events.store import EventStore
 from cernis.pattern.query import Aggregate, Pattern, Variable
 from cernis.results.aggregate import aggregate_name, evaluate
 from cernis.results.identity import match_ids
-from cernis.results.lookup import EventLookup
 from cernis.results.matchset import MatchBlock, Positions
 
 _INTERVAL = ("start", "end", "start_ts", "end_ts")
@@ -62,20 +61,20 @@ class MatchFields:
 
 
 def record_batch(
-    block: MatchBlock, fields: MatchFields, events: EventLookup, *, ids: bool = False
+    block: MatchBlock, fields: MatchFields, events: EventStore, *, ids: bool = False
 ) -> pa.RecordBatch:
     """Return the matches of a block with their events, and with `ids` a name for each."""
     columns = [
         pa.array(events.rows(block.start), pa.int64()),
         pa.array(events.rows(block.end), pa.int64()),
-        _combine(events.times(block.start)),
-        _combine(events.times(block.end)),
+        events.times(block.start),
+        events.times(block.end),
         *partition_columns(block.end, fields, events),
     ]
     for v, name in enumerate(fields.variables):
         structs = events.structs(block.positions[v], fields.attributes.get(name) or None)
         offsets = pa.array(block.offsets[v], pa.int32())
-        columns.append(pa.ListArray.from_arrays(offsets, _combine(structs)))
+        columns.append(pa.ListArray.from_arrays(offsets, structs))
     columns += [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
     names = [*_INTERVAL, *fields.keys, *fields.variables, *fields.aggregate_names]
     if ids:
@@ -85,12 +84,12 @@ def record_batch(
 
 
 def count_batch(
-    ends: Positions, counts: Sequence[int], fields: MatchFields, events: EventLookup
+    ends: Positions, counts: Sequence[int], fields: MatchFields, events: EventStore
 ) -> pa.RecordBatch:
     """Return the number of matches at each end position."""
     columns = [
         pa.array(events.rows(ends), pa.int64()),
-        _combine(events.times(ends)),
+        events.times(ends),
         *partition_columns(ends, fields, events),
         count_column(counts),
     ]
@@ -116,30 +115,21 @@ def count_column(counts: Sequence[int]) -> pa.Array:
     return digits.cast(pa.decimal256(76, 0)) if most < 10**76 else digits
 
 
-def partition_columns(ends: Positions, fields: MatchFields, events: EventLookup) -> list[pa.Array]:
+def partition_columns(ends: Positions, fields: MatchFields, events: EventStore) -> list[pa.Array]:
     """Return the key of each match's partition, read off its last event."""
     return [_key([events.column(ends, name) for name in group]) for group in fields.partition]
 
 
 def _key(alternatives: Sequence[pa.Array]) -> pa.Array:
     """Return the first alternative that is not null, in a type for all, or else as strings."""
-    columns = [_decode(_combine(column)) for column in alternatives]
-    if len(columns) == 1:
-        return columns[0]
-    kinds = [pa.schema([("key", column.type)]) for column in columns]
+    if len(alternatives) == 1:
+        return alternatives[0]
+    kinds = [pa.schema([("key", column.type)]) for column in alternatives]
     try:
         kind = pa.unify_schemas(kinds, promote_options="permissive").field(0).type
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         kind = pa.string()
-    return pc.coalesce(*(column.cast(kind) for column in columns))
-
-
-def _decode(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _combine(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return pc.coalesce(*(column.cast(kind) for column in alternatives))
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
@@ -154,10 +144,3 @@ def distinct_names(names: Iterable[str]) -> list[str]:
             name += "_"
         taken[name] = None
     return list(taken)
-
-
-def empty_block(fields: MatchFields) -> MatchBlock:
-    """Return a block without matches, to read the schema off."""
-    none, edge = np.zeros(0, np.int64), np.zeros(1, np.int64)
-    width = len(fields.variables)
-    return MatchBlock(none, none, (edge,) * width, (none,) * width)

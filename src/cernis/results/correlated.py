@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from cernis.engine.dag.count import DagCounts, count_matches
 from cernis.engine.dag.enumerate import list_blocks
 from cernis.engine.dag.links import DagSegment
-from cernis.engine.listing import Listing
 from cernis.results.matchset import MatchBlock, take
 from cernis.results.rooted import RootedMatches
 
@@ -43,18 +42,10 @@ class CorrelatedMatches(RootedMatches):
         for rank in ranks:
             found = segment.memory.vertices[exact.match(int(record["vertex"]), rank)]
             matches.append(found[np.argsort(-found["position"], kind="stable")])
-        marks = np.concatenate(matches)
-        listing = Listing(
-            np.full(len(ranks), root, np.int64),
-            np.array([match["position"][-1] for match in matches], np.int64),
-            np.cumsum([0, *map(len, matches)], dtype=np.int64),
-            marks["position"],
-            marks["label"],
-        )
-        return self._block(listing, segment)
+        starts = np.array([match["position"][-1] for match in matches], np.int64)
+        return self._block_of_marks(segment, root, starts, matches)
 
 
 def _sort_latest_first(block: MatchBlock) -> MatchBlock:
-    """Sort the matches of each end position, latest start first."""
     order = np.lexsort((-block.start, block.end))
     return block if (np.diff(order) == 1).all() else take(block, order)

@@ -14,21 +14,24 @@ each match, which costs a Python object for each event and is some twenty times 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.events.store import EventStore
 from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, partition_columns
-from cernis.results.lookup import EventLookup
 from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.values import json_texts
 
+_Piece: TypeAlias = str | pa.Array
+
 
 def match_lines(
-    block: MatchBlock, fields: MatchFields, events: EventLookup, newline: str = "\n"
+    block: MatchBlock, fields: MatchFields, events: EventStore, newline: str = "\n"
 ) -> pa.StringArray:
     """Return one line for each match."""
     aggregates = [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
@@ -36,48 +39,34 @@ def match_lines(
         _list_texts(sort_rows(events.rows(p), o), o)
         for p, o in zip(block.positions, block.offsets, strict=True)
     ]
-    return _lines(
-        [
-            '{"start":',
-            _numbers(events.rows(block.start)),
-            ',"end":',
-            _numbers(events.rows(block.end)),
-            ',"start_ts":',
-            json_texts(events.times(block.start)),
-            ',"end_ts":',
-            json_texts(events.times(block.end)),
-            ',"vars":',
-            *_object(fields.variables, lists),
-            ',"partition":',
-            *_object(fields.keys, map(json_texts, partition_columns(block.end, fields, events))),
-            *([',"aggregates":'] if aggregates else []),
-            *(_object(fields.aggregate_names, map(json_texts, aggregates)) if aggregates else []),
-            "}" + newline,
-        ]
-    )
+    members = {
+        "start": [_numbers(events.rows(block.start))],
+        "end": [_numbers(events.rows(block.end))],
+        "start_ts": [json_texts(events.times(block.start))],
+        "end_ts": [json_texts(events.times(block.end))],
+        "vars": _object(fields.variables, zip(lists)),
+        "partition": _object_of(fields.keys, partition_columns(block.end, fields, events)),
+    }
+    if aggregates:
+        members["aggregates"] = _object_of(fields.aggregate_names, aggregates)
+    return _lines(members, newline)
 
 
 def count_lines(
     ends: Positions,
     counts: Sequence[int],
     fields: MatchFields,
-    events: EventLookup,
+    events: EventStore,
     newline: str = "\n",
 ) -> pa.StringArray:
     """Return one line for each end position of a query that is `SELECT COUNT(*)` alone."""
-    return _lines(
-        [
-            '{"end":',
-            _numbers(events.rows(ends)),
-            ',"end_ts":',
-            json_texts(events.times(ends)),
-            ',"partition":',
-            *_object(fields.keys, map(json_texts, partition_columns(ends, fields, events))),
-            ',"count":',
-            pa.array([str(count) for count in counts], pa.string()),
-            "}" + newline,
-        ]
-    )
+    members = {
+        "end": [_numbers(events.rows(ends))],
+        "end_ts": [json_texts(events.times(ends))],
+        "partition": _object_of(fields.keys, partition_columns(ends, fields, events)),
+        "count": [pa.array(map(str, counts), pa.string())],
+    }
+    return _lines(members, newline)
 
 
 def answer_lines(
@@ -93,17 +82,12 @@ def answer_lines(
     >>> print(answer_lines(("x", "y"), columns, pa.array([5]), pa.array([50]), "")[0])
     {"end":5,"end_ts":50,"values":{"x":"a","y":null}}
     """
-    return _lines(
-        [
-            '{"end":',
-            ends.cast(pa.string()),
-            ',"end_ts":',
-            json_texts(times),
-            ',"values":',
-            *_object(names, map(json_texts, values)),
-            "}" + newline,
-        ]
-    )
+    members = {
+        "end": [ends.cast(pa.string())],
+        "end_ts": [json_texts(times)],
+        "values": _object_of(names, values),
+    }
+    return _lines(members, newline)
 
 
 def sort_rows(rows: Positions, offsets: Positions) -> Positions:
@@ -118,12 +102,16 @@ def sort_rows(rows: Positions, offsets: Positions) -> Positions:
     return rows[np.lexsort((rows, owner))]
 
 
-def _object(names: Sequence[str], texts: Iterable[pa.Array]) -> list[str | pa.Array]:
-    """Return the pieces of `{"name":text,…}`."""
-    pieces: list[str | pa.Array] = []
-    for name, text in zip(names, texts, strict=True):
-        pieces += [("," if pieces else "{") + json.dumps(name, ensure_ascii=False) + ":", text]
+def _object(names: Iterable[str], values: Iterable[Iterable[_Piece]]) -> list[_Piece]:
+    """Return the pieces of `{"name":value,…}`; each value is in pieces."""
+    pieces: list[_Piece] = []
+    for name, value in zip(names, values, strict=True):
+        pieces += [("," if pieces else "{") + json.dumps(name, ensure_ascii=False) + ":", *value]
     return [*pieces, "}"] if pieces else ["{}"]
+
+
+def _object_of(names: Iterable[str], columns: Iterable[pa.Array]) -> list[_Piece]:
+    return _object(names, zip(map(json_texts, columns)))
 
 
 def _numbers(rows: Positions) -> pa.Array:
@@ -135,8 +123,8 @@ def _list_texts(rows: Positions, offsets: Positions) -> pa.Array:
     return pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
 
 
-def _lines(pieces: Sequence[str | pa.Array]) -> pa.StringArray:
-    return pc.binary_join_element_wise(*pieces, "")
+def _lines(members: Mapping[str, Iterable[_Piece]], newline: str) -> pa.StringArray:
+    return pc.binary_join_element_wise(*_object(members, members.values()), newline, "")
 
 
 def text_of(column: pa.StringArray) -> memoryview:

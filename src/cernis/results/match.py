@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cernis.results.lookup import EventLookup
+from cernis.events.store import EventStore
 from cernis.results.timeline import timeline
 from cernis.results.values import python_records
 
@@ -35,7 +35,7 @@ class Match:
     """The positions of start and end: ranks in the order of time."""
     positions: Mapping[str, Sequence[int]] = field(repr=False)
     """The positions that the variables hold, ascending."""
-    _events: EventLookup = field(repr=False)
+    _events: EventStore = field(repr=False)
     _attributes: Mapping[str, tuple[str, ...]] = field(repr=False)
 
     def events(self, variable: str) -> list[dict[str, Any]]:

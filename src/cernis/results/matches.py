@@ -10,26 +10,20 @@ compact set, whatever the number of matches. They never enumerate. `batches`, `t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import pairwise, starmap
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from cernis.events.store import EventStore
 from cernis.pattern.query import Pattern
 from cernis.results.aggregate import evaluate
-from cernis.results.columns import (
-    MatchFields,
-    count_batch,
-    empty_block,
-    partition_columns,
-    record_batch,
-)
+from cernis.results.columns import MatchFields, count_batch, partition_columns, record_batch
 from cernis.results.jsonlines import count_lines, match_lines, sort_rows
-from cernis.results.lookup import EventLookup
 from cernis.results.match import Match
-from cernis.results.matchset import MatchBlock, MatchSet, Positions, part, pieces
+from cernis.results.matchset import MatchBlock, MatchSet, Positions, join, part, pieces
 from cernis.results.notebook import match_table
 from cernis.results.result import Result
 from cernis.results.values import python_values
@@ -44,7 +38,7 @@ class Matches(Result[Match]):
     def __init__(
         self,
         found: MatchSet,
-        events: EventLookup,
+        events: EventStore,
         pattern: Pattern,
         *,
         notes: Sequence[str] = (),
@@ -110,26 +104,14 @@ class Matches(Result[Match]):
             python_values(events.times(block.start)),
             python_values(events.times(block.end)),
             rows_held,
-            marks,
             self._partitions(block.end),
             _records(fields.aggregate_names, aggregates, len(block.start)),
             zip(block.start.tolist(), block.end.tolist(), strict=True),
+            marks,
             strict=True,
         )
-        for start, end, start_ts, end_ts, found, positions, key, values, interval in columns:
-            yield Match(
-                start=start,
-                end=end,
-                start_ts=start_ts,
-                end_ts=end_ts,
-                vars=found,
-                partition=key,
-                aggregates=values,
-                interval=interval,
-                positions=positions,
-                _events=events,
-                _attributes=fields.attributes,
-            )
+        make = partial(Match, _events=events, _attributes=fields.attributes)
+        return starmap(make, columns)  # which are in the order of a match's fields
 
     def _count_objects(self, limit: int | None) -> Iterator[Match]:
         ends, counts = self._found.counts()
@@ -143,19 +125,8 @@ class Matches(Result[Match]):
             strict=True,
         )
         for position, count, row, ts, key in columns:
-            yield Match(
-                start=row,
-                end=row,
-                start_ts=ts,
-                end_ts=ts,
-                vars={},
-                partition=key,
-                aggregates={"COUNT(*)": count},
-                interval=(position, position),
-                positions={},
-                _events=self._events,
-                _attributes={},
-            )
+            counted, at = {"COUNT(*)": count}, (position, position)
+            yield Match(row, row, ts, ts, {}, key, counted, at, {}, self._events, {})
 
     def _partitions(self, ends: Positions) -> Iterable[dict[str, Any]]:
         columns = partition_columns(ends, self._fields, self._events)
@@ -171,7 +142,8 @@ class Matches(Result[Match]):
     def _schema(self, *, ids: bool) -> pa.Schema:
         if self.counting:
             return self.counts().schema
-        return record_batch(empty_block(self._fields), self._fields, self._events, ids=ids).schema
+        empty = join((), len(self._fields.variables))
+        return record_batch(empty, self._fields, self._events, ids=ids).schema
 
     def batches(self, limit: int | None = None, *, ids: bool = False) -> Iterator[pa.RecordBatch]:
         """Return the matches, or the first `limit`, as Arrow record batches.
@@ -248,6 +220,3 @@ def _records(
         return [{}] * length
     values = zip(*(python_values(column) for column in columns), strict=True)
     return [dict(zip(names, row, strict=True)) for row in values]
-
-
-__all__ = ["Match", "Matches"]

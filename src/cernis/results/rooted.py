@@ -54,6 +54,15 @@ class RootedMatches(ABC):
         offsets, positions = split_by_variable(listing, self._labels, self.variables)
         return MatchBlock(listing.start, segment.roots["end"][listing.root], offsets, positions)
 
+    def _block_of_marks(
+        self, segment: Any, root: int, starts: Positions, marks: Sequence[NDArray[Any]]
+    ) -> MatchBlock:
+        """Return matches of one root, each with the records of its marks."""
+        every = np.concatenate(marks)
+        roots = np.full(len(marks), root, np.int64)
+        ends = np.cumsum([0, *map(len, marks)], dtype=np.int64)
+        return self._block(Listing(roots, starts, ends, every["position"], every["label"]), segment)
+
     @cached_property
     def _numbers(self) -> tuple[list[int], ...]:
         found = [self._count_roots(segment) for segment in self._segments]

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cernis.engine.listing import Listing
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.count import ArenaCounts, count_matches
 from cernis.engine.unary.enumerate import list_blocks
@@ -32,15 +31,7 @@ class CompactMatches(RootedMatches):
 
     def _draw(self, segment: ArenaSegment, root: int, ranks: list[int]) -> MatchBlock:
         counts = ArenaCounts(segment.arena, segment.roots[root])
-        paths = [np.array(counts.path(rank), np.int64) for rank in ranks]
-        starts = np.array([path[-1] for path in paths])
-        marked = [path[segment.arena["label"][path] != 0] for path in paths]
-        nodes = np.concatenate(marked)
-        listing = Listing(
-            np.full(len(ranks), root, np.int64),
-            segment.arena["position"][starts],
-            np.cumsum([0, *map(len, marked)], dtype=np.int64),
-            segment.arena["position"][nodes],
-            segment.arena["label"][nodes],
-        )
-        return self._block(listing, segment)
+        paths = [segment.arena[np.array(counts.path(rank), np.int64)] for rank in ranks]
+        starts = np.array([path["position"][-1] for path in paths], np.int64)
+        marks = [path[path["label"] != 0] for path in paths]
+        return self._block_of_marks(segment, root, starts, marks)

@@ -62,18 +62,13 @@ def json_texts(column: pa.Array) -> pa.Array:
         texts = pc.if_else(pc.is_finite(column), column.cast(pa.string()), None)
     elif pa.types.is_timestamp(kind):
         texts = pc.binary_join_element_wise('"', iso_texts(column), '"', "")
+    elif pa.types.is_nested(kind) or pa.types.is_null(kind):
+        texts = pa.array([json_text(value) for value in python_values(column)], pa.string())
     else:
-        distinct = column.dictionary_encode() if _is_encodable(kind) else None
-        if distinct is None:
-            texts = pa.array([json_text(value) for value in python_values(column)], pa.string())
-        else:
-            words = [json_text(value) for value in distinct.dictionary.to_pylist()]
-            texts = pa.array(words, pa.string()).take(distinct.indices)
+        distinct = column.dictionary_encode()
+        words = [json_text(value) for value in distinct.dictionary.to_pylist()]
+        texts = pa.array(words, pa.string()).take(distinct.indices)
     return pc.fill_null(texts, "null")
-
-
-def _is_encodable(kind: pa.DataType) -> bool:
-    return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
 
 
 def iso_texts(column: pa.Array) -> pa.Array:

@@ -9,8 +9,9 @@ per event. The codes of values expire with the partial matches that hold them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.encoding.clock import Clock
 from cernis.encoding.compare import TIME, Equality, OrderValues, kinds
-from cernis.encoding.encode import Encode, Encoder
+from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
 from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
 from cernis.engine.correlated.runtime import CorrelatedEngine
@@ -41,28 +42,46 @@ Keys = NDArray[np.int64]
 _FORGET_CODES = 1 << 16
 
 
-class Feed(Protocol):
-    """A runtime as a pipeline sees it."""
+class Feed(ABC):
+    """A runtime as a pipeline sees it: an engine, and the symbols that its events become."""
 
-    @property
-    def encoder(self) -> Encoder: ...
-    @property
-    def engine(self) -> UnaryEngine | CorrelatedEngine: ...
+    def __init__(
+        self, engine: UnaryEngine | CorrelatedEngine, alphabet: Alphabet, encode: Encode
+    ) -> None:
+        self.engine = engine
+        self.alphabet = alphabet
+        self.encoder = encode(alphabet.atoms)
+        self._numbers = np.empty(0, np.int32)
+
+    def _encode_symbols(self, batch: EventBatch) -> NDArray[np.int32]:
+        codes = self.encoder.encode(batch)
+        unknown = self.encoder.vectors[len(self._numbers) :]
+        if unknown:
+            new = np.array([self.alphabet.symbol(vector) for vector in unknown], np.int32)
+            self._numbers = np.concatenate([self._numbers, new])
+        return self._numbers[codes]
+
+    @abstractmethod
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         """Read a batch; return the compact sets of its matches, for `find`."""
 
+    @abstractmethod
     def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
         """Return the matches in compact sets; checking candidates spends the budget."""
 
-    def forget(self) -> None:
+    def forget(self) -> None:  # noqa: B027
         """Drop the codes of values that no partial match holds."""
 
     def keep_keys(self, keys: Keys) -> None:
         """Renumber partitions: keys[i] becomes i."""
+        self.engine.keep_keys(keys)
 
+    @abstractmethod
     def freeze(self) -> tuple[dict[str, Any], Arrays]: ...
+
+    @abstractmethod
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None: ...
 
 
@@ -74,35 +93,18 @@ def make_feed(plan: Plan, encode: Encode) -> Feed:
     return UnaryFeed(plan.unary, plan.settings, encode)
 
 
-class _Symbols:
-    """Numbers the events of a batch by the symbols of an alphabet."""
-
-    def __init__(self, alphabet: Alphabet, encoder: Encoder) -> None:
-        self.alphabet = alphabet
-        self.encoder = encoder
-        self._numbers = np.empty(0, np.int32)
-
-    def encode(self, batch: EventBatch) -> NDArray[np.int32]:
-        codes = self.encoder.encode(batch)
-        vectors = self.encoder.vectors
-        if len(self._numbers) < len(vectors):
-            new = [self.alphabet.symbol(vector) for vector in vectors[len(self._numbers) :]]
-            self._numbers = np.concatenate([self._numbers, np.array(new, np.int32)])
-        return self._numbers[codes]
-
-
-class UnaryFeed:
+class UnaryFeed(Feed):
     """Encodes symbols alone: every condition looks at one event."""
 
+    engine: UnaryEngine
+
     def __init__(self, unary: Unary, settings: Settings, encode: Encode) -> None:
+        super().__init__(UnaryEngine(unary.tables, settings), unary.automaton.alphabet, encode)
         self.tables = unary.tables
-        self.engine = UnaryEngine(unary.tables, settings)
-        self.encoder = encode(unary.automaton.alphabet.atoms)
-        self._symbols = _Symbols(unary.automaton.alphabet, self.encoder)
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
-        symbols = self._symbols.encode(batch)
-        self.tables.add_symbols(len(self._symbols.alphabet.passed))
+        symbols = self._encode_symbols(batch)
+        self.tables.add_symbols(len(self.alphabet.passed))
         self.engine.fit_tables()
         return [*self.engine.push(symbols, keys=keys, **_clock(clock))]
 
@@ -111,12 +113,6 @@ class UnaryFeed:
     ) -> MatchSet:
         return CompactMatches(variables, taken, self.tables.labels, most)
 
-    def forget(self) -> None:
-        return
-
-    def keep_keys(self, keys: Keys) -> None:
-        self.engine.keep_keys(keys)
-
     def freeze(self) -> tuple[dict[str, Any], Arrays]:
         return freeze_unary(self.engine)
 
@@ -124,14 +120,14 @@ class UnaryFeed:
         thaw_unary(self.engine, meta, arrays)
 
 
-class CorrelatedFeed:
+class CorrelatedFeed(Feed):
     """Encodes symbols, and the values that events are compared by."""
 
+    engine: CorrelatedEngine
+
     def __init__(self, plan: Plan, tables: CorrelatedTables, encode: Encode) -> None:
+        super().__init__(CorrelatedEngine(tables, plan.settings), tables.alphabet, encode)
         self.tables = tables
-        self.engine = CorrelatedEngine(tables, plan.settings)
-        self.encoder = encode(tables.alphabet.atoms)
-        self._symbols = _Symbols(tables.alphabet, self.encoder)
         self.equality = Equality(tables.domains, plan.settings.partitioned)
         self.order = OrderValues(tables.ordered, tables.ordered_pairs)
         self._time = OrderValues([TIME])
@@ -139,7 +135,7 @@ class CorrelatedFeed:
         self._kinds: dict[tuple[str, str], int] = {}
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
-        symbols = self._symbols.encode(batch)
+        symbols = self._encode_symbols(batch)
         self.tables.add_symbols()
         codes = self.equality.encode(batch, keys)
         self._mark_present(batch, codes)
@@ -210,7 +206,7 @@ class CorrelatedFeed:
                     self.equality.keep_only(domain, kept_codes)
 
     def keep_keys(self, keys: Keys) -> None:
-        self.engine.keep_keys(keys)
+        super().keep_keys(keys)
         self.equality.keep_partitions(keys)
         # where a domain has no attributes, the partitions' codes are its own
         bare = [not columns[0] for columns in self.tables.domains]

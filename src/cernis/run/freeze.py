@@ -34,20 +34,10 @@ class FrozenState(NamedTuple):
 
     meta: dict[str, Any]
     arrays: Arrays
-
-    @property
-    def columns(self) -> Columns:
-        time, type_, time_unit = self.meta["reading"]
-        return time, type_, time_unit
-
-    @property
-    def unordered(self) -> frozenset[str]:
-        """The attributes that hold text."""
-        return frozenset(self.meta.get("unordered", ()))
-
-    @property
-    def progress(self) -> StreamPosition:
-        return StreamPosition(*self.meta["progress"])
+    columns: Columns
+    progress: StreamPosition
+    unordered: frozenset[str]
+    """The attributes that hold text."""
 
 
 def fingerprint(plan: Plan) -> str:
@@ -90,12 +80,14 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
             "the state was frozen by another query; run the new query on the stream from its "
             "beginning, or thaw with the query that froze it"
         )
-    return FrozenState(meta, arrays)
+    time, type_, time_unit = meta["reading"]
+    progress, unordered = StreamPosition(*meta["progress"]), frozenset(meta.get("unordered", ()))
+    return FrozenState(meta, arrays, (time, type_, time_unit), progress, unordered)
 
 
 def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     """Put a new pipeline into the state that was frozen."""
-    meta, arrays = frozen
+    meta, arrays = frozen.meta, frozen.arrays
     pipeline.feed.thaw(meta["engine"], arrays)
     if pipeline.keys is not None:
         pipeline.keys.thaw(select_arrays("keys.", arrays))

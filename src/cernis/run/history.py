@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,10 +164,12 @@ class MatchHistory:
     def roots(self) -> list[ArenaSegment | DagSegment]:
         """Return the compact sets, bounded by the window that ends now."""
         self.trim()
-        return [
-            roots.taken._replace(roots=_raise_bounds(roots.taken.roots, self._find_bound(roots)))
-            for roots in self._roots
-        ]
+        bounded = []
+        for one in self._roots:
+            roots = one.taken.roots.copy()
+            roots["bound"] = self._find_bound(one)
+            bounded.append(one.taken._replace(roots=roots))
+        return bounded
 
     def listed(self, variables: Sequence[str]) -> ListedMatches:
         """Return the matches one by one."""
@@ -233,7 +235,10 @@ class MatchHistory:
         """Renumber partitions: keys[i] becomes i; no other partition has a match."""
         number = np.full(len(self._counts), -1, np.int64)
         number[keys] = np.arange(len(keys))
-        self._readings = [r._replace(keys=_renumber(r.keys, number)) for r in self._readings]
+        self._readings = [
+            one._replace(keys=np.where(one.keys < 0, -1, number[one.keys]))
+            for one in self._readings
+        ]
         self._listed = [one._replace(keys=number[one.keys]) for one in self._listed]
         renumbered = []
         for one in self._roots:
@@ -260,16 +265,6 @@ def _rank_events(keys: Numbers, counts: Numbers) -> Numbers:
     ranks = np.empty(len(keys), np.int64)
     ranks[order] = np.arange(len(keys)) - first + counts[ordered]
     return np.where(keys < 0, -1, ranks)
-
-
-def _renumber(keys: Numbers, number: Numbers) -> Numbers:
-    return np.where(keys < 0, -1, number[keys])
-
-
-def _raise_bounds(roots: NDArray[Any], bound: Numbers) -> NDArray[Any]:
-    raised = roots.copy()
-    raised["bound"] = bound
-    return raised
 
 
 def _keep_inside(one: _Roots, inside: NDArray[np.bool_]) -> _Roots:

@@ -18,13 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.encoding.clock import (
-    AttributeClock,
-    Clock,
-    read_plain_clock,
-    read_rank_clock,
-    read_time_clock,
-)
+from cernis.encoding import clock as clocks
+from cernis.encoding.clock import AttributeClock, Clock
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import KeyCoder
 from cernis.engine.correlated.runtime import CorrelatedEngine
@@ -76,8 +71,6 @@ class Pipeline:
     def engine(self) -> UnaryEngine | CorrelatedEngine:
         return self.feed.engine
 
-    # -------------------------------------------------------------- events
-
     def take(self, batch: EventBatch, scale: Scale) -> list[Any]:
         """Read a batch; return the compact sets of the matches that end in it, for `find`."""
         keys = self.keys.encode(batch) if self.keys is not None else None
@@ -97,11 +90,11 @@ class Pipeline:
         if self.clock is not None:
             return self.clock.read(batch, keys)
         if within is not None and within.plain:
-            return read_plain_clock(batch, scale.plain_ticks(within.size, within.strict))
+            return clocks.read_plain_clock(batch, scale.plain_ticks(within.size, within.strict))
         if within is not None and within.unit is Unit.TIME:
-            return read_time_clock(batch, scale.ticks(within.size))
+            return clocks.read_time_clock(batch, scale.ticks(within.size))
         if within is not None and within.attribute == RANK:
-            return read_rank_clock(batch, floor(within.size))
+            return clocks.read_rank_clock(batch, floor(within.size))
         return None
 
     def _pull_clock(self, batch: EventBatch, clock: Clock | None, scale: Scale) -> Clock | None:
@@ -109,9 +102,7 @@ class Pipeline:
         within = self.plan.within
         if within is None or within == self.plan.pattern.within:
             return clock
-        return read_time_clock(batch, scale.ticks(within.size))
-
-    # ------------------------------------------------------------- matches
+        return clocks.read_time_clock(batch, scale.ticks(within.size))
 
     def find(self, segments: list[Any]) -> MatchSet:
         """Return the matches in what `take` gave."""
@@ -132,8 +123,6 @@ class Pipeline:
         if self.history.lists:
             return self.history.listed(plan.variables)
         return self.feed.find(plan.variables, self.history.roots(), plan.pattern.limit, budget)
-
-    # ---------------------------------------------------------- forgetting
 
     def forget_if_due(self) -> None:
         """Forget when the number of stored events has doubled."""

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cernis.errors import StateError
 from cernis.events.store import EventStore
 from cernis.plan.heads import Head, HeadColumn
-from cernis.results.matchset import MatchBlock, MatchSet
+from cernis.results.matchset import MatchBlock, MatchSet, join
 from cernis.results.values import python_values
 from cernis.run.budget import Budget
 
@@ -50,7 +50,7 @@ class Projector:
 
     def answers(self, found: MatchSet, store: EventStore) -> pa.Table:
         """Return the new answers, with the row and the time at which each appears."""
-        tables = [self._find_new(_make_empty_block(len(found.variables)), store)]
+        tables = [self._find_new(join((), len(found.variables)), store)]
         for block in found.blocks():
             if self.budget.spent:
                 break
@@ -70,7 +70,7 @@ class Projector:
         kept = self._find_unknown(columns, len(first))
         ends = block.end[first][kept]
         values = [column.take(pa.array(kept)) for column in columns]
-        every = [*values, pa.array(store.rows(ends), pa.int64()), _combine(store.times(ends))]
+        every = [*values, pa.array(store.rows(ends), pa.int64()), store.times(ends)]
         return pa.table(every, [f"{i}" for i in range(len(every))])
 
     def _find_unknown(self, columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
@@ -103,8 +103,6 @@ class Projector:
             self.given.add(key)
         return np.array(new, np.bool_)
 
-    # -------------------------------------------------------------- frozen
-
     def freeze(self) -> tuple[str, NDArray[np.uint8]]:
         """Return the digests of the answers given, and the time they belong to."""
         digests = np.frombuffer(b"".join(sorted(self.given)), np.uint8)
@@ -119,22 +117,12 @@ class Projector:
         self.given = {row.astype(np.uint8).tobytes() for row in digests}
 
 
-def _make_empty_block(width: int) -> MatchBlock:
-    """Return a block without matches, which gives the types of the answers."""
-    none = np.zeros(0, np.int64)
-    return MatchBlock(none, none, (np.zeros(1, np.int64),) * width, (none,) * width)
-
-
 def _read_values(column: HeadColumn, block: MatchBlock, place: int, store: EventStore) -> pa.Array:
     positions = block.positions[place]
     assert len(positions) == len(block.end)  # a match has one event for each atom that is needed
     if column.attribute is None:
-        return _combine(store.times(positions))
-    return _combine(store.column(positions, column.attribute))
-
-
-def _combine(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        return store.times(positions)
+    return store.column(positions, column.attribute)
 
 
 def _find_first(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:

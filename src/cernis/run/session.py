@@ -37,7 +37,6 @@ from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
 from cernis.run.pipeline import Pipeline
-from cernis.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,18 +217,14 @@ class Session(Generic[Found]):
         schema = schema_of(sources)
         if pattern.declared is None:
             resolve(pattern, schema)
-        if not self.events:
-            self._decide(schema)
+        if not self.events:  # the schema of the first events decides the plan
+            plan = self.plan.for_schema(schema)
+            if plan is not self.plan:
+                self._start(plan)
         ordering = Ordering(sources, after=self.progress)
         if pattern.within is not None and pattern.within.unit is Unit.TIME:
             ordering.scale.ticks(pattern.within.size)
         return ordering
-
-    def _decide(self, schema: Schema) -> None:
-        """Choose the plan for events of this schema, before the first one is read."""
-        plan = self.plan.for_schema(schema)
-        if plan is not self.plan:
-            self._start(plan)
 
     def _absent_types(self) -> Iterator[str]:
         """Yield a note for each type that the query names and no event has had."""

@@ -174,8 +174,6 @@ class Sieve:
             return None
         return Candidate(first, frozenset(labels))
 
-    # -------------------------------------------------------------- events
-
     def _to_local(self, position: int) -> tuple[int, int]:
         """Return the partition of an event, and its position inside."""
         return self._rank[position] if self._members else (0, position)

@@ -19,15 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
+from cernis.automata.unary import construct
 from cernis.automata.unary.alphabet import Alphabet, passes
 from cernis.automata.unary.cea import find_atoms
-from cernis.automata.unary.construct import (
-    build_event_test,
-    build_test,
-    construct,
-    is_correlated,
-    name_atom,
-)
 from cernis.automata.unary.runs import Runs
 from cernis.errors import BudgetError
 from cernis.pattern import formula as cel
@@ -68,20 +62,13 @@ def list_atoms(formula: cel.Formula) -> tuple[Atom, ...]:
             case cel.Event(type=name, stream=stream):
                 found[TypeIs(name, stream)] = None
             case cel.Filter(condition=condition):
-                for holds in _list_holds(condition):
-                    found.update(dict.fromkeys(find_atoms(build_test(holds.predicate))))
+                for leaf in pred.leaves(condition):
+                    if isinstance(leaf, pred.Holds):
+                        test = construct.build_test(leaf.predicate)
+                        found.update(dict.fromkeys(find_atoms(test)))
             case cel.Not(body=body):
-                found.update(dict.fromkeys(find_atoms(build_event_test(body))))
+                found.update(dict.fromkeys(find_atoms(construct.build_event_test(body))))
     return tuple(found)
-
-
-def _list_holds(condition: pred.Condition) -> Iterator[pred.Holds]:
-    match condition:
-        case pred.Holds():
-            yield condition
-        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
-            for part in parts:
-                yield from _list_holds(part)
 
 
 class Verifier:
@@ -90,7 +77,7 @@ class Verifier:
     def __init__(self, formula: cel.Formula) -> None:
         self.formula = formula
         self.atoms = list_atoms(formula)
-        self._labels = {name_atom(path): path for path, _ in _list_events(formula, ())}
+        self._labels = {construct.name_atom(path): path for path, _ in _list_events(formula, ())}
         self._variables: dict[Path, dict[str, frozenset[Path]]] = {}
         self._guards: dict[Path, Runs] = {}
 
@@ -112,7 +99,7 @@ class Verifier:
             case cel.Not(body=body):
                 if marks:
                     return NO_SPAN
-                test = build_event_test(body)
+                test = construct.build_event_test(body)
                 return frozenset(
                     (p, p) for p in range(low, high + 1) if not passes(test, view.truth(p))
                 )
@@ -121,13 +108,15 @@ class Verifier:
             case cel.Optional(body=body):
                 inner = self._find_spans(body, (*path, 0), marks, low, high, view)
                 return inner if marks else inner | {None}
-            case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
-                contiguous = isinstance(node, cel.Contiguous)
+            case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts) | cel.All(parts=parts):
                 spans: Spans = frozenset({None})
                 for i, part in enumerate(parts):
                     here = (*path, i)
                     more = self._find_spans(part, here, _select_below(marks, here), low, high, view)
-                    spans = _concatenate(spans, more, contiguous)
+                    if isinstance(node, cel.All):
+                        spans = frozenset(_span_both(a, b) for a in spans for b in more)
+                    else:
+                        spans = _concatenate(spans, more, isinstance(node, cel.Contiguous))
                 return spans
             case cel.Choice(parts=parts):
                 return frozenset(
@@ -136,13 +125,6 @@ class Verifier:
                     if len(_select_below(marks, (*path, i))) == len(marks)
                     for span in self._find_spans(part, (*path, i), marks, low, high, view)
                 )
-            case cel.All(parts=parts):
-                spans = frozenset({None})
-                for i, part in enumerate(parts):
-                    here = (*path, i)
-                    more = self._find_spans(part, here, _select_below(marks, here), low, high, view)
-                    spans = frozenset(_span_both(a, b) for a in spans for b in more)
-                return spans
             case cel.Iterate():
                 return self._find_iterations(node, path, marks, low, high, view)
             case cel.Filter(body=body, condition=condition):
@@ -194,8 +176,6 @@ class Verifier:
                             stack.append(state)
         return frozenset(found)
 
-    # ---------------------------------------------------------- conditions
-
     def _find_positions(
         self, variable: str, body: cel.Formula, path: Path, marks: Marks
     ) -> list[int]:
@@ -216,7 +196,7 @@ class Verifier:
     ) -> bool:
         match condition:
             case pred.Holds(variable=variable, predicate=predicate):
-                test = build_test(predicate)
+                test = construct.build_test(predicate)
                 events = self._find_positions(variable, body, path, marks)
                 return all(passes(test, view.truth(p)) for p in events)
             case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
@@ -255,15 +235,13 @@ class Verifier:
             values += [view.value(p, key.attribute) for p in events]
         return all(compare("=", values[0], value) for value in values)
 
-    # -------------------------------------------------------------- guards
-
     def _occurs(self, guard: cel.Formula, path: Path, low: int, high: int, view: EventView) -> bool:
         """Whether the guard has a valuation inside [low, high]."""
         runs = self._guards.get(path)
         if runs is None:
-            cea = construct(guard, name_atoms=True)
+            cea = construct.construct(guard, name_atoms=True)
             runs = self._guards[path] = Runs(cea, Alphabet(cea))
-        exact = not is_correlated(guard)
+        exact = not construct.is_correlated(guard)
         steps = 0
         verifier = self if exact else Verifier(guard)
         for start in range(low, high + 1):
@@ -288,10 +266,7 @@ class Verifier:
         return False
 
 
-# ------------------------------------------------------------ small parts
-
-
-def compare(op: str, left: Any, right: Any) -> bool:
+def compare(op: pred.Operator, left: Any, right: Any) -> bool:
     """Whether a comparison holds; one with an unknown value does not."""
     if left is None or right is None:
         return False
@@ -299,19 +274,7 @@ def compare(op: str, left: Any, right: Any) -> bool:
     if text[0] != text[1] or isinstance(left, bool) != isinstance(right, bool):
         return False
     try:
-        match op:
-            case "=":
-                return bool(left == right)
-            case "!=":
-                return bool(left != right)
-            case "<":
-                return bool(left < right)
-            case "<=":
-                return bool(left <= right)
-            case ">":
-                return bool(left > right)
-            case _:
-                return bool(left >= right)
+        return bool(pred.COMPARE[op](left, right))
     except TypeError:
         return False
 

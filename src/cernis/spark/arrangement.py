@@ -14,7 +14,7 @@ always shuffled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 _NARROW = {
@@ -51,7 +51,8 @@ def find_arrangement(source: Any, key: Sequence[str] | None, time: str | None) -
     kind = class_name(partitioning)
     together = kind == "SinglePartition$"
     if key and kind == "HashPartitioning":
-        names = [*_names(partitioning.children())]
+        columns = partitioning.children()
+        names = [_name(columns.apply(i)) for i in range(columns.size())]
         together = bool(names) and None not in names and set(names) <= set(key)
     if not together:
         return Arrangement()
@@ -71,16 +72,15 @@ def has_fixed_partitions(source: Any) -> bool:
     """
     if not hasattr(source, "_jdf"):
         return False
-    return _has_fixed_partitions(_initial_plan(source._jdf.queryExecution().executedPlan()))
+    return _has_fixed_partitions(source._jdf.queryExecution().executedPlan())
 
 
 def _has_fixed_partitions(plan: Any) -> bool:
+    plan = _initial_plan(plan)
     kind = class_name(plan)
     if kind in _NARROW or kind == "UnionExec":
         below = plan.children()
-        return all(
-            _has_fixed_partitions(_initial_plan(below.apply(i))) for i in range(below.size())
-        )
+        return all(_has_fixed_partitions(below.apply(i)) for i in range(below.size()))
     if kind == "ShuffleExchangeExec":
         return bool(plan.shuffleOrigin().toString() == "REPARTITION_BY_NUM")
     if kind == "FileSourceScanExec":
@@ -102,11 +102,6 @@ def _rows_stay(plan: Any) -> bool:
 
 def _initial_plan(plan: Any) -> Any:
     return plan.inputPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan
-
-
-def _names(expressions: Any) -> Iterator[str | None]:
-    for i in range(expressions.size()):
-        yield _name(expressions.apply(i))
 
 
 def _name(expression: Any) -> str | None:

@@ -21,7 +21,8 @@ from cernis.plan.plan import Distribution
 from cernis.spark import slices
 from cernis.spark.frame import MOMENT, Frame
 from cernis.spark.numbering import count_rows, number_rows
-from cernis.spark.prepare import SAMPLE, Job
+from cernis.spark.options import SAMPLE
+from cernis.spark.prepare import Job
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
 from cernis.spark.slices import Line
 from cernis.spark.worker import BUCKET, PLACE, ROW, STREAM, TICKS, Work, recognize_rows
@@ -51,9 +52,6 @@ def is_sliced(job: Job) -> bool:
         return False
     hot = job.layout.cut and job.options.sample > 0
     return hot or job.layout.distribution is Distribution.SLICED
-
-
-# --------------------------------------------------------------------- rows
 
 
 def select_rows(job: Job, *, numbers: bool = True) -> Any:
@@ -105,9 +103,6 @@ def _number(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
     return data
 
 
-# -------------------------------------------------------------------- tasks
-
-
 def _spread(job: Job, data: Any) -> Any:
     """Send each event to the task (or tasks) that read it."""
     if job.arrangement.together:
@@ -121,8 +116,8 @@ def _spread(job: Job, data: Any) -> Any:
     cuts: Column | None = None
     if ranked:
         bare = select_rows(job, numbers=False)
-        moments = slices.choose_moments(_sample(job, bare), tasks)
-        data, cuts = slices.rank_rows(data, bare, moments, line, tasks, job.layout.gaps)
+        some = _sample(job, bare)
+        data, cuts = slices.rank_rows(data, bare, some, line, tasks, job.layout.gaps)
     if tasks == 1:
         return data.repartition(1)
     if is_sliced(job):

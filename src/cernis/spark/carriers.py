@@ -128,9 +128,6 @@ def _lacks_cast(own: pa.DataType, type_: pa.DataType) -> bool:
     return bool(nothing or pa.types.is_time(own) != pa.types.is_time(type_))
 
 
-# ---------------------------------------------------------------- metadata
-
-
 def note_type(type_: pa.DataType) -> dict[str, str]:
     """Return metadata that notes the original type of a column."""
     note = pa.schema([("", value_type(type_))]).serialize().to_pybytes()

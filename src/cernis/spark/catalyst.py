@@ -1,13 +1,13 @@
 """Translate atoms to Spark SQL expressions with the truth of `encoding.evaluate`.
 
-`translate_atom` gives a boolean column that is never NULL, and true exactly on the events on
-which the atom holds in the embedded engine. An atom that Catalyst cannot evaluate exactly is
-`Untranslated`, with a short reason: the Python worker evaluates it.
+`translate_exactly` gives a condition that is true exactly on the events on which the atom holds
+in the embedded engine. An atom that Catalyst cannot evaluate exactly is `Untranslated`, with a
+short reason: the Python worker evaluates it.
 
 A predicate becomes *where it is true* or *where it is false*, each a condition that may be
 NULL instead of false. NOT swaps the two. So no NOT remains above a comparison, three-valued
-logic needs no care, and `translate_filter` uses forms that file sources understand: an
-attribute in its own type against a constant.
+logic needs no care, and conditions have forms that file sources understand: an attribute in its
+own type against a constant.
 
 Three properties of Spark that once gave wrong answers:
 
@@ -47,13 +47,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.encoding import evaluate
-from cernis.encoding.evaluate import (
-    Constant,
-    compare_with_floor,
-    float_at_most,
-    parse_instant,
-    replace_surrogates,
-)
+from cernis.encoding.evaluate import Constant, float_at_most
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 
@@ -75,25 +69,11 @@ _NEGATED: dict[pred.Operator, pred.Operator] = {
     ">": "<=",
     ">=": "<",
 }
-_OPERATOR: dict[pred.Operator, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _BITS: dict[type[T.DataType], int] = {
     T.ByteType: 8,
     T.ShortType: 16,
     T.IntegerType: 32,
     T.LongType: 64,
-}
-_DIGITS: dict[type[T.DataType], int] = {
-    T.ByteType: 3,
-    T.ShortType: 5,
-    T.IntegerType: 10,
-    T.LongType: 19,
 }
 _ARROW_TIMES: dict[type[T.DataType], pa.DataType] = {
     T.DateType: pa.date32(),
@@ -137,26 +117,13 @@ class _CannotTranslate(Exception):
     """Catalyst cannot evaluate this exactly."""
 
 
-def translate_atom(
-    atom: Atom, columns: Columns, type_column: str, stream: str
-) -> Column | Untranslated:
-    """Return a column that is true where the atom holds, false elsewhere, never NULL."""
-    found = translate_filter(atom, columns, type_column, stream)
-    return found if isinstance(found, Untranslated) else F.coalesce(found, F.lit(False))
-
-
-def translate_filter(
-    atom: Atom, columns: Columns, type_column: str, stream: str
-) -> Column | Untranslated:
-    """Return a condition for filters, which file sources understand; NULL counts as false."""
-    found = translate_exactly(atom, columns, type_column, stream)
-    return found if isinstance(found, Untranslated) else as_column(found)
-
-
 def translate_exactly(
     atom: Atom, columns: Columns, type_column: str, stream: str
 ) -> Truth | Untranslated:
-    """Return a condition; a bool if the atom holds on every event, or on none."""
+    """Return a condition, NULL or false where the atom does not hold.
+
+    A bool if the atom holds on every event, or on none.
+    """
     try:
         return translate_bound(atom, columns, type_column, stream, Mode.EXACT).truth
     except _CannotTranslate as why:
@@ -367,9 +334,9 @@ class _Translation:
                     found = _apply(op, column, F.lit(right))
             case str():
                 if kind == "text":
-                    found = _apply(op, column, F.lit(replace_surrogates(right)))
+                    found = _apply(op, column, F.lit(evaluate.replace_surrogates(right)))
                 elif kind == "time":
-                    moment = parse_instant(right, _ARROW_TIMES[type(type_)])
+                    moment = evaluate.parse_instant(right, _ARROW_TIMES[type(type_)])
                     if moment is not None:
                         literal = _time_literal(type_)
                         found = _whole(op, column, moment, literal, _ends(64), unordered)
@@ -500,7 +467,7 @@ def _fitting(type_: T.DataType, values: list[pred.Scalar]) -> tuple[list[Column]
     """Return the values that a column may equal, and whether others are of another kind."""
     kind = _kind(type_)
     if kind == "text":
-        texts = dict.fromkeys(replace_surrogates(v) for v in values if isinstance(v, str))
+        texts = dict.fromkeys(evaluate.replace_surrogates(v) for v in values if isinstance(v, str))
         return [F.lit(v) for v in texts], not all(isinstance(v, str) for v in values)
     if kind == "integer":
         numbers = [v for v in values if not isinstance(v, (str, bool))]
@@ -551,22 +518,22 @@ def _whole(
     if isinstance(constant, float) and not math.isfinite(constant):
         return _with_infinite(op, column, constant, unordered)
     whole = math.floor(constant)
-    op, certain = compare_with_floor(op, whole != constant)
+    op, certain = evaluate.compare_with_floor(op, whole != constant)
     if certain is not None:
         return _where_valid(column, certain)
     if not ends[0] <= whole <= ends[1]:
-        return _where_valid(column, _OPERATOR[op](0, whole))
+        return _where_valid(column, pred.COMPARE[op](0, whole))
     return _apply(op, column, literal(whole))
 
 
 def _with_infinite(op: pred.Operator, column: Column, constant: float, unordered: bool) -> Truth:
     """Compare finite numbers with infinity or NaN."""
     nan = constant != constant
-    return _where_valid(column, unordered if nan else _OPERATOR[op](0, constant))
+    return _where_valid(column, unordered if nan else pred.COMPARE[op](0, constant))
 
 
 def _apply(op: pred.Operator, left: Column, right: Column) -> Column:
-    found: Column = _OPERATOR[op](left, right)
+    found: Column = pred.COMPARE[op](left, right)
     return found
 
 
@@ -655,8 +622,8 @@ def _with_column(op: pred.Operator, left: _Typed, right: _Typed, unordered: bool
                 raise _CannotTranslate("dates and timestamps of different kinds")
             return _apply(op, left.column, right.column)
         case ("float", "float"):
-            a, b = left.column.cast("double"), right.column.cast("double")
-            return _floats(op, a, b, unordered)
+            sides = left.column.cast("double"), right.column.cast("double")
+            return _unless_nan(_apply(op, *sides), sides, sides, unordered)
         case ("integer", "float"):
             return _integer_with_float(op, left, right.column.cast("double"), unordered)
         case ("float", "integer"):
@@ -669,10 +636,6 @@ def _with_column(op: pred.Operator, left: _Typed, right: _Typed, unordered: bool
         case ("decimal", "float") | ("float", "decimal"):
             raise _CannotTranslate("decimals against floating point: rounded differently")
     return False
-
-
-def _floats(op: pred.Operator, a: Column, b: Column, unordered: bool) -> Column:
-    return _unless_nan(_apply(op, a, b), (a, b), (a, b), unordered)
 
 
 def _unless_nan(
@@ -695,15 +658,19 @@ def _integer_with_float(op: pred.Operator, left: _Typed, right: Column, unordere
         # 2**63 as a float is above every integer
         whole = F.when(right < F.lit(2.0**63), right.try_cast("bigint"))
         exactly = _apply(op, left.column, whole)
-        beyond = F.lit(bool(_OPERATOR[op](0, 1)))
+        beyond = F.lit(bool(pred.COMPARE[op](0, 1)))
         found = F.when(near == right, F.coalesce(exactly, beyond)).otherwise(found)
     return _unless_nan(found, (right,), (left.column, right), unordered)
+
+
+def _digits(integer: T.DataType) -> int:
+    return len(str(_ends(_BITS[type(integer)])[1]))
 
 
 def _common(left: T.DataType, right: T.DataType) -> T.DecimalType:
     """Return the decimal that holds the values of both types."""
     sizes = [
-        (t.precision - t.scale, t.scale) if isinstance(t, T.DecimalType) else (_DIGITS[type(t)], 0)
+        (t.precision - t.scale, t.scale) if isinstance(t, T.DecimalType) else (_digits(t), 0)
         for t in (left, right)
     ]
     whole, scale = (max(size) for size in zip(*sizes, strict=True))

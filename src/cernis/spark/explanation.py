@@ -19,7 +19,8 @@ from cernis.plan.explain import Explanation, write_entry
 from cernis.plan.plan import Distribution
 from cernis.run.query import Query
 from cernis.spark.numbering import describe_numbers
-from cernis.spark.prepare import Job, JobOptions, prepare_job
+from cernis.spark.options import JobOptions
+from cernis.spark.prepare import Job, prepare_job
 from cernis.spark.relevance import make_masks
 from cernis.spark.slices import APART, HOT
 
@@ -71,16 +72,14 @@ def _measure_share(job: Job) -> float | None:
 
 
 def _describe_stream(job: Job) -> Iterator[str]:
-    """Describe how a query runs on a stream."""
     buckets = f"{job.tasks} bucket{'' if job.tasks == 1 else 's'}"
     if job.layout.distribution is Distribution.KEYED:
         yield f"streaming: by a hash of {_describe_key(job)}, {buckets}"
     else:
         yield f"streaming: {buckets}; what would make it parallel: {job.layout.parallel}"
-    if job.window is not None:
-        yield "state: the events of the window, and those that wait for the watermark"
-    else:
-        yield "state: snapshots of the engine, and the events since the last one"
+    windowed = "the events of the window, and those that wait for the watermark"
+    whole = "snapshots of the engine, and the events since the last one"
+    yield f"state: {whole if job.window is None else windowed}"
 
 
 def _describe_key(job: Job) -> str:
@@ -94,9 +93,8 @@ def _describe_layout(job: Job) -> Iterator[str]:
         yield from _describe_stream(job)
         return
     if job.arrangement.together:
-        order = (
-            "nor sorted" if job.arrangement.ordered and job.options.row is None else "but sorted"
-        )
+        sorted_ = job.arrangement.ordered and job.options.row is None
+        order = "nor sorted" if sorted_ else "but sorted"
         yield f"{job.layout.distribution.value}: rows lie together already, not shuffled {order}"
         return
     layout, tasks = job.layout, f"{job.tasks} task{'' if job.tasks == 1 else 's'}"
@@ -110,29 +108,22 @@ def _describe_layout(job: Job) -> Iterator[str]:
         case Distribution.SLICED:
             line = "positions" if layout.ranked else "time"
             yield f"sliced: {tasks}, each with a slice of {line}; cuts are quantiles"
-            yield from _describe_overlap(job)
+            within = job.query.pattern.within
+            if within is not None and not within.plain:
+                window = f"the {str(within).lower()} before it as well"
+                yield f"a slice reads {window}: at most 1 event in {APART} twice"
     if layout.ranked:
         yield "events are numbered first, over the whole stream: one more shuffle"
-
-
-def _describe_overlap(job: Job) -> Iterator[str]:
-    within = job.query.pattern.within
-    if within is not None and not within.plain:
-        window = str(within).lower()
-        yield f"a slice reads the {window} before it as well: at most 1 event in {APART} twice"
 
 
 def _describe_predicates(job: Job) -> Iterator[str]:
     bits = len(job.pushdown.translated)
     yield f"{bits} of {len(job.pushdown.atoms)} predicates, as bits of one integer"
-    for frame in job.frames[:1]:
-        kept = make_masks(job.pushdown.left, frame.columns, frame.type, frame.stream).untranslated
-        for atom in job.pushdown.left:
-            yield f"in Python: {write_test(Is(atom))}{_why(kept.get(atom))}"
-
-
-def _why(reason: str | None) -> str:
-    return f" ({reason})" if reason else ""
+    frame, left = job.frames[0], job.pushdown.left
+    reasons = make_masks(left, frame.columns, frame.type, frame.stream).untranslated
+    for atom in left:
+        why = f" ({reasons[atom]})" if atom in reasons else ""
+        yield f"in Python: {write_test(Is(atom))}{why}"
 
 
 def _describe_drops(job: Job, share: float | None) -> Iterator[str]:

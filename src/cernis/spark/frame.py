@@ -12,7 +12,7 @@ to number them in Spark depends on the session's time zone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -33,6 +33,7 @@ from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.spark.carriers import noted_type
 from cernis.spark.catalyst import Columns, attribute
+from cernis.spark.options import JobOptions
 from cernis.spark.worker import ROW, TICKS
 
 MOMENT = "@moment"
@@ -125,11 +126,9 @@ class Frame:
             return None
         column, type_ = self.columns[self._timed_by]
         moment = self.moment
-        return (
-            moment.isNull()
-            if isinstance(type_, _FRACTIONS) and moment is not None
-            else column.isNull()
-        )
+        if isinstance(type_, _FRACTIONS) and moment is not None:
+            return moment.isNull()
+        return column.isNull()
 
     def later(self, moment: Column, ticks: int) -> Column:
         """Return a moment so many ticks later, or the last possible one."""
@@ -142,22 +141,10 @@ class Frame:
 _LAST = "+294247-01-10 04:00:54.775807"
 
 
-def make_frame(
-    stream: str,
-    df: Any,
-    *,
-    time: str | None,
-    type: str,
-    time_unit: str,
-    row: str | None,
-    corrupt: str | None,
-) -> Frame:
-    """Check a DataFrame and return it as a stream.
-
-    `corrupt` names a column with the text of rows that could not be decoded; it is no
-    attribute.
-    """
-    check_unit(time_unit)
+def make_frame(stream: str, df: Any, options: JobOptions) -> Frame:
+    """Check a DataFrame and return it as a stream."""
+    check_unit(options.time_unit)
+    time, row, corrupt = options.time, options.row, options.corrupt
     label = f"stream {stream!r}"
     if not hasattr(df, "toDF") or not hasattr(df, "isStreaming"):
         found = f"{df.__class__.__module__}.{df.__class__.__name__}"
@@ -176,7 +163,7 @@ def make_frame(
         raise DataError(f"{label}: no column {corrupt!r} for what could not be decoded")
     fields = {f.name: f for f in schema if f.name not in HIDDEN and f.name != corrupt}
     places = {name: F.col(f"c{i}") for i, name in enumerate(names)}
-    _check_type(label, type, fields)
+    _check_type(label, options.type, fields)
     named = time if time is not None else DEFAULT_TIME if DEFAULT_TIME in fields else None
     if named is not None and TICKS not in names:
         _check_time(label, named, fields)
@@ -188,9 +175,9 @@ def make_frame(
         data=rename_by_place(df),
         fields=fields,
         columns={field.name: (places[field.name], field.dataType) for field in schema},
-        type=type,
+        type=options.type,
         time=named,
-        time_unit=time_unit,
+        time_unit=options.time_unit,
         tick=schema[TICKS].metadata["tick"] if TICKS in names else None,
     )
 
@@ -211,27 +198,14 @@ def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def make_frames(
-    events: Any,
-    names: tuple[str, ...],
-    *,
-    time: str | None,
-    type: str,
-    time_unit: str,
-    row: str | None,
-    corrupt: str | None,
-) -> list[Frame]:
+def make_frames(events: Any, names: tuple[str, ...], options: JobOptions) -> tuple[Frame, ...]:
     """Check the streams of a query: one DataFrame, or a dictionary of them by name."""
     if isinstance(events, Mapping) and not events:
         raise DataError("no events: the dict of streams is empty")
     given: list[tuple[str | None, Any]] = [(None, events)]
     if isinstance(events, Mapping):
         given = [(str(name), df) for name, df in events.items()]
-    wanted = choose_inputs(given, names)
-    frames = [
-        make_frame(name, df, time=time, type=type, time_unit=time_unit, row=row, corrupt=corrupt)
-        for name, df in wanted
-    ]
+    frames = tuple(make_frame(name, df, options) for name, df in choose_inputs(given, names))
     _check_alike(frames)
     if len({bool(frame.source.isStreaming) for frame in frames}) > 1:
         raise DataError("some streams are streaming DataFrames and some are not: make them alike")
@@ -247,17 +221,13 @@ def arrow_type(type_: T.DataType) -> pa.DataType | None:
 
 
 def _check_type(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
-    if name not in fields:
-        raise DataError(_lacking(label, name, "the event type", fields))
-    found = fields[name].dataType
+    found = _find_type(label, name, "the event type", fields)
     if not isinstance(found, (T.StringType, T.CharType, T.VarcharType)):
         raise DataError(f"{label}: the type column {name!r} holds {found.simpleString()}, not text")
 
 
 def _check_time(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
-    if name not in fields:
-        raise DataError(_lacking(label, name, "the time", fields))
-    found = fields[name].dataType
+    found = _find_type(label, name, "the time", fields)
     usable = (T.TimestampType, T.TimestampNTZType, T.DateType, *_WHOLE, *_FRACTIONS)
     if isinstance(found, usable):
         return
@@ -269,14 +239,13 @@ def _check_time(label: str, name: str, fields: Mapping[str, T.StructField]) -> N
 
 
 def _check_row(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
-    if name not in fields:
-        raise DataError(_lacking(label, name, "the row number", fields))
-    if not isinstance(fields[name].dataType, _WHOLE):
-        found = fields[name].dataType.simpleString()
-        raise DataError(f"{label}: the row column {name!r} holds {found}, not whole numbers")
+    found = _find_type(label, name, "the row number", fields)
+    if not isinstance(found, _WHOLE):
+        held = found.simpleString()
+        raise DataError(f"{label}: the row column {name!r} holds {held}, not whole numbers")
 
 
-def _check_alike(frames: list[Frame]) -> None:
+def _check_alike(frames: Sequence[Frame]) -> None:
     """Check that all streams have one type of times, by which they are merged."""
     kinds = {
         frame.stream: frame.time_type.simpleString() if frame.time_type else "none"
@@ -287,11 +256,14 @@ def _check_alike(frames: list[Frame]) -> None:
         raise DataError(f"streams are merged by time and need one type for it: {told}")
 
 
-def _lacking(label: str, name: str, purpose: str, names: Mapping[str, Any]) -> str:
-    """Return the message for a missing column; Spark itself ignores capitals."""
-    alike = [other for other in names if other.lower() == name.lower()]
-    if alike:
-        return (
-            f"{label}: no column {name!r} for {purpose}; there is {alike[0]!r}, and capitals count"
-        )
-    return no_column(label, name, purpose, [*names])
+def _find_type(
+    label: str, name: str, purpose: str, fields: Mapping[str, T.StructField]
+) -> T.DataType:
+    """Return the type of a column, or raise an error; Spark itself would ignore capitals."""
+    if name in fields:
+        return fields[name].dataType
+    for other in fields:
+        if other.lower() == name.lower():
+            there = f"there is {other!r}, and capitals count"
+            raise DataError(f"{label}: no column {name!r} for {purpose}; {there}")
+    raise DataError(no_column(label, name, purpose, [*fields]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,45 +23,18 @@ from cernis.pattern.check import resolve
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Distribution, Plan
-from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
+from cernis.run.session import RunOptions
 from cernis.schema import Schema
 from cernis.spark.arrangement import Arrangement, find_arrangement
 from cernis.spark.carriers import carrier_of
 from cernis.spark.frame import Frame, arrow_type, make_frames
 from cernis.spark.layout import Layout, choose_layout, choose_stream_layout, window_in_ticks
 from cernis.spark.numbering import has_fixed_numbers
-from cernis.spark.pushdown import Pushdown, push_down
+from cernis.spark.options import JobOptions, count_tasks
+from cernis.spark.relevance import Pushdown, push_down
 from cernis.spark.requirements import required_attributes
-from cernis.spark.tasks import check_tasks, count_tasks
-from cernis.spark.worker import ROW, STREAM, AnswerForm, StreamColumns, Work, answer_schema
-
-OnRows = Literal["fail", "skip"]
-
-SAMPLE = 0.02
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobOptions:
-    """How a query runs on Spark; `recognize` documents the options."""
-
-    time: str | None = None
-    type: str = "type"
-    time_unit: str = "ms"
-    row: str | None = None
-    matches: AnswerForm = "events"
-    tasks: int | None = None
-    sample: float = SAMPLE
-    pushdown: bool = True
-    on_error: OnRows = "fail"
-    budget: int = CANDIDATE_BUDGET
-    on_budget: OnBudget = "fail"
-    placed: bool = False
-    """A last column says in which order the matches of one end are found."""
-    limit: int | None = None
-    """Each task may stop after this many matches."""
-    ids: bool = False
-    corrupt: str | None = None
+from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,20 +65,10 @@ def prepare_job(
     events: Any, query: str | Query | Pattern, options: JobOptions, *, lang: str = "ceql"
 ) -> Job:
     """Decide how a query runs on a DataFrame, or on several in a dict by stream."""
-    _check(options)
+    options.check()
     if not isinstance(query, Query):
         query = Query(query, lang=lang)
-    frames = tuple(
-        make_frames(
-            events,
-            query.pattern.streams,
-            time=options.time,
-            type=options.type,
-            time_unit=options.time_unit,
-            row=options.row,
-            corrupt=options.corrupt,
-        )
-    )
+    frames = make_frames(events, query.pattern.streams, options)
     plan, layout = _choose_plan(query, frames, options)
     single = layout.distribution is Distribution.SINGLE
     scales = [frame.scale for frame in frames]
@@ -129,38 +92,27 @@ def prepare_job(
 
 def make_work(job: Job) -> Work:
     """Return the description of the work that travels to the workers."""
-    first = job.frames[0]
+    options = job.options
     work = Work(
         plan=job.plan,
         bits={atom: i for i, atom in enumerate(job.pushdown.translated)},
         streams=tuple(_stream_columns(frame, job.columns[frame.stream]) for frame in job.frames),
-        time=first.time,
-        type=first.type,
-        time_unit=first.time_unit,
+        reading=RunOptions(
+            time=job.frames[0].time,
+            type=options.type,
+            time_unit=options.time_unit,
+            budget=options.budget,
+            on_budget=options.on_budget,
+        ),
         scale=job.scale,
-        form=job.options.matches,
-        budget=job.options.budget,
-        on_budget=job.options.on_budget,
-        placed=job.options.placed,
-        limit=job.options.limit if job.plan.head is None else None,
-        ids=job.options.ids,
+        form=options.matches,
+        placed=options.placed,
+        limit=options.limit if job.plan.head is None else None,
+        ids=options.ids,
     )
     answer = answer_schema(work, _empty_rows(job))
     carriers = [field.with_type(carrier_of(field.type) or field.type) for field in answer]
     return replace(work, answer=answer, schema=pa.schema(carriers))
-
-
-# ---------------------------------------------------------------- decisions
-
-
-def _check(options: JobOptions) -> None:
-    if options.matches not in ("events", "count", "lines"):
-        raise CernisError(f"matches={options.matches!r}: expected 'events', 'count' or 'lines'")
-    if options.on_error not in ("fail", "skip"):
-        raise CernisError(f"on_error={options.on_error!r}: expected 'fail' or 'skip'")
-    if not 0 <= options.sample <= 1:
-        raise CernisError(f"sample={options.sample}: expected a share between 0 and 1")
-    check_tasks(options.tasks)
 
 
 def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> tuple[Plan, Layout]:

@@ -16,7 +16,8 @@ from cernis.pattern.query import Pattern
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
 from cernis.spark.batch import recognize_batch
-from cernis.spark.prepare import SAMPLE, JobOptions, OnRows, make_work, prepare_job
+from cernis.spark.options import SAMPLE, JobOptions, OnRows
+from cernis.spark.prepare import make_work, prepare_job
 from cernis.spark.worker import AnswerForm
 
 

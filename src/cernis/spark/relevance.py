@@ -1,4 +1,4 @@
-"""The relevance and the masks of events, as Spark SQL expressions.
+"""`Pushdown`: the predicates that Spark evaluates, as the relevance and the masks of events.
 
 `relevance_condition` is for `DataFrame.filter`: it keeps every event on which some test of the
 automaton may pass. Atoms that Catalyst cannot evaluate count as possible. `make_masks` gives
@@ -12,7 +12,8 @@ front.
 Turned down: the disjunctive normal form, which file sources use best, but which grows
 exponentially with the tests.
 
-Cost: linear in the tests, plus a lookup by one member for each part that may be implied.
+Cost: linear in the atoms, tests and streams, plus a lookup by one member for each part that may
+be implied. Nothing runs: this builds expressions.
 """
 
 from __future__ import annotations
@@ -30,19 +31,46 @@ from cernis.encoding.evaluate import replace_surrogates
 from cernis.encoding.masks import BITS
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import Attribute, InSet, Literal
-from cernis.spark.catalyst import (
-    Bound,
-    Columns,
-    Mode,
-    Truth,
-    Untranslated,
-    as_column,
-    both,
-    either,
-    join_balanced,
-    translate_bound,
-    translate_exactly,
-)
+from cernis.plan.plan import Plan
+from cernis.spark import catalyst
+from cernis.spark.catalyst import Bound, Columns, Mode, Truth, as_column
+from cernis.spark.frame import Frame
+from cernis.spark.requirements import tests_and_atoms
+
+
+@dataclass(frozen=True, eq=False)
+class Pushdown:
+    """The atoms of a query and who evaluates them, with Catalyst's expressions by stream."""
+
+    atoms: tuple[Atom, ...]
+    translated: tuple[Atom, ...]
+    """The atoms that Catalyst evaluates, in all streams alike."""
+    masks: Mapping[str, tuple[Column, ...]]
+    """The truth of the translated atoms, as bits of integers."""
+    relevance: Mapping[str, Column | None]
+    """True where some test may pass; None: possibly everywhere."""
+
+    @property
+    def left(self) -> tuple[Atom, ...]:
+        """The atoms that the workers evaluate."""
+        translated = set(self.translated)
+        return tuple(atom for atom in self.atoms if atom not in translated)
+
+
+def push_down(plan: Plan, frames: Sequence[Frame], *, enabled: bool) -> Pushdown:
+    """Translate what Catalyst can evaluate exactly; where not `enabled`, nothing."""
+    tests, atoms = tests_and_atoms(plan)
+    if not enabled:
+        return Pushdown(atoms, (), {f.stream: () for f in frames}, {f.stream: None for f in frames})
+    known = [set(make_masks(atoms, f.columns, f.type, f.stream).atoms) for f in frames]
+    translated = tuple(atom for atom in atoms if all(atom in some for some in known))
+    return Pushdown(
+        atoms,
+        translated,
+        {f.stream: make_masks(translated, f.columns, f.type, f.stream).columns for f in frames},
+        {f.stream: relevance_condition(tests, f.columns, f.type, f.stream) for f in frames},
+    )
+
 
 # --------------------------------------------------------------- relevance
 
@@ -181,7 +209,7 @@ class _Leaves:
             case _Leaf():
                 return self._leaf(formula, mode)
             case _Conjunction(parts=parts):
-                return _join(both, [self.write(part, mode) for part in parts])
+                return _join(catalyst.both, [self.write(part, mode) for part in parts])
             case _Disjunction(parts=parts):
                 names = [Literal(name) for part in parts if (name := _type(part)) is not None]
                 rest = [part for part in parts if len(names) < 2 or _type(part) is None]
@@ -189,7 +217,7 @@ class _Leaves:
                 if len(names) > 1:
                     one_of = InSet(Attribute((self.type_column,)), tuple(names))
                     found.insert(0, self._bound(one_of, mode))
-                return _join(either, found)
+                return _join(catalyst.either, found)
 
     def _leaf(self, leaf: _Leaf, mode: Mode) -> Bound:
         if leaf.holds:
@@ -205,7 +233,9 @@ class _Leaves:
         if mode is Mode.PUSHED and self._bound(atom, Mode.AT_LEAST).pushed:
             mode = Mode.AT_LEAST
         if (atom, mode) not in self._found:
-            found = translate_bound(atom, self.columns, self.type_column, self.stream, mode)
+            found = catalyst.translate_bound(
+                atom, self.columns, self.type_column, self.stream, mode
+            )
             self._found[atom, mode] = found
         return self._found[atom, mode]
 
@@ -242,22 +272,18 @@ def make_masks(atoms: Sequence[Atom], columns: Columns, type_column: str, stream
     truths: dict[Atom, Truth] = {}
     kept: dict[Atom, str] = {}
     for atom in dict.fromkeys(atoms):
-        found = translate_exactly(atom, columns, type_column, stream)
-        if isinstance(found, Untranslated):
+        found = catalyst.translate_exactly(atom, columns, type_column, stream)
+        if isinstance(found, catalyst.Untranslated):
             kept[atom] = found.reason
         else:
             truths[atom] = found
     pairs = [*truths.items()]
-    text = _is_text(columns.get(type_column))
+    text = type_column in columns and isinstance(columns[type_column][1], T.StringType)
     return Masks(
         tuple(_mask(pairs[i : i + BITS], text) for i in range(0, len(pairs), BITS)),
         tuple(truths),
         kept,
     )
-
-
-def _is_text(column: tuple[Column, T.DataType] | None) -> bool:
-    return column is not None and isinstance(column[1], T.StringType)
 
 
 def _mask(atoms: Sequence[tuple[Atom, Truth]], text: bool) -> Column:
@@ -277,7 +303,7 @@ def _mask(atoms: Sequence[tuple[Atom, Truth]], text: bool) -> Column:
         parts.append(_by_type([*types.values()]))
     if constant or not parts:
         parts.append(_bits(constant))
-    return join_balanced(parts, lambda a, b: a.bitwiseOR(b))
+    return catalyst.join_balanced(parts, lambda a, b: a.bitwiseOR(b))
 
 
 def _by_type(types: Sequence[tuple[Column, int]]) -> Column:

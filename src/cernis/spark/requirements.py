@@ -84,14 +84,6 @@ def compared_attributes(pattern: Pattern) -> Iterator[str]:
         if isinstance(node, cel.PartitionBy):
             yield from (key.attribute.name for key in node.keys)
         elif isinstance(node, cel.Filter):
-            yield from _references(node.condition)
-
-
-def _references(condition: pred.Condition) -> Iterator[str]:
-    match condition:
-        case pred.Compare(left=left, right=right):
-            yield left.attribute.name
-            yield right.attribute.name
-        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
-            for part in parts:
-                yield from _references(part)
+            for leaf in pred.leaves(node.condition):
+                if isinstance(leaf, pred.Compare):
+                    yield from (leaf.left.attribute.name, leaf.right.attribute.name)

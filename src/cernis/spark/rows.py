@@ -1,21 +1,31 @@
 """The rows of one stream that travel to the workers: which, with which columns, in which bucket.
 
 Batches and streams share these expressions. Nothing runs here.
+
+Equal keys get equal buckets, in any column and of any type. Buckets only spread the work; the
+engine compares keys exactly. So numbers hash as float64 (two large integers may share a bucket, 1
+and 1.0 must), and dates as instants. An event without a key belongs to no partition of PARTITION
+BY and is dropped. If comparisons imply the key, such an event may still match alone, in any bucket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cernis.encoding.masks import mask_column
+from cernis.errors import DataError
+from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.plan.plan import Plan
 from cernis.spark.frame import Frame
-from cernis.spark.keys import has_key, implied_hash, partition_hash
 from cernis.spark.layout import Layout
-from cernis.spark.pushdown import Pushdown
+from cernis.spark.relevance import Pushdown
+from cernis.spark.worker import ROW
 
 
 def read_condition(
@@ -26,7 +36,7 @@ def read_condition(
         relevance = None
     if not plan.pattern.partition:
         return relevance
-    keyed = has_key(frame, plan.pattern.partition)
+    keyed = _has_key(frame, plan.pattern.partition)
     return keyed if relevance is None else relevance & keyed
 
 
@@ -54,8 +64,77 @@ def travelling_columns(
 def key_bucket(frame: Frame, plan: Plan, buckets: int) -> Column:
     """Return which of so many buckets the key of an event falls into."""
     if plan.pattern.partition:
-        key = partition_hash(frame, plan.pattern.partition)
+        key = _hash_partition(frame, plan.pattern.partition)
     else:
         assert plan.key is not None
-        key = implied_hash(frame, plan.key)
+        key = _hash_implied(frame, plan.key)
     return F.coalesce(F.pmod(key, F.lit(buckets)), F.lit(0)).cast("int")
+
+
+# -------------------------------------------------------------------- keys
+
+
+def _hash_partition(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:
+    """Hash an event's key of PARTITION BY; NULL if it has none."""
+    hashes = []
+    for group in groups:
+        known = [hash_ for name in group if (hash_ := _hash(frame, name)) is not None]
+        hashes.append(F.coalesce(*known) if known else F.lit(None).cast("bigint"))
+    lacking = reduce(or_, (hash_.isNull() for hash_ in hashes))
+    return F.when(~lacking, F.xxhash64(*hashes) if len(hashes) > 1 else hashes[0])
+
+
+def _has_key(frame: Frame, groups: Sequence[Sequence[str]]) -> Column:
+    """Return whether an event has a key, in a form that file sources understand."""
+    parts = []
+    for group in groups:
+        found = (frame.attribute(name) for name in group)
+        there = [attribute[0].isNotNull() for attribute in found if attribute is not None]
+        parts.append(reduce(or_, there) if there else F.lit(False))
+    return reduce(and_, parts)
+
+
+def _hash_implied(frame: Frame, key: Mapping[str, str]) -> Column:
+    """Hash the key that a query implies: an attribute for each type of event."""
+    column, _ = frame.columns[frame.type]
+    anywhere = F.xxhash64(F.col(ROW))
+    chosen: Column | None = None
+    for type_, name in key.items():
+        hash_ = _hash(frame, name)
+        value = anywhere if hash_ is None else F.coalesce(hash_, anywhere)
+        is_type = column == F.lit(type_)
+        chosen = F.when(is_type, value) if chosen is None else chosen.when(is_type, value)
+    return anywhere if chosen is None else chosen.otherwise(anywhere)
+
+
+def _hash(frame: Frame, name: str) -> Column | None:
+    """Hash one attribute; NULL where it is NULL, None if the frame lacks it."""
+    if name in (TIME.name, TIME_NS.name):
+        moment = frame.moment
+        return None if moment is None else F.when(moment.isNotNull(), F.xxhash64(moment))
+    found = frame.attribute(name)
+    if found is None:
+        return None
+    column, type_ = found
+    match type_:
+        case T.NullType():
+            return None
+        case T.TimestampType():
+            value = F.unix_micros(column)
+        case T.DateType():
+            value = F.unix_date(column).cast("bigint") * F.lit(86_400_000_000)
+        case T.TimestampNTZType():
+            # an interval hashes as its microseconds, and knows no time zone
+            value = column - F.lit("1970-01-01").cast("timestamp_ntz")
+        case T.StringType():
+            value = column.cast("binary")
+        case T.BooleanType() | T.BinaryType():
+            value = column
+        case _ if isinstance(type_, T.NumericType):
+            value = column.cast("double") + F.lit(0.0)  # one zero
+        case _:
+            raise DataError(
+                f"stream {frame.stream!r}: {name!r} holds {type_.simpleString()}, by which "
+                "events cannot be spread over tasks; take one of its parts as the key"
+            )
+    return F.when(column.isNotNull(), F.xxhash64(value))

@@ -43,9 +43,6 @@ def later_position(position: Column, by: int) -> Column:
     return F.coalesce(F.try_add(position, F.lit(by)), F.lit(2**63 - 1))
 
 
-# ------------------------------------------------------------------- cuts
-
-
 def quantiles(column: str, pieces: int) -> Column:
     """Return the values that cut a column into so many pieces."""
     shares = [i / pieces for i in range(1, pieces)]
@@ -99,9 +96,6 @@ def choose_hot_cuts(data: Any, line: Line, pieces: int) -> Column:
     return F.try_element_at(table, F.col(BUCKET))
 
 
-# ------------------------------------------------------------------ slices
-
-
 def slice_rows(data: Any, cuts: Column, line: Line, pieces: int) -> Any:
     """Copy each row for every slice that reads it."""
     names = data.columns
@@ -118,24 +112,17 @@ def slice_rows(data: Any, cuts: Column, line: Line, pieces: int) -> Any:
     return data.select(*kept, part.cast("int").alias(PART), own.alias(OWN), target)
 
 
-# --------------------------------------------------------------- positions
-
-
-def choose_moments(some: Any, pieces: int) -> Column:
-    """Choose moments that cut the stream into pieces with about as many events each."""
-    moments: Column = some.agg(quantiles(MOMENT, pieces).alias("cuts")).scalar()
-    return moments
-
-
 def rank_rows(
-    data: Any, bare: Any, moments: Column, line: Line, pieces: int, gaps: bool
+    data: Any, bare: Any, some: Any, line: Line, pieces: int, gaps: bool
 ) -> tuple[Any, Column]:
     """Return the relevant rows with their positions in the stream, and cuts of positions.
 
     Each task numbers a piece of the time line, and adds the sizes of the pieces before, which
-    are counted on the `bare` rows. With `gaps`, one of the irrelevant rows between two
-    relevant ones stays.
+    are counted on the `bare` rows; `some` of these say where to cut the line into pieces with
+    about as many rows each. With `gaps`, one of the irrelevant rows between two relevant ones
+    stays.
     """
+    moments = some.agg(quantiles(MOMENT, pieces).alias("cuts")).scalar()
     piece = find_piece(F.col(MOMENT), moments, 0, pieces - 1)
     sizes = bare.select(piece.alias(_RANGE)).groupBy(_RANGE).agg(F.count(F.lit(1)).alias("n"))
     data = data.withColumn(_RANGE, piece)

@@ -17,27 +17,20 @@ Arrow batches, which have the same columns for every query.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.udtf import (
-    AnalyzeArgument,
-    AnalyzeResult,
-    OrderingColumn,
-    PartitioningColumn,
-)
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, OrderingColumn, PartitioningColumn
 
 from cernis.errors import CernisError, QueryError
 from cernis.events.order import Ordering
 from cernis.events.source import DEFAULT_TIME, open_events
-from cernis.pattern.query import Pattern
 from cernis.results.values import python_values
 from cernis.run.query import Query
-from cernis.run.session import RunOptions
 from cernis.spark.frame import quote_name
 from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema, cast_counts
 
@@ -77,7 +70,22 @@ class Recognized:
         type: AnalyzeArgument | None = None,
         time_unit: AnalyzeArgument | None = None,
     ) -> Analyzed:
-        return _analyze(events, query, time, type, time_unit)
+        if not events.isTable or not isinstance(events.dataType, T.StructType):
+            raise CernisError("cernis: the first argument is a table: TABLE(trades)")
+        given = {"time": time, "type": type, "time_unit": time_unit}
+        reading = {name: _text(name, value) for name, value in given.items() if value is not None}
+        text = _text("query", query)
+        schema = to_arrow_schema(events.dataType, timezone="UTC")
+        try:
+            answer = _answer_schema(Query(text), schema, **reading)
+        except QueryError as error:
+            raise CernisError(f"cernis: {error}") from None
+        return Analyzed(
+            schema=from_arrow_schema(answer, prefer_timestamp_ntz=True),
+            query=text,
+            reading=reading,
+            events=schema.serialize().to_pybytes(),
+        )
 
     def eval(self, events: Row, query: str, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:
         self.rows.append(events)
@@ -109,9 +117,10 @@ class RecognizedAll(Recognized):
         type: AnalyzeArgument | None = None,
         time_unit: AnalyzeArgument | None = None,
     ) -> Analyzed:
-        analyzed = _analyze(events, query, time, type, time_unit)
-        pattern = Query(analyzed.query).pattern
-        key = _key(pattern)
+        analyzed = Recognized.analyze(events, query, time, type, time_unit)
+        # a column of the key that has alternatives does not say which rows belong together
+        groups = Query(analyzed.query).pattern.partition
+        key = [group[0] for group in groups if len(group) == 1]
         analyzed.partitionBy = [PartitioningColumn(quote_name(name)) for name in key]
         analyzed.withSinglePartition = not key
         column = analyzed.reading.get("time", DEFAULT_TIME)
@@ -120,48 +129,19 @@ class RecognizedAll(Recognized):
         return analyzed
 
 
-def _analyze(
-    events: AnalyzeArgument,
-    query: AnalyzeArgument,
-    time: AnalyzeArgument | None,
-    type: AnalyzeArgument | None,
-    time_unit: AnalyzeArgument | None,
-) -> Analyzed:
-    if not events.isTable or not isinstance(events.dataType, T.StructType):
-        raise CernisError("cernis: the first argument is a table: TABLE(trades)")
-    given = {"time": time, "type": type, "time_unit": time_unit}
-    reading: dict[str, Any] = {
-        name: _text(name, value) for name, value in given.items() if value is not None
-    }
-    text = _text("query", query)
-    schema = to_arrow_schema(events.dataType, timezone="UTC")
-    try:
-        answer = _answer_schema(Query(text), schema, RunOptions(**reading))
-    except QueryError as error:
-        raise CernisError(f"cernis: {error}") from None
-    return Analyzed(
-        schema=from_arrow_schema(answer, prefer_timestamp_ntz=True),
-        query=text,
-        reading=reading,
-        events=schema.serialize().to_pybytes(),
-    )
-
-
-def _answer_schema(query: Query, schema: pa.Schema, reading: RunOptions) -> pa.Schema:
+def _answer_schema(query: Query, schema: pa.Schema, **reading: Any) -> pa.Schema:
     """Return the columns of the answer, for events with these columns."""
-    names = query.pattern.streams
-    session = query.session(time=reading.time, type=reading.type, time_unit=reading.time_unit)
+    session = query.session(**reading)
     session.check(schema.empty_table())
-    [source] = open_events(schema.empty_table(), names=names, time=reading.time, type=reading.type)
+    options = session.options
+    [source] = open_events(
+        schema.empty_table(), names=query.pattern.streams, time=options.time, type=options.type
+    )
     work = Work(
         plan=session.plan,
         streams=(StreamColumns(name=source.name, columns={name: name for name in schema.names}),),
-        time=source.time_column,
-        type=reading.type,
-        time_unit=reading.time_unit,
+        reading=replace(options, time=source.time_column),
         scale=Ordering([source]).scale,
-        budget=reading.budget,
-        on_budget=reading.on_budget,
     )
     return answer_schema(work, schema.append(pa.field(ROW, pa.int64())).empty_table())
 
@@ -170,8 +150,3 @@ def _text(name: str, argument: AnalyzeArgument) -> str:
     if not argument.isConstantExpression or not isinstance(argument.value, str):
         raise CernisError(f"cernis: the argument {name} must be a text that does not vary")
     return argument.value
-
-
-def _key(pattern: Pattern) -> list[str]:
-    """Return the columns of the key, without those that have alternatives."""
-    return [group[0] for group in pattern.partition if len(group) == 1]

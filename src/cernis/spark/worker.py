@@ -31,7 +31,6 @@ from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
 from cernis.results.matches import Matches
-from cernis.run.budget import OnBudget
 from cernis.run.session import RunOptions, Session
 from cernis.spark.carriers import convert
 
@@ -63,13 +62,9 @@ class Work:
     bits: Mapping[Atom, int] = field(default_factory=dict)
     """The atoms that Spark evaluates, and the places of their bits."""
     streams: tuple[StreamColumns, ...]
-    time: str | None
-    type: str
-    time_unit: str
+    reading: RunOptions
     scale: Scale
     form: AnswerForm = "events"
-    budget: int
-    on_budget: OnBudget
     answer: pa.Schema | None = None
     """The columns of the answer, in the engine's types."""
     schema: pa.Schema | None = None
@@ -87,17 +82,10 @@ class Work:
 
     def open_session(self, frozen: bytes | None = None) -> Session[Matches | Answers]:
         """Begin a session, or thaw a frozen one."""
-        options = RunOptions(
-            time=self.time,
-            type=self.type,
-            time_unit=self.time_unit,
-            budget=self.budget,
-            on_budget=self.on_budget,
-        )
-        encode = partial(MaskEncoder, bits=self.bits, type_column=self.type)
+        encode = partial(MaskEncoder, bits=self.bits, type_column=self.reading.type)
         if frozen is not None:
-            return Session.thaw(self.plan, frozen, options, encode=encode)
-        return Session(self.plan, options, encode=encode)
+            return Session.thaw(self.plan, frozen, self.reading, encode=encode)
+        return Session(self.plan, self.reading, encode=encode)
 
 
 def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -210,7 +198,8 @@ def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
         which = np.asarray(table.column(STREAM), np.int16)
         index = np.arange(len(rows), dtype=np.int64)
     time = ticks_of(work, table)
-    return EventBatch(base, rows, time, parts, which, index, work.type, work.time)
+    reading = work.reading
+    return EventBatch(base, rows, time, parts, which, index, reading.type, reading.time)
 
 
 def _name_columns(table: pa.Table, stream: StreamColumns) -> pa.Table:
@@ -226,16 +215,17 @@ def _name_columns(table: pa.Table, stream: StreamColumns) -> pa.Table:
 
 def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
     """Return the times of events; None where they have none."""
-    if work.time is None or work.scale.unit_ns is None:
+    name = work.reading.time
+    if name is None or work.scale.unit_ns is None:
         return None
     if TICKS in table.column_names:
         return np.asarray(table.column(TICKS), np.int64)
-    column = table.column(work.streams[0].columns[work.time])
-    ticks, bad = to_ticks(column, work.time_unit, work.scale.unit_ns)
+    column = table.column(work.streams[0].columns[name])
+    ticks, bad = to_ticks(column, work.reading.time_unit, work.scale.unit_ns)
     if bad is not None:
         first = int(bad.argmax())
         row = f"row {table.column(ROW)[first]}, " if ROW in table.column_names else ""
-        raise DataError(f"{row}column {work.time!r}: {describe_bad_time(column[first].as_py())}")
+        raise DataError(f"{row}column {name!r}: {describe_bad_time(column[first].as_py())}")
     return ticks
 
 
@@ -245,9 +235,6 @@ def cast_counts(counts: pa.Table) -> pa.Table:
     if not (pa.types.is_int64(column.type) or pa.types.is_decimal128(column.type)):
         raise DataError("a position has 10^38 matches or more, which no column of Spark can count")
     return counts.set_column(counts.num_columns - 1, "count", column.cast(pa.decimal128(38, 0)))
-
-
-# ---------------------------------------------------------------- rows in
 
 
 def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

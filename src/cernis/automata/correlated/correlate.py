@@ -25,7 +25,6 @@ its gap states forget which event was read last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, product
 
@@ -267,7 +266,7 @@ class _CorrelatedBuilder:
     # -------------------------------------------------------------- filters
 
     def build_filter(self, node: cel.Filter, path: Path, preceded: bool) -> Fragment:
-        leaves = tuple(_list_leaves(node.condition))
+        leaves = tuple(pred.leaves(node.condition))
         if _is_one_event(node.body):
             body = self.build(node.body, (*path, 0), preceded)
             for i, leaf in enumerate(leaves):
@@ -377,15 +376,6 @@ class _CorrelatedBuilder:
         else:
             self.verdicts.apart(path, 0, text, self.states.names[gap])
         return agreed
-
-
-def _list_leaves(condition: pred.Condition) -> Iterator[Leaf]:
-    match condition:
-        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
-            for part in parts:
-                yield from _list_leaves(part)
-        case pred.Holds() | pred.Compare():
-            yield condition
 
 
 def _list_alternatives(condition: pred.Condition) -> list[tuple[int, ...]] | None:

@@ -422,10 +422,4 @@ def is_correlated(node: cel.Formula) -> bool:
 
 def compares_events(condition: pred.Condition) -> bool:
     """Whether a condition holds a comparison between events."""
-    match condition:
-        case pred.Compare():
-            return True
-        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
-            return any(compares_events(part) for part in parts)
-        case _:
-            return False
+    return any(isinstance(leaf, pred.Compare) for leaf in pred.leaves(condition))

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +43,7 @@ from cernis.spark.carriers import carrier_of, convert, note_type
 from cernis.spark.files.check import FolderReader
 from cernis.spark.frame import quote_name
 from cernis.spark.numbering import number_file_rows
+from cernis.spark.options import OnRows
 from cernis.spark.worker import ROW, TICKS
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"})
@@ -59,7 +60,7 @@ class FileFrames:
     frames: dict[str, Any]
     columns: dict[str, pa.Schema]
     """The columns of each stream, in the types of the file."""
-    on_error: Literal["fail", "skip"]
+    on_error: OnRows
     """How Spark treats events without a usable time."""
     types: dict[str, frozenset[str]]
     """For each staged stream, the types of the query that have events."""
@@ -124,10 +125,8 @@ class _Staging:
             for source in self.sources
         }
         seen = {name: one.seen for name, one in staged.items()}
-        policy: Literal["fail", "skip"] = "fail" if self.on_error == "fail" else "skip"
+        policy: OnRows = "fail" if self.on_error == "fail" else "skip"
         return FileFrames(frames, columns, policy, seen, [*skipped_notes(self.sources)], first)
-
-    # ------------------------------------------------------------ decisions
 
     def _is_read_by_spark(self, source: Source) -> bool:
         """Return whether the source is Parquet that Spark can read, with no row to set aside."""
@@ -147,8 +146,6 @@ class _Staging:
         """Return whether Spark has one type for the times of all streams."""
         times = [columns[s.name].field(s.time_column).type for s in self.sources if s.time_column]
         return all(map(_is_time_of_spark, times)) and len({*map(carrier_of, times)}) < 2
-
-    # -------------------------------------------------------------- staging
 
     def _stage(self, source: Source, first: int, unit: int | None) -> _StagedSource:
         master = self.spark.conf.get("spark.master", "local")
@@ -171,8 +168,6 @@ class _Staging:
         if unit is not None:
             columns.append(F.col(TICKS).alias(TICKS, metadata={"tick": unit}))
         return data.parquet(f"file://{staged.folder}").select(*columns, ROW)
-
-    # -------------------------------------------------------------- Parquet
 
     def _frame_of_parquet(self, source: Source, first: int) -> Any:
         files = _parquet_files(source)

@@ -4,5 +4,3 @@
 the DataFrames, `worker` runs in the tasks, `recognition` and `explanation` have the public
 functions. `source` is the data source `rdf`.
 """
-
-from __future__ import annotations

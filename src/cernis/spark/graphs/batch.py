@@ -20,17 +20,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cernis.errors import CernisError
 from cernis.plan.plan import Distribution
 from cernis.rdf.exchange import TS
+from cernis.spark.graphs import worker
 from cernis.spark.graphs.prepare import COLUMNS, GraphJob, make_graph_work
-from cernis.spark.graphs.worker import (
-    HIGH,
-    LOW,
-    GraphAnswerForm,
-    GraphWork,
-    recognize_solutions,
-    solve_parts,
-    solve_rows,
-)
-from cernis.spark.tasks import check_tasks, count_tasks
+from cernis.spark.graphs.worker import GraphAnswerForm, GraphWork
+from cernis.spark.options import check_tasks, count_tasks
 from cernis.spark.worker import BUCKET
 
 
@@ -59,7 +52,7 @@ def recognize_graph_batch(
     work = make_graph_work(job, number, "lines" if counts else form, limit)
     rows = _solve(spark, job, work).repartitionById(work.tasks, F.col(BUCKET)).drop(BUCKET)
     found = rows.sortWithinPartitions(TS).mapInArrow(
-        partial(recognize_solutions, work), _spark_schema(work.schema)
+        partial(worker.recognize_solutions, work), _spark_schema(work.schema)
     )
     if layout.repeats:
         found = found.dropDuplicates()
@@ -72,13 +65,13 @@ def _solve(spark: SparkSession, job: GraphJob, work: GraphWork) -> DataFrame:
     if job.frame is None:
         number = len(job.files.parts)
         ids = spark.range(0, number, 1, max(number, 1))
-        return ids.mapInArrow(partial(solve_parts, work, job.files.parts), schema)
+        return ids.mapInArrow(partial(worker.solve_parts, work, job.files.parts), schema)
     rows = job.frame.select(*COLUMNS)
     if job.layout.distribution is Distribution.SLICED:
         span = job.frame.agg(F.struct(F.min(TS).alias("low"), F.max(TS).alias("high")))
         ends = span.scalar()
-        rows = rows.withColumns({LOW: ends["low"], HIGH: ends["high"]})
-    return rows.mapInArrow(partial(solve_rows, work), schema)
+        rows = rows.withColumns({worker.LOW: ends["low"], worker.HIGH: ends["high"]})
+    return rows.mapInArrow(partial(worker.solve_rows, work), schema)
 
 
 def _spark_schema(schema: pa.Schema | None) -> Any:

@@ -8,20 +8,13 @@ Does not import Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cernis.errors import CernisError, DataError
 from cernis.rdf.query import GraphQuery, parse_time_rule
-from cernis.rdf.reading.parts import (
-    PIECE,
-    FilePart,
-    Prospect,
-    list_files,
-    look_ahead,
-    split_stream,
-)
+from cernis.rdf.reading.parts import PIECE, FilePart, list_files, look_ahead, split_stream
 from cernis.rdf.reading.times import TimeRule
 
 Knowledge = tuple[tuple[str | None, str | bytes], ...]
@@ -66,7 +59,7 @@ def check_graph_files(
             )
     rules = parse_time_rule(time, time_unit)
     parts: list[FilePart] = []
-    prospects: list[Prospect] = []
+    prospects = []
     for i, name in enumerate(names):
         files = [str(Path(file).absolute()) for file in list_files(streams[name])]
         rule = rules.get(name) if isinstance(rules, Mapping) else rules
@@ -101,16 +94,12 @@ def check_knowledge(query: GraphQuery, background: Any) -> Knowledge:
     given = query.name_graphs(background)
     if given is None:
         return ()
-    pairs: Sequence[tuple[str | None, Any]]
-    if isinstance(given, Mapping):
-        pairs = [(name, one) for name, some in given.items() for one in _as_list(some)]
-    else:
-        pairs = [(None, one) for one in _as_list(given)]
-    return tuple((name, _path_or_bytes(one)) for name, one in pairs)
-
-
-def _as_list(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]
+    named = given if isinstance(given, Mapping) else {None: given}
+    return tuple(
+        (name, _path_or_bytes(one))
+        for name, some in named.items()
+        for one in (some if isinstance(some, list | tuple) else [some])
+    )
 
 
 def _path_or_bytes(source: Any) -> str | bytes:

@@ -25,14 +25,14 @@ COLUMNS = ("stream", "number", "ts", "triples")
 """The columns of a DataFrame of events."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GraphJob:
     """The decisions about a query on RDF streams."""
 
     query: GraphQuery
     layout: GraphLayout
     files: GraphFiles
-    frame: DataFrame | None = None
+    frame: DataFrame | None
     """Events as rows, where they do not come from files."""
     background: Knowledge
     unit: str
@@ -53,29 +53,22 @@ def prepare_graph_job(
     knowledge = check_knowledge(query, background)
     if not knowledge:
         SolutionWriter(query.plan)  # says which background is missing
-    layout = choose_graph_layout(query.plan)
-    if _is_frame(events):
-        _check_columns(events)
-        files = GraphFiles((), _is_counted(events), 0, 0)
-        return GraphJob(
-            query=query,
-            layout=layout,
-            files=files,
-            frame=events,
-            background=knowledge,
-            unit=time_unit,
+    frame = events if hasattr(events, "mapInArrow") else None
+    if frame is not None:
+        _check_columns(frame)
+        files = GraphFiles((), _is_counted(frame), 0, 0)
+    else:
+        files = check_graph_files(
+            query,
+            events,
+            scopes=len(knowledge),
+            time=time,
+            time_unit=time_unit,
+            format=format,
+            on_error=on_error,
+            piece=piece,
         )
-    files = check_graph_files(
-        query,
-        events,
-        scopes=len(knowledge),
-        time=time,
-        time_unit=time_unit,
-        format=format,
-        on_error=on_error,
-        piece=piece,
-    )
-    return GraphJob(query=query, layout=layout, files=files, background=knowledge, unit=time_unit)
+    return GraphJob(query, choose_graph_layout(query.plan), files, frame, knowledge, time_unit)
 
 
 def make_graph_work(
@@ -95,10 +88,6 @@ def make_graph_work(
         limit=limit,
     )
     return replace(work, schema=answer_schema(work))
-
-
-def _is_frame(events: Any) -> bool:
-    return hasattr(events, "mapInArrow")
 
 
 def _check_columns(events: DataFrame) -> None:

@@ -24,7 +24,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -110,7 +110,8 @@ class RdfReader(DataSourceReader):
         given = json.loads(options["paths"]) if "paths" in options else options.get("path")
         if not given:
             raise CernisError("name the RDF files: spark.read.format('rdf').load('stream.nq')")
-        files = [str(Path(file).absolute()) for file in list_files(_locals(given))]
+        local = [_local(one) for one in ([given] if isinstance(given, str) else given)]
+        files = [str(Path(file).absolute()) for file in list_files(local)]
         if "stream" in options:
             name = options["stream"]
             yield name, files, [f"{name}-{i}" for i in range(len(files))]
@@ -156,10 +157,6 @@ def _rows(
         ),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _locals(given: Any) -> list[str]:
-    return [_local(one) for one in ([given] if isinstance(given, str) else given)]
 
 
 def _local(path: str) -> str:

@@ -1,3 +1,1 @@
 """Spark on this machine: `session` starts one, `java` finds a Java for it."""
-
-from __future__ import annotations

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cernis.errors import CernisError
-from cernis.folder import own_folder
+from cernis.folder import own_folder, write_whole
 
 OLDEST = 17
 
@@ -117,17 +117,9 @@ def _without_request(executable: Path, version: str) -> Java:
         )
     text = _SCRIPT.format(java=shlex.quote(str(executable)))
     home = folder / f"java-{sha256(text.encode()).hexdigest()[:16]}"
-    _write_script(home / "bin" / "java", text)
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    write_whole(home / "bin" / "java", text.encode(), mode=0o700)
     return Java(home, version)
-
-
-def _write_script(file: Path, text: str) -> None:
-    """Replace the script atomically: another process may be running it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f"java.{os.getpid()}")
-    unfinished.write_text(text)
-    unfinished.chmod(0o700)
-    os.replace(unfinished, file)
 
 
 if __name__ == "__main__":  # whether there is one: `make` asks

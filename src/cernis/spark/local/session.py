@@ -89,9 +89,6 @@ def is_chosen() -> bool:
     )
 
 
-# ---------------------------------------------------------------- settings
-
-
 def _settings(cores: int | str, memory: str, app: str) -> dict[str, str]:
     partitions = 2 * (_cores() if cores == "*" else int(cores))
     folder = _folder()
@@ -126,9 +123,6 @@ def _memory() -> str:
     with suppress(OSError, ValueError):  # a container may have less; "max" is no limit
         there = min(there, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return f"{min(max(there // 4 >> 20, 1024), 8192)}m"
-
-
-# --------------------------------------------------------- the Java process
 
 
 def _gateway(configuration: Any) -> Any:

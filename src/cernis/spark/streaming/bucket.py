@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.errors import StateError
-from cernis.events.batch import Bools, Int64s
+from cernis.events.batch import Int64s
 from cernis.spark.streaming.buffer import EventBuffer
 from cernis.spark.streaming.log import Header, Log, Store, StoredChunk
 from cernis.spark.streaming.packing import read_blob, write_blob
@@ -85,8 +85,6 @@ class Bucket:
         self._kept_events = 0
         """How many events the session had when it last dropped some."""
 
-    # --------------------------------------------------------------- calls
-
     def take(
         self,
         store: Store,
@@ -119,8 +117,6 @@ class Bucket:
             calls.append(stream.passed(self.log.latest + stream.window))
         return min(calls) if calls else None
 
-    # ------------------------------------------------------------- accept
-
     def _accept(self, store: Store, tables: list[pa.Table], watermark: int | None) -> None:
         self.late = None
         if not tables:
@@ -130,8 +126,8 @@ class Bucket:
         if watermark is not None:
             late = ticks < self.stream.limit(watermark)
             if late.any():
-                self.late = _where(table, late)
-                table, ticks = _where(table, ~late), ticks[~late]
+                self.late = table.filter(pa.array(late))
+                table, ticks = table.filter(pa.array(~late)), ticks[~late]
                 self.report.late = self.late.num_rows
         if table.num_rows == 0:
             return
@@ -153,8 +149,6 @@ class Bucket:
         first, header.rows = header.rows, header.rows + table.num_rows
         rows = np.arange(first, header.rows) * len(self.stream.buckets) + self.place
         return _without(table, ROW).append_column(ROW, pa.array(rows, pa.int64()))
-
-    # --------------------------------------------------------------- read
 
     def _read(self, store: Store, watermark: int) -> Iterator[pa.RecordBatch]:
         self.log.header.watermark = watermark
@@ -196,8 +190,6 @@ class Bucket:
         report.waiting, report.kept = len(self.buffer), self.log.size
         store.put_header(header.to_bytes())
         report.state_ms += 1000 * (perf_counter() - began)
-
-    # ------------------------------------------------------------- recall
 
     def catch_up(self, store: Store, header: Header) -> None:
         """Read what another worker has written since, without reporting matches."""
@@ -248,10 +240,6 @@ def _thaw(bucket: Bucket, store: Store) -> None:
 
 def _without(table: pa.Table, name: str) -> pa.Table:
     return table.drop_columns([name]) if name in table.column_names else table
-
-
-def _where(table: pa.Table, mask: Bools) -> pa.Table:
-    return table.filter(pa.array(mask))
 
 
 def _pieces(table: pa.Table | None) -> Iterator[pa.Table]:

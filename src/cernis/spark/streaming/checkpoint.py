@@ -17,7 +17,7 @@ from typing import Any
 from pyarrow import fs
 
 from cernis.errors import StateError
-from cernis.spark.streaming.side_output import open_folder
+from cernis.spark.streaming.side_output import open_folder, write_file
 
 NOTE = "cernis.json"
 VERSION = 1
@@ -46,7 +46,7 @@ def claim(folder: str, note: Mapping[str, Any]) -> None:
     """Write the note of a checkpoint; an error if it belongs to another query."""
     before = read_note(folder)
     if before is None:
-        _write(folder, {"version": VERSION, **note})
+        write_file(folder, NOTE, json.dumps({"version": VERSION, **note}, indent=1).encode())
         return
     changed = [name for name in note if before.get(name) != note[name]]
     if changed:
@@ -64,11 +64,3 @@ def claim(folder: str, note: Mapping[str, Any]) -> None:
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 400 else f"{text[:400]}…"
-
-
-def _write(folder: str, note: Mapping[str, Any]) -> None:
-    system, path = open_folder(folder)
-    system.create_dir(path, recursive=True)
-    with system.open_output_stream(f"{path}/{NOTE}.writing") as file:
-        file.write(json.dumps(note, indent=1).encode())
-    system.move(f"{path}/{NOTE}.writing", f"{path}/{NOTE}")

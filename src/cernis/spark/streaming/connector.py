@@ -28,7 +28,7 @@ from xml.etree import ElementTree as ET
 import pyspark
 
 from cernis.errors import CernisError
-from cernis.folder import own_folder
+from cernis.folder import own_folder, write_whole
 
 _CENTRAL = "https://repo1.maven.org/maven2"
 _SPARK = "org.apache.spark"
@@ -136,9 +136,7 @@ class _Registry:
             content = self._read(group, name, f"{version}/{file.name}")
             if content is None:
                 raise CernisError(f"the Java registry has no {group}:{name}:{version}")
-            unfinished = file.with_name(f"{file.name}.{os.getpid()}")
-            unfinished.write_bytes(content)
-            os.replace(unfinished, file)
+            write_whole(file, content)
         return file
 
     def _versions(self, group: str, name: str, wanted: str) -> list[str]:

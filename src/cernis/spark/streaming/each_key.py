@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -32,7 +33,8 @@ class EachKey(StatefulProcessor):
         times = json.loads(saved[0]) if saved else []
         pairs = 0
         for frame in rows:
-            for type_, ts in sorted(zip(frame["type"], frame["ts"], strict=True), key=_by_time):
+            events = zip(frame["type"], frame["ts"], strict=True)
+            for type_, ts in sorted(events, key=itemgetter(1)):
                 now = ts.timestamp() * 1000
                 times = [t for t in times if now - t <= self.window]
                 if type_ == "A":
@@ -47,7 +49,3 @@ class EachKey(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def _by_time(event: tuple[str, Any]) -> Any:
-    return event[1]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
@@ -167,9 +167,6 @@ def _parse_topic(argument: str) -> Topic:
     return Topic(servers, topic, options)
 
 
-# ------------------------------------------------------------------ folders
-
-
 def check_apart(folders: Sequence[tuple[str, Folder]]) -> None:
     """Raise an error if a folder is, or lies in, the folder of another option.
 
@@ -178,26 +175,17 @@ def check_apart(folders: Sequence[tuple[str, Folder]]) -> None:
     for (option, folder), (other, around) in permutations(folders, 2):
         if option == other == "--source":
             continue
-        inner, outer = _real(folder.path), _real(around.path)
+        inner, outer = (Path(os.path.realpath(each.path)) for each in (folder, around))
         if inner == outer:
             raise CernisError(f"{option} {folder} and {other} {around} are one folder")
         if outer in inner.parents:
             raise CernisError(f"{option} {folder} lies in {other} {around}: keep them apart")
 
 
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
 def check_writable(option: str, folder: Folder) -> None:
     """Raise an error for a folder that cannot be written to."""
-    there = next(path for path in _upwards(folder.path) if path.exists())
+    there = next(path for path in (folder.path, *folder.path.parents) if path.exists())
     if not there.is_dir():
         raise CernisError(f"{option} {folder}: {there} is a file, not a folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise CernisError(f"{option} {folder}: {there} cannot be written to")
-
-
-def _upwards(path: Path) -> Iterator[Path]:
-    yield path
-    yield from path.parents

@@ -187,7 +187,7 @@ def _load(spark: Any, servers: str, topic: str, options: Mapping[str, str]) -> A
         records = reader.load()
         records.schema  # noqa: B018  # Spark Connect looks at it only now
     except PySparkException as error:
-        if _condition_of(error) == _NO_CONNECTOR:
+        if error.getCondition() == _NO_CONNECTOR:
             coordinates = kafka_package(version=spark.version)
             raise _missing_package("connector for Kafka", coordinates) from None
         raise CernisError(f"Kafka, topic {topic!r}: {_first_line(error)}") from None
@@ -201,7 +201,7 @@ def _decode(records: Any, format: Format, decoder: Callable[[Column, Column], Co
     try:
         data = records.select("value", "timestamp", decoder(value, text).alias(_DECODED))
     except PySparkException as error:
-        if _condition_of(error) == _NO_PROTOBUF:
+        if error.getCondition() == _NO_PROTOBUF:
             coordinates = kafka_package(protobuf=True, version=records.sparkSession.version)
             raise _missing_package("decoder of protobuf", coordinates) from None
         raise CernisError(f"format={format!r}: {_first_line(error)}") from None
@@ -306,20 +306,12 @@ def _check_names(names: list[str]) -> None:
             raise CernisError(f"the column name {name!r} is taken: rename it in the payload")
 
 
-# -------------------------------------------------------------------- errors
-
-
 def _missing_package(what: str, coordinates: str) -> CernisError:
     """Return the error of a session without a package, with the setting that adds it."""
     return CernisError(
         f"this session of Spark has no {what}\n"
         f"  help: start it with spark.jars.packages set to {coordinates}"
     )
-
-
-def _condition_of(error: PySparkException) -> str | None:
-    found: str | None = error.getCondition()
-    return found
 
 
 def _first_line(error: PySparkException) -> str:

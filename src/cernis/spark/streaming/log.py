@@ -108,8 +108,6 @@ class Log:
         """Bytes in the store."""
         return self.header.log + self.header.snapshot
 
-    # ------------------------------------------------------------- writing
-
     def append(self, store: Store, table: pa.Table, last: int) -> None:
         """Write a chunk."""
         header = self.header
@@ -147,8 +145,6 @@ class Log:
         store.drop_chunk(gone.number)
         self.header.log -= gone.size
         self.header.first = gone.number + 1
-
-    # ------------------------------------------------------------- reading
 
     def leads_to(self, store: Store, header: Header) -> bool:
         """Return whether this log is a prefix of the log in the store."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError
-from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON, SideOutput, write_side_output
+from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON, write_side_output
 from cernis.spark.worker import BUCKET, STREAM, gather
 
 ARRIVAL, BLOB = "arrival", "blob"
@@ -33,7 +33,8 @@ class Packing:
     """The work of a task that packs rows."""
 
     streams: tuple[str, ...]
-    side_output: SideOutput | None
+    side_output: str | None
+    """The folder of events that are not read."""
     fails: bool
     """An event that cannot be read is an error."""
 

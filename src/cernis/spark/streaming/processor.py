@@ -29,7 +29,6 @@ from cernis.spark.streaming.report import Report
 
 if TYPE_CHECKING:
     from cernis.spark.streaming.bucket import Bucket, StreamWork
-    from cernis.spark.streaming.side_output import SideOutput
 
 FOUND = "found"
 REPORTED = tuple(Report.__dataclass_fields__)
@@ -47,12 +46,12 @@ _NUMBER = StructType([StructField("number", LongType())])
 class BucketProcessor(StatefulProcessor):
     """Run the buckets of a query."""
 
-    def __init__(self, stream: StreamWork, side_output: SideOutput | None) -> None:
+    def __init__(self, stream: StreamWork, side_output: str | None) -> None:
         self._packed = pickle.dumps((stream, side_output))
 
     @cached_property
-    def _unpacked(self) -> tuple[StreamWork, SideOutput | None]:
-        work: tuple[StreamWork, SideOutput | None] = pickle.loads(self._packed)
+    def _unpacked(self) -> tuple[StreamWork, str | None]:
+        work: tuple[StreamWork, str | None] = pickle.loads(self._packed)
         return work
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -100,7 +99,6 @@ class BucketProcessor(StatefulProcessor):
             _live.popitem(last=False)
 
     def _move_timer(self, before: int | None, after: int | None) -> None:
-        """Move the one timer of a bucket."""
         shift = self._unpacked[0].shift
         if before is not None:
             self.handle.deleteTimer(before + shift)

@@ -113,7 +113,8 @@ class _Listener(StreamingQueryListener):
         """Nothing has happened yet."""
 
     def onQueryProgress(self, event: Any) -> None:
-        progress = progress_of({**json.loads(event.progress.json), **_observed(event.progress)})
+        observed = {"observedMetrics": event.progress.observedMetrics}
+        progress = progress_of(json.loads(event.progress.json) | observed)
         if progress is not None:
             self.told(progress)
 
@@ -122,10 +123,6 @@ class _Listener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:
         """Spark tells the user."""
-
-
-def _observed(progress: Any) -> dict[str, Any]:
-    return {"observedMetrics": dict(progress.observedMetrics)}
 
 
 def watch(spark: Any, told: Callable[[Progress], None]) -> StreamingQueryListener:

@@ -28,6 +28,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cernis.errors import DataError
 from cernis.events.times import UNITS
 from cernis.spark.frame import Frame, quote_name
+from cernis.spark.options import DEFAULT_TASKS, shuffle_partitions
 from cernis.spark.prepare import Job, make_work
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
 from cernis.spark.streaming.bucket import StreamWork
@@ -36,15 +37,7 @@ from cernis.spark.streaming.interval import parse_milliseconds
 from cernis.spark.streaming.packing import PACKED, Packing, pack_rows, read_blob
 from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, BucketProcessor
 from cernis.spark.streaming.progress import BUCKETS, ROWS
-from cernis.spark.streaming.side_output import (
-    AHEAD,
-    EVENT,
-    REASON,
-    UNDECODABLE,
-    UNTIMED,
-    SideOutput,
-)
-from cernis.spark.tasks import DEFAULT_TASKS, shuffle_partitions
+from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON, UNDECODABLE, UNTIMED
 from cernis.spark.worker import BUCKET, ROW, STREAM, Work
 
 MARK = "@mark"
@@ -80,12 +73,9 @@ def recognize_stream(job: Job, options: StreamOptions) -> Any:
     stream = _make_stream_work(job, options)
     if options.checkpoint is not None:
         claim(options.checkpoint, _note(job, stream))
-    side_output = SideOutput(options.late_output) if options.late_output else None
-    packing = Packing(
-        tuple(frame.stream for frame in job.frames),
-        side_output,
-        fails=job.options.on_error == "fail",
-    )
+    side_output = options.late_output or None
+    streams = tuple(frame.stream for frame in job.frames)
+    packing = Packing(streams, side_output, fails=job.options.on_error == "fail")
     name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
     rows = _select_rows(job, options, stream, f"{ROWS}{name}")
     found = (
@@ -250,7 +240,8 @@ def _columns(
         yield F.lit(i).alias(STREAM)
     yield F.col(REASON)
     if options.late_output:
-        yield _as_json(frame)
+        whole = F.struct(*(column.alias(name) for name, (column, _) in frame.columns.items()))
+        yield F.to_json(whole).alias(EVENT)
 
 
 _DATED = (T.TimestampType, T.TimestampNTZType, T.DateType)
@@ -304,12 +295,6 @@ def _clock_and(ahead: int) -> Column:
     return (F.floor(later / F.lit(step)) + F.lit(1)) * F.lit(step)
 
 
-def _as_json(frame: Frame) -> Column:
-    """Return the whole event as it came."""
-    fields = [column.alias(name) for name, (column, _) in frame.columns.items()]
-    return F.to_json(F.struct(*fields)).alias(EVENT)
-
-
 def _unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for blob in batch.column(0):
@@ -336,12 +321,13 @@ def _balanced(spark: Any, number: int) -> tuple[int, ...]:
 
 def _fingerprint(work: Work, buckets: tuple[int, ...]) -> str:
     """Return a digest of what a state belongs to: the query, its columns and its buckets."""
+    reading = work.reading
     described = [
         str(work.plan.pattern),
         str(work.plan.conjunctive),
         repr(sorted(work.plan.unordered)),
         repr([(own.name, sorted(own.columns.items())) for own in work.streams]),
-        repr((work.time, work.type, work.time_unit, work.scale, work.form)),
+        repr((reading.time, reading.type, reading.time_unit, work.scale, work.form)),
         repr(sorted((str(atom), bit) for atom, bit in work.bits.items())),
         str(work.schema),
         repr(buckets),

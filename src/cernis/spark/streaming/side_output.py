@@ -1,4 +1,4 @@
-"""`SideOutput`: the folder of events that are not read: late, too far ahead, or bad.
+"""The side output: a folder of events that are not read: late, too far ahead, or bad.
 
 Each becomes a line of JSON: the reason, the stream, and the event as it came. The names of a
 micro-batch's files say which task wrote them, and files appear whole. A micro-batch that runs
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -27,24 +26,19 @@ REASON, EVENT = "@aside", "@whole"
 LATE, AHEAD, UNTIMED, UNDECODABLE = "late", "ahead", "no time", "undecodable"
 
 
-@dataclass(frozen=True)
-class SideOutput:
-    """A folder for events that are not read."""
-
-    folder: str
-
-
-def write_side_output(
-    side_output: SideOutput, task: str, rows: pa.Table, streams: Sequence[str]
-) -> None:
+def write_side_output(folder: str, task: str, rows: pa.Table, streams: Sequence[str]) -> None:
     """Write the events of one task in one micro-batch; a column has the reasons."""
-    system, folder = open_folder(side_output.folder)
-    system.create_dir(folder, recursive=True)
-    path = f"{folder}/{_batch():012}-{task}.jsonl"
-    with system.open_output_stream(f"{path}.writing") as file:
-        for batch in _lines(rows, streams).chunks:
-            file.write("".join(batch.to_pylist()).encode())
-    system.move(f"{path}.writing", path)
+    lines = "".join(_lines(rows, streams).to_pylist())
+    write_file(folder, f"{_batch():012}-{task}.jsonl", lines.encode())
+
+
+def write_file(folder: str, name: str, content: bytes) -> None:
+    """Write a file that appears whole."""
+    system, path = open_folder(folder)
+    system.create_dir(path, recursive=True)
+    with system.open_output_stream(f"{path}/{name}.writing") as file:
+        file.write(content)
+    system.move(f"{path}/{name}.writing", f"{path}/{name}")
 
 
 def open_folder(folder: str) -> tuple[fs.FileSystem, str]:

@@ -38,6 +38,7 @@ from cernis.events.source import (
 from cernis.events.times import is_text, value_type
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern
+from cernis.run.session import RunOptions
 from cernis.schema import Kind, Schema, Stream
 from cernis.spark.streaming import endpoints
 from cernis.spark.streaming.endpoints import Folder, Topic, split_name
@@ -62,17 +63,6 @@ _KINDS = {
     Kind.BOOL: pa.bool_(),
     Kind.TIMESTAMP: pa.timestamp("us", "UTC"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputOptions:
-    """How the events of all streams are read."""
-
-    time: str | None = None
-    type: str = "type"
-    time_unit: str = "ms"
-    format: str | None = None
-    on_error: str = "fail"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +134,7 @@ def decide_inputs(
     names: Sequence[str],
     declared: Schema | None,
     columns: Mapping[str | None, str],
-    reading: InputOptions,
+    reading: RunOptions,
 ) -> list[StreamInput]:
     """Decide how the streams of a query are read (no names: all of them)."""
     wanted: list[tuple[str, endpoints.Source]] = choose_inputs([*places], names)
@@ -158,14 +148,14 @@ def decide_inputs(
     ]
 
 
-def check_query(inputs: Sequence[StreamInput], pattern: Pattern, reading: InputOptions) -> None:
+def check_query(inputs: Sequence[StreamInput], pattern: Pattern, reading: RunOptions) -> None:
     """Check a query against its streams, as far as their columns are known."""
     known = [_as_source(input_, reading) for input_ in inputs if input_.known is not None]
     if pattern.declared is None and len(known) == len(inputs):
         resolve(pattern, schema_of(known))
 
 
-def known_schema(inputs: Sequence[StreamInput], reading: InputOptions) -> Schema:
+def known_schema(inputs: Sequence[StreamInput], reading: RunOptions) -> Schema:
     """Return the attributes of the streams, in their order, without type and time columns."""
     aside = {reading.type, reading.time or DEFAULT_TIME}
     streams = []
@@ -182,7 +172,7 @@ def _decide_input(
     place: endpoints.Source,
     declared: Schema | None,
     columns: str | None,
-    reading: InputOptions,
+    reading: RunOptions,
 ) -> StreamInput:
     declaration = None if declared is None else declared.stream(stream)
     if isinstance(place, Topic):
@@ -208,7 +198,7 @@ def _decide_topic(
     place: Topic,
     declaration: Stream | None,
     columns: str | None,
-    reading: InputOptions,
+    reading: RunOptions,
 ) -> StreamInput:
     asked = reading.format or "json"
     format_ = "json" if asked == "jsonl" else asked
@@ -314,9 +304,8 @@ def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
 
 
 def _take_columns_of_file(
-    input_: StreamInput, file: Path, declared: Schema | None, reading: InputOptions
+    input_: StreamInput, file: Path, declared: Schema | None, reading: RunOptions
 ) -> StreamInput:
-    """Return the input with the columns of a file."""
     [source] = open_events(
         {input_.stream: file},
         names=(input_.stream,),
@@ -340,9 +329,8 @@ def _take_columns_of_file(
 
 
 def _take_declared_columns(
-    input_: StreamInput, declaration: Stream | None, reading: InputOptions
+    input_: StreamInput, declaration: Stream | None, reading: RunOptions
 ) -> StreamInput:
-    """Return the input with the columns that the query declares."""
     kinds: dict[str, Kind] = {} if declaration is None else dict(declaration.attributes)
     for attributes in () if declaration is None else declaration.events.values():
         kinds |= attributes
@@ -376,7 +364,7 @@ def _ddl_of_field(where: object, field: pa.Field, *, text: bool) -> str:
     return ddl
 
 
-def _as_source(input_: StreamInput, reading: InputOptions) -> Source:
+def _as_source(input_: StreamInput, reading: RunOptions) -> Source:
     """Return the stream as the embedded engine sees it, without rows."""
     assert input_.known is not None
     known = input_.known
@@ -458,7 +446,7 @@ def quote_ddl_name(name: str) -> str:
 
 
 def read_inputs(
-    spark: Any, inputs: Sequence[StreamInput], reading: InputOptions, max_files: int | None = None
+    spark: Any, inputs: Sequence[StreamInput], reading: RunOptions, max_files: int | None = None
 ) -> dict[str, Any]:
     """Read each stream as a streaming DataFrame, with `UNDECODED` as its last column."""
     return {
@@ -510,7 +498,7 @@ def _struct(input_: StreamInput) -> Any:
         raise CernisError(f"--schema {input_.columns}: {said}") from error
 
 
-def _read_topic(spark: Any, input_: StreamInput, place: Topic, reading: InputOptions) -> Any:
+def _read_topic(spark: Any, input_: StreamInput, place: Topic, reading: RunOptions) -> Any:
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka
 
     options: dict[str, Any] = dict(place.options)

@@ -1,0 +1,71 @@
+"""`JobOptions`: how a query runs on Spark; and how many tasks it has, unless the user says it.
+
+Does not import Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cernis.errors import CernisError
+from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
+from cernis.spark.worker import AnswerForm
+
+OnRows = Literal["fail", "skip"]
+
+SAMPLE = 0.02
+DEFAULT_TASKS = "200"
+"""Spark's own default of `spark.sql.shuffle.partitions`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """How a query runs on Spark; `recognize` documents the options."""
+
+    time: str | None = None
+    type: str = "type"
+    time_unit: str = "ms"
+    row: str | None = None
+    matches: AnswerForm = "events"
+    tasks: int | None = None
+    sample: float = SAMPLE
+    pushdown: bool = True
+    on_error: OnRows = "fail"
+    budget: int = CANDIDATE_BUDGET
+    on_budget: OnBudget = "fail"
+    placed: bool = False
+    """A last column says in which order the matches of one end are found."""
+    limit: int | None = None
+    """Each task may stop after this many matches."""
+    ids: bool = False
+    corrupt: str | None = None
+    """A column with the text of rows that could not be decoded; it is no attribute."""
+
+    def check(self) -> None:
+        """Raise an error for a value that an option cannot have."""
+        if self.matches not in ("events", "count", "lines"):
+            raise CernisError(f"matches={self.matches!r}: expected 'events', 'count' or 'lines'")
+        if self.on_error not in ("fail", "skip"):
+            raise CernisError(f"on_error={self.on_error!r}: expected 'fail' or 'skip'")
+        if not 0 <= self.sample <= 1:
+            raise CernisError(f"sample={self.sample}: expected a share between 0 and 1")
+        check_tasks(self.tasks)
+
+
+def check_tasks(tasks: int | None) -> None:
+    if tasks is not None and tasks < 1:
+        raise CernisError(f"tasks={tasks}: at least one task is needed")
+
+
+def count_tasks(spark: Any) -> int:
+    """Return `spark.sql.shuffle.partitions`; where that is Spark's default, two per core."""
+    partitions = shuffle_partitions(spark)
+    context = getattr(spark, "_sc", None)
+    if partitions == DEFAULT_TASKS and context is not None:
+        return max(1, 2 * int(context.defaultParallelism))
+    return max(1, int(partitions))
+
+
+def shuffle_partitions(spark: Any) -> str:
+    return str(spark.conf.get("spark.sql.shuffle.partitions", DEFAULT_TASKS) or DEFAULT_TASKS)
