@@ -20,8 +20,8 @@ from cernis.pattern.selection import counts_only
 from cernis.results.match import Match
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import FAMILIES, Family
+from cernis.testing.grammar import split_batches as split
 from cernis.testing.strategies import cases, cuts
-from cernis.testing.strategies import split_batches as split
 from cernis.testing.tables import make_table, split_by_stream
 
 Events = Sequence[dict[str, Any]]

@@ -167,14 +167,25 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
 
 
 def _record_costs(measure: str, name: str, costs: Mapping[int, float]) -> list[Record]:
-    """Return the cost of each window, the ratio of widest to narrowest, and the exponent."""
-    windows = list(costs)
-    widest = divide(costs[windows[-1]], costs[windows[0]])
-    case: Case = {"query": name}
+    """Return the cost of each window, its growth, and the ratio of widest to narrowest."""
+    (narrowest, *_, widest), case = costs.values(), {"query": name}
+    ratio = divide(widest, narrowest)
     return [
-        *(Record(NAME, measure, costs[w], "ns/event", {**case, "window": w}) for w in windows),
-        Record(NAME, f"{measure}, widest to narrowest window", widest, "×", case),
-        Record(NAME, f"{measure}, growth", fit_exponent(costs), EXPONENT, case),
+        *record_growth(NAME, measure, case, costs),
+        Record(NAME, f"{measure}, widest to narrowest window", ratio, "×", case),
+    ]
+
+
+def record_growth(
+    benchmark: str, measure: str, case: Case, costs: Mapping[int, float], unit: str = "ns/event"
+) -> list[Record]:
+    """Return a cost by window, and its growth exponent."""
+    return [
+        *(
+            Record(benchmark, measure, cost, unit, {**case, "window": w})
+            for w, cost in costs.items()
+        ),
+        Record(benchmark, f"{measure}, growth", fit_exponent(costs), EXPONENT, case),
     ]
 
 
@@ -204,11 +215,7 @@ def measure_run_list(scale: BenchmarkScale, name: str) -> list[Record]:
     return [
         *_record_costs("run list", name, costs),
         *_record_costs("engine beside the run list", name, engine),
-        *(
-            Record(NAME, "runs", sizes[w], "runs", {"query": name, "window": w})
-            for w in scale.listed_windows
-        ),
-        Record(NAME, "runs, growth", fit_exponent(sizes), EXPONENT, {"query": name}),
+        *record_growth(NAME, "runs", {"query": name}, sizes, "runs"),
     ]
 
 

@@ -69,6 +69,5 @@ def _read_status(field: str) -> int:
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.stdin.read())
-    result = push_stream(asked["query"], asked["events"], asked["batch"])
+    result = push_stream(**json.loads(sys.stdin.read()))
     sys.stdout.write(json.dumps(asdict(result)) + "\n")

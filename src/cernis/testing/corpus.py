@@ -41,8 +41,6 @@ from cernis.testing.differential import (
 )
 from cernis.testing.oracle import OracleMatch
 
-__all__ = ["CorpusCase", "read_cases"]
-
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _MATCH = re.compile(r"(\d+)\.\.(\d+)((?:\s+[^\s@]+=[\d,]+)*)(?:\s+@(.*))?")
 _CELL = re.compile(r"'[^']*'|\S+")

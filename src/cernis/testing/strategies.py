@@ -7,7 +7,7 @@ attributes. `patterns`, `streams` and `cuts` give the parts. The switches are th
     @given(cases(binary=True, strategies=(Strategy.NEXT, Strategy.LAST)))
     def test_the_engine_agrees_with_the_oracle(case): ...
 
-`random_case(seed)` is the same grammar without Hypothesis, for long runs.
+`cernis.testing.grammar.random_case(seed)` is the same grammar without Hypothesis, for long runs.
 """
 
 from __future__ import annotations
@@ -19,29 +19,9 @@ from hypothesis import strategies as st
 
 from cernis.pattern.query import Pattern
 from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures, JoinGrammar
-from cernis.testing.grammar import (
-    Chooser,
-    Events,
-    Features,
-    QueryGrammar,
-    RandomCase,
-    make_cuts,
-    random_case,
-    split_batches,
-)
+from cernis.testing.grammar import Chooser, Events, Features, QueryGrammar, RandomCase, make_cuts
 
 T = TypeVar("T")
-
-__all__ = [
-    "Features",
-    "cases",
-    "cuts",
-    "joins",
-    "patterns",
-    "random_case",
-    "split_batches",
-    "streams",
-]
 
 
 def cases(**features: Any) -> st.SearchStrategy[RandomCase]:

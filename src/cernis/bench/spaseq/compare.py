@@ -134,15 +134,9 @@ class _ListContestant:
     matches = runs = 0
 
     def __init__(self, ready: SolvedStreams, window: int, skipped: int, way: str) -> None:
-        query = ready.query
-        self._fresh = partial(
-            RunList,
-            query.query,
-            query.plan.linked,
-            read_values(ready),
-            window,
-            index=way == LIST_BY_STREAM,
-        )
+        query, linked, values = ready.query.query, ready.query.plan.linked, read_values(ready)
+        index = way == LIST_BY_STREAM
+        self._fresh = lambda: RunList(query, linked, values, window, index=index)
         since, events = ready.after(skipped), collect_events(ready)
         self._before = [event for event in events if since - window <= event.time < since]
         self._after = [event for event in events if event.time >= since]

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from cernis.bench.benchmark import Benchmark, Part, Step, run_parts
-from cernis.bench.correlation import fit_exponent
-from cernis.bench.record import EXPONENT, Case, Record, divide
+from cernis.bench.correlation import record_growth
+from cernis.bench.record import Case, Record, divide
 from cernis.bench.scale import BenchmarkScale
 from cernis.bench.spaseq.compare import LISTED, measure_conjunction, measure_run_list
 from cernis.bench.spaseq.queries import (
@@ -106,9 +106,10 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
         costs = {w: per_event(best[w].automaton, events) for w in cases}
         counting = {w: per_event(best[w].telling, best[w].told) for w in cases}
         case: Case = {"query": name, "strategy": link}
-        records += record_growth("automaton", case, costs)
-        records += record_growth("whole", case, {w: beside + cost for w, cost in costs.items()})
-        records += record_growth("counting", case, counting)
+        records += record_growth(NAME, "automaton", case, costs)
+        whole = {w: beside + cost for w, cost in costs.items()}
+        records += record_growth(NAME, "whole", case, whole)
+        records += record_growth(NAME, "counting", case, counting)
         for w in cases:
             matches = best[w].matches / best[w].told
             own: Case = {**case, "window": w}
@@ -116,17 +117,6 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
             if best[w].groups:
                 records.append(Record(NAME, "groups", best[w].groups, "groups", own))
     return records
-
-
-def record_growth(measure: str, case: Case, costs: Mapping[int, float]) -> list[Record]:
-    """Return a cost by window, and its growth exponent."""
-    return [
-        *(
-            Record(NAME, measure, cost, "ns/event", {**case, "window": w})
-            for w, cost in costs.items()
-        ),
-        Record(NAME, f"{measure}, growth", fit_exponent(costs), EXPONENT, case),
-    ]
 
 
 # ----------------------------------------------------------------- clauses

@@ -29,15 +29,6 @@ from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery
 from cernis.testing.corpus import read_case_files
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
-__all__ = [
-    "ReportedMatch",
-    "SpaseqCase",
-    "comparable_match",
-    "read_cases",
-    "write_background",
-    "write_stream",
-]
-
 Triple = tuple[str, str, str]
 Event = tuple[int, Sequence[Triple]]
 

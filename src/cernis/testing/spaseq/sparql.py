@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from cernis.pattern import graph as g
 
-__all__ = ["write_expression", "write_graph_pattern"]
-
 _NAMES = {"SAMETERM": "sameTerm"}
 
 
