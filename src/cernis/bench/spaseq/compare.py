@@ -136,7 +136,7 @@ class _ListContestant:
     def __init__(self, ready: SolvedStreams, window: int, skipped: int, way: str) -> None:
         query, linked, values = ready.query.query, ready.query.plan.linked, read_values(ready)
         index = way == LIST_BY_STREAM
-        self._fresh = lambda: RunList(query, linked, values, window, index=index)
+        self._fresh = partial(RunList, query, linked, values, window, index=index)
         since, events = ready.after(skipped), collect_events(ready)
         self._before = [event for event in events if since - window <= event.time < since]
         self._after = [event for event in events if event.time >= since]
