@@ -1,9 +1,8 @@
 """Counting and unranking on the compact set: no match is enumerated.
 
 The number of matches below a node, restricted to the window, is a sum over the nodes
-that can be reached: additions only. A first pass counts in floating point, which is
-exact below 2^53; a root that exceeds it is counted again in limbs of 62 bits, twice as
-many until they suffice. So counts are exact integers of any size.
+that can be reached: additions only. Counts are exact integers of any size, in limbs of
+62 bits: one limb at first, twice as many where they do not suffice.
 
 Cost contract: O(nodes that a root reaches inside its window) per root, independent of
 the number of matches. Without a window all roots share one pass.
@@ -18,13 +17,30 @@ from cernis.compiled import borrowing as kernel
 from cernis.engine.settings import FOREVER
 from cernis.engine.unary.arena import UNION, ArenaSegment
 
-_EXACT = float(2**53)
 _LIMB = 62
+_LOW = 2**62 - 1
 
 
 @kernel
-def _estimate(arena, node, bound, stamp, stamps, values, stack):
-    """Count the matches below a node in floating point; `values` holds where stamps == stamp."""
+def _add_limbs(values, node, left, right):
+    """Write the sum of two counts (node 0 counts 1 on the left); False: too few limbs."""
+    carry = np.int64(left == 0)
+    for w in range(values.shape[1]):
+        if left != 0:
+            carry += values[left, w]
+        if right != 0:
+            carry += values[right, w]
+        values[node, w] = carry & _LOW
+        carry >>= _LIMB
+    return carry == 0
+
+
+@kernel
+def _count(arena, node, bound, stamp, stamps, values, stack):
+    """Count the matches below a node in limbs, lowest first; False: too few limbs.
+
+    `values` has the counts of nodes where stamps == stamp.
+    """
     depth = 1
     stack[0] = node
     while depth > 0:
@@ -42,92 +58,53 @@ def _estimate(arena, node, bound, stamp, stamps, values, stack):
             stack[depth] = right
             depth += 1
             continue
-        values[node] = (values[left] if left != 0 else 1.0) + (values[right] if inside else 0.0)
-        stamps[node] = stamp
-        depth -= 1
-
-
-@kernel
-def _estimates(arena, roots, stamps, values, stack, out):
-    """Count the matches of every root in floating point."""
-    stamp = 0
-    for r in range(len(roots)):
-        # without a window counts stay: nothing below a node ever expires
-        if roots[r]["bound"] != FOREVER or stamp == 0:
-            stamp += 1
-        _estimate(arena, roots[r]["node"], roots[r]["bound"], stamp, stamps, values, stack)
-        out[r] = values[roots[r]["node"]]
-
-
-@kernel
-def _limbs(arena, node, bound, stamp, seen, values, stack):
-    """Count the matches below a node in limbs of 62 bits, lowest first; False: too few limbs."""
-    width = values.shape[1]
-    depth = 1
-    stack[0] = node
-    while depth > 0:
-        node = stack[depth - 1]
-        if seen[node] == stamp:
-            depth -= 1
-            continue
-        left, right = arena[node]["left"], arena[node]["right"]
-        inside = right != 0 and arena[right]["start"] >= bound
-        if left != 0 and seen[left] != stamp:
-            stack[depth] = left
-            depth += 1
-            continue
-        if inside and seen[right] != stamp:
-            stack[depth] = right
-            depth += 1
-            continue
-        carry = np.int64(0)
-        for w in range(width):
-            total = carry
-            if left != 0:
-                total += values[left, w]
-            elif w == 0:
-                total += 1
+        if values.shape[1] == 1:
+            total = values[left, 0] if left != 0 else 1
             if inside:
-                total += values[right, w]
-            carry = total >> 62
-            values[node, w] = total & ((np.int64(1) << 62) - 1)
-        if carry != 0:
+                total += values[right, 0]
+            values[node, 0] = total
+            if total > _LOW:
+                return False
+        elif not _add_limbs(values, node, left, right if inside else 0):
             return False
-        seen[node] = stamp
+        stamps[node] = stamp
         depth -= 1
     return True
 
 
-class ArenaCounts:
-    """The exact counts below one root, for choosing a match by its rank.
+@kernel
+def _count_roots(arena, roots, begin, out, stamps, values, stack):
+    """Count the roots from `begin` on; return the root for which the limbs are too few."""
+    stamp = 0
+    for r in range(begin, len(roots)):
+        node, bound = roots[r]["node"], roots[r]["bound"]
+        # without a window counts stay: nothing below a node ever expires
+        if bound != FOREVER or stamp == 0:
+            stamp += 1
+        if not _count(arena, node, bound, stamp, stamps, values, stack):
+            return r
+        for w in range(values.shape[1]):
+            out[r, w] = values[node, w]
+    return len(roots)
 
-    `count_root` moves to another root of the same arena and uses the same memory.
-    """
+
+def _new_scratch(nodes: int, width: int) -> tuple[NDArray[np.int64], ...]:
+    """Make (stamps, values, stack) for counts of so many limbs."""
+    values = np.empty((nodes, width), np.int64)
+    return np.zeros(nodes, np.int64), values, np.empty(nodes + 1, np.int64)
+
+
+class ArenaCounts:
+    """The exact counts below one root, for choosing a match by its rank."""
 
     def __init__(self, arena: NDArray[np.void], root: np.void) -> None:
         self.arena = arena
-        self._seen = np.zeros(0, np.int64)
-        self._stack = np.empty(0, np.int64)
-        self._values = np.zeros((0, 1), np.int64)
-        self._stamp = 0
-        self.count_root(root)
-
-    def count_root(self, root: np.void) -> None:
-        """Count the matches below this root."""
         self.root = root
         node, bound = int(root["node"]), int(root["bound"])
-        if node >= len(self._seen):
-            self._reserve(node + 1, self._values.shape[1])
-        while True:
-            self._stamp += 1
-            if _limbs(self.arena, node, bound, self._stamp, self._seen, self._values, self._stack):
-                return
-            self._reserve(len(self._seen), 2 * self._values.shape[1])
-
-    def _reserve(self, nodes: int, width: int) -> None:
-        self._seen = np.zeros(nodes, np.int64)
-        self._stack = np.empty(nodes + 1, np.int64)
-        self._values = np.empty((nodes, width), np.int64)
+        scratch = _new_scratch(node + 1, 1)
+        while not _count(arena, node, bound, 1, *scratch):
+            scratch = _new_scratch(node + 1, 2 * scratch[1].shape[1])
+        self._values = scratch[1]
 
     def of(self, node: int) -> int:
         """Return the number of matches below a node."""
@@ -162,18 +139,13 @@ def count_matches(segment: ArenaSegment) -> list[int]:
     if not len(roots):
         return []
     size = int(roots["node"].max()) + 1
-    estimates = np.empty(len(roots), np.float64)
-    stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
-    _estimates(arena, roots, stamps, values, np.empty(size + 1, np.int64), estimates)
-    if estimates.max() < _EXACT:
-        return [int(estimate) for estimate in estimates]
-    # the root with the highest node first, so that there is room for all
-    exact = ArenaCounts(arena, roots[int(roots["node"].argmax())])
-    counts = []
-    for root, estimate in zip(roots, estimates, strict=True):
-        if estimate < _EXACT:
-            counts.append(int(estimate))
-        else:
-            exact.count_root(root)
-            counts.append(exact.total)
+    counts: list[int] = []
+    width = 1
+    while len(counts) < len(roots):
+        limbs, begin = np.empty((len(roots), width), np.int64), len(counts)
+        scratch = _new_scratch(size, width)
+        done = _count_roots(arena, roots, begin, limbs, *scratch)
+        columns = limbs[begin:done].astype(object).T
+        counts += sum(column << _LIMB * w for w, column in enumerate(columns)).tolist()
+        width *= 2
     return counts
