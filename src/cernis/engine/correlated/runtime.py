@@ -38,6 +38,7 @@ class CorrelatedEngine:
     def __init__(self, tables: CorrelatedTables, settings: Settings) -> None:
         self.tables = tables
         self.settings = settings
+        self._rules = settings.rules
         self.position = 0
         self.bound = int(FOREVER)
         self.capacity = [0] * len(tables.domains)
@@ -77,11 +78,16 @@ class CorrelatedEngine:
             self._reserve_keys(int(keys.max()) + 1)
         segments: list[DagSegment] = []
         scratch = np.empty(self.memory.values.shape[1], np.int64)
-        rules = self.settings.rules
         at = 0
         while True:
             status, at, array, room = kernel.step(
-                self.tables.arrays, self.memory, events, scratch, rules, self.position, at
+                tuple(self.tables.arrays),
+                tuple(self.memory),
+                tuple(events),
+                scratch,
+                tuple(self._rules),
+                self.position,
+                at,
             )
             if status == kernel.DONE:
                 break

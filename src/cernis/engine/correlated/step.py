@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.correlated.tables import CODE, HIGH
+from cernis.engine.correlated.tables import CODE, HIGH, CorrelatedArrays
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
-from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER
+from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, Rules
 
 DONE, NO_ROOM, NO_ROOM_TO_FILE = range(3)
 _NO_BOUND = int(FOREVER)
@@ -64,8 +64,11 @@ class Now(NamedTuple):
 def step(tables, memory, events, scratch, rules, base, begin):
     """Read the events from `begin` on; return (status, event to go on with, array, room).
 
-    `scratch` has room for the values of one event.
+    `scratch` has room for the values of one event. The tuples come plain: in each call
+    from Python, Numba takes a microsecond or two to recognise a NamedTuple.
     """
+    tables, memory = CorrelatedArrays(*tables), r.RunMemory(*memory)
+    events, rules = CorrelatedEvents(*events), Rules(*rules)
     counters = memory.counters
     partitioned = len(events.keys) > 0
     has_nulls = len(events.usable) > 0

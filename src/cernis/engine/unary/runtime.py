@@ -80,11 +80,11 @@ class UnaryEngine:
         at = 0
         while True:
             status, at, detail = kernel.step(
-                self.tables.arrays,
-                self.memory,
-                events,
-                self._scratch,
-                self._rules,
+                tuple(self.tables.arrays),
+                tuple(self.memory),
+                tuple(events),
+                tuple(self._scratch),
+                tuple(self._rules),
                 self.position,
                 at,
             )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.engine import settings as s
 from cernis.engine.unary import arena as a
+from cernis.engine.unary.tables import UnaryArrays
 
 DONE, UNKNOWN_STATE, ARENA_FULL, ROOTS_FULL, ROWS_FULL = range(5)
 
@@ -70,7 +71,13 @@ def new_scratch(states: int, edges: int) -> StepScratch:
 
 @kernel
 def step(tables, memory, events, scratch, rules, base, begin):
-    """Read the events from `begin` on; return (status, event to go on with, detail)."""
+    """Read the events from `begin` on; return (status, event to go on with, detail).
+
+    The tuples come plain: in each call from Python, Numba takes a microsecond or two to
+    recognise a NamedTuple.
+    """
+    tables, memory = UnaryArrays(*tables), a.UnaryMemory(*memory)
+    events, scratch, rules = UnaryEvents(*events), StepScratch(*scratch), s.Rules(*rules)
     counters = memory.counters
     symbols, inert, relevant = events.symbols, tables.inert, scratch.relevant
     partitioned = len(events.keys) > 0
