@@ -1,0 +1,471 @@
+"""`SlidingAggregator` drives the sliding kernel: aggregates of all matches at each end.
+
+It reads the batches that `UnaryEngine` reads, and gives per end position the number of matches
+and, per `Measure`, aggregates over all pairs of a match and an event of a variable in it. It
+makes no matches: it needs neither an arena nor the events once they are read.
+
+Cost contract: Python runs per batch, per unknown state and per doubling of an array, never per
+event. Per end it runs only where numbers exceed 64 bits. Numbers that do so once make all later
+ones cost several residues each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW, Settings
+from cernis.engine.unary import semiring
+from cernis.engine.unary import slide as kernel
+from cernis.engine.unary.residue import Integers, read_residues
+from cernis.engine.unary.semiring import NO_VALUE, Weights, new_lanes, new_pool
+from cernis.engine.unary.tables import UnaryTables
+from cernis.errors import BudgetError
+
+MOST_WORDS = 1 << 30
+_FIRST_WORDS = 1 << 14
+_FIRST_LOG = 1 << 10
+_NO_NUMBERS = np.empty(0, np.int64)
+_NO_MASK = np.empty(0, np.uint8)
+_NOT_A_NUMBER = NO_VALUE - 1
+"""The code of NaN: it is the least (or greatest) value only where there is no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """The aggregates of one attribute over the events of a variable.
+
+    The number of pairs with a value comes always. `is_real`: the values are floats, else int64.
+    """
+
+    variable: str
+    is_real: bool = False
+    total: bool = False
+    least: bool = False
+    greatest: bool = False
+
+
+class MeasuredColumn(NamedTuple):
+    """The values of a measure in a batch; no values: each event counts; no mask: all are valid."""
+
+    values: NDArray[Any] | None = None
+    valid: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredPairs:
+    """The aggregates of a measure, per end; where there are no pairs, the others mean nothing."""
+
+    pairs: Integers
+    total: Integers | NDArray[np.float64] | None = None
+    """Sums of floats are added in any order."""
+    least: NDArray[Any] | None = None
+    greatest: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EndAggregates:
+    """The end positions that have matches, ascending, how many, and the aggregates over them."""
+
+    ends: NDArray[np.int64]
+    counts: Integers
+    measures: tuple[MeasuredPairs, ...] = ()
+
+
+def can_aggregate(settings: Settings) -> bool:
+    """Whether the matches of a unary plan are the runs of its automaton: all of them."""
+    return not settings.resolve and not settings.consume
+
+
+class SlidingAggregator:
+    """One query's state over one stream."""
+
+    def __init__(
+        self, tables: UnaryTables, settings: Settings, measures: Sequence[Measure] = ()
+    ) -> None:
+        assert can_aggregate(settings)
+        self.tables = tables
+        self.settings = settings
+        self.measures = tuple(measures)
+        self.position = 0
+        self.bound = int(FOREVER)
+        self._rules = settings.rules
+        self._sums = [m.variable for m in measures for _ in range(1 + (m.total and not m.is_real))]
+        self._floats = [m.variable for m in measures if m.total and m.is_real]
+        self._leasts = [m.variable for m in measures for _ in range(m.least + m.greatest)]
+        self.lanes = new_lanes(1, len(self._sums), len(self._floats), len(self._leasts))
+        rows = 64 if settings.partitioned else 1
+        self.memory = kernel.SlidingMemory(
+            counters=np.array([1, 0, 0, rows if settings.partitioned else 0, 0], np.int64),
+            pool=new_pool(_FIRST_WORDS),
+            log=np.zeros(_FIRST_LOG, kernel.LOGGED_EVENT),
+            log_weights=self._new_weights(_FIRST_LOG),
+            rows=np.zeros(rows, kernel.ROW),
+            places=np.zeros((rows, 8), np.int64),
+            row_of_key=np.full(64, -1, np.int32),
+            free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
+        )
+        self.memory.rows["key"] = -1
+        for row in range(rows):
+            kernel.reset_row(self.memory, self.lanes, row)
+        self._scratch = self._new_scratch(8, 64)
+        self.fit_tables()
+
+    def push(
+        self,
+        symbols: NDArray[np.int32],
+        columns: Sequence[MeasuredColumn] = (),
+        *,
+        keys: NDArray[np.int64] | None = None,
+        clocks: NDArray[np.int64] | None = None,
+        bounds: NDArray[np.int64] | None = None,
+        usable: NDArray[np.uint8] | None = None,
+    ) -> EndAggregates:
+        """Read a batch of events and return the aggregates of the matches that end in it."""
+        events = kernel.SlidingEvents(
+            symbols,
+            _NO_NUMBERS if keys is None else keys,
+            _NO_NUMBERS if clocks is None else clocks,
+            _NO_NUMBERS if bounds is None else bounds,
+            _NO_MASK if usable is None else usable,
+            self._weigh(columns, len(symbols)),
+        )
+        if keys is not None and len(keys):
+            self._reserve_keys(int(keys.max()) + 1)
+        found: list[EndAggregates] = []
+        at = 0
+        while True:
+            status, at, detail = kernel.slide(
+                self.tables.arrays,
+                self.memory,
+                self.lanes,
+                events,
+                self._scratch,
+                self._rules,
+                self.position,
+                at,
+            )
+            if status in (kernel.DONE, kernel.ENDS_FULL, kernel.LANES_FULL):
+                found.append(self._read_found())
+            match status:
+                case kernel.DONE:
+                    break
+                case kernel.UNKNOWN_STATE:
+                    self.tables.expand(int(detail))
+                    self.fit_tables()
+                case kernel.ENDS_FULL:
+                    if len(self._scratch.ends) < 1 << 16:
+                        ends = 4 * len(self._scratch.ends)
+                        self._scratch = self._new_scratch(len(self._scratch.gathered), ends)
+                case kernel.ROWS_FULL:
+                    self._advance_bound(events.bounds, at)
+                    self._make_rows()
+                case kernel.POOL_FULL:
+                    self._advance_bound(events.bounds, at)
+                    self._collect(int(detail))
+                case kernel.LANES_FULL:
+                    self._widen()
+        self.position += len(symbols)
+        self._advance_bound(events.bounds, -1)
+        return _join_found(found)
+
+    @property
+    def records(self) -> int:
+        """How many words the vectors take, unused ones included."""
+        return int(self.memory.counters[kernel.WORDS])
+
+    @property
+    def relevant(self) -> int:
+        """How many events have begun or moved a partial match."""
+        return int(self.memory.counters[kernel.RELEVANT])
+
+    def earliest(self) -> int:
+        """Return the position of the earliest event that is still needed: none is."""
+        self.collect()
+        return self.position
+
+    # ------------------------------------------------------------- results
+
+    def _read_found(self) -> EndAggregates:
+        """Return the aggregates found since the last time."""
+        lanes, number = self.lanes, int(self.memory.counters[kernel.ENDS])
+        self.memory.counters[kernel.ENDS] = 0
+        words = self._scratch.found[:number]
+        width = len(lanes.moduli.primes)
+
+        def read_integers(quantity: int) -> Integers:
+            return read_residues(words[:, quantity * width : (quantity + 1) * width], lanes.moduli)
+
+        integers, reals, codes = 1, lanes.floats + 1, lanes.leasts + 1
+        measured = []
+        for measure in self.measures:
+            pairs, total, least, greatest = read_integers(integers), None, None, None
+            integers += 1
+            if measure.total and measure.is_real:
+                total = words[:, reals].copy().view(np.float64)
+                reals += 1
+            elif measure.total:
+                total = read_integers(integers)
+                integers += 1
+            if measure.least:
+                least = _decode(words[:, codes], measure.is_real)
+                codes += 1
+            if measure.greatest:
+                greatest = _decode(words[:, codes], measure.is_real, negated=True)
+                codes += 1
+            measured.append(MeasuredPairs(pairs, total, least, greatest))
+        return EndAggregates(self._scratch.ends[:number].copy(), read_integers(0), tuple(measured))
+
+    def _weigh(self, columns: Sequence[MeasuredColumn], events: int) -> Weights:
+        """Return the weights of a batch's events: 0, or the neutral code, where there is none."""
+        weights = self._new_weights(events)
+        integers = reals = codes = 0
+        for measure, (values, valid) in zip(self.measures, columns, strict=True):
+            present = np.ones(events, np.bool_) if valid is None else valid
+            weights.sums[:, integers] = present
+            integers += 1
+            if measure.total and measure.is_real:
+                weights.floats[:, reals] = np.where(present, values, 0.0)
+                reals += 1
+            elif measure.total:
+                weights.sums[:, integers] = np.where(present, values, 0)
+                integers += 1
+            for negated in [False] * measure.least + [True] * measure.greatest:
+                assert values is not None
+                code = _encode(values, measure.is_real, negated=negated)
+                weights.leasts[:, codes] = np.where(present, code, NO_VALUE)
+                codes += 1
+        return weights
+
+    # ---------------------------------------------------------------- room
+
+    def fit_tables(self) -> None:
+        """Make room for states, edges and labels that the tables have gained."""
+        tables, memory = self.tables, self.memory
+        rows, states = memory.places.shape
+        if tables.states > states:
+            states = max(2 * states, tables.states)
+            self.memory = memory._replace(places=_enlarge(memory.places, (rows, states)))
+        scratch = self._scratch
+        if tables.edge_count >= len(scratch.moving_edge) or states > len(scratch.gathered):
+            self._scratch = self._new_scratch(states, len(scratch.ends))
+        if len(tables.labels) > self._labels:
+            self._label_lanes()
+
+    @property
+    def _labels(self) -> int:
+        return self.lanes.sum_labels.shape[1]
+
+    def _label_lanes(self) -> None:
+        """Say which labels count for which quantity."""
+        labels = self.tables.labels
+
+        def count_labels(variables: list[str]) -> NDArray[np.uint8]:
+            marks = [[variable in names for names in labels] for variable in variables]
+            return np.array(marks, np.uint8).reshape(len(variables), len(labels))
+
+        self.lanes = self.lanes._replace(
+            sum_labels=count_labels(self._sums),
+            float_labels=count_labels(self._floats),
+            least_labels=count_labels(self._leasts),
+        )
+
+    def _new_weights(self, events: int) -> Weights:
+        return Weights(
+            np.zeros((events, len(self._sums)), np.int64),
+            np.zeros((events, len(self._floats)), np.float64),
+            np.zeros((events, len(self._leasts)), np.int64),
+        )
+
+    def _new_scratch(self, states: int, ends: int) -> kernel.SlidingScratch:
+        moves = max(64, self.tables.edge_count + 1)
+        weights = self._new_weights(1)
+        return kernel.SlidingScratch(
+            relevant=np.zeros(512, np.int64),
+            moving_state=np.zeros(moves, np.int32),
+            moving_edge=np.zeros(moves, np.int32),
+            gathered=np.zeros(states, np.int64),
+            suffixes=np.zeros(states, np.int64),
+            touched=np.zeros(states, np.int32),
+            weights=Weights(weights.sums[0], weights.floats[0], weights.leasts[0]),
+            result=new_pool(self.lanes.words),
+            ends=np.zeros(ends, np.int64),
+            found=np.zeros((ends, self.lanes.words), np.int64),
+        )
+
+    def _reserve_keys(self, keys: int) -> None:
+        have = len(self.memory.row_of_key)
+        if keys > have:
+            row_of_key = np.full(max(keys, 2 * have), -1, np.int32)
+            row_of_key[:have] = self.memory.row_of_key
+            self.memory = self.memory._replace(row_of_key=row_of_key)
+
+    def _make_rows(self) -> None:
+        """Free the rows of dead partitions, and see that a quarter of all rows is free."""
+        self.collect()
+        memory = self.memory
+        rows, states = memory.places.shape
+        free = int(memory.counters[kernel.FREE_ROWS])
+        if 4 * free > rows:
+            return
+        free_rows = _enlarge(memory.free_rows, (2 * rows,))
+        free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
+        memory.counters[kernel.FREE_ROWS] = free + rows
+        more = _enlarge(memory.rows, (2 * rows,))
+        more["key"][rows:] = -1
+        more["last"][rows:] = -1
+        self.memory = memory._replace(
+            rows=more, places=_enlarge(memory.places, (2 * rows, states)), free_rows=free_rows
+        )
+
+    def _widen(self) -> None:
+        """Give every number more residues."""
+        width = len(self.lanes.moduli.primes)
+        old = self.lanes
+        wider = new_lanes(
+            width + max(1, width // 2), len(self._sums), len(self._floats), len(self._leasts)
+        )
+        self.lanes = wider._replace(
+            sum_labels=old.sum_labels, float_labels=old.float_labels, least_labels=old.least_labels
+        )
+        self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))
+        self._copy(old, 0)
+        for row in range(len(self.memory.rows)):
+            kernel.scale_bounds(self.memory, self.lanes, row, 0)
+
+    # ----------------------------------------------------------- forgetting
+
+    def _advance_bound(self, bounds: NDArray[np.int64], at: int) -> None:
+        """Move the bound of the window that all partitions share."""
+        if len(bounds) and self.settings.shared_clock:
+            self.bound = max(self.bound, int(bounds[at]))
+
+    def collect(self) -> None:
+        """Drop the vectors and events that no event to come can use."""
+        self._collect(0)
+
+    def _collect(self, room: int) -> None:
+        self._free_rows()
+        self._copy(self.lanes, room)
+
+    def _copy(self, lanes: semiring.Lanes, room: int) -> None:
+        """Copy what is in use to a pool and a log that have room for as much again."""
+        memory, rows = self.memory, self.memory.rows
+        vectors = np.count_nonzero(memory.places, axis=1)
+        words = (vectors + rows["fronts"]) * (
+            self.lanes.words * rows["size"] + self.lanes.header + 1
+        )
+        size = max(_FIRST_WORDS, 2 * (int(words.sum()) + 2 * room))
+        if size > MOST_WORDS:
+            raise BudgetError(
+                f"the aggregates of the window need more than {MOST_WORDS >> 27} GiB; narrow the "
+                "window or simplify the pattern"
+            )
+        logged = int(memory.counters[kernel.LOGGED])
+        fresh = memory._replace(
+            pool=new_pool(size),
+            log=np.zeros(logged, kernel.LOGGED_EVENT),
+            log_weights=self._new_weights(logged),
+        )
+        scratch = np.zeros((2, len(self.lanes.moduli.primes)), np.int64)
+        kernel.copy_live(memory, lanes, fresh, self.lanes, scratch)
+        logged = int(memory.counters[kernel.LOGGED])
+        room = max(_FIRST_LOG, 3 * logged)
+        self.memory = fresh._replace(
+            log=_resize(fresh.log, logged, room),
+            log_weights=Weights(*(_resize(array, logged, room) for array in fresh.log_weights)),
+        )
+
+    def _free_rows(self) -> None:
+        """Empty the partitions whose matches have all expired, and free their rows."""
+        memory, rows = self.memory, self.memory.rows
+        dead = ~memory.places.any(axis=1)
+        if self.settings.window != NO_WINDOW:
+            dead |= rows["newest"] < self._row_bounds()
+        for row in np.flatnonzero(dead & ((rows["key"] >= 0) | (not self.settings.partitioned))):
+            kernel.reset_row(memory, self.lanes, row)
+            if self.settings.partitioned:
+                memory.row_of_key[rows["key"][row]] = -1
+                rows["key"][row] = -1
+                memory.free_rows[memory.counters[kernel.FREE_ROWS]] = row
+                memory.counters[kernel.FREE_ROWS] += 1
+
+    def _row_bounds(self) -> NDArray[np.int64]:
+        """Return, per row, the bound that its starts have to reach."""
+        settings, rows = self.settings, self.memory.rows
+        if settings.window == EVENT_WINDOW and settings.partitioned:
+            return np.asarray(rows["ordinal"] - settings.size)
+        if settings.window == CLOCK_WINDOW and settings.shared_clock:
+            return np.maximum(rows["bound"], self.bound)
+        return np.asarray(rows["bound"])
+
+    def live_keys(self) -> NDArray[np.int64]:
+        """Return the partitions that have partial matches, ascending (as of the last `collect`)."""
+        keys = self.memory.rows["key"]
+        return np.sort(keys[keys >= 0])
+
+    def keep_keys(self, keys: NDArray[np.int64]) -> None:
+        """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""
+        rows = self.memory.rows
+        used = np.flatnonzero(rows["key"] >= 0)
+        rows["key"][used] = np.searchsorted(keys, rows["key"][used])
+        row_of_key = np.full(max(64, 2 * len(keys)), -1, np.int32)
+        row_of_key[rows["key"][used]] = used
+        self.memory = self.memory._replace(row_of_key=row_of_key)
+
+
+def _encode(values: NDArray[Any], is_real: bool, *, negated: bool = False) -> NDArray[np.int64]:
+    """Return int64 codes in the order of the values, or in the opposite order."""
+    if not is_real:
+        codes = np.asarray(values, np.int64)
+        return ~codes if negated else codes
+    bits = (np.asarray(values, np.float64) + 0.0).view(np.int64)
+    codes = bits ^ ((bits >> 63) & NO_VALUE)
+    return np.where(np.isnan(values), _NOT_A_NUMBER, ~codes if negated else codes)
+
+
+def _decode(codes: NDArray[np.int64], is_real: bool, *, negated: bool = False) -> NDArray[Any]:
+    values = ~codes if negated else codes.copy()
+    if not is_real:
+        return values
+    bits = values ^ ((values >> 63) & NO_VALUE)
+    return np.where(codes == _NOT_A_NUMBER, np.nan, bits.view(np.float64))
+
+
+def _join_found(found: Sequence[EndAggregates]) -> EndAggregates:
+    """Return the aggregates of consecutive stretches as one."""
+    if len(found) == 1:
+        return found[0]
+
+    def join(arrays: list[Any]) -> Any:
+        return None if arrays[0] is None else np.concatenate(arrays)
+
+    measures = tuple(
+        MeasuredPairs(
+            join([part.pairs for part in parts]),
+            join([part.total for part in parts]),
+            join([part.least for part in parts]),
+            join([part.greatest for part in parts]),
+        )
+        for parts in zip(*(each.measures for each in found), strict=True)
+    )
+    return EndAggregates(
+        join([each.ends for each in found]), join([each.counts for each in found]), measures
+    )
+
+
+def _resize(array: NDArray[Any], used: int, length: int) -> NDArray[Any]:
+    """Return an array of this length whose first rows are the used ones."""
+    resized = np.zeros((length, *array.shape[1:]), array.dtype)
+    resized[:used] = array[:used]
+    return resized
+
+
+def _enlarge(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    larger = np.zeros(shape, array.dtype)
+    larger[tuple(slice(0, n) for n in array.shape)] = array
+    return larger

@@ -1,0 +1,136 @@
+"""Integers of any size as residues: one 64-bit lane, or several modulo primes below 2^50.
+
+A single lane is plain 64-bit arithmetic; its modulus is written as 0. More lanes have one prime
+each, and the Chinese remainder theorem gives the integer back. An integer may be negative: it
+lies in the middle of the range of its residues.
+
+Primes stay below 2^50 so that a product modulo p needs no 128-bit arithmetic: the quotient that
+floating point gives is off by at most one (Shoup's NTL does the same).
+
+Cost contract: an addition or product costs O(lanes).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+
+LANE_BITS = 50
+_WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
+"""Bases that make the Miller-Rabin test exact below 2^64."""
+
+
+class Moduli(NamedTuple):
+    """The primes of some lanes, for the kernels; a single 0: 64-bit arithmetic."""
+
+    primes: NDArray[np.int64]
+    inverses: NDArray[np.float64]
+    """1 / prime."""
+    crossings: NDArray[np.int64]
+    """At [i, j], the inverse of prime i modulo prime j."""
+
+
+def new_moduli(lanes: int) -> Moduli:
+    """Return the moduli of so many lanes."""
+    if lanes == 1:
+        return Moduli(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1), np.int64))
+    primes = [_prime(i) for i in range(lanes)]
+    crossings = [[pow(p, -1, q) if p != q else 0 for q in primes] for p in primes]
+    return Moduli(
+        np.array(primes, np.int64), 1 / np.array(primes, np.float64), np.array(crossings, np.int64)
+    )
+
+
+@cache
+def _prime(rank: int) -> int:
+    """Return the rank-th prime below 2^50, the largest first."""
+    number = _prime(rank - 1) - 1 if rank else 2**LANE_BITS - 1
+    while not _is_prime(number):
+        number -= 1
+    return number
+
+
+def _is_prime(number: int) -> bool:
+    """Whether an integer between 2^49 and 2^50 is a prime (Miller-Rabin)."""
+    odd, twos = number - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    for witness in _WITNESSES:
+        power = pow(witness, odd, number)
+        if power == 1:
+            continue
+        for _ in range(twos):
+            if power == number - 1:
+                break
+            power = power * power % number
+        else:
+            return False
+    return number % 2 == 1
+
+
+Integers = NDArray[np.int64] | NDArray[np.object_]
+"""int64 where all fit, else Python's integers."""
+
+
+def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
+    """Return the integers of some rows of residues.
+
+    >>> read_residues(np.array([[5, 5], [_prime(0) - 7, _prime(1) - 7]]), new_moduli(2)).tolist()
+    [5, -7]
+    """
+    if residues.shape[1] == 1:
+        return residues[:, 0].copy()
+    primes = [int(p) for p in moduli.primes]
+    product = int(np.prod(np.array(primes, object)))
+    factors = np.array([product // p * pow(product // p, -1, p) for p in primes], object)
+    found = residues.astype(object) @ factors % product
+    found = np.where(found > product // 2, found - product, found)
+    if len(found) and not (-(2**63) <= found.min() and found.max() < 2**63):
+        return found
+    return found.astype(np.int64)
+
+
+@kernel
+def multiply(left, right, prime, inverse):
+    """Return the product of two residues of a prime."""
+    quotient = np.int64(np.float64(left) * np.float64(right) * inverse)
+    rest = left * right - quotient * prime
+    if rest < 0:
+        return rest + prime
+    return rest - prime if rest >= prime else rest
+
+
+@kernel
+def extend(old, new, residues, digits):
+    """Work out the residues of the lanes that `new` has beyond `old`, from those of `old`.
+
+    Garner's algorithm: digits in the mixed radix of the old primes, then Horner's rule.
+    """
+    before, after = len(old.primes), len(new.primes)
+    if before == 1:
+        value = residues[0]
+        for lane in range(after):
+            residues[lane] = value % new.primes[lane]
+        return
+    for lane in range(before):
+        prime, inverse = new.primes[lane], new.inverses[lane]
+        digit = residues[lane]
+        for i in range(lane):
+            digit = (digit - digits[i]) % prime
+            digit = multiply(digit, new.crossings[i, lane], prime, inverse)
+        digits[lane] = digit
+    is_negative = digits[before - 1] > new.primes[before - 1] // 2
+    for lane in range(before, after):
+        prime, inverse = new.primes[lane], new.inverses[lane]
+        value = np.int64(0)
+        product = np.int64(1)
+        for i in range(before - 1, -1, -1):
+            radix = new.primes[i] % prime
+            value = (multiply(value, radix, prime, inverse) + digits[i]) % prime
+            product = multiply(product, radix, prime, inverse)
+        residues[lane] = (value - product) % prime if is_negative else value

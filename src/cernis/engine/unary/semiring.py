@@ -1,0 +1,356 @@
+"""The numbers that aggregation moves along an automaton: counts, sums, least values.
+
+An *element* stands for a set of partial matches and has one number, or a few, per quantity:
+
+* the number of matches, in residues (`residue`), exact at any size;
+* per sum of integers the sum over all matches and their events, in residues too (the number of
+  pairs of a match and an event is the sum of ones);
+* per sum of floats the sum, and once the number of matches as a float;
+* per least value the least, and once whether there is a match. Greatest values are least ones
+  of negated codes.
+
+Elements form a semiring: + is the union of two sets, × concatenates the matches of both. The
+weight of an event that an edge marks is an element of one match.
+
+A *vector* has `size` elements, quantity by quantity, so that loops run along memory. A vector of
+partial matches has a header of *bounds*: floats that no number in the vector exceeds, once for
+all matches and once for those begun since the last turn (`slide`).
+
+Cost contract: every function is linear in the words of the vectors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+from cernis.engine.unary.residue import Moduli, extend, multiply, new_moduli
+
+NO_VALUE = np.int64(2**63 - 1)
+"""The code of a least value over no events."""
+
+
+class Pool(NamedTuple):
+    """Memory for vectors: the same words read as integers and as floats."""
+
+    words: NDArray[np.int64]
+    reals: NDArray[np.float64]
+
+
+def new_pool(size: int) -> Pool:
+    """Make a pool of so many words."""
+    words = np.zeros(size, np.int64)
+    return Pool(words, words.view(np.float64))
+
+
+class Weights(NamedTuple):
+    """The values of events: a row each, a column per quantity; or those of one event."""
+
+    sums: NDArray[np.int64]
+    floats: NDArray[np.float64]
+    leasts: NDArray[np.int64]
+
+
+class Lanes(NamedTuple):
+    """The quantities of an element, and the labels whose events count for each."""
+
+    moduli: Moduli
+    sum_labels: NDArray[np.uint8]
+    """Per sum and label, whether an event with this label counts."""
+    float_labels: NDArray[np.uint8]
+    least_labels: NDArray[np.uint8]
+    floats: int
+    """The first word of the floats in an element; the first of all is the number of matches."""
+    leasts: int
+    """The first word of the least values; the first of all is whether there is a match."""
+    words: int
+    """The words of an element."""
+    header: int
+    """The words before a vector of partial matches."""
+
+
+def new_lanes(lanes: int, sums: int, floats: int, leasts: int) -> Lanes:
+    """Lay out elements with so many residues, sums, sums of floats, and least values."""
+    first_float = (1 + sums) * lanes
+    first_least = first_float + (1 + floats if floats else 0)
+    return Lanes(
+        new_moduli(lanes),
+        np.zeros((sums, 1), np.uint8),
+        np.zeros((floats, 1), np.uint8),
+        np.zeros((leasts, 1), np.uint8),
+        first_float,
+        first_least,
+        first_least + (1 + leasts if leasts else 0),
+        2 * (1 + sums),
+    )
+
+
+@kernel
+def weigh(lanes, events, event, label, weights):
+    """Write the weights that an event has under a label."""
+    for q in range(len(weights.sums)):
+        weights.sums[q] = events.sums[event, q] if lanes.sum_labels[q, label] else 0
+    for q in range(len(weights.floats)):
+        weights.floats[q] = events.floats[event, q] if lanes.float_labels[q, label] else 0.0
+    for q in range(len(weights.leasts)):
+        weights.leasts[q] = events.leasts[event, q] if lanes.least_labels[q, label] else NO_VALUE
+
+
+@kernel
+def copy_weights(old, event, new, to):
+    """Copy the values of an event to a row of other values."""
+    for q in range(old.sums.shape[1]):
+        new.sums[to, q] = old.sums[event, q]
+    for q in range(old.floats.shape[1]):
+        new.floats[to, q] = old.floats[event, q]
+    for q in range(old.leasts.shape[1]):
+        new.leasts[to, q] = old.leasts[event, q]
+
+
+@kernel
+def clear(pool, lanes, at, size):
+    """Empty a vector: no matches at all."""
+    for i in range(at, at + lanes.words * size):
+        pool.words[i] = 0
+    for i in range(at + (lanes.leasts + 1) * size, at + lanes.words * size):
+        pool.words[i] = NO_VALUE
+
+
+@kernel
+def add(pool, lanes, weights, new, base, source, size):
+    """Write base + source × weights to the vector `new`; base 0 is empty."""
+    words, reals = pool.words, pool.reals
+    if base == 0:
+        clear(pool, lanes, new, size)
+        base = new
+    moduli = lanes.moduli
+    sums, width = len(weights.sums), len(moduli.primes)
+    if width == 1:
+        for r in range(size):
+            words[new + r] = words[base + r] + words[source + r]
+        for q in range(sums):
+            at, weight = (1 + q) * size, weights.sums[q]
+            for r in range(size):
+                total = words[source + at + r] + weight * words[source + r]
+                words[new + at + r] = words[base + at + r] + total
+    else:
+        for lane in range(width):
+            prime, inverse = moduli.primes[lane], moduli.inverses[lane]
+            counts = lane * size
+            for r in range(counts, counts + size):
+                words[new + r] = _reduce(words[base + r] + words[source + r], prime)
+            for q in range(sums):
+                at, weight = ((1 + q) * width + lane) * size, weights.sums[q] % prime
+                for r in range(size):
+                    total = words[base + at + r] + words[source + at + r]
+                    if weight != 0:
+                        total += multiply(words[source + counts + r], weight, prime, inverse)
+                    words[new + at + r] = _reduce(_reduce(total, prime), prime)
+    counts = lanes.floats * size
+    for q in range(len(weights.floats)):
+        at, real = counts + (1 + q) * size, weights.floats[q]
+        for r in range(size):
+            number = reals[source + counts + r]
+            if number != 0.0:  # a match of infinite weight is no match of none
+                reals[new + at + r] = reals[base + at + r] + (
+                    reals[source + at + r] + real * number
+                )
+            else:
+                reals[new + at + r] = reals[base + at + r]
+    if len(weights.floats):
+        for r in range(counts, counts + size):
+            reals[new + r] = reals[base + r] + reals[source + r]
+    exists = lanes.leasts * size
+    for q in range(len(weights.leasts)):
+        at, weight = exists + (1 + q) * size, weights.leasts[q]
+        for r in range(size):
+            least = words[base + at + r]
+            if words[source + exists + r]:
+                least = min(least, words[source + at + r], weight)
+            words[new + at + r] = least
+    if len(weights.leasts):
+        for r in range(exists, exists + size):
+            words[new + r] = words[base + r] | words[source + r]
+
+
+@kernel
+def add_one(pool, lanes, weights, new, size):
+    """Add one match with these weights to the first element of a vector."""
+    words, reals, moduli = pool.words, pool.reals, lanes.moduli
+    width = len(moduli.primes)
+    for lane in range(width):
+        prime = moduli.primes[lane]
+        words[new + lane * size] += 1
+        if prime and words[new + lane * size] == prime:
+            words[new + lane * size] = 0
+        for q in range(len(weights.sums)):
+            at = new + ((1 + q) * width + lane) * size
+            words[at] += weights.sums[q] if prime == 0 else weights.sums[q] % prime
+            if prime:
+                words[at] %= prime
+    for q in range(len(weights.floats)):
+        reals[new + (lanes.floats + 1 + q) * size] += weights.floats[q]
+    if len(weights.floats):
+        reals[new + lanes.floats * size] += 1.0
+    exists = new + lanes.leasts * size
+    for q in range(len(weights.leasts)):
+        at = exists + (1 + q) * size
+        words[at] = min(words[at], weights.leasts[q])
+    if len(weights.leasts):
+        words[exists] = 1
+
+
+@kernel
+def set_unit(pool, lanes, at, size, index):
+    """Make a vector that has one match without events at `index`, and no others."""
+    clear(pool, lanes, at, size)
+    for lane in range(len(lanes.moduli.primes)):
+        pool.words[at + lane * size + index] = 1
+    if lanes.leasts > lanes.floats:
+        pool.reals[at + lanes.floats * size + index] = 1.0
+    if lanes.words > lanes.leasts:
+        pool.words[at + lanes.leasts * size + index] = 1
+
+
+@kernel
+def add_product(pool, lanes, weights, result, front, source, size):
+    """Add front · source × weights, the matches of both in one element, to the scratch element.
+
+    `result` is a pool of one element. `front` 0 is the vector with one match at index 0.
+    """
+    words, reals, moduli = pool.words, pool.reals, lanes.moduli
+    width = len(moduli.primes)
+    for lane in range(width):
+        prime, inverse = moduli.primes[lane], moduli.inverses[lane]
+        counts = lane * size
+        number = _dot(words, front + counts, source + counts, size, prime, inverse)
+        if front == 0:
+            number = words[source + counts]
+        result.words[lane] = _fold(result.words[lane] + number, prime)
+        for q in range(len(weights.sums)):
+            at = ((1 + q) * width + lane) * size
+            if front == 0:
+                total = words[source + at]
+            else:
+                total = _dot(words, front + counts, source + at, size, prime, inverse)
+                total += _dot(words, front + at, source + counts, size, prime, inverse)
+            if prime == 0:
+                total += weights.sums[q] * number
+            else:
+                total += multiply(number, weights.sums[q] % prime, prime, inverse)
+            place = (1 + q) * width + lane
+            result.words[place] = _fold(result.words[place] + total, prime)
+    _add_product_of_floats(pool, lanes, weights, result, front, source, size)
+    _add_product_of_leasts(pool, lanes, weights, result, front, source, size)
+
+
+@kernel
+def _dot(words, left, right, size, prime, inverse):
+    """Return the sum of products of two runs of words."""
+    total = np.int64(0)
+    if prime == 0:
+        for r in range(size):
+            total += words[left + r] * words[right + r]
+        return total
+    for r in range(size):
+        total = _reduce(total + multiply(words[left + r], words[right + r], prime, inverse), prime)
+    return total
+
+
+@kernel
+def _reduce(number, prime):
+    """Return a number below twice the prime modulo it, without a branch."""
+    rest = number - prime
+    return rest + (prime & (rest >> 63))
+
+
+@kernel
+def _fold(number, prime):
+    return number if prime == 0 else number % prime
+
+
+@kernel
+def _add_product_of_floats(pool, lanes, weights, result, front, source, size):
+    reals = pool.reals
+    counts = lanes.floats * size
+    number = 0.0
+    if len(weights.floats):
+        for r in range(size if front else 1):
+            number += (reals[front + counts + r] if front else 1.0) * reals[source + counts + r]
+        result.reals[lanes.floats] += number
+    for q in range(len(weights.floats)):
+        at = counts + (1 + q) * size
+        total = 0.0
+        for r in range(size if front else 1):
+            before = reals[front + counts + r] if front else 1.0
+            after = reals[source + counts + r]
+            if before != 0.0 and after != 0.0:
+                total += before * reals[source + at + r]
+                if front:
+                    total += reals[front + at + r] * after
+        if number != 0.0:
+            total += weights.floats[q] * number
+        result.reals[lanes.floats + 1 + q] += total
+
+
+@kernel
+def _add_product_of_leasts(pool, lanes, weights, result, front, source, size):
+    words = pool.words
+    exists = lanes.leasts * size
+    for q in range(len(weights.leasts)):
+        at = exists + (1 + q) * size
+        least = result.words[lanes.leasts + 1 + q]
+        for r in range(size if front else 1):
+            if words[source + exists + r] and (not front or words[front + exists + r]):
+                least = min(least, words[source + at + r], weights.leasts[q])
+                if front:
+                    least = min(least, words[front + at + r])
+        result.words[lanes.leasts + 1 + q] = least
+
+
+@kernel
+def add_bounds(pool, weights, new, base, source, header):
+    """Bound the vector base + source × weights, as `add` makes it."""
+    reals = pool.reals
+    sums = len(weights.sums)
+    for which in range(2):
+        at = which * (1 + sums) - header
+        number = reals[source + at]
+        reals[new + at] = (reals[base + at] if base else 0.0) + number
+        for q in range(1, 1 + sums):
+            total = reals[source + at + q] + abs(np.float64(weights.sums[q - 1])) * number
+            reals[new + at + q] = (reals[base + at + q] if base else 0.0) + total
+
+
+@kernel
+def add_unit_bounds(pool, weights, new, header, unit):
+    """Bound a vector after one more match; `unit` is the bound of the number 1."""
+    reals = pool.reals
+    sums = len(weights.sums)
+    for which in range(2):
+        at = which * (1 + sums) - header
+        reals[new + at] += unit
+        for q in range(1, 1 + sums):
+            reals[new + at + q] += abs(np.float64(weights.sums[q - 1])) * unit
+
+
+@kernel
+def copy_vector(old, old_lanes, at, new, new_lanes, to, size, scratch):
+    """Copy a vector to another pool, whose elements may have more residues."""
+    before, after = len(old_lanes.moduli.primes), len(new_lanes.moduli.primes)
+    rest, moved = old_lanes.floats, new_lanes.floats
+    if before == after:
+        rest, moved = 0, 0
+    for i in range((old_lanes.words - rest) * size):
+        new.words[to + moved * size + i] = old.words[at + rest * size + i]
+    residues, digits = scratch[0], scratch[1]
+    for quantity in range(moved // after):
+        for r in range(size):
+            for lane in range(before):
+                residues[lane] = old.words[at + (quantity * before + lane) * size + r]
+            extend(old_lanes.moduli, new_lanes.moduli, residues, digits)
+            for lane in range(after):
+                new.words[to + (quantity * after + lane) * size + r] = residues[lane]

@@ -1,0 +1,644 @@
+"""The sliding kernel: aggregates over all matches that end at an event, at a constant cost.
+
+In an input/output-deterministic automaton a match is one accepting run. So the matches that end
+at an event and start inside the window are a product: the row of the start, times one matrix per
+event of the window, times the accepting edges, over a semiring (`semiring`). A sliding product
+without inverses takes two stacks:
+
+* the *back* is one matrix B, multiplied from the right by each event: its columns are vectors,
+  one per state that has partial matches, and an event adds columns to columns;
+* the *front* has, per start, the row of all matches that start there or later, up to the last
+  *turn*. Expired starts are popped.
+
+When the front is empty and a start of the back expires, the stacks *turn*: one pass over the
+events of the back, newest first, makes the rows of a new front, and B becomes the identity over
+the states that have partial matches.
+
+Before the first turn B has one row, that of the start. Without a window it stays so. An event
+that moves no partial match is not stored.
+
+Cost contract: O(states with partial matches × edges that the event moves) per event, amortized,
+whatever the window and the number of matches; an inert event costs one look-up. Memory holds the
+events of the window that moved something, a row per start in it, and the square of the states
+that have partial matches per partition. Rejected: rows per event in place of rows per start
+(larger, and no faster), subtracting expired matches (least values have no inverse).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW
+from cernis.engine.unary.residue import LANE_BITS
+from cernis.engine.unary.semiring import (
+    Pool,
+    Weights,
+    add,
+    add_bounds,
+    add_one,
+    add_product,
+    add_unit_bounds,
+    clear,
+    copy_vector,
+    copy_weights,
+    set_unit,
+    weigh,
+)
+
+DONE, UNKNOWN_STATE, POOL_FULL, ENDS_FULL, ROWS_FULL, LANES_FULL = range(6)
+
+WORDS, LOGGED, ENDS, FREE_ROWS, RELEVANT = range(5)
+"""Places in `counters`."""
+NONE = -1
+_LARGE_BITS = 900
+_LARGE = 2.0**_LARGE_BITS
+_TINY = 2.0**-1000
+"""The least bound but 0: a larger one is still a bound."""
+_STRETCH = 512
+
+LOGGED_EVENT = np.dtype(
+    [("start", np.int64), ("before", np.int64), ("symbol", np.int32), ("begins", np.int32)]
+)
+"""An event of the back; `before` is the one before it in its partition."""
+ROW = np.dtype(
+    [
+        ("key", np.int64),
+        ("size", np.int64),
+        ("front", np.int64),
+        ("fronts", np.int64),
+        ("last", np.int64),
+        ("begun", np.int64),
+        ("oldest", np.int64),
+        ("newest", np.int64),
+        ("spare", np.int64),
+        ("ordinal", np.int64),
+        ("bound", np.int64),
+        ("scale", np.int64),
+        ("limit", np.float64),
+        ("unit", np.float64),
+    ]
+)
+"""A partition: the elements of its vectors, its front and how many starts it has, the last event
+of the back, the starts of the back and the oldest of them, the newest start, a list of vectors to
+use again, the events it has had, and its window's bound. Bounds of its numbers lack a factor of
+2^900 `scale` times; so scaled, they stay below `limit`, and the number 1 has the bound `unit`."""
+
+
+class SlidingEvents(NamedTuple):
+    """A batch of events. Empty arrays: there are no partitions, no clock, no missing times."""
+
+    symbols: NDArray[np.int32]
+    keys: NDArray[np.int64]
+    clocks: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    usable: NDArray[np.uint8]
+    weights: Weights
+
+
+class SlidingMemory(NamedTuple):
+    """The state of a stream. A row of `places` belongs to a partition, a column to a state."""
+
+    counters: NDArray[np.int64]
+    pool: Pool
+    """Word 0 is not used: place 0 is "no vector"."""
+    log: NDArray[np.void]
+    log_weights: Weights
+    rows: NDArray[np.void]
+    places: NDArray[np.int64]
+    """Per row and state, the vector of its partial matches."""
+    row_of_key: NDArray[np.int32]
+    free_rows: NDArray[np.int64]
+
+
+class SlidingScratch(NamedTuple):
+    """Room for the moves of one event, and for the aggregates of the matches found."""
+
+    relevant: NDArray[np.int64]
+    moving_state: NDArray[np.int32]
+    moving_edge: NDArray[np.int32]
+    gathered: NDArray[np.int64]
+    """Per state, the vector that is being made."""
+    suffixes: NDArray[np.int64]
+    """Per state, the row of the matrix of the events since, while the stacks turn."""
+    touched: NDArray[np.int32]
+    weights: Weights
+    result: Pool
+    """One element: the matches that end at the event."""
+    ends: NDArray[np.int64]
+    found: NDArray[np.int64]
+    """Per end, its element."""
+
+
+@kernel
+def slide(tables, memory, lanes, events, scratch, rules, base, begin):
+    """Read the events from `begin` on; return (status, event to go on with, detail)."""
+    counters, rows = memory.counters, memory.rows
+    symbols, inert, relevant = events.symbols, tables.inert, scratch.relevant
+    partitioned = len(events.keys) > 0
+    counts_all = partitioned and rules.window == EVENT_WINDOW
+    has_nulls = len(events.usable) > 0
+    for low in range(begin, len(symbols), _STRETCH):
+        found = 0
+        for i in range(low, min(low + _STRETCH, len(symbols))):
+            relevant[found] = i
+            found += counts_all or not inert[symbols[i]]
+        for which in range(found):
+            i = relevant[which]
+            symbol = symbols[i]
+            row = 0
+            key = np.int64(0)
+            if partitioned:
+                key = events.keys[i]
+                if key < 0:
+                    continue
+                row = memory.row_of_key[key]
+                if row < 0:
+                    if tables.start_count[symbol] == 0:
+                        continue
+                    if counters[FREE_ROWS] == 0:
+                        return ROWS_FULL, i, 0
+                elif inert[symbol]:
+                    rows[row]["ordinal"] += 1
+                    continue
+            start = base + i
+            bound = FOREVER
+            if rules.window == EVENT_WINDOW:
+                if partitioned:
+                    start = rows[row]["ordinal"] if row >= 0 else 0
+                bound = start - rules.size
+            elif rules.window == CLOCK_WINDOW:
+                start = events.clocks[i]
+                bound = events.bounds[i]
+            has_time = not has_nulls or events.usable[i] != 0
+            begins = has_time and start >= bound
+            if row >= 0 and has_time and rules.window != NO_WINDOW:
+                rows[row]["bound"] = bound
+                missing = _expire(tables, memory, lanes, scratch, row, bound)
+                if missing > 0:
+                    return POOL_FULL, i, missing
+            moves, leaves, unknown = _gather(tables, memory.places, scratch, symbol, row, begins)
+            if unknown >= 0:
+                return UNKNOWN_STATE, i, unknown
+            starts = tables.start_count[symbol] if begins else 0
+            if moves + starts == 0 and not leaves:
+                if row >= 0:
+                    rows[row]["ordinal"] += 1
+                continue
+            if row < 0:
+                row = _take_row(memory, lanes, key, bound)
+            room = (moves + starts) * (lanes.header + lanes.words * rows[row]["size"])
+            if counters[WORDS] + room > len(memory.pool.words) or counters[LOGGED] == len(
+                memory.log
+            ):
+                return POOL_FULL, i, room
+            if counters[ENDS] == len(scratch.ends):
+                return ENDS_FULL, i, 0
+            if not _fits(tables, memory, lanes, events, scratch, row, i, moves):
+                return LANES_FULL, i, 0
+            counters[RELEVANT] += 1
+            clear(scratch.result, lanes, 0, 1)
+            targets = _move(tables, memory, lanes, events, scratch, row, i, moves)
+            if leaves or targets:
+                _settle(tables, memory, scratch, row, symbol, targets)
+            if starts:
+                _start(tables, memory, lanes, events, scratch, row, i)
+            if rules.window != NO_WINDOW:
+                _log(memory, events, row, i, start, starts)
+            rows[row]["ordinal"] += 1
+            if has_time:
+                _report(lanes, counters, scratch, base + i)
+    return DONE, len(symbols), 0
+
+
+@kernel
+def _gather(tables, places, scratch, symbol, row, begins):
+    """Write the moves of an event; return (how many, whether runs leave, unknown state or -1)."""
+    edges = tables.edges
+    moves = 0
+    leaves = False
+    if begins:
+        first = tables.start_first[symbol]
+        for e in range(first, first + tables.start_count[symbol]):
+            target = edges[e]["target"]
+            if target >= 0 and not tables.expanded[target]:
+                return moves, leaves, target
+    if row < 0:
+        return moves, leaves, NONE
+    for m in range(tables.mover_count[symbol]):
+        state = tables.movers[symbol, m]
+        if places[row, state] == 0:
+            continue
+        leaves = leaves or tables.stay[state, symbol] == 0
+        first = tables.edge_first[state, symbol]
+        for e in range(first, first + tables.edge_count[state, symbol]):
+            target = edges[e]["target"]
+            if target >= 0 and not tables.expanded[target]:
+                return moves, leaves, target
+            scratch.moving_state[moves] = state
+            scratch.moving_edge[moves] = e
+            moves += 1
+    return moves, leaves, NONE
+
+
+@kernel
+def _fits(tables, memory, lanes, events, scratch, row, event, moves):
+    """Whether the residues have room for all numbers after this event."""
+    reals, places, header = memory.pool.reals, memory.places, lanes.header
+    record = memory.rows[row]
+    starts = tables.start_count[events.symbols[event]] * record["unit"]
+    largest = 0.0
+    for q in range(header // 2):
+        weight = 1.0 if q == 0 else abs(np.float64(events.weights.sums[event, q - 1]))
+        coming, there = starts * weight, 0.0
+        for m in range(moves):
+            source = places[row, scratch.moving_state[m]] - header
+            target = tables.edges[scratch.moving_edge[m]]["target"]
+            coming += reals[source + q]
+            if q > 0:
+                coming += weight * reals[source]
+            if target >= 0 and places[row, target]:
+                there = max(there, reals[places[row, target] - header + q])
+        largest = max(largest, coming + there)
+    if largest >= _LARGE:
+        largest = largest / _LARGE
+        scale_bounds(memory, lanes, row, 1)
+    return largest < record["limit"]
+
+
+@kernel
+def scale_bounds(memory, lanes, row, steps):
+    """Divide the bounds of a partition by 2^900, so many times (-1: multiply)."""
+    reals, record = memory.pool.reals, memory.rows[row]
+    factor = 1.0 if steps == 0 else 1.0 / _LARGE if steps > 0 else _LARGE
+    for state in range(memory.places.shape[1]):
+        at = memory.places[row, state]
+        if at:
+            for i in range(at - lanes.header, at):
+                if reals[i] != 0.0:
+                    reals[i] = max(reals[i] * factor, _TINY)
+    record["scale"] += steps
+    bits = _find_bits(len(lanes.moduli.primes)) - _LARGE_BITS * record["scale"]
+    record["limit"] = 2.0 ** min(bits, 1023)
+    record["unit"] = max(2.0 ** (-_LARGE_BITS * record["scale"]), _TINY)
+
+
+@kernel
+def _find_bits(lanes):
+    """Return b such that integers below 2^b, positive or negative, are safe in so many lanes."""
+    return 62 if lanes == 1 else LANE_BITS * lanes - 3
+
+
+# ------------------------------------------------------------------ moving
+
+
+@kernel
+def _move(tables, memory, lanes, events, scratch, row, event, moves):
+    """Add the vectors of states that move to those they enter; return how many are entered."""
+    pool, places, gathered = memory.pool, memory.places, scratch.gathered
+    record = memory.rows[row]
+    size, front = record["size"], 0
+    if record["fronts"]:
+        front = record["front"] + (record["fronts"] - 1) * (1 + lanes.words * size) + 1
+    targets = 0
+    for m in range(moves):
+        edge = tables.edges[scratch.moving_edge[m]]
+        target = edge["target"]
+        source = places[row, scratch.moving_state[m]]
+        weigh(lanes, events.weights, event, edge["label"], scratch.weights)
+        if edge["accept"]:
+            add_product(pool, lanes, scratch.weights, scratch.result, front, source, size)
+        if target < 0:
+            continue
+        new = gathered[target]
+        base = new
+        if new == 0:
+            new = _take_vector(memory, lanes, row)
+            if tables.stay[target, events.symbols[event]]:
+                base = places[row, target]
+            gathered[target] = new
+            scratch.touched[targets] = target
+            targets += 1
+        add_bounds(pool, scratch.weights, new, base, source, lanes.header)
+        add(pool, lanes, scratch.weights, new, base, source, size)
+    return targets
+
+
+@kernel
+def _take_vector(memory, lanes, row):
+    """Return a vector of a partition that is not in use."""
+    record, words = memory.rows[row], memory.pool.words
+    at = record["spare"]
+    if at:
+        record["spare"] = words[at]
+        return at
+    at = memory.counters[WORDS] + lanes.header
+    memory.counters[WORDS] = at + lanes.words * record["size"]
+    return at
+
+
+@kernel
+def _put(memory, row, state, at):
+    """Give a state another vector, or none (0)."""
+    old = memory.places[row, state]
+    if old:
+        memory.pool.words[old] = memory.rows[row]["spare"]
+        memory.rows[row]["spare"] = old
+    memory.places[row, state] = at
+
+
+@kernel
+def _settle(tables, memory, scratch, row, symbol, targets):
+    """Empty the states that all runs leave, and fill those that runs have entered."""
+    for m in range(tables.mover_count[symbol]):
+        state = tables.movers[symbol, m]
+        if tables.stay[state, symbol] == 0:
+            _put(memory, row, state, 0)
+    for t in range(targets):
+        state = scratch.touched[t]
+        _put(memory, row, state, scratch.gathered[state])
+        scratch.gathered[state] = 0
+
+
+@kernel
+def _start(tables, memory, lanes, events, scratch, row, event):
+    """Begin the matches that start with this event."""
+    pool, symbol, weights = memory.pool, events.symbols[event], scratch.weights
+    record = memory.rows[row]
+    first = tables.start_first[symbol]
+    for e in range(first, first + tables.start_count[symbol]):
+        target = tables.edges[e]["target"]
+        weigh(lanes, events.weights, event, tables.edges[e]["label"], weights)
+        if tables.edges[e]["accept"]:
+            add_one(scratch.result, lanes, weights, 0, 1)
+        if target < 0:
+            continue
+        at = memory.places[row, target]
+        if at == 0:
+            at = _take_vector(memory, lanes, row)
+            memory.places[row, target] = at
+            clear(pool, lanes, at, record["size"])
+            for i in range(at - lanes.header, at):
+                pool.reals[i] = 0.0
+        add_one(pool, lanes, weights, at, record["size"])
+        add_unit_bounds(pool, weights, at, lanes.header, record["unit"])
+
+
+@kernel
+def _log(memory, events, row, event, start, begins):
+    """Store an event for the next turn."""
+    counters, record = memory.counters, memory.rows[row]
+    at = counters[LOGGED]
+    counters[LOGGED] = at + 1
+    memory.log[at]["start"] = start
+    memory.log[at]["before"] = record["last"]
+    memory.log[at]["symbol"] = events.symbols[event]
+    memory.log[at]["begins"] = begins
+    copy_weights(events.weights, event, memory.log_weights, at)
+    record["last"] = at
+    if begins:
+        if record["begun"] == 0:
+            record["oldest"] = start
+        record["begun"] += 1
+        record["newest"] = start
+
+
+@kernel
+def _report(lanes, counters, scratch, position):
+    """Write the element of an event that matches end at."""
+    exists = False
+    for lane in range(len(lanes.moduli.primes)):
+        exists = exists or scratch.result.words[lane] != 0
+    if exists:
+        end = counters[ENDS]
+        counters[ENDS] = end + 1
+        scratch.ends[end] = position
+        for i in range(lanes.words):
+            scratch.found[end, i] = scratch.result.words[i]
+
+
+@kernel
+def _take_row(memory, lanes, key, bound):
+    """Give a partition a free row."""
+    counters = memory.counters
+    counters[FREE_ROWS] -= 1
+    row = memory.free_rows[counters[FREE_ROWS]]
+    memory.row_of_key[key] = row
+    reset_row(memory, lanes, row)
+    memory.rows[row]["key"] = key
+    memory.rows[row]["ordinal"] = 0
+    memory.rows[row]["bound"] = bound
+    return row
+
+
+# ---------------------------------------------------------------- expiring
+
+
+@kernel
+def reset_row(memory, lanes, row):
+    """Drop all partial matches of a partition."""
+    record = memory.rows[row]
+    for state in range(memory.places.shape[1]):
+        memory.places[row, state] = 0
+    record["size"] = 1
+    record["fronts"] = 0
+    record["last"] = NONE
+    record["begun"] = 0
+    record["spare"] = 0
+    record["scale"] = 0
+    scale_bounds(memory, lanes, row, 0)
+    if len(memory.rows) == 1:
+        memory.counters[WORDS] = 1
+        memory.counters[LOGGED] = 0
+
+
+@kernel
+def _expire(tables, memory, lanes, scratch, row, bound):
+    """Drop the matches that start before the bound; return the words that are missing, or 0."""
+    record, words = memory.rows[row], memory.pool.words
+    if record["fronts"] == 0 and record["begun"] == 0:
+        return 0
+    if record["newest"] < bound:
+        reset_row(memory, lanes, row)
+        return 0
+    stride = 1 + lanes.words * record["size"]
+    fronts = record["fronts"]
+    while fronts > 0 and words[record["front"] + (fronts - 1) * stride] < bound:
+        fronts -= 1
+    record["fronts"] = fronts
+    if fronts == 0 and record["begun"] > 0 and record["oldest"] < bound:
+        return _turn(tables, memory, lanes, scratch, row, bound)
+    return 0
+
+
+@kernel
+def _turn(tables, memory, lanes, scratch, row, bound):
+    """Turn the back into a front; return the words that are missing for it, or 0.
+
+    Rows of the matrix are made above the words in use, where nothing stays.
+    """
+    record, pool, places = memory.rows[row], memory.pool, memory.places
+    suffixes, header = scratch.suffixes, lanes.header
+    size = 1
+    for state in range(places.shape[1]):
+        suffixes[state] = 0
+        size += places[row, state] != 0
+    vector = lanes.words * size
+    front = memory.counters[WORDS]
+    vectors = front + record["begun"] * (1 + vector)
+    used = vectors + (size - 1) * (header + vector)
+    most = used + size * vector
+    if most > len(pool.words):
+        return most - front
+    whole = used
+    set_unit(pool, lanes, whole, size, 0)
+    index = 0
+    for state in range(places.shape[1]):
+        if places[row, state]:
+            index += 1
+            suffixes[state] = whole + index * vector
+            set_unit(pool, lanes, suffixes[state], size, index)
+    top, spare, fronts = most, 0, 0
+    event = record["last"]
+    while event >= 0:
+        start, begins = memory.log[event]["start"], memory.log[event]["begins"]
+        if begins and start < bound:
+            break
+        symbol = memory.log[event]["symbol"]
+        if top + tables.mover_count[symbol] * vector > len(pool.words):
+            return top + tables.mover_count[symbol] * vector - front
+        top, spare = _prepend(tables, memory, lanes, scratch, event, size, (whole, top, spare))
+        if begins:
+            at = front + fronts * (1 + vector)
+            pool.words[at] = start
+            for i in range(vector):
+                pool.words[at + 1 + i] = pool.words[whole + i]
+            fronts += 1
+        event = memory.log[event]["before"]
+    oldest = front + (fronts - 1) * (1 + vector) + 1
+    largest = 0.0
+    index = 0
+    for state in range(places.shape[1]):
+        if places[row, state]:
+            at = vectors + header + index * (header + vector)
+            index += 1
+            is_alive = False
+            for lane in range(len(lanes.moduli.primes)):
+                is_alive = is_alive or pool.words[oldest + lane * size + index] != 0
+            half = header // 2
+            for i in range(half):
+                pool.reals[at - header + i] = pool.reals[places[row, state] - half + i]
+                pool.reals[at - half + i] = 0.0
+                largest = max(largest, pool.reals[at - header + i])
+            set_unit(pool, lanes, at, size, index)
+            places[row, state] = at if is_alive else 0
+    memory.counters[WORDS] = used
+    if len(memory.rows) == 1:
+        memory.counters[LOGGED] = 0
+    record["size"] = size
+    record["front"] = front
+    record["fronts"] = fronts
+    record["last"] = NONE
+    record["begun"] = 0
+    record["spare"] = 0
+    while record["scale"] > 0 and largest < 1.0:
+        largest *= _LARGE
+        scale_bounds(memory, lanes, row, -1)
+    return 0
+
+
+@kernel
+def _prepend(tables, memory, lanes, scratch, event, size, room):
+    """Multiply the matrix of the later events by that of one more, from the left.
+
+    `room` has the row of the start, the first free word, and a list of free rows; the last two
+    are returned.
+    """
+    pool, log, suffixes, gathered = memory.pool, memory.log, scratch.suffixes, scratch.gathered
+    weights = scratch.weights
+    whole, top, spare = room
+    symbol = log[event]["symbol"]
+    targets = 0
+    for m in range(tables.mover_count[symbol]):
+        state = tables.movers[symbol, m]
+        stays = tables.stay[state, symbol] != 0
+        new = 0
+        first = tables.edge_first[state, symbol]
+        for e in range(first, first + tables.edge_count[state, symbol]):
+            target = tables.edges[e]["target"]
+            if target < 0 or suffixes[target] == 0:
+                continue
+            base = new
+            if new == 0:
+                if spare:
+                    new = spare
+                    spare = pool.words[spare]
+                else:
+                    new = top
+                    top += lanes.words * size
+                base = suffixes[state] if stays else 0
+            weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
+            add(pool, lanes, weights, new, base, suffixes[target], size)
+        if new or not stays:
+            gathered[state] = new
+            scratch.touched[targets] = state
+            targets += 1
+    if log[event]["begins"]:
+        first = tables.start_first[symbol]
+        for e in range(first, first + tables.start_count[symbol]):
+            target = tables.edges[e]["target"]
+            if target >= 0 and suffixes[target]:
+                weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
+                add(pool, lanes, weights, whole, whole, suffixes[target], size)
+    for t in range(targets):
+        state = scratch.touched[t]
+        if suffixes[state]:
+            pool.words[suffixes[state]] = spare
+            spare = suffixes[state]
+        suffixes[state] = gathered[state]
+        gathered[state] = 0
+    return top, spare
+
+
+# -------------------------------------------------------------- collecting
+
+
+@kernel
+def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
+    """Copy the vectors and events in use to a fresh pool and log; residues may become more."""
+    old, new, places, rows = memory.pool, fresh.pool, memory.places, memory.rows
+    used, logged = np.int64(1), np.int64(0)
+    header, vector = lanes.header, fresh_lanes.words
+    for row in range(len(rows)):
+        size = rows[row]["size"]
+        rows[row]["spare"] = 0
+        for state in range(places.shape[1]):
+            at = places[row, state]
+            if at:
+                for i in range(header):
+                    new.words[used + i] = old.words[at - header + i]
+                to = used + header
+                copy_vector(old, lanes, at, new, fresh_lanes, to, size, scratch)
+                places[row, state] = to
+                used = to + vector * size
+        front = rows[row]["front"]
+        rows[row]["front"] = used
+        for f in range(rows[row]["fronts"]):
+            at = front + f * (1 + lanes.words * size)
+            new.words[used] = old.words[at]
+            copy_vector(old, lanes, at + 1, new, fresh_lanes, used + 1, size, scratch)
+            used += 1 + vector * size
+        event = rows[row]["last"]
+        if event >= 0:
+            rows[row]["last"] = logged
+        while event >= 0:
+            fresh.log[logged] = memory.log[event]
+            copy_weights(memory.log_weights, event, fresh.log_weights, logged)
+            event = memory.log[event]["before"]
+            logged += 1
+            fresh.log[logged - 1]["before"] = logged if event >= 0 else NONE
+    memory.counters[WORDS] = used
+    memory.counters[LOGGED] = logged
