@@ -49,6 +49,11 @@ def borrowing(function: Function) -> Function:
     return _compile(function, _nrt=False)
 
 
+def inlined(function: Function) -> Function:
+    """Compile a borrowing function into each of its callers."""
+    return _compile(function, _nrt=False, forceinline=True)
+
+
 def _compile(function: Function, **options: bool) -> Function:
     compiler: Any = njit
     compiled = compiler(nogil=True, **options)(function)

@@ -149,7 +149,7 @@ class SlidingAggregator:
                 self.position,
                 at,
             )
-            if status in (kernel.DONE, kernel.ENDS_FULL, kernel.LANES_FULL):
+            if status == kernel.DONE or self.memory.counters[kernel.ENDS]:
                 found.append(self._read_found())
             match status:
                 case kernel.DONE:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing as kernel
+from cernis.compiled import borrowing, inlined
 
 LANE_BITS = 50
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -95,7 +95,7 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
     return found.astype(np.int64)
 
 
-@kernel
+@inlined
 def multiply(left, right, prime, inverse):
     """Return the product of two residues of a prime."""
     quotient = np.int64(np.float64(left) * np.float64(right) * inverse)
@@ -105,7 +105,7 @@ def multiply(left, right, prime, inverse):
     return rest - prime if rest >= prime else rest
 
 
-@kernel
+@inlined
 def extend(old, new, residues, digits):
     """Work out the residues of the lanes that `new` has beyond `old`, from those of `old`.
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing as kernel
+from cernis.compiled import borrowing, inlined
 from cernis.engine.unary.residue import Moduli, extend, multiply, new_moduli
 
 NO_VALUE = np.int64(2**63 - 1)
@@ -88,9 +88,11 @@ def new_lanes(lanes: int, sums: int, floats: int, leasts: int) -> Lanes:
     )
 
 
-@kernel
+@inlined
 def weigh(lanes, events, event, label, weights):
     """Write the weights that an event has under a label."""
+    if lanes.words == 1:
+        return
     for q in range(len(weights.sums)):
         weights.sums[q] = events.sums[event, q] if lanes.sum_labels[q, label] else 0
     for q in range(len(weights.floats)):
@@ -99,7 +101,7 @@ def weigh(lanes, events, event, label, weights):
         weights.leasts[q] = events.leasts[event, q] if lanes.least_labels[q, label] else NO_VALUE
 
 
-@kernel
+@inlined
 def copy_weights(old, event, new, to):
     """Copy the values of an event to a row of other values."""
     for q in range(old.sums.shape[1]):
@@ -110,19 +112,26 @@ def copy_weights(old, event, new, to):
         new.leasts[to, q] = old.leasts[event, q]
 
 
-@kernel
+@inlined
 def clear(pool, lanes, at, size):
     """Empty a vector: no matches at all."""
+    if lanes.words == 1:
+        for r in range(np.uint64(size)):
+            pool.words[np.uint64(at) + r] = 0
+        return
     for i in range(at, at + lanes.words * size):
         pool.words[i] = 0
     for i in range(at + (lanes.leasts + 1) * size, at + lanes.words * size):
         pool.words[i] = NO_VALUE
 
 
-@kernel
+@inlined
 def add(pool, lanes, weights, new, base, source, size):
     """Write base + source × weights to the vector `new`; base 0 is empty."""
     words, reals = pool.words, pool.reals
+    if lanes.words == 1:
+        _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), np.uint64(size))
+        return
     if base == 0:
         clear(pool, lanes, new, size)
         base = new
@@ -140,8 +149,14 @@ def add(pool, lanes, weights, new, base, source, size):
         for lane in range(width):
             prime, inverse = moduli.primes[lane], moduli.inverses[lane]
             counts = lane * size
-            for r in range(counts, counts + size):
-                words[new + r] = _reduce(words[base + r] + words[source + r], prime)
+            _add_residues(
+                words,
+                np.uint64(new + counts),
+                np.uint64(base + counts),
+                np.uint64(source + counts),
+                np.uint64(size),
+                prime,
+            )
             for q in range(sums):
                 at, weight = ((1 + q) * width + lane) * size, weights.sums[q] % prime
                 for r in range(size):
@@ -176,10 +191,30 @@ def add(pool, lanes, weights, new, base, source, size):
             words[new + r] = words[base + r] | words[source + r]
 
 
-@kernel
+@inlined
+def _add_counts(words, new, base, source, size):
+    """Write base + source to `new`; unsigned places need no look at negative ones."""
+    if base == 0:
+        for r in range(size):
+            words[new + r] = words[source + r]
+    else:
+        for r in range(size):
+            words[new + r] = words[base + r] + words[source + r]
+
+
+@inlined
+def _add_residues(words, new, base, source, size, prime):
+    for r in range(size):
+        words[new + r] = _reduce(words[base + r] + words[source + r], prime)
+
+
+@inlined
 def add_one(pool, lanes, weights, new, size):
     """Add one match with these weights to the first element of a vector."""
     words, reals, moduli = pool.words, pool.reals, lanes.moduli
+    if lanes.words == 1:
+        words[new] += 1
+        return
     width = len(moduli.primes)
     for lane in range(width):
         prime = moduli.primes[lane]
@@ -203,7 +238,7 @@ def add_one(pool, lanes, weights, new, size):
         words[exists] = 1
 
 
-@kernel
+@inlined
 def set_unit(pool, lanes, at, size, index):
     """Make a vector that has one match without events at `index`, and no others."""
     clear(pool, lanes, at, size)
@@ -215,13 +250,21 @@ def set_unit(pool, lanes, at, size, index):
         pool.words[at + lanes.leasts * size + index] = 1
 
 
-@kernel
+@inlined
 def add_product(pool, lanes, weights, result, front, source, size):
     """Add front · source × weights, the matches of both in one element, to the scratch element.
 
     `result` is a pool of one element. `front` 0 is the vector with one match at index 0.
     """
-    words, reals, moduli = pool.words, pool.reals, lanes.moduli
+    words, moduli = pool.words, lanes.moduli
+    if lanes.words == 1:
+        if front:
+            result.words[0] += _multiply_counts(
+                words, np.uint64(front), np.uint64(source), np.uint64(size)
+            )
+        else:
+            result.words[0] += words[source]
+        return
     width = len(moduli.primes)
     for lane in range(width):
         prime, inverse = moduli.primes[lane], moduli.inverses[lane]
@@ -247,7 +290,15 @@ def add_product(pool, lanes, weights, result, front, source, size):
     _add_product_of_leasts(pool, lanes, weights, result, front, source, size)
 
 
-@kernel
+@inlined
+def _multiply_counts(words, left, right, size):
+    total = np.int64(0)
+    for r in range(size):
+        total += words[left + r] * words[right + r]
+    return total
+
+
+@inlined
 def _dot(words, left, right, size, prime, inverse):
     """Return the sum of products of two runs of words."""
     total = np.int64(0)
@@ -260,19 +311,19 @@ def _dot(words, left, right, size, prime, inverse):
     return total
 
 
-@kernel
+@inlined
 def _reduce(number, prime):
     """Return a number below twice the prime modulo it, without a branch."""
     rest = number - prime
     return rest + (prime & (rest >> 63))
 
 
-@kernel
+@inlined
 def _fold(number, prime):
     return number if prime == 0 else number % prime
 
 
-@kernel
+@inlined
 def _add_product_of_floats(pool, lanes, weights, result, front, source, size):
     reals = pool.reals
     counts = lanes.floats * size
@@ -296,7 +347,7 @@ def _add_product_of_floats(pool, lanes, weights, result, front, source, size):
         result.reals[lanes.floats + 1 + q] += total
 
 
-@kernel
+@inlined
 def _add_product_of_leasts(pool, lanes, weights, result, front, source, size):
     words = pool.words
     exists = lanes.leasts * size
@@ -311,10 +362,14 @@ def _add_product_of_leasts(pool, lanes, weights, result, front, source, size):
         result.words[lanes.leasts + 1 + q] = least
 
 
-@kernel
+@inlined
 def add_bounds(pool, weights, new, base, source, header):
     """Bound the vector base + source × weights, as `add` makes it."""
     reals = pool.reals
+    if header == 2:
+        reals[new - 2] = (reals[base - 2] if base else 0.0) + reals[source - 2]
+        reals[new - 1] = (reals[base - 1] if base else 0.0) + reals[source - 1]
+        return
     sums = len(weights.sums)
     for which in range(2):
         at = which * (1 + sums) - header
@@ -325,7 +380,7 @@ def add_bounds(pool, weights, new, base, source, header):
             reals[new + at + q] = (reals[base + at + q] if base else 0.0) + total
 
 
-@kernel
+@inlined
 def add_unit_bounds(pool, weights, new, header, unit):
     """Bound a vector after one more match; `unit` is the bound of the number 1."""
     reals = pool.reals
@@ -337,7 +392,7 @@ def add_unit_bounds(pool, weights, new, header, unit):
             reals[new + at + q] += abs(np.float64(weights.sums[q - 1])) * unit
 
 
-@kernel
+@inlined
 def copy_vector(old, old_lanes, at, new, new_lanes, to, size, scratch):
     """Copy a vector to another pool, whose elements may have more residues."""
     before, after = len(old_lanes.moduli.primes), len(new_lanes.moduli.primes)

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing as kernel
+from cernis.compiled import borrowing, inlined
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW
 from cernis.engine.unary.residue import LANE_BITS
 from cernis.engine.unary.semiring import (
@@ -133,7 +133,7 @@ class SlidingScratch(NamedTuple):
     """Per end, its element."""
 
 
-@kernel
+@borrowing
 def slide(tables, memory, lanes, events, scratch, rules, base, begin):
     """Read the events from `begin` on; return (status, event to go on with, detail)."""
     counters, rows = memory.counters, memory.rows
@@ -214,7 +214,7 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
     return DONE, len(symbols), 0
 
 
-@kernel
+@inlined
 def _gather(tables, places, scratch, symbol, row, begins):
     """Write the moves of an event; return (how many, whether runs leave, unknown state or -1)."""
     edges = tables.edges
@@ -244,7 +244,7 @@ def _gather(tables, places, scratch, symbol, row, begins):
     return moves, leaves, NONE
 
 
-@kernel
+@inlined
 def _fits(tables, memory, lanes, events, scratch, row, event, moves):
     """Whether the residues have room for all numbers after this event."""
     reals, places, header = memory.pool.reals, memory.places, lanes.header
@@ -269,7 +269,7 @@ def _fits(tables, memory, lanes, events, scratch, row, event, moves):
     return largest < record["limit"]
 
 
-@kernel
+@borrowing
 def scale_bounds(memory, lanes, row, steps):
     """Divide the bounds of a partition by 2^900, so many times (-1: multiply)."""
     reals, record = memory.pool.reals, memory.rows[row]
@@ -286,7 +286,7 @@ def scale_bounds(memory, lanes, row, steps):
     record["unit"] = max(2.0 ** (-_LARGE_BITS * record["scale"]), _TINY)
 
 
-@kernel
+@inlined
 def _find_bits(lanes):
     """Return b such that integers below 2^b, positive or negative, are safe in so many lanes."""
     return 62 if lanes == 1 else LANE_BITS * lanes - 3
@@ -295,7 +295,7 @@ def _find_bits(lanes):
 # ------------------------------------------------------------------ moving
 
 
-@kernel
+@inlined
 def _move(tables, memory, lanes, events, scratch, row, event, moves):
     """Add the vectors of states that move to those they enter; return how many are entered."""
     pool, places, gathered = memory.pool, memory.places, scratch.gathered
@@ -327,7 +327,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
     return targets
 
 
-@kernel
+@inlined
 def _take_vector(memory, lanes, row):
     """Return a vector of a partition that is not in use."""
     record, words = memory.rows[row], memory.pool.words
@@ -340,7 +340,7 @@ def _take_vector(memory, lanes, row):
     return at
 
 
-@kernel
+@inlined
 def _put(memory, row, state, at):
     """Give a state another vector, or none (0)."""
     old = memory.places[row, state]
@@ -350,7 +350,7 @@ def _put(memory, row, state, at):
     memory.places[row, state] = at
 
 
-@kernel
+@inlined
 def _settle(tables, memory, scratch, row, symbol, targets):
     """Empty the states that all runs leave, and fill those that runs have entered."""
     for m in range(tables.mover_count[symbol]):
@@ -363,7 +363,7 @@ def _settle(tables, memory, scratch, row, symbol, targets):
         scratch.gathered[state] = 0
 
 
-@kernel
+@inlined
 def _start(tables, memory, lanes, events, scratch, row, event):
     """Begin the matches that start with this event."""
     pool, symbol, weights = memory.pool, events.symbols[event], scratch.weights
@@ -387,7 +387,7 @@ def _start(tables, memory, lanes, events, scratch, row, event):
         add_unit_bounds(pool, weights, at, lanes.header, record["unit"])
 
 
-@kernel
+@inlined
 def _log(memory, events, row, event, start, begins):
     """Store an event for the next turn."""
     counters, record = memory.counters, memory.rows[row]
@@ -406,7 +406,7 @@ def _log(memory, events, row, event, start, begins):
         record["newest"] = start
 
 
-@kernel
+@inlined
 def _report(lanes, counters, scratch, position):
     """Write the element of an event that matches end at."""
     exists = False
@@ -420,7 +420,7 @@ def _report(lanes, counters, scratch, position):
             scratch.found[end, i] = scratch.result.words[i]
 
 
-@kernel
+@inlined
 def _take_row(memory, lanes, key, bound):
     """Give a partition a free row."""
     counters = memory.counters
@@ -437,7 +437,7 @@ def _take_row(memory, lanes, key, bound):
 # ---------------------------------------------------------------- expiring
 
 
-@kernel
+@borrowing
 def reset_row(memory, lanes, row):
     """Drop all partial matches of a partition."""
     record = memory.rows[row]
@@ -455,7 +455,7 @@ def reset_row(memory, lanes, row):
         memory.counters[LOGGED] = 0
 
 
-@kernel
+@inlined
 def _expire(tables, memory, lanes, scratch, row, bound):
     """Drop the matches that start before the bound; return the words that are missing, or 0."""
     record, words = memory.rows[row], memory.pool.words
@@ -474,7 +474,7 @@ def _expire(tables, memory, lanes, scratch, row, bound):
     return 0
 
 
-@kernel
+@inlined
 def _turn(tables, memory, lanes, scratch, row, bound):
     """Turn the back into a front; return the words that are missing for it, or 0.
 
@@ -550,7 +550,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
     return 0
 
 
-@kernel
+@inlined
 def _prepend(tables, memory, lanes, scratch, event, size, room):
     """Multiply the matrix of the later events by that of one more, from the left.
 
@@ -606,7 +606,7 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
 # -------------------------------------------------------------- collecting
 
 
-@kernel
+@borrowing
 def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
     """Copy the vectors and events in use to a fresh pool and log; residues may become more."""
     old, new, places, rows = memory.pool, fresh.pool, memory.places, memory.rows

@@ -1,0 +1,297 @@
+"""Aggregates over all matches, against matches that are listed one by one and the oracle."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
+from math import comb, inf, isclose, isnan, nan
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.engine.unary.aggregate import (
+    EndAggregates,
+    Measure,
+    MeasuredColumn,
+    SlidingAggregator,
+    can_aggregate,
+)
+from cernis.events.batch import EventBatch
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.plan.plan import Plan
+from cernis.results.matchset import ListedMatches, MatchSet
+from cernis.run.feed import Keys, UnaryFeed
+from cernis.run.session import RunOptions, Session
+from cernis.testing import oracle
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.strategies import split_batches as split
+from cernis.testing.tables import make_table
+
+Events = Sequence[dict[str, Any]]
+Case = tuple[Pattern, Events]
+
+many = settings(
+    max_examples=max(300, settings.default.max_examples),
+    suppress_health_check=list(HealthCheck),
+)
+ELIGIBLE: dict[str, Any] = {
+    "strategies": (Strategy.ALL, Strategy.STRICT),
+    "consume": (Consume.NONE,),
+    "selects": ("*", "list", "NONE"),
+    "limit": False,
+}
+
+# ------------------------------------------------------- values, by an event's row
+
+INTEGERS: list[int | None] = [3, -5, None, 2**62, 0, -(2**63), 7, None, 2**63 - 1, -1, 2**61]
+REALS: list[float | None] = [0.5, None, -2.25, 1e3, nan, 0.0, -0.0, None, inf, 4.0, -8.5]
+
+
+def integer(row: int) -> int | None:
+    return INTEGERS[row * 7 % len(INTEGERS)]
+
+
+def real(row: int) -> float | None:
+    return REALS[row * 5 % len(REALS)]
+
+
+def column(rows: Sequence[int], is_real: bool) -> MeasuredColumn:
+    values = [real(row) if is_real else integer(row) for row in rows]
+    dtype = np.float64 if is_real else np.int64
+    filled = np.array([0 if value is None else value for value in values], dtype)
+    return MeasuredColumn(filled, np.array([value is not None for value in values], np.bool_))
+
+
+def measures_of(variables: Sequence[str]) -> list[Measure]:
+    """Return for each variable its events, an attribute of integers and one of floats."""
+    return [
+        measure
+        for variable in variables
+        for measure in (
+            Measure(variable),
+            Measure(variable, total=True, least=True, greatest=True),
+            Measure(variable, is_real=True, total=True, least=True, greatest=True),
+        )
+    ]
+
+
+# ------------------------------------------------------------------------ running
+
+
+class Feed(UnaryFeed):
+    """Gives a session's batches to an aggregator."""
+
+    def __init__(self, session: Session[Any], measures: Sequence[Measure]) -> None:
+        plan, before = session.plan, session.pipeline.feed
+        assert plan.unary is not None and isinstance(before, UnaryFeed)
+        self.__dict__.update(before.__dict__)
+        self.aggregator = SlidingAggregator(plan.unary.tables, plan.settings, measures)
+        self.engine: Any = self.aggregator
+        self.found: list[EndAggregates] = []
+
+    def take(self, batch: EventBatch, keys: Keys | None, clock: Any) -> list[Any]:
+        symbols = self._symbols.encode(batch)
+        self.tables.add_symbols(len(self._symbols.alphabet.passed))
+        self.aggregator.fit_tables()
+        rows = batch.rows.tolist()
+        columns = [
+            column(rows, m.is_real) if m.total else MeasuredColumn()
+            for m in self.aggregator.measures
+        ]
+        times = {}
+        if clock is not None:
+            times = {"clocks": clock.clock, "bounds": clock.bound, "usable": clock.usable}
+        self.found.append(self.aggregator.push(symbols, columns, keys=keys, **times))
+        return []
+
+    def find(self, variables: Sequence[str], *_: Any) -> MatchSet:
+        return ListedMatches(variables, ())
+
+
+def aggregate(
+    plan: Plan, batches: Sequence[Any], measures: Sequence[Measure]
+) -> dict[int, tuple[Any, ...]]:
+    """Return the aggregates of each end: the count, then (pairs, total, least, greatest)."""
+    session: Session[Any] = Session(plan, RunOptions())
+    feed = Feed(session, measures)
+    session.pipeline.feed = feed
+    for batch in batches:
+        session.push(batch)
+    return read_all(feed.found)
+
+
+def read_all(found: Sequence[EndAggregates]) -> dict[int, tuple[Any, ...]]:
+    ends: dict[int, tuple[Any, ...]] = {}
+    for each in found:
+        for i, end in enumerate(each.ends.tolist()):
+            assert end not in ends
+            columns = [
+                (part.pairs[i], *(None if a is None else a[i] for a in parts_of(part)))
+                for part in each.measures
+            ]
+            ends[end] = (int(each.counts[i]), *columns)
+    return ends
+
+
+def parts_of(part: Any) -> tuple[Any, Any, Any]:
+    return part.total, part.least, part.greatest
+
+
+def expect(matches: Sequence[Any], measures: Sequence[Measure]) -> dict[int, list[Any]]:
+    """Aggregate matches one by one."""
+    by_end = defaultdict(list)
+    for match in matches:
+        by_end[match.interval[1]].append(match)
+    found: dict[int, list[Any]] = {}
+    for end, ended in by_end.items():
+        found[end] = [len(ended)]
+        for measure in measures:
+            rows = [row for match in ended for row in match.vars.get(measure.variable, ())]
+            if not measure.total:
+                found[end].append((len(rows), None, None, None))
+                continue
+            values = [real(row) if measure.is_real else integer(row) for row in rows]
+            present = [value for value in values if value is not None]
+            least = greatest = None
+            if present:
+                ordered = [v for v in present if not isnan(v)] or present
+                least, greatest = min(ordered), max(ordered)
+            found[end].append((len(present), sum(present), least, greatest))
+    return found
+
+
+def same(got: Any, wanted: Any) -> bool:
+    if isinstance(wanted, float) or isinstance(got, float):
+        if isnan(wanted) or isnan(got):
+            return isnan(wanted) and isnan(got)
+        return isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9)
+    return int(got) == wanted
+
+
+def compare(
+    got: dict[int, tuple[Any, ...]], wanted: dict[int, list[Any]], measures: Sequence[Measure]
+) -> None:
+    assert {end: each[0] for end, each in got.items()} == {e: w[0] for e, w in wanted.items()}
+    for end, (_, *columns) in got.items():
+        for measure, found, expected in zip(measures, columns, wanted[end][1:], strict=True):
+            assert int(found[0]) == expected[0]
+            if expected[0] and measure.total:
+                pairs = zip(found[1:], expected[1:], strict=True)
+                assert all(same(g, w) for g, w in pairs), (end, measure, found, expected)
+
+
+def streams(pattern: Pattern, events: Events) -> Any:
+    timed = pattern.within is not None and pattern.within.unit is Unit.TIME
+    return make_table(events, timed=True if timed else None)
+
+
+def check(pattern: Pattern, events: Events, batches: Sequence[Any]) -> None:
+    query = cernis.query(pattern)
+    if query.plan.unary is None or query.plan.listed:
+        return
+    measures = measures_of(query.plan.variables)
+    matches = list(query.run(streams(pattern, events)))
+    compare(aggregate(query.plan, batches, measures), expect(matches, measures), measures)
+
+
+# -------------------------------------------------------------------------- tests
+
+
+@many
+@given(cases(**ELIGIBLE))
+def test_aggregates_agree_with_matches_listed_one_by_one(case: Case) -> None:
+    pattern, events = case
+    check(pattern, events, [streams(pattern, events)])
+
+
+@many
+@given(cases(**ELIGIBLE, windows=(Unit.EVENTS, Unit.TIME, Unit.ATTRIBUTE), events=16, size=5))
+def test_aggregates_agree_inside_windows(case: Case) -> None:
+    pattern, events = case
+    check(pattern, events, [streams(pattern, events)])
+
+
+@many
+@given(
+    cases(**ELIGIBLE, disorder=False, events=14).flatmap(
+        lambda c: st.tuples(st.just(c), cuts(len(c[1])))
+    )
+)
+def test_any_split_into_batches_gives_the_same_aggregates(drawn: tuple[Case, list[int]]) -> None:
+    (pattern, events), at = drawn
+    events = sorted(events, key=lambda e: e["ts"]) if events and "ts" in events[0] else events
+    whole = streams(pattern, events)
+    pieces = split(range(len(events)), at)
+    check(pattern, events, [whole.slice(p[0] if p else 0, len(p)) for p in pieces])
+
+
+@many
+@given(cases(**ELIGIBLE))
+def test_counts_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    plan = cernis.query(pattern).plan
+    if plan.listed or plan.unary is None:
+        return
+    got = aggregate(plan, [streams(pattern, events)], [])
+    rows = oracle.order_rows(pattern, events)
+    expected = dict(oracle.count_matches(pattern, events))
+    assert {rows[end]: each[0] for end, each in got.items()} == expected
+
+
+def run_symbols(text: str, types: Sequence[str], parts: int = 3) -> list[tuple[int, int]]:
+    """Return (end, count) for a query over events that have a type only."""
+    table = make_table([{"type": type_} for type_ in types])
+    step = max(1, len(types) // parts)
+    pieces = [table.slice(at, step) for at in range(0, len(types), step)]
+    found = aggregate(cernis.query(text).plan, pieces, [])
+    return [(end, each[0]) for end, each in found.items()]
+
+
+@pytest.mark.parametrize(("length", "window"), [(3, 50), (12, 200), (24, 400)])
+def test_counts_beyond_64_bits_are_exact(length: int, window: int) -> None:
+    text = f"SELECT * FROM S WHERE {' ; '.join('A' * length)} WITHIN {window} EVENTS"
+    expected = [
+        (end, comb(min(end, window), length - 1)) for end in range(length - 1, 3 * window)
+    ]
+    # the last event is fixed, the others are any of those before it in the window
+    assert run_symbols(text, "A" * 3 * window) == expected
+
+
+def test_counts_beyond_the_range_of_floats_are_exact() -> None:
+    types = "A" * 3000 + "B" * 1300 + "A" * 40
+    found = dict(run_symbols("SELECT * FROM S WHERE A+ WITHIN 1199 EVENTS", types, parts=7))
+    assert found == {
+        end: 2 ** types[max(0, end - 1199) : end].count("A")
+        for end, type_ in enumerate(types)
+        if type_ == "A"
+    }
+
+
+def test_sums_beyond_64_bits_are_exact_and_signed() -> None:
+    query = cernis.query("SELECT * FROM S WHERE A AS x ; A AS y ; A AS z WITHIN 60 EVENTS")
+    events = [{"type": "A"}] * 200
+    measures = measures_of(("x", "z"))
+    matches = list(query.run(make_table(events)))
+    got = aggregate(query.plan, [make_table(events)], measures)
+    compare(got, expect(matches, measures), measures)
+    assert any(int(each[2][1]) > 2**70 for each in got.values())
+
+
+def test_many_partitions_come_and_go() -> None:
+    text = "SELECT * FROM S WHERE A ; B+ ; C PARTITION BY [k] WITHIN {} EVENTS"
+    draw = np.random.default_rng(3)
+    keys = (np.arange(6000) // 12 + draw.integers(0, 9, 6000)).tolist()
+    types = draw.choice(list("ABC"), 6000).tolist()
+    events = [{"type": t, "k": str(k)} for t, k in zip(types, keys, strict=True)]
+    for window in (4, 9):
+        query = cernis.query(text.format(window))
+        table = make_table(events)
+        got = aggregate(query.plan, [table.slice(at, 700) for at in range(0, 6000, 700)], [])
+        counted = query.run(table).counts().to_pydict()
+        expected = dict(zip(counted["end"], counted["count"], strict=True))
+        assert {end: each[0] for end, each in got.items()} == expected
