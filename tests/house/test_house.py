@@ -106,7 +106,7 @@ def kernels() -> Iterator[tuple[Module, ast.FunctionDef]]:
             if isinstance(node, ast.FunctionDef):
                 decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
                 if any(
-                    isinstance(d, ast.Name) and d.id in ("kernel", "borrowing") for d in decorators
+                    isinstance(d, ast.Name) and d.id in ("kernel", "borrowing", "inlined") for d in decorators
                 ):
                     yield module, node
 

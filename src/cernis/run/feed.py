@@ -21,17 +21,20 @@ from cernis.encoding.clock import Clock
 from cernis.encoding.compare import TIME, Equality, OrderValues, kinds
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
+from cernis.encoding.measure import read_measure
 from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag import records
 from cernis.engine.settings import Settings
-from cernis.engine.unary.freeze import freeze_unary, thaw_unary
+from cernis.engine.unary.aggregate import Measure, MeasuredColumn, SlidingAggregator
+from cernis.engine.unary.freeze import freeze_sliding, freeze_unary, thaw_sliding, thaw_unary
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 from cernis.plan.plan import Plan, Unary
 from cernis.results.correlated import CorrelatedMatches
+from cernis.results.counted import CountedMatches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.unary import CompactMatches
 from cernis.run.budget import Budget
@@ -39,15 +42,15 @@ from cernis.run.budget import Budget
 Arrays = dict[str, NDArray[Any]]
 Keys = NDArray[np.int64]
 
+Engine = UnaryEngine | CorrelatedEngine | SlidingAggregator
+
 _FORGET_CODES = 1 << 16
 
 
 class Feed(ABC):
     """A runtime as a pipeline sees it: an engine, and the symbols that its events become."""
 
-    def __init__(
-        self, engine: UnaryEngine | CorrelatedEngine, alphabet: Alphabet, encode: Encode
-    ) -> None:
+    def __init__(self, engine: Engine, alphabet: Alphabet, encode: Encode) -> None:
         self.engine = engine
         self.alphabet = alphabet
         self.encoder = encode(alphabet.atoms)
@@ -118,6 +121,50 @@ class UnaryFeed(Feed):
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
         thaw_unary(self.engine, meta, arrays)
+
+
+class SlidingFeed(Feed):
+    """Encodes symbols and the values of measures, for aggregates over all matches."""
+
+    engine: SlidingAggregator
+
+    def __init__(
+        self,
+        unary: Unary,
+        settings: Settings,
+        encode: Encode,
+        measures: Mapping[Measure, tuple[str, ...]] | None = None,
+    ) -> None:
+        """`measures` have the attribute that each reads, as a path; none: events count."""
+        self.measures = dict(measures or {})
+        engine = SlidingAggregator(unary.tables, settings, tuple(self.measures))
+        super().__init__(engine, unary.automaton.alphabet, encode)
+
+    def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
+        symbols = self._encode_symbols(batch)
+        self.engine.tables.add_symbols(len(self.alphabet.passed))
+        self.engine.fit_tables()
+        columns = self._read_measures(batch)
+        return [self.engine.push(symbols, columns, keys=keys, **_clock(clock))]
+
+    def _read_measures(self, batch: EventBatch) -> list[MeasuredColumn]:
+        return [
+            MeasuredColumn(*read_measure(batch, path, is_real=measure.is_real))
+            if path
+            else MeasuredColumn()
+            for measure, path in self.measures.items()
+        ]
+
+    def find(
+        self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
+    ) -> MatchSet:
+        return CountedMatches(variables, taken)
+
+    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+        return freeze_sliding(self.engine)
+
+    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
+        thaw_sliding(self.engine, meta, arrays)
 
 
 class CorrelatedFeed(Feed):

@@ -22,8 +22,6 @@ from cernis.encoding import clock as clocks
 from cernis.encoding.clock import AttributeClock, Clock
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import KeyCoder
-from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.unary.runtime import UnaryEngine
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
@@ -32,7 +30,7 @@ from cernis.pattern.query import Unit
 from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchSet
 from cernis.run.budget import Budget
-from cernis.run.feed import make_feed
+from cernis.run.feed import Engine, make_feed
 from cernis.run.history import MatchHistory
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
@@ -68,7 +66,7 @@ class Pipeline:
         return None if plan.head is None else Projector(plan.head, plan.variables, budget)
 
     @property
-    def engine(self) -> UnaryEngine | CorrelatedEngine:
+    def engine(self) -> Engine:
         return self.feed.engine
 
     def take(self, batch: EventBatch, scale: Scale) -> list[Any]:

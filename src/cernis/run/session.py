@@ -18,8 +18,6 @@ from typing import Any, Generic, cast
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encode
-from cernis.engine.correlated.runtime import CorrelatedEngine
-from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 from cernis.events.mistakes import Mistakes
@@ -35,6 +33,7 @@ from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
+from cernis.run.feed import Engine
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
 from cernis.run.pipeline import Pipeline
 
@@ -93,7 +92,7 @@ class Session(Generic[Found]):
         return self.pipeline.plan
 
     @property
-    def engine(self) -> UnaryEngine | CorrelatedEngine:
+    def engine(self) -> Engine:
         return self.pipeline.engine
 
     @property

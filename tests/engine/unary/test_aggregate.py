@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from fractions import Fraction
 from math import comb, inf, isclose, isnan, nan
 from typing import Any
 
@@ -18,18 +17,16 @@ from cernis.engine.unary.aggregate import (
     EndAggregates,
     Measure,
     MeasuredColumn,
-    SlidingAggregator,
-    can_aggregate,
 )
+from cernis.engine.unary.freeze import pack, unpack
 from cernis.events.batch import EventBatch
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Plan
-from cernis.results.matchset import ListedMatches, MatchSet
-from cernis.run.feed import Keys, UnaryFeed
+from cernis.run.feed import SlidingFeed
 from cernis.run.session import RunOptions, Session
 from cernis.testing import oracle
+from cernis.testing.grammar import split_batches as split
 from cernis.testing.strategies import cases, cuts
-from cernis.testing.strategies import split_batches as split
 from cernis.testing.tables import make_table
 
 Events = Sequence[dict[str, Any]]
@@ -83,46 +80,41 @@ def measures_of(variables: Sequence[str]) -> list[Measure]:
 # ------------------------------------------------------------------------ running
 
 
-class Feed(UnaryFeed):
-    """Gives a session's batches to an aggregator."""
+class RowFeed(SlidingFeed):
+    """Measures values that an event's row decides, and keeps the aggregates."""
 
-    def __init__(self, session: Session[Any], measures: Sequence[Measure]) -> None:
-        plan, before = session.plan, session.pipeline.feed
-        assert plan.unary is not None and isinstance(before, UnaryFeed)
-        self.__dict__.update(before.__dict__)
-        self.aggregator = SlidingAggregator(plan.unary.tables, plan.settings, measures)
-        self.engine: Any = self.aggregator
+    def __init__(self, plan: Plan, encode: Any, measures: Sequence[Measure]) -> None:
+        assert plan.unary is not None
+        super().__init__(plan.unary, plan.settings, encode, dict.fromkeys(measures, ()))
         self.found: list[EndAggregates] = []
 
-    def take(self, batch: EventBatch, keys: Keys | None, clock: Any) -> list[Any]:
-        symbols = self._symbols.encode(batch)
-        self.tables.add_symbols(len(self._symbols.alphabet.passed))
-        self.aggregator.fit_tables()
+    def _read_measures(self, batch: EventBatch) -> list[MeasuredColumn]:
         rows = batch.rows.tolist()
-        columns = [
-            column(rows, m.is_real) if m.total else MeasuredColumn()
-            for m in self.aggregator.measures
-        ]
-        times = {}
-        if clock is not None:
-            times = {"clocks": clock.clock, "bounds": clock.bound, "usable": clock.usable}
-        self.found.append(self.aggregator.push(symbols, columns, keys=keys, **times))
-        return []
+        return [column(rows, m.is_real) if m.total else MeasuredColumn() for m in self.measures]
 
-    def find(self, variables: Sequence[str], *_: Any) -> MatchSet:
-        return ListedMatches(variables, ())
+    def take(self, batch: EventBatch, keys: Any, clock: Any) -> list[Any]:
+        self.found += super().take(batch, keys, clock)
+        return []
 
 
 def aggregate(
-    plan: Plan, batches: Sequence[Any], measures: Sequence[Measure]
+    plan: Plan, batches: Sequence[Any], measures: Sequence[Measure], freeze_before: int = -1
 ) -> dict[int, tuple[Any, ...]]:
     """Return the aggregates of each end: the count, then (pairs, total, least, greatest)."""
     session: Session[Any] = Session(plan, RunOptions())
-    feed = Feed(session, measures)
-    session.pipeline.feed = feed
-    for batch in batches:
+    found: list[EndAggregates] = []
+    session.pipeline.feed = feed = RowFeed(plan, session._encode, measures)
+    feed.found = found
+    for number, batch in enumerate(batches):
+        if number == freeze_before:
+            session.forget()
+            meta, arrays = unpack(pack(*feed.freeze()))
+            other = cernis.query(plan.pattern).plan
+            session.pipeline.feed = feed = RowFeed(other, session._encode, measures)
+            feed.found = found
+            feed.thaw(meta, arrays)
         session.push(batch)
-    return read_all(feed.found)
+    return read_all(found)
 
 
 def read_all(found: Sequence[EndAggregates]) -> dict[int, tuple[Any, ...]]:
@@ -190,13 +182,16 @@ def streams(pattern: Pattern, events: Events) -> Any:
     return make_table(events, timed=True if timed else None)
 
 
-def check(pattern: Pattern, events: Events, batches: Sequence[Any]) -> None:
+def check(
+    pattern: Pattern, events: Events, batches: Sequence[Any], freeze_before: int = -1
+) -> None:
     query = cernis.query(pattern)
     if query.plan.unary is None or query.plan.listed:
         return
     measures = measures_of(query.plan.variables)
     matches = list(query.run(streams(pattern, events)))
-    compare(aggregate(query.plan, batches, measures), expect(matches, measures), measures)
+    got = aggregate(query.plan, batches, measures, freeze_before)
+    compare(got, expect(matches, measures), measures)
 
 
 # -------------------------------------------------------------------------- tests
@@ -231,6 +226,19 @@ def test_any_split_into_batches_gives_the_same_aggregates(drawn: tuple[Case, lis
 
 
 @many
+@given(
+    cases(**ELIGIBLE, disorder=False, events=14).flatmap(
+        lambda c: st.tuples(st.just(c), st.integers(0, len(c[1])))
+    )
+)
+def test_freezing_and_thawing_changes_nothing(drawn: tuple[Case, int]) -> None:
+    (pattern, events), at = drawn
+    events = sorted(events, key=lambda e: e["ts"]) if events and "ts" in events[0] else events
+    whole = streams(pattern, events)
+    check(pattern, events, [whole.slice(0, at), whole.slice(at)], freeze_before=1)
+
+
+@many
 @given(cases(**ELIGIBLE))
 def test_counts_agree_with_the_oracle(case: Case) -> None:
     pattern, events = case
@@ -255,9 +263,7 @@ def run_symbols(text: str, types: Sequence[str], parts: int = 3) -> list[tuple[i
 @pytest.mark.parametrize(("length", "window"), [(3, 50), (12, 200), (24, 400)])
 def test_counts_beyond_64_bits_are_exact(length: int, window: int) -> None:
     text = f"SELECT * FROM S WHERE {' ; '.join('A' * length)} WITHIN {window} EVENTS"
-    expected = [
-        (end, comb(min(end, window), length - 1)) for end in range(length - 1, 3 * window)
-    ]
+    expected = [(end, comb(min(end, window), length - 1)) for end in range(length - 1, 3 * window)]
     # the last event is fixed, the others are any of those before it in the window
     assert run_symbols(text, "A" * 3 * window) == expected
 

@@ -22,7 +22,7 @@ from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDO
 from cernis.engine.unary import semiring
 from cernis.engine.unary import slide as kernel
 from cernis.engine.unary.residue import Integers, read_residues
-from cernis.engine.unary.semiring import NO_VALUE, Weights, new_lanes, new_pool
+from cernis.engine.unary.semiring import NO_VALUE, Weights, new_pool
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import BudgetError
 
@@ -61,7 +61,7 @@ class MeasuredPairs:
     """The aggregates of a measure, per end; where there are no pairs, the others mean nothing."""
 
     pairs: Integers
-    total: Integers | NDArray[np.float64] | None = None
+    total: NDArray[Any] | None = None
     """Sums of floats are added in any order."""
     least: NDArray[Any] | None = None
     greatest: NDArray[Any] | None = None
@@ -76,42 +76,37 @@ class EndAggregates:
     measures: tuple[MeasuredPairs, ...] = ()
 
 
-def can_aggregate(settings: Settings) -> bool:
-    """Whether the matches of a unary plan are the runs of its automaton: all of them."""
-    return not settings.resolve and not settings.consume
-
-
 class SlidingAggregator:
-    """One query's state over one stream."""
+    """One query's state over one stream. The settings resolve nothing and consume nothing."""
 
     def __init__(
         self, tables: UnaryTables, settings: Settings, measures: Sequence[Measure] = ()
     ) -> None:
-        assert can_aggregate(settings)
         self.tables = tables
         self.settings = settings
         self.measures = tuple(measures)
         self.position = 0
         self.bound = int(FOREVER)
         self._rules = settings.rules
-        self._sums = [m.variable for m in measures for _ in range(1 + (m.total and not m.is_real))]
-        self._floats = [m.variable for m in measures if m.total and m.is_real]
-        self._leasts = [m.variable for m in measures for _ in range(m.least + m.greatest)]
-        self.lanes = new_lanes(1, len(self._sums), len(self._floats), len(self._leasts))
+        self._quantities = (
+            [m.variable for m in measures for _ in range(1 + (m.total and not m.is_real))],
+            [m.variable for m in measures if m.total and m.is_real],
+            [m.variable for m in measures for _ in range(m.least + m.greatest)],
+        )
+        """The variables of the sums, the sums of floats, and the least values."""
+        self.lanes = self.new_lanes(1)
         rows = 64 if settings.partitioned else 1
         self.memory = kernel.SlidingMemory(
             counters=np.array([1, 0, 0, rows if settings.partitioned else 0, 0], np.int64),
             pool=new_pool(_FIRST_WORDS),
             log=np.zeros(_FIRST_LOG, kernel.LOGGED_EVENT),
             log_weights=self._new_weights(_FIRST_LOG),
-            rows=np.zeros(rows, kernel.ROW),
+            rows=_new_rows(rows),
             places=np.zeros((rows, 8), np.int64),
             row_of_key=np.full(64, -1, np.int32),
             free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
         )
-        self.memory.rows["key"] = -1
-        for row in range(rows):
-            kernel.reset_row(self.memory, self.lanes, row)
+        kernel.reset_row(self.memory, self.lanes, 0)
         self._scratch = self._new_scratch(8, 64)
         self.fit_tables()
 
@@ -203,8 +198,10 @@ class SlidingAggregator:
         integers, reals, codes = 1, lanes.floats + 1, lanes.leasts + 1
         measured = []
         for measure in self.measures:
-            pairs, total, least, greatest = read_integers(integers), None, None, None
+            pairs = read_integers(integers)
             integers += 1
+            total: NDArray[Any] | None = None
+            least = greatest = None
             if measure.total and measure.is_real:
                 total = words[:, reals].copy().view(np.float64)
                 reals += 1
@@ -224,7 +221,8 @@ class SlidingAggregator:
         """Return the weights of a batch's events: 0, or the neutral code, where there is none."""
         weights = self._new_weights(events)
         integers = reals = codes = 0
-        for measure, (values, valid) in zip(self.measures, columns, strict=True):
+        for measure, (column, valid) in zip(self.measures, columns, strict=True):
+            values = np.zeros(events, np.int64) if column is None else column
             present = np.ones(events, np.bool_) if valid is None else valid
             weights.sums[:, integers] = present
             integers += 1
@@ -235,7 +233,6 @@ class SlidingAggregator:
                 weights.sums[:, integers] = np.where(present, values, 0)
                 integers += 1
             for negated in [False] * measure.least + [True] * measure.greatest:
-                assert values is not None
                 code = _encode(values, measure.is_real, negated=negated)
                 weights.leasts[:, codes] = np.where(present, code, NO_VALUE)
                 codes += 1
@@ -253,32 +250,25 @@ class SlidingAggregator:
         scratch = self._scratch
         if tables.edge_count >= len(scratch.moving_edge) or states > len(scratch.gathered):
             self._scratch = self._new_scratch(states, len(scratch.ends))
-        if len(tables.labels) > self._labels:
-            self._label_lanes()
+        if len(tables.labels) > self.lanes.sum_labels.shape[1]:
+            self.lanes = self.new_lanes(len(self.lanes.moduli.primes))
 
-    @property
-    def _labels(self) -> int:
-        return self.lanes.sum_labels.shape[1]
-
-    def _label_lanes(self) -> None:
-        """Say which labels count for which quantity."""
+    def new_lanes(self, residues: int) -> semiring.Lanes:
+        """Lay out elements with so many residues, and say which labels count for which quantity."""
         labels = self.tables.labels
 
-        def count_labels(variables: list[str]) -> NDArray[np.uint8]:
+        def mark_labels(variables: list[str]) -> NDArray[np.uint8]:
             marks = [[variable in names for names in labels] for variable in variables]
             return np.array(marks, np.uint8).reshape(len(variables), len(labels))
 
-        self.lanes = self.lanes._replace(
-            sum_labels=count_labels(self._sums),
-            float_labels=count_labels(self._floats),
-            least_labels=count_labels(self._leasts),
-        )
+        return semiring.new_lanes(residues, *map(mark_labels, self._quantities))
 
     def _new_weights(self, events: int) -> Weights:
+        sums, floats, leasts = map(len, self._quantities)
         return Weights(
-            np.zeros((events, len(self._sums)), np.int64),
-            np.zeros((events, len(self._floats)), np.float64),
-            np.zeros((events, len(self._leasts)), np.int64),
+            np.zeros((events, sums), np.int64),
+            np.zeros((events, floats), np.float64),
+            np.zeros((events, leasts), np.int64),
         )
 
     def _new_scratch(self, states: int, ends: int) -> kernel.SlidingScratch:
@@ -315,27 +305,26 @@ class SlidingAggregator:
         free_rows = _enlarge(memory.free_rows, (2 * rows,))
         free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
         memory.counters[kernel.FREE_ROWS] = free + rows
-        more = _enlarge(memory.rows, (2 * rows,))
-        more["key"][rows:] = -1
-        more["last"][rows:] = -1
         self.memory = memory._replace(
-            rows=more, places=_enlarge(memory.places, (2 * rows, states)), free_rows=free_rows
+            rows=np.concatenate([memory.rows, _new_rows(rows)]),
+            places=_enlarge(memory.places, (2 * rows, states)),
+            free_rows=free_rows,
         )
 
     def _widen(self) -> None:
         """Give every number more residues."""
-        width = len(self.lanes.moduli.primes)
-        old = self.lanes
-        wider = new_lanes(
-            width + max(1, width // 2), len(self._sums), len(self._floats), len(self._leasts)
-        )
-        self.lanes = wider._replace(
-            sum_labels=old.sum_labels, float_labels=old.float_labels, least_labels=old.least_labels
-        )
+        old, width = self.lanes, len(self.lanes.moduli.primes)
+        self.lanes = self.new_lanes(width + max(1, width // 2))
         self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))
         self._copy(old, 0)
-        for row in range(len(self.memory.rows)):
-            kernel.scale_bounds(self.memory, self.lanes, row, 0)
+
+    def restore(self, memory: kernel.SlidingMemory, residues: int) -> None:
+        """Go on from a memory that another aggregator of the query has collected."""
+        self.lanes = self.new_lanes(residues)
+        self.memory = memory
+        self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))
+        self.fit_tables()
+        self._collect(0)
 
     # ----------------------------------------------------------- forgetting
 
@@ -349,7 +338,8 @@ class SlidingAggregator:
         self._collect(0)
 
     def _collect(self, room: int) -> None:
-        self._free_rows()
+        partitioned = self.settings.partitioned
+        kernel.free_rows(self.memory, self.lanes, self._row_bounds(), partitioned)
         self._copy(self.lanes, room)
 
     def _copy(self, lanes: semiring.Lanes, room: int) -> None:
@@ -380,27 +370,15 @@ class SlidingAggregator:
             log_weights=Weights(*(_resize(array, logged, room) for array in fresh.log_weights)),
         )
 
-    def _free_rows(self) -> None:
-        """Empty the partitions whose matches have all expired, and free their rows."""
-        memory, rows = self.memory, self.memory.rows
-        dead = ~memory.places.any(axis=1)
-        if self.settings.window != NO_WINDOW:
-            dead |= rows["newest"] < self._row_bounds()
-        for row in np.flatnonzero(dead & ((rows["key"] >= 0) | (not self.settings.partitioned))):
-            kernel.reset_row(memory, self.lanes, row)
-            if self.settings.partitioned:
-                memory.row_of_key[rows["key"][row]] = -1
-                rows["key"][row] = -1
-                memory.free_rows[memory.counters[kernel.FREE_ROWS]] = row
-                memory.counters[kernel.FREE_ROWS] += 1
-
     def _row_bounds(self) -> NDArray[np.int64]:
         """Return, per row, the bound that its starts have to reach."""
         settings, rows = self.settings, self.memory.rows
+        if settings.window == NO_WINDOW:
+            return np.full(len(rows), FOREVER, np.int64)
         if settings.window == EVENT_WINDOW and settings.partitioned:
             return np.asarray(rows["ordinal"] - settings.size)
         if settings.window == CLOCK_WINDOW and settings.shared_clock:
-            return np.maximum(rows["bound"], self.bound)
+            return np.asarray(np.maximum(rows["bound"], self.bound))
         return np.asarray(rows["bound"])
 
     def live_keys(self) -> NDArray[np.int64]:
@@ -424,7 +402,7 @@ def _encode(values: NDArray[Any], is_real: bool, *, negated: bool = False) -> ND
         codes = np.asarray(values, np.int64)
         return ~codes if negated else codes
     bits = (np.asarray(values, np.float64) + 0.0).view(np.int64)
-    codes = bits ^ ((bits >> 63) & NO_VALUE)
+    codes = np.asarray(bits ^ ((bits >> 63) & NO_VALUE))
     return np.where(np.isnan(values), _NOT_A_NUMBER, ~codes if negated else codes)
 
 
@@ -456,6 +434,14 @@ def _join_found(found: Sequence[EndAggregates]) -> EndAggregates:
     return EndAggregates(
         join([each.ends for each in found]), join([each.counts for each in found]), measures
     )
+
+
+def _new_rows(number: int) -> NDArray[np.void]:
+    """Make rows that belong to no partition."""
+    rows = np.zeros(number, kernel.ROW)
+    rows["key"] = rows["last"] = -1
+    rows["size"] = 1
+    return rows
 
 
 def _resize(array: NDArray[Any], used: int, length: int) -> NDArray[Any]:

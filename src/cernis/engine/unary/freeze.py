@@ -23,8 +23,12 @@ from numpy.typing import NDArray
 
 from cernis.automata.unary.determinize import State
 from cernis.automata.unary.runs import Configuration
+from cernis.engine.unary.aggregate import SlidingAggregator
 from cernis.engine.unary.arena import COUNTERS, FREE_ROWS, NODE, NODES, ROOTS, UNION
 from cernis.engine.unary.runtime import UnaryEngine
+from cernis.engine.unary.semiring import Pool, Weights
+from cernis.engine.unary.slide import ENDS, LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingMemory
+from cernis.engine.unary.slide import FREE_ROWS as FREE_SLIDING_ROWS
 from cernis.errors import StateError
 
 MAGIC = b"CERNIS\n\x00"
@@ -42,6 +46,17 @@ _DTYPES = {
     "consumed": np.int64,
     **dict.fromkeys(_PER_ROW, np.int64),
 }
+
+_SLIDING = {
+    "log": LOGGED_EVENT,
+    "rows": ROW,
+    "row_of_key": np.int32,
+    "log.floats": np.float64,
+    **dict.fromkeys(
+        ("words", "places", "counters", "free_rows", "log.sums", "log.leasts"), np.int64
+    ),
+}
+_MISFIT = "the frozen state is damaged: its parts do not fit together"
 
 
 def pack(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -131,6 +146,59 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
     engine.fit_tables()
 
 
+def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return (meta, arrays) of an aggregator that has just been collected, to be packed."""
+    memory, alphabet = engine.memory, engine.tables.automaton.alphabet
+    used = np.flatnonzero(memory.places.any(axis=0))
+    tests = {test: number for number, test in enumerate(alphabet.tests)}
+    meta = {
+        "position": engine.position,
+        "bound": engine.bound,
+        "residues": len(engine.lanes.moduli.primes),
+        "states": [_write_state(engine.tables.automaton.states[s]) for s in used],
+        "symbols": [sorted(tests[test] for test in passed) for passed in alphabet.passed],
+    }
+    logged = memory.counters[LOGGED]
+    arrays = {
+        "words": memory.pool.words[: memory.counters[WORDS]],
+        "log": memory.log[:logged],
+        **{f"log.{name}": getattr(memory.log_weights, name)[:logged] for name in Weights._fields},
+        "places": memory.places[:, used],
+        **{name: getattr(memory, name) for name in ("counters", "rows", "row_of_key", "free_rows")},
+    }
+    return meta, arrays
+
+
+def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arrays) -> None:
+    """Put a fresh aggregator of the same query into a frozen state."""
+    tables, alphabet = engine.tables, engine.tables.automaton.alphabet
+    arrays = _check_sliding(engine, meta, arrays)
+    engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
+    symbols = np.array(
+        [alphabet.symbol_of(frozenset(alphabet.tests[t] for t in s)) for s in meta["symbols"]],
+        np.int32,
+    )
+    tables.add_symbols(len(alphabet.passed))
+    columns = [tables.automaton.number(_read_state(state)) for state in meta["states"]]
+    for column in columns:
+        if not tables.is_expanded(column):
+            tables.expand(column)
+    places = np.zeros((arrays["places"].shape[0], max(8, tables.states)), np.int64)
+    places[:, columns] = arrays["places"]
+    log, words = arrays["log"], arrays["words"]
+    log["symbol"] = symbols[log["symbol"]]
+    engine.restore(
+        SlidingMemory(
+            pool=Pool(words, words.view(np.float64)),
+            log=log,
+            log_weights=Weights(*(arrays[f"log.{name}"] for name in Weights._fields)),
+            places=places,
+            **{name: arrays[name] for name in ("counters", "rows", "row_of_key", "free_rows")},
+        ),
+        int(meta["residues"]),
+    )
+
+
 def _check(meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Raise StateError if a link leads nowhere: the kernels trust their arrays."""
     try:
@@ -139,7 +207,7 @@ def _check(meta: Mapping[str, Any], arrays: Arrays) -> None:
     except (KeyError, IndexError, TypeError, ValueError):
         sound = False
     if not sound:
-        raise StateError("the frozen state is damaged: its parts do not fit together")
+        raise StateError(_MISFIT)
 
 
 def _fits(meta: Mapping[str, Any], arrays: Arrays) -> bool:
@@ -158,6 +226,58 @@ def _fits(meta: Mapping[str, Any], arrays: Arrays) -> bool:
         and _is_inside(arrays["row_of_key"], -1, rows)
         and _is_inside(arrays["key_of_row"], -1, len(arrays["row_of_key"]))
         and _is_inside(arrays["free_rows"], 0, max(rows, 1))
+    )
+
+
+def _check_sliding(
+    engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arrays
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an aggregator; raise StateError if a link leads nowhere."""
+    try:
+        typed = {name: arrays[name].view(dtype) for name, dtype in _SLIDING.items()}
+        sound = _fits_sliding(engine, meta, typed)
+    except (KeyError, IndexError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise StateError(_MISFIT)
+    return typed
+
+
+def _fits_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arrays) -> bool:
+    log, rows, places = arrays["log"], arrays["rows"], arrays["places"]
+    lanes = engine.new_lanes(int(meta["residues"]))
+    tests = len(engine.tables.automaton.alphabet.tests)
+    used, vector = len(arrays["words"]), lanes.words * rows["size"]
+    taken, fronts = places[places != 0], rows["fronts"] > 0
+    ends = places + np.where(places != 0, vector[:, None], 0)
+    before = log["before"]
+    return bool(
+        len(arrays["counters"]) == engine.memory.counters.size
+        and arrays["counters"][WORDS] == used >= 1
+        and arrays["counters"][LOGGED] == len(log)
+        and 0 <= arrays["counters"][FREE_SLIDING_ROWS] <= len(rows)
+        and arrays["counters"][ENDS] == 0
+        and _is_inside(rows["size"], 1, used + 1)
+        and _is_inside(taken, lanes.header + 1, used)
+        and (ends <= used).all()
+        and _is_inside(rows["fronts"], 0, used)
+        and _is_inside(rows["front"][fronts], 1, used)
+        and (rows["front"] + rows["fronts"] * (1 + vector) <= used)[fronts].all()
+        and _is_inside(rows["last"], -1, len(log))
+        and ((before == -1) | (before > np.arange(len(log)))).all()  # a chain comes to an end
+        and _is_inside(before, -1, max(1, len(log)))
+        and _is_inside(log["symbol"], 0, len(meta["symbols"]))
+        and all(0 <= test < tests for symbol in meta["symbols"] for test in symbol)
+        and places.shape == (len(rows), len(meta["states"]))
+        and _is_inside(arrays["row_of_key"], -1, len(rows))
+        and _is_inside(rows["key"], -1, len(arrays["row_of_key"]))
+        and len(arrays["free_rows"]) == len(rows)
+        and _is_inside(arrays["free_rows"], 0, len(rows))
+        and all(
+            arrays[f"log.{name}"].shape
+            == (len(log), getattr(engine.memory.log_weights, name).shape[1])
+            for name in Weights._fields
+        )
     )
 
 

@@ -13,12 +13,12 @@ Cost contract: an addition or product costs O(lanes).
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing, inlined
+from cernis.compiled import inlined
 
 LANE_BITS = 50
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -73,7 +73,7 @@ def _is_prime(number: int) -> bool:
     return number % 2 == 1
 
 
-Integers = NDArray[np.int64] | NDArray[np.object_]
+Integers = NDArray[Any]
 """int64 where all fit, else Python's integers."""
 
 
@@ -88,9 +88,9 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
     primes = [int(p) for p in moduli.primes]
     product = int(np.prod(np.array(primes, object)))
     factors = np.array([product // p * pow(product // p, -1, p) for p in primes], object)
-    found = residues.astype(object) @ factors % product
+    found: NDArray[Any] = residues.astype(object) @ factors % product
     found = np.where(found > product // 2, found - product, found)
-    if len(found) and not (-(2**63) <= found.min() and found.max() < 2**63):
+    if len(found) and not (found.min() >= -(2**63) and found.max() < 2**63):
         return found
     return found.astype(np.int64)
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing, inlined
+from cernis.compiled import inlined
 from cernis.engine.unary.residue import Moduli, extend, multiply, new_moduli
 
 NO_VALUE = np.int64(2**63 - 1)
@@ -72,20 +72,18 @@ class Lanes(NamedTuple):
     """The words before a vector of partial matches."""
 
 
-def new_lanes(lanes: int, sums: int, floats: int, leasts: int) -> Lanes:
-    """Lay out elements with so many residues, sums, sums of floats, and least values."""
-    first_float = (1 + sums) * lanes
-    first_least = first_float + (1 + floats if floats else 0)
-    return Lanes(
-        new_moduli(lanes),
-        np.zeros((sums, 1), np.uint8),
-        np.zeros((floats, 1), np.uint8),
-        np.zeros((leasts, 1), np.uint8),
-        first_float,
-        first_least,
-        first_least + (1 + leasts if leasts else 0),
-        2 * (1 + sums),
-    )
+def new_lanes(
+    residues: int,
+    sums: NDArray[np.uint8],
+    floats: NDArray[np.uint8],
+    leasts: NDArray[np.uint8],
+) -> Lanes:
+    """Lay out elements with so many residues, given the labels that count for their quantities."""
+    first_float = (1 + len(sums)) * residues
+    first_least = first_float + (1 + len(floats) if len(floats) else 0)
+    words = first_least + (1 + len(leasts) if len(leasts) else 0)
+    moduli, header = new_moduli(residues), 2 * (1 + len(sums))
+    return Lanes(moduli, sums, floats, leasts, first_float, first_least, words, header)
 
 
 @inlined

@@ -431,6 +431,7 @@ def _take_row(memory, lanes, key, bound):
     memory.rows[row]["key"] = key
     memory.rows[row]["ordinal"] = 0
     memory.rows[row]["bound"] = bound
+    memory.rows[row]["newest"] = FOREVER
     return row
 
 
@@ -607,6 +608,27 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
 
 
 @borrowing
+def free_rows(memory, lanes, bounds, partitioned):
+    """Empty the partitions whose matches have all expired; the rows of keys become free."""
+    rows, counters = memory.rows, memory.counters
+    for row in range(len(rows)):
+        key = rows[row]["key"]
+        if partitioned and key < 0:
+            continue
+        is_alive = False
+        for state in range(memory.places.shape[1]):
+            is_alive = is_alive or memory.places[row, state] != 0
+        if is_alive and rows[row]["newest"] >= bounds[row]:
+            continue
+        reset_row(memory, lanes, row)
+        if partitioned:
+            memory.row_of_key[key] = NONE
+            rows[row]["key"] = NONE
+            memory.free_rows[counters[FREE_ROWS]] = row
+            counters[FREE_ROWS] += 1
+
+
+@borrowing
 def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
     """Copy the vectors and events in use to a fresh pool and log; residues may become more."""
     old, new, places, rows = memory.pool, fresh.pool, memory.places, memory.rows
@@ -615,6 +637,7 @@ def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
     for row in range(len(rows)):
         size = rows[row]["size"]
         rows[row]["spare"] = 0
+        scale_bounds(memory, fresh_lanes, row, 0)
         for state in range(places.shape[1]):
             at = places[row, state]
             if at:

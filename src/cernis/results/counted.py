@@ -1,0 +1,40 @@
+"""A match set of numbers alone: how many matches end where, for `SELECT COUNT(*)`.
+
+Cost contract: the numbers are there already. The matches are not: there is nothing to list or
+draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from cernis.engine.unary.aggregate import EndAggregates
+from cernis.results.matchset import MatchBlock, Positions, join
+
+
+class CountedMatches:
+    """The numbers of matches at some ends."""
+
+    def __init__(self, variables: Sequence[str], taken: Sequence[EndAggregates]) -> None:
+        self.variables = tuple(variables)
+        self._taken = tuple(taken)
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        return [number for each in self._taken for number in each.counts.tolist()]
+
+    def count(self) -> int:
+        return sum(self._numbers)
+
+    def counts(self) -> tuple[Positions, list[int]]:
+        ends = np.concatenate([np.empty(0, np.int64), *(each.ends for each in self._taken)])
+        return ends, self._numbers
+
+    def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
+        return iter(())
+
+    def sample(self, k: int, seed: int | None) -> MatchBlock:
+        return join((), len(self.variables))
