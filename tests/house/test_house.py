@@ -105,9 +105,8 @@ def kernels() -> Iterator[tuple[Module, ast.FunctionDef]]:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef):
                 decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
-                if any(
-                    isinstance(d, ast.Name) and d.id in ("kernel", "borrowing", "inlined") for d in decorators
-                ):
+                names = {d.id for d in decorators if isinstance(d, ast.Name)}
+                if names & {"kernel", "borrowing", "inlined"}:
                     yield module, node
 
 
