@@ -21,6 +21,8 @@ from cernis.rdf.session import GraphRunOptions, GraphSession
 class GraphQuery:
     """A SPAseQ query. It is cheap to make and reads nothing before it runs.
 
+    Any number of threads may use it at once. A session belongs to one thread at a time.
+
     >>> q = GraphQuery('''PREFIX : <http://example.org/>
     ... SELECT ?a ?b WITHIN 10 SECONDS FROM STREAM S <http://example.org/s>
     ... WHERE { SEQ (A ; B) DEFINE GPM A ON S { ?a :is 1 } DEFINE GPM B ON S { ?b :is 2 } }''')

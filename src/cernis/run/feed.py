@@ -107,7 +107,7 @@ class UnaryFeed(Feed):
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         symbols = self._encode_symbols(batch)
-        self.tables.add_symbols(len(self.alphabet.passed))
+        self.tables.add_symbols()
         self.engine.fit_tables()
         return [*self.engine.push(symbols, keys=keys, **_clock(clock))]
 

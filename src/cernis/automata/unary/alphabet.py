@@ -5,12 +5,13 @@ its *tests* hold. Two vectors on which all tests agree are one symbol, so the al
 is minimal for the automaton and independent of how many predicates were written.
 
 Cost contract: one evaluation of all tests per distinct vector; symbols are numbered as
-they appear and never change.
+they appear and never change. The sessions of a query share its alphabet, in any threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Protocol
 
 from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
@@ -54,6 +55,7 @@ class Alphabet:
         self.tests = automaton.tests()
         self.passed: list[frozenset[Test]] = []
         self._symbols: dict[frozenset[Test], int] = {}
+        self._growth = Lock()
 
     def symbol(self, vector: Sequence[bool]) -> int:
         """Return the symbol of an event with these truth values of `atoms`."""
@@ -61,13 +63,14 @@ class Alphabet:
         return self.symbol_of(frozenset(t for t in self.tests if passes(t, truth)))
 
     def symbol_of(self, passed: frozenset[Test]) -> int:
-        known = self._symbols.get(passed)
-        if known is not None:
+        with self._growth:
+            known = self._symbols.get(passed)
+            if known is None:
+                known = len(self.passed)
+                if known >= MOST_SYMBOLS:
+                    raise BudgetError(
+                        f"the predicates tell more than {MOST_SYMBOLS:,} kinds of events apart"
+                    )
+                self.passed.append(passed)
+                self._symbols[passed] = known
             return known
-        if len(self.passed) >= MOST_SYMBOLS:
-            raise BudgetError(
-                f"the predicates tell more than {MOST_SYMBOLS:,} kinds of events apart"
-            )
-        self._symbols[passed] = len(self.passed)
-        self.passed.append(passed)
-        return len(self.passed) - 1

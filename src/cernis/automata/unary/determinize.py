@@ -63,6 +63,7 @@ Step = tuple[frozenset[str], frozenset[str], Configuration]
 class Deterministic:
     """The deterministic automaton of a CEA under a strategy and a projection.
 
+    It grows while it is asked; `engine.unary.tables` lets one thread at a time ask.
     `selected` are the variables to keep. With `keep_marks` an event that only dropped
     variables mark is still written (as `MARK`), because strategies compare all events
     of a match; without, it is skipped, and matches that differ only in it are one.
@@ -122,8 +123,8 @@ class Deterministic:
                     "it nests iterations or alternatives that cannot be told apart early"
                 )
             known = len(self.states)
-            self._numbers[state] = known
             self.states.append(state)
+            self._numbers[state] = known
         return known
 
     def key(self, state: int) -> str:

@@ -10,12 +10,15 @@ belong to one *domain* and share their codes. Attributes compared by order are c
 their own.
 
 Cost contract: built once per query, O(size of the automaton); new symbols are added as
-they occur.
+they occur. The sessions of a query share its tables, in any threads: no array changes once it
+is there, and a lock lets one thread at a time replace the arrays of symbols.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -109,7 +112,7 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
 
 
 class CorrelatedTables:
-    """The automaton for the kernels; `tables` is replaced when symbols are added.
+    """The automaton for the kernels; `arrays` is replaced when symbols are added.
 
     Of runs in `collapsed` states only the latest start is kept, and no match lists them.
     FarConditions `apart` are checked when matches are listed.
@@ -149,22 +152,23 @@ class CorrelatedTables:
         self.strict = any(store.strict for store in self.stores)
         self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
         self.facts = _facts(apart, self.columns, self.ordered)
-        self._passing: list[list[int]] = []
         self.arrays = self._arrays()
+        self._growth = Lock()
 
     def add_symbols(self) -> None:
         """Work out the symbols that are new in the alphabet."""
-        passed = self.alphabet.passed
-        if len(self._passing) == len(passed):
-            return
-        for tests in passed[len(self._passing) :]:
-            self._passing.append(
-                [i for i, t in enumerate(self.pcea.transitions) if t.test in tests]
+        with self._growth:
+            arrays = self.arrays
+            new = self.alphabet.passed[len(arrays.symbol_first) - 1 :]
+            if not new:
+                return
+            transitions = self.pcea.transitions
+            passing = [[i for i, t in enumerate(transitions) if t.test in tests] for tests in new]
+            ends = arrays.symbol_first[-1] + np.cumsum([len(some) for some in passing])
+            self.arrays = arrays._replace(
+                symbol_first=_ints([*arrays.symbol_first, *ends]),
+                symbol_transitions=_ints([*arrays.symbol_transitions, *chain(*passing)]),
             )
-        self.arrays = self.arrays._replace(
-            symbol_first=np.cumsum([0, *map(len, self._passing)], dtype=np.int32),
-            symbol_transitions=_ints([t for ts in self._passing for t in ts]),
-        )
 
     def label(self, labels: frozenset[str]) -> int:
         """Return the number of a label set."""

@@ -121,11 +121,8 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
     _check(meta, arrays)
     tables = engine.tables
     engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
-    columns = [tables.automaton.number(_read_state(state)) for state in meta["states"]]
-    for column in columns:
-        if not tables.is_expanded(column):
-            tables.expand(column)
-    slots = np.zeros((arrays["slots"].shape[0], max(8, tables.states)), np.int32)
+    columns = tables.number_states(map(_read_state, meta["states"]))
+    slots = np.zeros((arrays["slots"].shape[0], len(tables.arrays.expanded)), np.int32)
     slots[:, columns] = arrays["slots"]
     nodes = arrays["arena"]
     labels = np.array([tables.label(frozenset(names)) for names in meta["labels"]], np.int32)

@@ -53,8 +53,9 @@ class UnaryEngine:
         self._is_shared = False
         """Whether matches refer to the arena, so that it must not be used again."""
         self._spare: NDArray[np.void] | None = None
-        self._scratch = kernel.new_scratch(self.memory.slots.shape[1], tables.edge_count)
+        self._scratch = kernel.new_scratch(0, 0)
         self._rules = settings.rules
+        self.fit_tables()
 
     def push(
         self,
@@ -80,7 +81,7 @@ class UnaryEngine:
         at = 0
         while True:
             status, at, detail = kernel.step(
-                tuple(self.tables.arrays),
+                tuple(self._arrays),
                 tuple(self.memory),
                 tuple(events),
                 tuple(self._scratch),
@@ -173,14 +174,19 @@ class UnaryEngine:
     # ---------------------------------------------------------------- room
 
     def fit_tables(self) -> None:
-        """Make room for states and edges that the tables have gained."""
+        """Take the tables as they are now, and make room for their states and edges.
+
+        Other sessions may add to the tables at any time. The kernel must not see it before
+        there is room.
+        """
+        self._arrays = self.tables.arrays
+        states, edges = len(self._arrays.expanded), len(self._arrays.edges)
         rows, width = self.memory.slots.shape
-        if self.tables.states > width:
-            width = max(2 * width, self.tables.states)
-            self.memory = self.memory._replace(slots=_enlarge(self.memory.slots, rows, width))
+        if states > width:
+            self.memory = self.memory._replace(slots=_enlarge(self.memory.slots, rows, states))
         scratch = self._scratch
-        if self.tables.edge_count >= len(scratch.moving_node) or width > len(scratch.gathered):
-            self._scratch = kernel.new_scratch(width, self.tables.edge_count)
+        if edges >= len(scratch.moving_node) or states > len(scratch.gathered):
+            self._scratch = kernel.new_scratch(states, edges)
 
     def _grow_roots(self) -> None:
         if len(self.memory.roots) < 1 << 20:

@@ -9,19 +9,27 @@ A state is *expanded* (its edges on all known symbols are worked out) when a run
 enters it; a new symbol is worked out for all expanded states when it first occurs. So
 the kernel never meets a gap in the middle of an event.
 
+The sessions of a query share its tables, in any threads, and kernels run without the
+interpreter lock. So growth takes a lock, and each `arrays` is complete for whoever holds it:
+a new symbol or edge is written where no earlier `arrays` is read, a new state into copies of
+the arrays that list states, and `arrays` is replaced at the end. A thread that is interrupted
+in between leaves the tables as they were.
+
 Cost contract: the kernel reads these arrays in O(1); filling costs Python time once
-per (expanded state, symbol).
+per (expanded state, symbol), and a copy of `movers` per expanded state.
 """
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect
+from collections.abc import Iterable
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.unary.determinize import MARK, Deterministic, Edge
+from cernis.automata.unary.determinize import MARK, Deterministic, Edge, State
 
 EDGE = np.dtype([("label", np.int32), ("target", np.int32), ("accept", np.int32)])
 
@@ -49,7 +57,7 @@ class UnaryArrays(NamedTuple):
 
 
 class UnaryTables:
-    """The automaton for the kernels; `arrays` is replaced when it has to grow."""
+    """The automaton for the kernels; `arrays` is replaced as states are found."""
 
     def __init__(self, automaton: Deterministic) -> None:
         self.automaton = automaton
@@ -69,92 +77,107 @@ class UnaryTables:
             inert=np.ones(8, np.uint8),
             expanded=np.zeros(8, np.uint8),
         )
-        self._mover_keys: list[list[tuple[str, int]]] = []
-
-    @property
-    def states(self) -> int:
-        """How many states are known; slots need room for them."""
-        return len(self.automaton.states)
+        self._growth = RLock()
 
     def label(self, labels: frozenset[str]) -> int:
         """Return the number of a label set."""
-        known = self._label_numbers.get(labels)
-        if known is None:
-            known = len(self.labels)
-            self._label_numbers[labels] = known
-            self.labels.append(labels)
-        return known
+        with self._growth:
+            known = self._label_numbers.get(labels)
+            if known is None:
+                known = len(self.labels)
+                self.labels.append(labels)
+                self._label_numbers[labels] = known
+            return known
 
     @property
     def hidden_label(self) -> int:
         """The label of events that only dropped variables mark; 0 if there is none."""
         return self._label_numbers.get(frozenset({MARK}), 0)
 
-    def add_symbols(self, upto: int) -> None:
-        """Work out all symbols below `upto` for the expanded states."""
-        while self.symbols < upto:
-            symbol = self.symbols
-            self._mover_keys.append([])
-            start = self.automaton.start(symbol)
-            self._reserve(symbol + 1)
-            first, count = self._append(start)
-            self.arrays.start_first[symbol], self.arrays.start_count[symbol] = first, count
-            self.symbols += 1
-            for state in np.flatnonzero(self.arrays.expanded):
-                self._fill(int(state), symbol)
-            self._settle(symbol)
+    def add_symbols(self) -> None:
+        """Work out the symbols that are new in the alphabet, for the expanded states."""
+        with self._growth:
+            while self.symbols < len(self.automaton.alphabet.passed):
+                self._add_symbol(self.symbols)
+
+    def number_states(self, states: Iterable[State]) -> list[int]:
+        """Return the numbers of states, and expand them."""
+        with self._growth:
+            numbers = [self.automaton.number(state) for state in states]
+            for number in numbers:
+                self.expand(number)
+            return numbers
 
     def expand(self, state: int) -> None:
-        """Work out a state's edges on all known symbols."""
-        self._reserve(self.symbols)
-        self.arrays.expanded[state] = 1
-        for symbol in range(self.symbols):
-            self._fill(state, symbol)
-            self._settle(symbol)
-
-    def is_expanded(self, state: int) -> bool:
-        """Whether the edges of a state are known."""
-        return state < len(self.arrays.expanded) and bool(self.arrays.expanded[state])
+        """Work out a state's edges on all known symbols, if no other session has."""
+        with self._growth:
+            self._reserve(self.symbols)
+            if self.arrays.expanded[state]:
+                return
+            found = [self.automaton.edges(state, symbol) for symbol in range(self.symbols)]
+            self._reserve(self.symbols)
+            moving = [s for s, edges in enumerate(found) if self._fill(state, s, edges)]
+            arrays = self.arrays
+            fresh = arrays._replace(
+                movers=arrays.movers.copy(),
+                mover_count=arrays.mover_count.copy(),
+                inert=arrays.inert.copy(),
+                expanded=arrays.expanded.copy(),
+            )
+            key = self.automaton.key
+            for symbol in moving:
+                movers = fresh.movers[symbol, : fresh.mover_count[symbol]].tolist()
+                movers.insert(bisect(movers, key(state), key=key), state)
+                _list_movers(fresh, symbol, movers)
+            fresh.expanded[state] = 1
+            self.arrays = fresh
 
     # ------------------------------------------------------------- filling
 
-    def _fill(self, state: int, symbol: int) -> None:
-        edges = self.automaton.edges(state, symbol)
-        self._reserve(self.symbols)
+    def _add_symbol(self, symbol: int) -> None:
+        start = self.automaton.start(symbol)
+        states = np.flatnonzero(self.arrays.expanded).tolist()
+        found = [self.automaton.edges(state, symbol) for state in states]
+        self._reserve(symbol + 1)
+        first, count = self._append(start)
+        moving = [
+            state
+            for state, edges in zip(states, found, strict=True)
+            if self._fill(state, symbol, edges)
+        ]
+        arrays = self.arrays
+        arrays.start_first[symbol], arrays.start_count[symbol] = first, count
+        _list_movers(arrays, symbol, sorted(moving, key=self.automaton.key))
+        self.symbols = symbol + 1
+
+    def _fill(self, state: int, symbol: int, edges: tuple[Edge, ...]) -> bool:
+        """Write the edges of a state on a symbol; return whether the symbol can move it."""
         remains = Edge(frozenset(), state, False)
         moving = tuple(edge for edge in edges if edge != remains)
         first, count = self._append(moving)
-        self.arrays.stay[state, symbol] = remains in edges
-        self.arrays.edge_first[state, symbol], self.arrays.edge_count[state, symbol] = first, count
-        if moving or remains not in edges:
-            # by the states' own names: the order in which states were found must not
-            # show in the order of matches
-            insort(self._mover_keys[symbol], (self.automaton.key(state), state))
-
-    def _settle(self, symbol: int) -> None:
-        keys, arrays = self._mover_keys[symbol], self.arrays
-        arrays.mover_count[symbol] = len(keys)
-        arrays.movers[symbol, : len(keys)] = [state for _, state in keys]
-        arrays.inert[symbol] = not keys and not arrays.start_count[symbol]
+        arrays, stays = self.arrays, remains in edges
+        arrays.stay[state, symbol] = stays
+        arrays.edge_first[state, symbol], arrays.edge_count[state, symbol] = first, count
+        return bool(moving) or not stays
 
     def _append(self, edges: tuple[Edge, ...]) -> tuple[int, int]:
         """Append edges; return where they begin, and how many."""
         first, have = self.edge_count, len(self.arrays.edges)
-        if first + len(edges) > have:
-            size = _double(first + len(edges), have)
+        self.edge_count += len(edges)
+        if self.edge_count > have:
+            size = _double(self.edge_count, have)
             self.arrays = self.arrays._replace(edges=_enlarge(self.arrays.edges, (size,)))
         for offset, edge in enumerate(edges):
             written = (self.label(edge.labels), edge.target, edge.accept)
             self.arrays.edges[first + offset] = written
-        self.edge_count += len(edges)
         return first, len(edges)
 
     def _reserve(self, symbols: int) -> None:
         """Make room for all states and so many symbols."""
         rows, columns = self.arrays.edge_first.shape
-        if self.states <= rows and symbols <= columns:
+        shape = (_double(len(self.automaton.states), rows), _double(symbols, columns))
+        if shape == (rows, columns):
             return
-        shape = (_double(self.states, rows), _double(symbols, columns))
         shapes = {
             **dict.fromkeys(("edge_first", "edge_count", "stay"), shape),
             "movers": shape[::-1],
@@ -164,6 +187,17 @@ class UnaryTables:
         self.arrays = self.arrays._replace(
             **{name: _enlarge(getattr(self.arrays, name), size) for name, size in shapes.items()}
         )
+
+
+def _list_movers(arrays: UnaryArrays, symbol: int, movers: list[int]) -> None:
+    """Write the states that a symbol can move.
+
+    They are in order of their own names: the order in which states were found must not show in
+    the order of matches.
+    """
+    arrays.movers[symbol, : len(movers)] = movers
+    arrays.mover_count[symbol] = len(movers)
+    arrays.inert[symbol] = not movers and not arrays.start_count[symbol]
 
 
 def _double(needed: int, have: int) -> int:
