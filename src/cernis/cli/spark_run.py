@@ -27,6 +27,9 @@ from cernis.results.jsonlines import text_of
 if TYPE_CHECKING:
     from cernis.spark.files.merge import MatchFiles
 
+MOST_ROWS = 2**31 - 1
+"""The largest limit that Spark takes."""
+
 
 class SparkRun(ABC):
     """A query on Spark."""
@@ -74,7 +77,7 @@ class SparkRun(ABC):
             write_number(self.count(), delivery)
         elif delivery.output is None:
             count = self.count()
-            first = self.first(delivery.shown) if count and delivery.shown else []
+            first = self.first(min(delivery.shown, MOST_ROWS)) if count and delivery.shown else []
             show_first(first, count, self.kind)
         else:
             self._write(delivery.output, delivery.limit)

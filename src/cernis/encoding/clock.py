@@ -186,8 +186,11 @@ class AttributeClock:
 
 def _subtract(clock: Int64s, by: int) -> Int64s:
     """Return `clock - by`, clipped to the range of int64."""
-    if not -(2**63) <= by < 2**63:
+    if abs(by) > 2**64:  # more than two readings can differ by
         return np.full(len(clock), _SMALLEST if by > 0 else _LARGEST, np.int64)
+    if abs(by) > _LARGEST:
+        part = _LARGEST if by > 0 else -_LARGEST
+        return _subtract(_subtract(clock, part), by - part)
     bound = clock - np.int64(by)
     if by > 0:
         return np.where(bound > clock, _SMALLEST, bound)

@@ -13,6 +13,8 @@ RESOLVE_NOTHING, RESOLVE_LAST, RESOLVE_ANY, RESOLVE_NEXT, RESOLVE_MAX = range(5)
 
 FOREVER = np.int64(-(2**63))
 """The bound of a window that never ends: every start is at or after it."""
+MOST_EVENTS = 2**62
+"""No stream has so many events, and a position less so many is still a number of 64 bits."""
 
 
 class Rules(NamedTuple):

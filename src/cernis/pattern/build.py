@@ -598,7 +598,7 @@ def _choose_member(kind: type[Choices], word: object, what: str) -> Choices:
 def _read_number(number: object, what: str) -> Fraction:
     if isinstance(number, bool) or not isinstance(number, int | float | Decimal | Fraction):
         _fail(f"{what} must be a number, not {number!r}")
-    if not isinstance(number, Fraction) and not math.isfinite(number):
+    if isinstance(number, float | Decimal) and not math.isfinite(number):
         _fail(f"{what} must be finite")
     # a float is taken as it prints: 0.1 seconds is 100 milliseconds
     return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)

@@ -295,9 +295,10 @@ def _has_attribute_window(pattern: Pattern) -> bool:
 def _make_settings(pattern: Pattern, listed: bool) -> Settings:
     within = pattern.within
     ranked = within is not None and within.attribute == RANK
+    counts = within is not None and within.unit is Unit.EVENTS
     return Settings(
         window=settings.CLOCK_WINDOW if ranked else _WINDOW[within.unit if within else None],
-        size=floor(within.size) if within and within.unit is Unit.EVENTS else 0,
+        size=min(floor(within.size), settings.MOST_EVENTS) if within and counts else 0,
         partitioned=bool(pattern.partition),
         shared_clock=not _has_attribute_window(pattern),
         consume=settings.CONSUME_NOTHING if listed else _CONSUME[pattern.consume],

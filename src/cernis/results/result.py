@@ -100,7 +100,8 @@ class Result(ABC, Generic[Item]):
 
     def head(self, n: int = 10) -> list[Item]:
         """Return the first n items."""
-        return list(islice(self._items(self._checked(n)), n))
+        n = self._checked(n)
+        return list(islice(self._items(n), n))
 
     def sample(self, k: int = 10, seed: int | None = None) -> list[Item]:
         """Return k distinct items, each set of k equally likely; all when there are fewer."""
@@ -176,7 +177,7 @@ class Result(ABC, Generic[Item]):
     def _checked(self, n: int) -> int:
         if n < 0:
             raise ValueError(f"a number of {self.noun[1]} cannot be negative: {n}")
-        return n
+        return min(n, sys.maxsize)
 
     def _checked_limit(self, limit: int | None) -> int | None:
         return None if limit is None else self._checked(limit)

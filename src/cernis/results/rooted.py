@@ -7,6 +7,7 @@ Each engine counts, lists and draws the matches of a root in its own way.
 from __future__ import annotations
 
 import random
+import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -90,9 +91,8 @@ class RootedMatches(ABC):
     def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
         left = limit
         for segment in self._segments:
-            most = self._most
-            if left is not None:
-                most = left if most is None else min(most, left)
+            bounds = [n for n in (self._most, left) if n is not None]
+            most = min(*bounds, sys.maxsize) if bounds else None
             size = _BLOCK if left is None else max(16, min(left, _BLOCK))
             for block in self._list_blocks(segment, most, size):
                 if left is None:

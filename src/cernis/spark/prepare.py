@@ -149,10 +149,13 @@ def _arrangement(plan: Plan, layout: Layout, frames: Sequence[Frame]) -> Arrange
 
 
 def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
+    """Return how far back a match reaches, as a number of 64 bits."""
+    window = None
     if pattern.within is not None and layout.ranked:
-        return floor(pattern.within.size)
-    timed = scale.unit_ns is not None
-    return window_in_ticks(pattern, scale) if layout.cut and timed else None
+        window = floor(pattern.within.size)
+    elif layout.cut and scale.unit_ns is not None:
+        window = window_in_ticks(pattern, scale)
+    return None if window is None else min(window, 2**63 - 1)
 
 
 def _choose_columns(

@@ -13,6 +13,8 @@ from cernis.pattern.predicate import Attribute, Reference
 from cernis.pattern.query import Aggregate, Unit, Variable, Window
 from cernis.pattern.write import write_formula, write_name
 
+LARGEST_WINDOW = 10**100
+"""More than a text can write, and less than the largest float."""
 AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST")
 
 
@@ -142,6 +144,8 @@ class PatternCheck(FormulaCheck):
     def check_window(self, window: Window) -> None:
         if window.size < 0:
             self.mistakes.note("WITHIN must not be negative", window.span)
+        if window.size > LARGEST_WINDOW:
+            self.mistakes.note("the size of WITHIN is out of range", window.span)
         if window.unit is Unit.EVENTS and Fraction(window.size).denominator != 1:
             self.mistakes.note("a number of events must be whole", window.span)
         if not _is_decimal(Fraction(window.size)):

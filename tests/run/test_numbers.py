@@ -1,0 +1,102 @@
+"""Numbers beyond 64 bits: they are answered right, or refused where they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cernis
+from cernis import pattern as p
+from cernis.encoding.clock import _subtract
+
+BEYOND = [2**63 - 1, 2**63, 10**19, 2**64, 10**39]
+EVENTS = pa.table({"type": ["A", "B"], "ts": [1, 2], "x": [1, 2], "f": [1.0, 2.0], "k": [7, 7]})
+
+SPASEQ = """SELECT ?a WITHIN {} SECONDS FROM STREAM S <urn:s>
+WHERE {{ SEQ (A) DEFINE GPM A ON S {{ ?a <urn:p> ?b }} }}"""
+
+
+@pytest.mark.parametrize("size", BEYOND)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * WHERE A ; B WITHIN {} EVENTS",
+        "SELECT * WHERE A ; B PARTITION BY [k] WITHIN {} EVENTS",
+        "SELECT LAST * WHERE A ; B WITHIN {} EVENTS",
+        "SELECT * WHERE (A AS a ; B AS b) FILTER a[x] < b[x] WITHIN {} EVENTS",
+        "SELECT * WHERE (A AS a ; B AS b) FILTER a[x] < b[x] PARTITION BY [k] WITHIN {} EVENTS",
+        "SELECT * WHERE A ; B WITHIN {} SECONDS",
+        "SELECT * WHERE A ; B WITHIN {} [x]",
+        "SELECT * WHERE A ; B WITHIN {} [f]",
+        "SELECT * WHERE A ; B LIMIT {}",
+        "SELECT * WHERE (A AS a ; B AS b) FILTER a[x] < b[x] LIMIT {}",
+        "Q(x) <- A(x: x)@t, B(x: y)@u, t < u WITHIN {} EVENTS",
+        "Q(x) <- A(x: x)@t, B(x: y)@u, t < u WITHIN {} SECONDS",
+        "Q(x) <- A(x: x)@t, B(x: y)@u, t < u, u - t < {}",
+        "Q(x) <- A(x: x)@t, B(x: y)@u, t < u, u - t < {} SECONDS",
+    ],
+)
+def test_a_window_or_limit_may_be_beyond_64_bits(query: str, size: int) -> None:
+    lang = "cq" if "<-" in query else "ceql"
+    asked: Any = cernis.query(query.format(size), lang=lang)
+    found = asked.run(EVENTS)
+    assert found.count() == len(found.to_arrow()) == 1
+    session = asked.session(keep=True)
+    session.push(EVENTS)
+    assert session.pull().count() == 1
+    assert str(asked.explain())
+
+
+@pytest.mark.parametrize("number", [10**19, 10**41])
+@pytest.mark.parametrize(
+    ("query", "lang"),
+    [
+        ("SELECT * WHERE A AS a FILTER a[x < {}]", "ceql"),
+        ("SELECT * WHERE A AS a FILTER a[x IN {{1, -{}}}]", "ceql"),
+        ("SELECT * WHERE A AS a FILTER a[x + {} > 1]", "ceql"),
+        ("Q(x) <- A(x: x, k: {})", "cq"),
+        ("Q(x) <- A(x: x), x < {}", "cq"),
+        (SPASEQ, "spaseq"),
+    ],
+)
+def test_other_numbers_beyond_64_bits_are_refused_where_they_stand(
+    query: str, lang: str, number: int
+) -> None:
+    with pytest.raises(cernis.QueryError, match=r"line 1, column \d+: .*(range|64 bits)(.|\n)*\^"):
+        cernis.query(query.format(number), lang=lang)
+
+
+@pytest.mark.parametrize("number", [10**19, 10**400])
+def test_a_limit_of_a_result_may_be_beyond_64_bits(number: int) -> None:
+    matches = cernis.query("SELECT * WHERE A ; B").run(EVENTS)
+    answers: Any = cernis.query("Q(x) <- A(x: x), B(x: y)", lang="cq").run(EVENTS)
+    for result in (matches, answers):
+        assert len(result.head(number)) == len(result.sample(number)) == 1
+        assert len(result.to_arrow(number)) == 1
+        assert result.write_jsonl("/dev/null", limit=number) == 1
+
+
+def test_a_limit_beyond_64_bits_limits_the_count() -> None:
+    events = pa.table({"type": ["A"] * 200 + ["B"]})
+    assert cernis.query("SELECT * WHERE A+ AS a ; B").run(events).count() == 2**200 - 1
+    limited = cernis.query(f"SELECT * WHERE A+ AS a ; B LIMIT {10**39}").run(events)
+    assert limited.count() == 10**39
+    assert len(limited.head(3)) == 3
+
+
+def test_a_window_that_no_text_can_write_is_refused() -> None:
+    formula = p.select().where(p.event("A") >> p.event("B"))
+    for window in ({"events": 10**400}, {"seconds": 10**400}, {"attribute": "f", "size": 10**400}):
+        with pytest.raises(cernis.QueryError, match="the size of WITHIN is out of range"):
+            formula.within(**window).build()  # type: ignore[arg-type]
+
+
+def test_a_window_on_readings_that_differ_by_more_than_63_bits_is_exact() -> None:
+    ends = np.array([-(2**63), 0, 2**63 - 1])
+    for size in (2**62, 2**63 - 1, 2**63, 10**19, 2**64 - 2, 2**64 - 1, 2**64, 10**30):
+        inside = ends[None, :] >= _subtract(ends, size)[:, None]
+        exact = [[int(e) - int(s) <= size for s in ends] for e in ends]
+        assert inside.tolist() == exact
