@@ -11,7 +11,8 @@ carets under the span.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ __all__ = [
     "DataError",
     "Diagnostic",
     "QueryError",
+    "SessionGuard",
     "Span",
     "StateError",
 ]
@@ -112,8 +114,50 @@ class BudgetError(CernisError):
 
 
 class StateError(CernisError):
-    """Frozen engine state that does not belong to this query or this version."""
+    """Frozen state that does not belong to this query or version, or a session that has failed."""
 
+
+class SessionGuard:
+    """Close a session once a change of its state has failed, whatever the error.
+
+    Such a session may have read half a batch. Going on would give wrong answers.
+
+    >>> guard = SessionGuard()
+    >>> try:
+    ...     with guard:
+    ...         raise DataError("row 3: no time")
+    ... except DataError:
+    ...     guard.check()
+    Traceback (most recent call last):
+    cernis.StateError: this session has failed before (row 3: no time); begin a new one
+    """
+
+    def __init__(self, remedy: str = "begin a new one") -> None:
+        self._remedy = remedy
+        self._failure = ""
+
+    def check(self) -> None:
+        """Raise StateError if the session has failed."""
+        if self._failure:
+            raise StateError(f"this session has failed before ({self._failure}); {self._remedy}")
+
+    def __enter__(self) -> None:
+        self.check()
+        self._failure = _INTERRUPTED
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._failure = "" if error is None else str(error) or type(error).__name__
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the caller use the session in the middle of a change: a stream between batches."""
+        self._failure = ""
+        yield
+        self.check()
+        self._failure = _INTERRUPTED
+
+
+_INTERRUPTED = "it was interrupted, or another thread uses it"
 
 for _error in (CernisError, QueryError, DataError, BudgetError, StateError):
     _error.__module__ = "cernis"  # tracebacks show the public name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import cernis
@@ -84,21 +85,63 @@ def test_consumption_leaves_out_the_end_where_the_budget_was_spent() -> None:
     assert ends == every[: len(ends)]
 
 
-def test_nothing_is_found_once_the_budget_is_spent() -> None:
-    session = query(LISTED).session(budget=10, on_budget="partial")
-    first = session.push(events(6))
-    assert first.partial
+def test_every_push_has_the_whole_budget() -> None:
+    pattern = query(LISTED, clauses="WITHIN 8 EVENTS")
+    one, expected = pattern.session(budget=60), pattern.session()
+    pushed = [found(one.push(events(3))) for _ in range(30)]  # many times 60 candidates in all
+    assert pushed == [found(expected.push(events(3))) for _ in range(30)]
+    assert any(pushed)
+
+
+def test_every_batch_of_a_stream_has_the_whole_budget() -> None:
+    pattern = query(LISTED, clauses="WITHIN 8 EVENTS")
+    batches = [pa.Table.from_pylist(events(3)) for _ in range(30)]
+    whole = pattern.run(pa.concat_tables(batches))
+    streamed = pattern.session(budget=60).stream(iter(batches))
+    assert sum(matches.count() for matches in streamed) == whole.count() > 0
+    with pytest.raises(BudgetError):
+        pattern.run(pa.concat_tables(batches), budget=60)
+
+
+def test_a_push_after_a_partial_one_is_whole_again() -> None:
+    session = query(LISTED, clauses="WITHIN 8 EVENTS").session(budget=20, on_budget="partial")
+    assert session.push(events(6)).partial
+    assert session.notes == [NOTE.format(20)]
+    later = session.push(events(1))
+    assert not later.partial
+    assert later.notes == ()
+
+
+def test_a_stream_tells_at_the_end_that_a_batch_was_partial() -> None:
+    session = query(LISTED, clauses="WITHIN 8 EVENTS").session(budget=20, on_budget="partial")
+    batches = [pa.Table.from_pylist(events(rounds)) for rounds in (2, 6, 2)]
+    assert [matches.partial for matches in session.stream(iter(batches))] == [False, True, False]
+    assert session.notes == [NOTE.format(20)]
+
+
+def test_what_is_pulled_is_partial_after_a_partial_push() -> None:
+    session = query(LISTED, clauses="WITHIN 8 EVENTS").session(
+        keep=True, budget=20, on_budget="partial"
+    )
+    session.push(events(6))
+    assert not session.push(events(1)).partial
+    assert session.pull().partial
+
+
+def test_no_match_is_certain_after_a_partial_answer_to_consumption() -> None:
+    pattern = query(LISTED, clauses="WITHIN 20 EVENTS CONSUME BY ANY")
+    session = pattern.session(budget=10, on_budget="partial")
+    assert session.push(events(6)).partial
     later = session.push(events(6))
     assert later.partial
     assert later.notes == (NOTE.format(10),)
     assert later.count() == 0
 
 
-def test_a_budget_belongs_to_the_session_and_not_to_a_batch() -> None:
-    pattern = query(LISTED, clauses="WITHIN 8 EVENTS")
-    one = pattern.session(budget=60, on_budget="partial")
-    assert [one.push(events(3)).partial for _ in range(30)].count(True) not in (0, 30)
-    assert not pattern.session(budget=60, on_budget="partial").push(events(3)).partial
+@pytest.mark.parametrize("formula", [LISTED, WHILE_LISTING])
+def test_a_budget_may_be_beyond_64_bits(formula: str) -> None:
+    every = query(formula).run(events(4))
+    assert found(query(formula).run(events(4), budget=10**30)) == found(every)
 
 
 def test_a_query_that_an_index_decides_spends_nothing() -> None:

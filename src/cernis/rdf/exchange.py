@@ -181,4 +181,5 @@ class SolutionSession(GraphRecognizer):
 
     def push(self, table: pa.Table) -> GraphMatches:
         """Return the matches that end in a table."""
-        return self.matches(self.recognize(*self.format.read(table, self.terms)))
+        with self.guard:
+            return self.matches(self.recognize(*self.format.read(table, self.terms)))

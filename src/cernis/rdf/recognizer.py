@@ -21,7 +21,7 @@ from cernis.engine.dag.links import DagSegment
 from cernis.engine.graphs.expressions import new_stack
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.tables import tables_of
-from cernis.errors import DataError
+from cernis.errors import DataError, SessionGuard
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.graphs import GraphPlan
@@ -41,9 +41,10 @@ _ROWS = ("rows",)
 
 
 class GraphRecognizer:
-    """Find the matches of a query in solutions, batch by batch.
+    """Find the matches of a query in solutions, batch by batch, in one thread at a time.
 
-    The terms in `values` so far are the query's own and are never dropped.
+    The terms in `values` so far are the query's own and are never dropped. After an error `guard`
+    refuses to go on.
     """
 
     def __init__(self, plan: GraphPlan, values: TermValues, unit: str) -> None:
@@ -69,6 +70,7 @@ class GraphRecognizer:
         """The numbers of rows and terms up to which `forget` keeps all."""
         self._rows_left = self._terms_left = 0
         self._own_terms = len(self.terms)
+        self.guard = SessionGuard()
 
     @property
     def events(self) -> int:
@@ -97,6 +99,10 @@ class GraphRecognizer:
 
     def forget(self) -> None:
         """Drop the rows and terms that no partial match needs, if there are many."""
+        with self.guard:
+            self._forget()
+
+    def _forget(self) -> None:
         many_rows = self.store.size > max(self.many_rows, 2 * self._rows_left)
         many_terms = len(self.terms) > max(self.many_terms, 2 * self._terms_left)
         if many_rows or many_terms:

@@ -36,7 +36,7 @@ class GraphRunOptions(NamedTuple):
 
 
 class GraphSession(GraphRecognizer):
-    """One run of a query over RDF streams."""
+    """One run of a query over RDF streams; an error closes it."""
 
     def __init__(
         self,
@@ -87,18 +87,23 @@ class GraphSession(GraphRecognizer):
 
     def collect(self, sources: Mapping[str, Any]) -> GraphMatches:
         """Return all matches of some streams."""
-        return self.matches([one for batch in self.open(sources) for one in self._push(batch)])
+        with self.guard:
+            return self.matches([one for batch in self.open(sources) for one in self._push(batch)])
 
     def stream(self, sources: Mapping[str, Any]) -> Iterator[GraphMatches]:
         """Yield the matches of each batch that has some."""
-        for batch in self.open(sources):
-            if found := self._push(batch):
-                yield self.matches(found)
-            self.forget()
+        with self.guard:
+            for batch in self.open(sources):
+                if found := self._push(batch):
+                    matches = self.matches(found)
+                    with self.guard.paused():
+                        yield matches
+                self._forget()
 
     def push(self, events: GraphEvents) -> GraphMatches:
         """Return the matches that end in a batch, which must not end within a timestamp."""
-        return self.matches(self._push(events))
+        with self.guard:
+            return self.matches(self._push(events))
 
     def _push(self, events: GraphEvents) -> list[DagSegment]:
         return self.recognize(events, self.solver.solve(events))

@@ -1,9 +1,11 @@
-"""The most candidates that a session checks, and what happens beyond.
+"""The most candidates that a push checks, and what happens beyond.
 
 Some conditions can only be decided on candidates, and most candidates may fail. A budget
 bounds their number: beyond it the session raises an error, or, where the user chose so,
-returns the matches found so far, flagged as partial. A budget belongs to a session, not to a
-batch.
+returns the matches found so far, flagged as partial.
+
+A session renews its budget with each push: it bounds how long the user waits for an answer, and
+a stream may go on for ever. A run over all events at once is one push.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ OnBudget = Literal["fail", "partial"]
 
 
 class Budget:
-    """The candidates checked so far, and the most that may be.
+    """The candidates checked since the budget was renewed, and the most that may be.
 
     >>> budget = Budget(10, "partial")
     >>> budget.spend(11)
@@ -30,10 +32,13 @@ class Budget:
         self.most = most
         self.on_budget = on_budget
         self.used = 0
+        self.was_spent = False
+        """Whether it was ever spent, however often it was renewed since."""
 
     @property
     def left(self) -> int:
-        return max(0, self.most - self.used)
+        """How many more may be checked; a number of 64 bits, for the kernels."""
+        return min(max(0, self.most - self.used), 2**63 - 1)
 
     @property
     def spent(self) -> bool:
@@ -42,6 +47,7 @@ class Budget:
     def spend(self, candidates: int) -> None:
         """Count checked candidates; raise BudgetError where they are too many."""
         self.used += candidates
+        self.was_spent |= self.spent
         if self.spent and self.on_budget == "fail":
             raise BudgetError(
                 f"the query compares events with each other and has more candidates to check "
@@ -50,7 +56,6 @@ class Budget:
             )
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        if not self.spent:
-            return ()
-        return (f"partial: the budget of {self.most:,} candidates is spent; matches are missing",)
+    def note(self) -> str:
+        """What to tell of a partial answer."""
+        return f"partial: the budget of {self.most:,} candidates is spent; matches are missing"

@@ -27,6 +27,8 @@ from cernis.schema import Schema, Stream
 class Query(Generic[Found]):
     """A checked query. It is cheap to make; the automaton is built when it is first needed.
 
+    Any number of threads may use it at once. A session belongs to one thread at a time.
+
     `Query[Matches]` is one that gives `Matches`. The head of a conjunctive query decides between
     `Matches` and `Answers`; its type leaves that open.
 
@@ -96,8 +98,8 @@ class Query(Generic[Found]):
         and `type` name the columns of the timestamp and of the event's type; integers count
         `time_unit`s. `on_error` is "fail", "skip", or a path or function that receives bad rows.
         `budget` is the most candidates that a query which compares events with each other may
-        check. Beyond it the run raises an error, or with `on_budget="partial"` returns the
-        matches found so far (`partial`).
+        check in this run. Beyond it the run raises an error, or with `on_budget="partial"`
+        returns the matches found so far (`partial`).
         """
         session = self.session(
             time=time,

@@ -13,12 +13,13 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, cast
+from itertools import chain, islice
+from typing import Any, Generic, NamedTuple, cast
 
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encode
-from cernis.errors import StateError
+from cernis.errors import SessionGuard, StateError
 from cernis.events.batch import EventBatch
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition
@@ -26,7 +27,7 @@ from cernis.events.source import OnError, Source, open_events, schema_of
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
-from cernis.pattern.query import Unit
+from cernis.pattern.query import Consume, Unit
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.matches import Matches
@@ -48,7 +49,7 @@ class RunOptions:
     format: str | None = None
     on_error: OnError = "fail"
     budget: int = CANDIDATE_BUDGET
-    """The most candidates that a query may have to check one by one."""
+    """The most candidates that a push may have to check one by one."""
     on_budget: OnBudget = "fail"
     """When they are more: an error, or the matches found so far, flagged as partial."""
 
@@ -56,8 +57,19 @@ class RunOptions:
         return Budget(self.budget, self.on_budget)
 
 
+class _Reading(NamedTuple):
+    """Events that are opened and checked: how they are ordered, and their batches."""
+
+    ordering: Ordering
+    batches: Iterator[EventBatch]
+
+
 class Session(Generic[Found]):
-    """One run of a query over one stream."""
+    """One run of a query over one stream, for one thread at a time.
+
+    Events that cannot be opened, checked or ordered raise an error before any of them is read,
+    and the session goes on. After any other error it is closed.
+    """
 
     def __init__(
         self,
@@ -79,7 +91,8 @@ class Session(Generic[Found]):
         self._keeps_answers = keep and plan.head is not None and plan.within is None
         """Without a window, an answer stays one."""
         self._answers_so_far: list[pa.Table] = []
-        self._failed = ""
+        self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
+        self._given = plan
         self._start(plan)
 
     def _start(self, plan: Plan) -> None:
@@ -112,35 +125,52 @@ class Session(Generic[Found]):
 
         Of a query whose head drops variables: the answers that are new.
         """
-        found = self.collect(events)
-        self.pipeline.forget_if_due()
-        return found
+        reading = self._begin(events)
+        with self._guard:
+            found = self._collect(reading)
+            self.pipeline.forget_if_due()
+            return found
 
     def collect(self, events: Any) -> Found:
         """Like `push`, for the last events of a stream: keeps all events."""
-        found = [segment for segments in self._batches(events) for segment in segments]
-        return self._result(found)
+        reading = self._begin(events)
+        with self._guard:
+            return self._collect(reading)
+
+    def _collect(self, reading: _Reading) -> Found:
+        self.renew_budget()
+        return self._result(list(chain.from_iterable(self._batches(reading))))
 
     def stream(self, events: Any) -> Iterator[Found]:
         """Yield the matches batch by batch; they stay valid."""
-        for segments in self._batches(events):
-            if segments:
-                yield self._result(segments)
-            self.pipeline.forget_if_due()
+        reading = self._begin(events)
+        with self._guard:
+            for segments in self._batches(reading):
+                self.renew_budget()
+                found = self._result(segments) if segments else None
+                self.pipeline.forget_if_due()
+                if found is not None:
+                    with self._guard.paused():
+                        yield found
 
     def take(self, batch: EventBatch, scale: Scale) -> Found:
-        """Return the matches that end in a batch whose events are in their final order."""
-        found = self._result(self.pipeline.take(batch, scale))
-        self.pipeline.forget_if_due()
-        return found
+        """Return the matches that end in a batch whose events are in their final order.
+
+        The caller decides when to renew the budget.
+        """
+        with self._guard:
+            found = self._result(self.pipeline.take(batch, scale))
+            self.pipeline.forget_if_due()
+            return found
 
     def pass_over(self, batch: EventBatch, scale: Scale) -> None:
         """Read a batch for the matches that end after it; ignore those that end in it.
 
         Not for CONSUME BY, where those decide what later matches may use.
         """
-        self.pipeline.take(batch, scale)
-        self.pipeline.forget_if_due()
+        with self._guard:
+            self.pipeline.take(batch, scale)
+            self.pipeline.forget_if_due()
 
     def pull(self) -> Found:
         """Return all matches (or answers); with a window, those inside the one that ends now.
@@ -150,15 +180,16 @@ class Session(Generic[Found]):
         """
         if not self.keep:
             raise StateError("nothing is kept to pull: open the session with keep=True")
-        self._check_whole()
+        self._guard.check()
         if self._keeps_answers:
-            return self._answers(self._answers_so_far, self.budget)
+            return self._answers(self._answers_so_far, self.budget.was_spent)
         budget = self.options.new_budget()
         found = self.pipeline.pull(budget)
         projector = self.pipeline.new_projector(budget)
         if projector is None:
-            return self._matches(found)
-        return self._answers([projector.answers(found, self.store)], budget)
+            return self._matches(found, self.budget.was_spent)
+        table = projector.answers(found, self.store)
+        return self._answers([table], self.budget.was_spent or budget.spent)
 
     def check(self, events: Any) -> None:
         """Raise the mistakes of the query for these events, without running it."""
@@ -166,21 +197,34 @@ class Session(Generic[Found]):
 
     def forget(self) -> None:
         """Drop the events that no partial match reaches back to."""
-        self.pipeline.forget()
+        with self._guard:
+            self.pipeline.forget()
 
-    def _batches(self, events: Any) -> Iterator[list[Any]]:
-        self._check_whole()
+    def renew_budget(self) -> None:
+        """Allow as many candidates again; a push and a batch of `stream` do so.
+
+        Not after a partial answer to CONSUME BY: what it would have consumed is unknown, so no
+        later match is certain.
+        """
+        if not self.budget.spent or self.plan.pattern.consume is Consume.NONE:
+            self.budget.used = 0
+
+    def _begin(self, events: Any) -> _Reading:
+        """Open events and order the first batch of them; an error leaves the session as it was."""
+        self._guard.check()
         ordering = self._open(events)
-        before = self.events
-        try:
-            for batch in ordering:
-                self.notes = list(ordering.notes)
-                yield self.pipeline.take(batch, ordering.scale)
-        except BaseException as error:  # a stream that is left early ends here, too
-            # if some of these events have been read, the matches that ended in them are lost
-            if self.events > before or self.pipeline.clock is not None:
-                self._failed = str(error) or type(error).__name__
-            raise
+        batches = iter(ordering)
+        first = list(islice(batches, 1))
+        return _Reading(ordering, chain(first, batches))
+
+    def _batches(self, reading: _Reading) -> Iterator[list[Any]]:
+        ordering, batches = reading
+        spent: list[str] = []
+        for batch in batches:
+            self.notes = [*ordering.notes, *spent]
+            yield self.pipeline.take(batch, ordering.scale)
+            if self.budget.spent:
+                spent = [self.budget.note]
         self.progress = ordering.progress
         if not self.events:
             for source in ordering.sources:
@@ -190,15 +234,8 @@ class Session(Generic[Found]):
             *skipped_notes(ordering.sources),
             *self._absent_types(),
             *self.plan.notes,
-            *self.budget.notes,
+            *spent,
         ]
-
-    def _check_whole(self) -> None:
-        if self._failed:
-            raise StateError(
-                f"this session has failed before ({self._failed}); begin a new one, or thaw a "
-                "state that was frozen before"
-            )
 
     def _open(self, events: Any) -> Ordering:
         """Open the events, check the query against them, and put them in order."""
@@ -217,7 +254,7 @@ class Session(Generic[Found]):
         if pattern.declared is None:
             resolve(pattern, schema)
         if not self.events:  # the schema of the first events decides the plan
-            plan = self.plan.for_schema(schema)
+            plan = self._given.for_schema(schema)
             if plan is not self.plan:
                 self._start(plan)
         ordering = Ordering(sources, after=self.progress)
@@ -241,22 +278,22 @@ class Session(Generic[Found]):
         found = self.pipeline.find(segments)
         projector = self.pipeline.projector
         if projector is None:
-            return self._matches(found)
+            return self._matches(found, self.budget.spent)
         table = projector.answers(found, self.store)
         if self._keeps_answers and table.num_rows:
             self._answers_so_far.append(table)
-        return self._answers([table], self.budget)
+        return self._answers([table], self.budget.spent)
 
-    def _matches(self, found: MatchSet) -> Found:
-        partial = self._note_budget(self.budget)
+    def _matches(self, found: MatchSet, partial: bool) -> Found:
+        self._note_partial(partial)
         store = copy.copy(self.store)
         matches = Matches(found, store, self.plan.pattern, notes=self.notes, partial=partial)
         return cast(Found, matches)
 
-    def _answers(self, tables: Sequence[pa.Table], budget: Budget) -> Found:
+    def _answers(self, tables: Sequence[pa.Table], partial: bool) -> Found:
         head = self.plan.head
         assert head is not None
-        partial = self._note_budget(budget)
+        self._note_partial(partial)
         names = [column.name for column in head.columns]
         table = tables[0] if len(tables) == 1 else self._unite(tables)
         return cast(Found, Answers(names, table, notes=self.notes, partial=partial))
@@ -268,11 +305,9 @@ class Session(Generic[Found]):
         nothing = projector.answers(ListedMatches(self.plan.variables, ()), self.store)
         return pa.concat_tables([nothing, *(cast_table(table, nothing.schema) for table in tables)])
 
-    def _note_budget(self, budget: Budget) -> bool:
-        """Add the budget's notes to the session's; return whether it is spent."""
-        spent = budget.notes
-        self.notes += [note for note in spent if note not in self.notes]
-        return bool(spent)
+    def _note_partial(self, partial: bool) -> None:
+        if partial and self.budget.note not in self.notes:
+            self.notes.append(self.budget.note)
 
     # -------------------------------------------------------------- frozen
 
@@ -284,7 +319,8 @@ class Session(Generic[Found]):
                 "that only pushes"
             )
         columns = (self.options.time, self.options.type, self.options.time_unit)
-        return freeze_pipeline(self.pipeline, self.progress, columns)
+        with self._guard:
+            return freeze_pipeline(self.pipeline, self.progress, columns)
 
     @classmethod
     def thaw(

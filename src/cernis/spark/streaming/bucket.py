@@ -153,8 +153,7 @@ class Bucket:
     def _read(self, store: Store, watermark: int) -> Iterator[pa.RecordBatch]:
         self.log.header.watermark = watermark
         limit = self.stream.limit(watermark)
-        session = self.recognizer.session
-        session.budget.used = 0
+        self.recognizer.session.renew_budget()
         for table in _pieces(self.buffer.release(limit)):
             began = perf_counter()
             for batch in self.recognizer.take(table):
