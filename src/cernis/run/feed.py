@@ -142,7 +142,7 @@ class SlidingFeed(Feed):
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         symbols = self._encode_symbols(batch)
-        self.engine.tables.add_symbols(len(self.alphabet.passed))
+        self.engine.tables.add_symbols()
         self.engine.fit_tables()
         columns = self._read_measures(batch)
         return [self.engine.push(symbols, columns, keys=keys, **_clock(clock))]

@@ -83,6 +83,7 @@ class SlidingAggregator:
         self, tables: UnaryTables, settings: Settings, measures: Sequence[Measure] = ()
     ) -> None:
         self.tables = tables
+        self._arrays = tables.arrays
         self.settings = settings
         self.measures = tuple(measures)
         self.position = 0
@@ -135,7 +136,7 @@ class SlidingAggregator:
         at = 0
         while True:
             status, at, detail = kernel.slide(
-                self.tables.arrays,
+                self._arrays,
                 self.memory,
                 self.lanes,
                 events,
@@ -241,21 +242,21 @@ class SlidingAggregator:
     # ---------------------------------------------------------------- room
 
     def fit_tables(self) -> None:
-        """Make room for states, edges and labels that the tables have gained."""
-        tables, memory = self.tables, self.memory
-        rows, states = memory.places.shape
-        if tables.states > states:
-            states = max(2 * states, tables.states)
+        """Take the tables as they are now, and make room for their states, edges and labels."""
+        self._arrays, memory = self.tables.arrays, self.memory
+        states, edges = len(self._arrays.expanded), len(self._arrays.edges)
+        rows, width = memory.places.shape
+        if states > width:
             self.memory = memory._replace(places=_enlarge(memory.places, (rows, states)))
         scratch = self._scratch
-        if tables.edge_count >= len(scratch.moving_edge) or states > len(scratch.gathered):
+        if edges >= len(scratch.moving_edge) or states > len(scratch.gathered):
             self._scratch = self._new_scratch(states, len(scratch.ends))
-        if len(tables.labels) > self.lanes.sum_labels.shape[1]:
+        if len(self.tables.labels) > self.lanes.sum_labels.shape[1]:
             self.lanes = self.new_lanes(len(self.lanes.moduli.primes))
 
     def new_lanes(self, residues: int) -> semiring.Lanes:
         """Lay out elements with so many residues, and say which labels count for which quantity."""
-        labels = self.tables.labels
+        labels = tuple(self.tables.labels)
 
         def mark_labels(variables: list[str]) -> NDArray[np.uint8]:
             marks = [[variable in names for names in labels] for variable in variables]
@@ -272,7 +273,7 @@ class SlidingAggregator:
         )
 
     def _new_scratch(self, states: int, ends: int) -> kernel.SlidingScratch:
-        moves = max(64, self.tables.edge_count + 1)
+        moves = len(self._arrays.edges) + 1
         weights = self._new_weights(1)
         return kernel.SlidingScratch(
             relevant=np.zeros(512, np.int64),

@@ -175,12 +175,9 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
         [alphabet.symbol_of(frozenset(alphabet.tests[t] for t in s)) for s in meta["symbols"]],
         np.int32,
     )
-    tables.add_symbols(len(alphabet.passed))
-    columns = [tables.automaton.number(_read_state(state)) for state in meta["states"]]
-    for column in columns:
-        if not tables.is_expanded(column):
-            tables.expand(column)
-    places = np.zeros((arrays["places"].shape[0], max(8, tables.states)), np.int64)
+    tables.add_symbols()
+    columns = tables.number_states(map(_read_state, meta["states"]))
+    places = np.zeros((arrays["places"].shape[0], len(tables.arrays.expanded)), np.int64)
     places[:, columns] = arrays["places"]
     log, words = arrays["log"], arrays["words"]
     log["symbol"] = symbols[log["symbol"]]
