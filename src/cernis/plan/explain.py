@@ -15,6 +15,7 @@ from cernis.engine.dag.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Strategy, Unit
+from cernis.pattern.selection import counts_only
 from cernis.pattern.write import write_condition, write_name
 from cernis.plan.plan import Distribution, Guarantee, Plan
 
@@ -90,6 +91,8 @@ _CLASSES = {
 def _describe_guarantee(plan: Plan) -> list[str]:
     name, *costs = _CLASSES[plan.guarantee]
     lines = [name, *_explain_residual(plan), *costs]
+    if counts_only(plan.pattern) and plan.can_aggregate:
+        return [*lines, "counting: per event, whatever the window and the matches; none are kept"]
     if not plan.listed:
         return [*lines, f"counting and sampling: {_describe_counting(plan)}"]
     if plan.exact:

@@ -153,6 +153,16 @@ class Plan:
         return _rebuild_plan, (self.pattern, self.unordered, self.conjunctive)
 
     @property
+    def can_aggregate(self) -> bool:
+        """Whether the matches are all accepting runs of the unary automaton.
+
+        Then aggregates over them need no match (`cernis.engine.unary.aggregate`).
+        """
+        settings = self.settings
+        is_free = not settings.resolve and not settings.consume and self.pattern.limit is None
+        return self.unary is not None and not self.listed and self.head is None and is_free
+
+    @property
     def within(self) -> Window | None:
         """The WITHIN of the query; its pattern may have a smaller window."""
         return self.pattern.within if self.conjunctive is None else self.conjunctive.within

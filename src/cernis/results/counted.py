@@ -12,7 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from cernis.engine.unary.aggregate import EndAggregates
-from cernis.results.matchset import MatchBlock, Positions, join
+from cernis.errors import StateError
+from cernis.results.matchset import MatchBlock, Positions
+
+_NONE_KEPT = "SELECT COUNT(*) alone keeps no matches: list or sample a query that selects variables"
 
 
 class CountedMatches:
@@ -34,7 +37,7 @@ class CountedMatches:
         return ends, self._numbers
 
     def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
-        return iter(())
+        raise StateError(_NONE_KEPT)
 
     def sample(self, k: int, seed: int | None) -> MatchBlock:
-        return join((), len(self.variables))
+        raise StateError(_NONE_KEPT)

@@ -88,11 +88,13 @@ class Feed(ABC):
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None: ...
 
 
-def make_feed(plan: Plan, encode: Encode) -> Feed:
-    """Return the feed of the plan's runtime."""
+def make_feed(plan: Plan, encode: Encode, *, numbers_alone: bool = False) -> Feed:
+    """Return the feed of the plan's runtime; `numbers_alone`: the matches are only counted."""
     if plan.tables is not None:
         return CorrelatedFeed(plan, plan.tables, encode)
     assert plan.unary is not None
+    if numbers_alone and plan.can_aggregate:
+        return SlidingFeed(plan.unary, plan.settings, encode)
     return UnaryFeed(plan.unary, plan.settings, encode)
 
 
@@ -145,7 +147,8 @@ class SlidingFeed(Feed):
         self.engine.tables.add_symbols()
         self.engine.fit_tables()
         columns = self._read_measures(batch)
-        return [self.engine.push(symbols, columns, keys=keys, **_clock(clock))]
+        found = self.engine.push(symbols, columns, keys=keys, **_clock(clock))
+        return [found] if len(found.ends) else []
 
     def _read_measures(self, batch: EventBatch) -> list[MeasuredColumn]:
         return [

@@ -22,6 +22,7 @@ from cernis.errors import StateError
 from cernis.events.batch import EventBatch
 from cernis.events.order import StreamPosition
 from cernis.plan.plan import Plan
+from cernis.run.feed import SlidingFeed, make_feed
 from cernis.run.pipeline import Pipeline
 
 Arrays = dict[str, NDArray[Any]]
@@ -88,6 +89,9 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
 def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     """Put a new pipeline into the state that was frozen."""
     meta, arrays = frozen.meta, frozen.arrays
+    if isinstance(pipeline.feed, SlidingFeed) and "labels" in meta["engine"]:
+        # frozen before COUNT(*) had an engine of its own
+        pipeline.feed = make_feed(pipeline.plan, pipeline.encode)
     pipeline.feed.thaw(meta["engine"], arrays)
     if pipeline.keys is not None:
         pipeline.keys.thaw(select_arrays("keys.", arrays))

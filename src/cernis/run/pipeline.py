@@ -27,6 +27,7 @@ from cernis.events.order import Scale
 from cernis.events.store import EventStore
 from cernis.pattern.predicate import RANK, TIME
 from cernis.pattern.query import Unit
+from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchSet
 from cernis.run.budget import Budget
@@ -50,9 +51,11 @@ class Pipeline:
         self.plan = plan
         self.store = store
         self.budget = budget
+        self.encode = encode
         self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
         self.clock = _attribute_clock(plan)
-        self.feed = make_feed(plan, encode)
+        numbers_alone = counts_only(plan.pattern) and not keep
+        self.feed = make_feed(plan, encode, numbers_alone=numbers_alone)
         self.sieve = Sieve(plan, store, budget, encode) if plan.listed else None
         self.projector = self.new_projector(budget)
         self.history = MatchHistory(plan) if keep else None

@@ -1,0 +1,131 @@
+"""`SELECT COUNT(*)` alone: numbers without matches, in every way a session can run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern.query import Consume, Strategy
+from cernis.run.feed import SlidingFeed, UnaryFeed, make_feed
+from cernis.testing.differential import assert_counts_agree
+from cernis.testing.grammar import split_batches
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.tables import make_table
+
+COUNT = "SELECT COUNT(*) FROM S WHERE A ; B+ ; C PARTITION BY [k] WITHIN 9 EVENTS"
+
+
+def events(number: int = 400) -> list[dict[str, Any]]:
+    draw = np.random.default_rng(5)
+    types, keys = draw.choice(list("ABC"), number), draw.choice(list("xyz"), number)
+    return [{"type": str(t), "k": str(k)} for t, k in zip(types, keys, strict=True)]
+
+
+def rows(counted: cernis.Matches) -> list[tuple[Any, ...]]:
+    return list(zip(*counted.counts().to_pydict().values(), strict=True))
+
+
+def expected() -> list[tuple[Any, ...]]:
+    return rows(cernis.query(COUNT.replace("COUNT(*)", "*")).run(make_table(events())))
+
+
+def test_counting_keeps_no_matches() -> None:
+    session = cernis.query(COUNT).session()
+    assert isinstance(session.pipeline.feed, SlidingFeed)
+    found = session.push(make_table(events()))
+    assert found.counting
+    assert rows(found) == expected()
+    session.forget()
+    assert session.kept_from == 400
+    with pytest.raises(cernis.StateError, match="keeps no matches"):
+        found.sample(1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        COUNT + " LIMIT 3",
+        COUNT + " CONSUME BY ANY",
+        COUNT.replace("SELECT", "SELECT LAST"),
+        COUNT.replace("COUNT(*)", "*"),
+    ],
+)
+def test_other_queries_keep_matches(text: str) -> None:
+    assert isinstance(cernis.query(text).session().pipeline.feed, UnaryFeed)
+
+
+def test_batches_streams_and_frozen_sessions_count_the_same() -> None:
+    table, query = make_table(events()), cernis.query(COUNT)
+    pieces = [table.slice(at, 37) for at in range(0, 400, 37)]
+    session = query.session()
+    assert [row for piece in pieces for row in rows(session.push(piece))] == expected()
+    assert [row for found in query.stream(table) for row in rows(found)] == expected()
+    session, found = query.session(), []
+    for piece in pieces:
+        found += rows(session.push(piece))
+        session = cernis.query(COUNT).thaw(session.freeze())
+    assert found == expected()
+
+
+def test_pulling_counts_the_matches_inside_the_window() -> None:
+    table = make_table(events())
+    session = cernis.query(COUNT).session(keep=True)
+    plain = cernis.query(COUNT.replace("COUNT(*)", "*")).session(keep=True)
+    for at in range(0, 400, 50):
+        session.push(table.slice(at, 50))
+        plain.push(table.slice(at, 50))
+        assert session.pull().count() == plain.pull().count()
+
+
+def test_a_state_from_before_goes_on_with_matches() -> None:
+    table, query = make_table(events()), cernis.query(COUNT)
+    session = query.session()
+    session.pipeline.feed = make_feed(query.plan, session.pipeline.encode)
+    found = rows(session.push(table.slice(0, 200)))
+    thawed = query.thaw(session.freeze())
+    assert found + rows(thawed.push(table.slice(200))) == expected()
+
+
+def test_a_damaged_state_is_refused() -> None:
+    from cernis.engine.unary.freeze import pack, unpack
+
+    session = cernis.query(COUNT).session()
+    session.push(make_table(events()))
+    state = session.freeze()
+    for name, value in (("places", 10**9), ("free_rows", 900), ("row_of_key", 70), ("words", None)):
+        meta, arrays = unpack(state)
+        if value is None:
+            del arrays[name]
+        else:
+            arrays[name].flat[0] = value
+        with pytest.raises(cernis.StateError, match="do not fit together"):
+            cernis.query(COUNT).thaw(pack(meta, arrays))
+
+
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@given(
+    cases(
+        disorder=False,
+        selects=("COUNT",),
+        strategies=(Strategy.ALL, Strategy.STRICT),
+        consume=(Consume.NONE,),
+    ).flatmap(lambda c: st.tuples(st.just(c), cuts(len(c[1]))))
+)
+def test_any_split_into_batches_agrees_with_the_oracle(drawn: Any) -> None:
+    (pattern, made), at = drawn
+    made = sorted(made, key=lambda e: e["ts"]) if made and "ts" in made[0] else made
+    timed = True if made and "ts" in made[0] else None
+    table, session = make_table(made, timed=timed), cernis.query(pattern).session()
+    found = []
+    for number, piece in enumerate(split_batches(range(len(made)), at)):
+        pushed = session.push(table.slice(piece[0] if piece else 0, len(piece)))
+        counted = pushed.counts().to_pydict()
+        found += zip(counted["end"], counted["count"], strict=True)
+        if number == 1:
+            session = cernis.query(pattern).thaw(session.freeze())
+    assert_counts_agree(pattern, made, found)
