@@ -212,7 +212,7 @@ def test_queries_equal_their_text(query: QueryBuilder, text: str) -> None:
             lambda: p.select(strategy="NEXXT"),
             "unknown strategy 'NEXXT'\n  help: did you mean 'NEXT'?",
         ),
-        (lambda: p.select(3), "select() takes variables and aggregates, not 3"),
+        (lambda: p.select(3), "select() takes variables and values, not 3"),
         (
             lambda: p.aggregate("SUMM", a["x"]),
             "unknown aggregate 'SUMM'\n  help: did you mean 'SUM'?",

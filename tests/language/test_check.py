@@ -11,8 +11,8 @@ from cernis.errors import QueryError
 from cernis.languages.ceql import parse, parse_schema
 from cernis.pattern.check import MOST_MISTAKES, check, resolve
 from cernis.pattern.formula import Event, Filter, Iterate, Sequence
-from cernis.pattern.predicate import Attribute, Comparison, Holds, Literal
-from cernis.pattern.query import Aggregate, Pattern, Select, Unit, Window
+from cernis.pattern.predicate import Aggregate, Attribute, Comparison, Holds, Literal
+from cernis.pattern.query import Pattern, Select, SelectedTerm, Unit, Window
 from cernis.schema import Kind, Schema, Stream
 
 SCHEMA = parse_schema("""
@@ -55,9 +55,9 @@ line 1, column 46: unknown attribute 'broker'
         (
             "SELECT a[prise] FROM Stock WHERE SELL AS a",
             """\
-line 1, column 8: unknown attribute 'prise'
+line 1, column 10: unknown attribute 'prise'
   SELECT a[prise] FROM Stock WHERE SELL AS a
-         ^^^^^^^^
+           ^^^^^
   help: did you mean 'price'?""",
         ),
         (
@@ -380,7 +380,7 @@ def test_patterns_made_by_hand_are_checked_too() -> None:
             Sequence((Iterate(Event("A"), -1, None),)),
             Holds("A", Comparison("=", x, Literal(float("inf")))),
         ),
-        select=Select(False, (Aggregate("TOTAL", "A"),)),
+        select=Select(False, (SelectedTerm(Aggregate("TOTAL", "A")),)),
         within=Window(Unit.EVENTS, Fraction(-1, 3)),
         limit=-1,
     )

@@ -16,15 +16,16 @@ from cernis.languages.text.tree import flatten_attributes
 from cernis.pattern import formula as f
 from cernis.pattern import predicate as q
 from cernis.pattern.query import (
-    Aggregate,
     Consume,
     Pattern,
     Select,
+    SelectedTerm,
     Strategy,
     Unit,
     Variable,
     Window,
 )
+from cernis.pattern.selection import settle_select
 from cernis.schema import Kind, Schema, Stream
 
 names = st.one_of(
@@ -73,10 +74,37 @@ predicates = st.recursive(
     max_leaves=4,
 )
 references = st.builds(q.Reference, names, attributes)
+decimals = st.builds(
+    lambda digits, scale: Fraction(digits, 10**scale), st.integers(0, 10**15), st.integers(0, 12)
+)
+aggregates = st.one_of(
+    st.builds(q.Aggregate, st.just("COUNT"), st.none() | names),
+    st.builds(q.Aggregate, st.just("COUNT"), references, st.booleans()),
+    st.builds(
+        q.Aggregate, st.sampled_from(["SUM", "MIN", "MAX", "AVG", "FIRST", "LAST"]), references
+    ),
+)
+terms = st.recursive(
+    st.one_of(
+        references,
+        aggregates,
+        literals,
+        st.builds(q.IntervalTime, st.sampled_from(["START", "END"])),
+        st.builds(q.ConstantDuration, decimals),
+    ),
+    lambda inner: st.one_of(
+        st.builds(q.Calculation, st.sampled_from("+-*/%"), inner, inner),
+        st.builds(q.Opposite, inner),
+    ),
+    max_leaves=4,
+)
 conditions = st.recursive(
     st.one_of(
         st.builds(q.Holds, names, predicates),
         st.builds(q.Compare, operators, references, references, st.booleans()),
+        st.builds(q.CompareTerms, operators, terms, aggregates),
+        st.builds(q.CompareTerms, operators, aggregates, terms),
+        st.builds(q.Monotone, names, attributes, st.sampled_from([*q.MONOTONE.values()])),
     ),
     lambda inner: st.one_of(
         st.builds(q.AllOf, _several(inner)), st.builds(q.AnyOf, _several(inner))
@@ -103,12 +131,7 @@ formulas = st.recursive(
     ),
     max_leaves=6,
 )
-aggregates = st.one_of(
-    st.builds(Aggregate, st.just("COUNT"), st.none() | names),
-    st.builds(
-        Aggregate, st.sampled_from(["SUM", "MIN", "MAX", "AVG", "FIRST", "LAST"]), references
-    ),
-)
+selected = st.builds(SelectedTerm, terms, st.none() | names)
 variables = st.builds(Variable, names, st.lists(dotted, max_size=2).map(tuple))
 selects = st.one_of(
     st.just(Select()),
@@ -116,11 +139,8 @@ selects = st.one_of(
     st.builds(
         Select,
         st.just(False),
-        st.lists(st.one_of(variables, aggregates), min_size=1, max_size=3).map(tuple),
+        st.lists(st.one_of(variables, selected), min_size=1, max_size=3).map(tuple),
     ),
-)
-decimals = st.builds(
-    lambda digits, scale: Fraction(digits, 10**scale), st.integers(0, 10**15), st.integers(0, 12)
 )
 windows = st.one_of(
     st.builds(Window, st.just(Unit.EVENTS), st.integers(0, 10**12).map(Fraction)),
@@ -148,7 +168,7 @@ patterns = st.builds(
     consume=st.sampled_from(Consume),
     limit=st.none() | st.integers(0, 10**6),
     declared=st.none() | schemas,
-)
+).map(settle_select)
 
 
 @settings(max_examples=max(200, settings.default.max_examples))

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cernis.errors import DataError
-from cernis.pattern.predicate import Attribute, Reference
-from cernis.pattern.query import Aggregate, Select, Variable
+from cernis.pattern.predicate import Aggregate, Attribute, Reference
+from cernis.pattern.query import Select, SelectedTerm, Variable
 from cernis.results.matches import Matches
 from cernis.results.matchset import MatchBlock
 
@@ -30,7 +30,7 @@ THREE = [
     (0, 7, {"b": [0], "s": [1, 7]}),
     (4, 7, {"b": [4], "s": [7]}),
 ]
-COUNTING = Select(False, (Aggregate("COUNT"),))
+COUNTING = Select(False, (SelectedTerm(Aggregate("COUNT")),))
 
 
 def lines(matches: Matches, **options: Any) -> list[dict[str, Any]]:
@@ -39,8 +39,8 @@ def lines(matches: Matches, **options: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def of(function: str, variable: str, attribute: str) -> Aggregate:
-    return Aggregate(function, Reference(variable, Attribute((attribute,))))
+def of(function: str, variable: str, attribute: str) -> SelectedTerm:
+    return SelectedTerm(Aggregate(function, Reference(variable, Attribute((attribute,)))))
 
 
 # ------------------------------------------------------------------ objects
@@ -55,7 +55,7 @@ def test_a_match_tells_its_interval_times_and_rows(make: Make) -> None:
     )
     assert match.vars == {"b": [3], "s": [5, 9]}
     assert match.partition == {}
-    assert match.aggregates == {}
+    assert match.values == {}
 
 
 def test_a_match_gives_the_events_of_a_variable(make: Make) -> None:
@@ -232,8 +232,8 @@ AGGREGATES = Select(
     False,
     (
         Variable("b"),
-        Aggregate("COUNT"),
-        Aggregate("count", "s"),
+        SelectedTerm(Aggregate("COUNT")),
+        SelectedTerm(Aggregate("COUNT", "s")),
         of("COUNT", "s", "price"),
         of("SUM", "s", "volume"),
         of("AVG", "s", "price"),
@@ -252,7 +252,7 @@ def test_aggregates_are_computed_over_the_events_of_a_match(make: Make) -> None:
         (5, 9, {"b": [6], "s": [5]}),
     ]
     matches = make(rows, select=AGGREGATES)
-    first, second, third = [match.aggregates for match in matches]
+    first, second, third = [match.values for match in matches]
     assert first == {
         "COUNT(*)": 3,
         "COUNT(s)": 3,
@@ -270,13 +270,13 @@ def test_aggregates_are_computed_over_the_events_of_a_match(make: Make) -> None:
     assert third["FIRST(s[price])"] is None
     assert third["LAST(s[volume])"] == 105
     assert matches.to_arrow()["SUM(s[volume])"].to_pylist() == [313, None, 105]
-    assert lines(matches)[0]["aggregates"] == {**first, "MAX(s[ts])": "1970-01-01T00:00:07.000"}
+    assert lines(matches)[0]["values"] == {**first, "MAX(s[ts])": "1970-01-01T00:00:07.000"}
 
 
 def test_an_aggregate_over_an_attribute_that_no_event_has_is_null(make: Make) -> None:
     wanted = tuple(of(f, "s", "nothing") for f in ("SUM", "AVG", "MIN", "FIRST", "LAST", "COUNT"))
     (match,) = make(ONE, select=Select(False, wanted))
-    assert list(match.aggregates.values()) == [None, None, None, None, None, 0]
+    assert list(match.values.values()) == [None, None, None, None, None, 0]
 
 
 def test_a_sum_of_integers_is_exact_or_refused(make: Make) -> None:
@@ -284,9 +284,9 @@ def test_a_sum_of_integers_is_exact_or_refused(make: Make) -> None:
     select = Select(False, (of("SUM", "s", "v"),))
     options = {"table": table, "time": None, "variables": ("s",), "select": select}
     (match,) = make([(0, 2, {"s": [0, 1, 2]})], **options)
-    assert match.aggregates == {"SUM(s[v])": 2**62 - 1}
+    assert match.values == {"SUM(s[v])": 2**62 - 1}
     (match,) = make([(0, 2, {"s": [0, 1]})], **options)
-    assert match.aggregates == {"SUM(s[v])": 2**63 - 1}
+    assert match.values == {"SUM(s[v])": 2**63 - 1}
     with pytest.raises(DataError, match=r"SUM\(s\[v\]\): a sum does not fit into 64 bits"):
         make([(0, 3, {"s": [0, 1, 3]})], **options).to_arrow()
 
@@ -311,7 +311,7 @@ def test_counting_alone_gives_a_row_for_each_end(make: Make) -> None:
         "partition": {"name": "MSFT"},
         "count": 2,
     }
-    assert [(row.end, row.aggregates) for row in matches] == [
+    assert [(row.end, row.values) for row in matches] == [
         (1, {"COUNT(*)": 1}),
         (7, {"COUNT(*)": 2}),
     ]
@@ -366,7 +366,7 @@ def test_a_number_that_json_lacks_is_null(make: Make) -> None:
     options = {"table": table, "time": None, "variables": ("s",)}
     select = Select(False, (of("LAST", "s", "v"),))
     matches = make([(i, i, {"s": [i]}) for i in range(3)], select=select, **options)
-    assert [line["aggregates"]["LAST(s[v])"] for line in lines(matches)] == [None, None, 1.5]
+    assert [line["values"]["LAST(s[v])"] for line in lines(matches)] == [None, None, 1.5]
 
 
 @pytest.mark.parametrize(

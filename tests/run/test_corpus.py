@@ -8,7 +8,6 @@ import cernis
 from cernis.pattern.query import Unit
 from cernis.results.match import Match
 from cernis.testing.corpus import CorpusCase, read_cases
-from cernis.testing.differential import comparable_match
 from cernis.testing.tables import STREAM, make_table
 
 CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in read_cases()]
@@ -58,9 +57,8 @@ def test_the_engine_gives_the_answer_worked_out_by_hand(case: CorpusCase) -> Non
         (rows[m.start], rows[m.end], {x: [rows[r] for r in at] for x, at in m.vars.items()})
         for m in matches
     )
-    if case.aggregates is not None:
-        values = {comparable_match(m): tuple(m.aggregates.values()) for m in matches}
-        assert [values[comparable_match(m)] for m in case.matches or ()] == list(case.aggregates)
+    if case.values is not None:
+        case.check_values((m, tuple(m.values.values())) for m in matches)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.values[0].answers is not None])

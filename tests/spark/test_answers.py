@@ -23,7 +23,7 @@ from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.spark.recognition import recognize
 from cernis.testing.corpus import CorpusCase, read_cases
-from cernis.testing.differential import assert_agrees, assert_counts_agree, comparable_match
+from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases
 from cernis.testing.tables import STREAM, make_table, split_by_stream
 
@@ -126,12 +126,9 @@ def _check(case: CorpusCase, lines: list[dict[str, Any]]) -> None:
     if case.matches is None:
         return
     case.check(triples(lines))
-    if case.aggregates is not None:
-        held = {
-            comparable_match(found): line for found, line in zip(triples(lines), lines, strict=True)
-        }
-        for match, values in zip(case.matches, case.aggregates, strict=True):
-            assert tuple(held[comparable_match(match)]["aggregates"].values()) == values, case.name
+    if case.values is not None:
+        values = (tuple(line["values"].values()) for line in lines)
+        case.check_values(zip(triples(lines), values, strict=True))
 
 
 @pytest.mark.parametrize("spread", SPREAD)

@@ -27,11 +27,8 @@ def test_the_oracle_gives_the_answer_worked_out_by_hand(case: CorpusCase) -> Non
         }
     if case.counts is not None:
         assert tuple(oracle.count_matches(pattern, case.events)) == case.counts
-    if case.aggregates is not None:
-        matches = {comparable_match(m): m for m in found}
-        given = [matches[comparable_match(m)] for m in case.matches or ()]
-        values = [tuple(oracle.compute_aggregates(pattern, m, case.events)) for m in given]
-        assert values == list(case.aggregates)
+    if case.values is not None:
+        case.check_values((m, tuple(m.values.values())) for m in found)
     if case.answers is not None:
         query = conjunctive.parse(case.query)
         projected = conjunctive_oracle.find_answers(query, case.events)

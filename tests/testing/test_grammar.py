@@ -13,7 +13,7 @@ from cernis.languages.ceql.parse import parse
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.check import check
-from cernis.pattern.query import Aggregate, Consume, Pattern, Strategy, Unit, Variable
+from cernis.pattern.query import Consume, Pattern, SelectedTerm, Strategy, Unit, Variable
 from cernis.testing.grammar import (
     EVERYTHING,
     FAMILIES,
@@ -136,10 +136,10 @@ def test_a_random_query_is_well_formed(case: tuple[Pattern, Events]) -> None:
             assert node.high is None or 1 <= node.high >= node.low
     for item in pattern.select.items:
         match item:
-            case Variable(name=x) | Aggregate(argument=str() as x):
+            case Variable(name=x):
                 assert x in find_bound_variables(pattern.formula)
-            case Aggregate(argument=pred.Reference(variable=x)):
-                assert x in find_bound_variables(pattern.formula)
+            case SelectedTerm(term=term):
+                assert {*pred.variables_of(term)} <= {*find_bound_variables(pattern.formula)}
     assert check(pattern) == []
     assert parse(str(pattern)) == pattern
 

@@ -133,7 +133,7 @@ class _EventRun(SparkRun):
             end_ts=self._time(line["end_ts"]),
             vars=line.get("vars", {}),
             partition=line["partition"],
-            aggregates=line.get("aggregates", counted),
+            values=line.get("values", counted),
             interval=interval,
             positions={},
             _events=None,  # type: ignore[arg-type]

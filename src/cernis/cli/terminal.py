@@ -38,15 +38,15 @@ def make_table(names: Iterable[str], right: Collection[str] = ()) -> Table:
 
 
 def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
-    """Return a row for each match: interval, times, partition, aggregates, rows of variables."""
+    """Return a row for each match: interval, times, partition, values, rows of variables."""
     first = matches[0]
     numbers = ["end"] if counting else ["start", "end"]
     times = ["end_ts"] if counting else ["start_ts", "end_ts"]
-    names = (*numbers, *times, *first.partition, *first.aggregates, *first.vars)
-    table = make_table(names, right={*numbers, *first.aggregates})
+    names = (*numbers, *times, *first.partition, *first.values, *first.vars)
+    table = make_table(names, right={*numbers, *first.values})
     for match in matches:
         values = [getattr(match, name) for name in (*numbers, *times)]
-        values += [*match.partition.values(), *match.aggregates.values()]
+        values += [*match.partition.values(), *match.values.values()]
         cells = [value_text(value) for value in values]
         table.add_row(*cells, *(_rows_text(rows) for rows in match.vars.values()))
     return table

@@ -407,12 +407,13 @@ def evaluate_value(node: pred.Value, lookup: Lookup) -> Operand:
             column = lookup(path)
             return None if column is None or pa.types.is_null(column.type) else column
         case pred.Negative(body=body):
-            return _arithmetic("-", Constant(0), evaluate_value(body, lookup), negative=True)
+            return calculate("-", Constant(0), evaluate_value(body, lookup), negative=True)
         case pred.Arithmetic(op=op, left=left, right=right):
-            return _arithmetic(op, evaluate_value(left, lookup), evaluate_value(right, lookup))
+            return calculate(op, evaluate_value(left, lookup), evaluate_value(right, lookup))
 
 
-def _arithmetic(op: str, left: Operand, right: Operand, negative: bool = False) -> Operand:
+def calculate(op: str, left: Operand, right: Operand, negative: bool = False) -> Operand:
+    """Return `left op right` on every row; with `negative`, minus the right side."""
     a, b = _number(left), _number(right)
     if a is None or b is None:
         return None

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from cernis.pattern import formula, predicate
 from cernis.pattern.build import (
+    END,
+    START,
     aggregate,
     all_of,
     attr,
@@ -30,11 +32,12 @@ from cernis.pattern.build import (
     then,
     var,
 )
+from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
-    Aggregate,
     Consume,
     Pattern,
     Select,
+    SelectedTerm,
     Strategy,
     Unit,
     Variable,
@@ -42,10 +45,13 @@ from cernis.pattern.query import (
 )
 
 __all__ = [
+    "END",
+    "START",
     "Aggregate",
     "Consume",
     "Pattern",
     "Select",
+    "SelectedTerm",
     "Strategy",
     "Unit",
     "Variable",

@@ -20,34 +20,38 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NoReturn, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeVar, overload
 
 from cernis.errors import Diagnostic, QueryError
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.check import AGGREGATES, resolve
 from cernis.pattern.query import (
-    Aggregate,
     Consume,
     Pattern,
     Select,
+    SelectedTerm,
     Strategy,
     Unit,
     Variable,
     Window,
 )
+from cernis.pattern.selection import settle_select
 from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import (
     write_condition,
     write_formula,
     write_predicate,
     write_previous,
+    write_term,
     write_value,
 )
 from cernis.schema import Schema
 
 Constant = bool | int | float | str | date | datetime
 Choices = TypeVar("Choices", Strategy, Consume)
+ArithmeticOperator = Literal["+", "-", "*", "/", "%"]
+MonotoneOperator = Literal["<", "<=", ">", ">="]
 
 
 def _fail(message: str, suggestion: str | None = None) -> NoReturn:
@@ -98,7 +102,71 @@ class _NoTruth:
 # ------------------------------------------------------------ values, predicates
 
 
-class ValueBuilder(_NoTruth):
+Made = TypeVar("Made")
+Test = TypeVar("Test")
+
+
+class _Operators(_NoTruth, Generic[Made, Test]):
+    """The operators of values: comparisons make a `Test`, arithmetic makes a `Made`."""
+
+    __slots__ = ()
+
+    def _compare(self, op: pred.Operator, other: object) -> Test:
+        raise NotImplementedError
+
+    def _calculate(self, op: ArithmeticOperator, other: object, swapped: bool = False) -> Made:
+        raise NotImplementedError
+
+    def __lt__(self, other: object) -> Test:
+        return self._compare("<", other)
+
+    def __le__(self, other: object) -> Test:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: object) -> Test:
+        return self._compare(">", other)
+
+    def __ge__(self, other: object) -> Test:
+        return self._compare(">=", other)
+
+    def __eq__(self, other: object) -> Test:  # type: ignore[override]
+        return self._compare("=", other)
+
+    def __ne__(self, other: object) -> Test:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def __add__(self, other: object) -> Made:
+        return self._calculate("+", other)
+
+    def __radd__(self, other: object) -> Made:
+        return self._calculate("+", other, True)
+
+    def __sub__(self, other: object) -> Made:
+        return self._calculate("-", other)
+
+    def __rsub__(self, other: object) -> Made:
+        return self._calculate("-", other, True)
+
+    def __mul__(self, other: object) -> Made:
+        return self._calculate("*", other)
+
+    def __rmul__(self, other: object) -> Made:
+        return self._calculate("*", other, True)
+
+    def __truediv__(self, other: object) -> Made:
+        return self._calculate("/", other)
+
+    def __rtruediv__(self, other: object) -> Made:
+        return self._calculate("/", other, True)
+
+    def __mod__(self, other: object) -> Made:
+        return self._calculate("%", other)
+
+    def __rmod__(self, other: object) -> Made:
+        return self._calculate("%", other, True)
+
+
+class ValueBuilder(_Operators["ValueBuilder", "PredicateBuilder"]):
     """A value between brackets: comparisons with it make tests."""
 
     __slots__ = ("value",)
@@ -112,53 +180,11 @@ class ValueBuilder(_NoTruth):
     def _compare(self, op: pred.Operator, other: object) -> PredicateBuilder:
         return PredicateBuilder(pred.Comparison(op, self.value, _make_value(other)))
 
-    def __lt__(self, other: object) -> PredicateBuilder:
-        return self._compare("<", other)
-
-    def __le__(self, other: object) -> PredicateBuilder:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: object) -> PredicateBuilder:
-        return self._compare(">", other)
-
-    def __ge__(self, other: object) -> PredicateBuilder:
-        return self._compare(">=", other)
-
-    def __eq__(self, other: object) -> PredicateBuilder:  # type: ignore[override]
-        return self._compare("=", other)
-
-    def __ne__(self, other: object) -> PredicateBuilder:  # type: ignore[override]
-        return self._compare("!=", other)
-
-    def __add__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("+", self.value, _make_value(other)))
-
-    def __radd__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("+", _make_value(other), self.value))
-
-    def __sub__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("-", self.value, _make_value(other)))
-
-    def __rsub__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("-", _make_value(other), self.value))
-
-    def __mul__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("*", self.value, _make_value(other)))
-
-    def __rmul__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("*", _make_value(other), self.value))
-
-    def __truediv__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("/", self.value, _make_value(other)))
-
-    def __rtruediv__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("/", _make_value(other), self.value))
-
-    def __mod__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("%", self.value, _make_value(other)))
-
-    def __rmod__(self, other: object) -> ValueBuilder:
-        return ValueBuilder(pred.Arithmetic("%", _make_value(other), self.value))
+    def _calculate(
+        self, op: ArithmeticOperator, other: object, swapped: bool = False
+    ) -> ValueBuilder:
+        sides = (_make_value(other), self.value) if swapped else (self.value, _make_value(other))
+        return ValueBuilder(pred.Arithmetic(op, *sides))
 
     def __neg__(self) -> ValueBuilder:
         return ValueBuilder(pred.Negative(self.value))
@@ -287,12 +313,57 @@ def _unwrap_condition(clause: object) -> pred.Condition:
     return clause.condition
 
 
-class Property(_NoTruth):
+class TermBuilder(_Operators["TermBuilder", ConditionBuilder]):
+    """A value of the whole match: an aggregate, a time of its interval, or arithmetic of them.
+
+    >>> str(count("x") * 2 >= 6), str((END - START).as_("length"))
+    ('COUNT(x) * 2 >= 6', 'END - START AS length')
+    """
+
+    __slots__ = ("term",)
+
+    def __init__(self, term: pred.MatchTerm) -> None:
+        self.term = term
+
+    def __str__(self) -> str:
+        return write_term(self.term)
+
+    def as_(self, name: str) -> SelectedTerm:
+        """`term AS name`, for `select`."""
+        return SelectedTerm(self.term, _check_name(name, "a column"))
+
+    def _compare(self, op: pred.Operator, other: object) -> ConditionBuilder:
+        return ConditionBuilder(pred.CompareTerms(op, self.term, _make_term(other)))
+
+    def _calculate(
+        self, op: ArithmeticOperator, other: object, swapped: bool = False
+    ) -> TermBuilder:
+        sides = (_make_term(other), self.term) if swapped else (self.term, _make_term(other))
+        return TermBuilder(pred.Calculation(op, *sides))
+
+    def __neg__(self) -> TermBuilder:
+        return TermBuilder(pred.Opposite(self.term))
+
+
+def _make_term(value: object) -> pred.MatchTerm:
+    match value:
+        case Property():
+            return _reference_of(value, "arithmetic")
+        case TermBuilder():
+            return value.term
+        case timedelta():
+            return pred.ConstantDuration(_sum_units(value, {}))
+        case _:
+            return _make_literal(value)
+
+
+class Property(TermBuilder):
     """`x[a]`: compared with another one, or with a constant, it makes a condition."""
 
     __slots__ = ("previous", "reference")
 
     def __init__(self, reference: pred.Reference, *, previous: bool = False) -> None:
+        super().__init__(reference)
         self.reference = reference
         self.previous = previous
 
@@ -315,26 +386,16 @@ class Property(_NoTruth):
                 f"{self} is compared with an attribute of a variable, not {_show(other)}",
                 "a comparison with a constant stands inside the brackets: p.var('x')[…]",
             )
+        if isinstance(other, TermBuilder | timedelta):
+            return super()._compare(op, other)
         test = pred.Comparison(op, self.reference.attribute, _make_value(other))
         return ConditionBuilder(pred.Holds(self.reference.variable, test))
 
-    def __lt__(self, other: object) -> ConditionBuilder:
-        return self._compare("<", other)
-
-    def __le__(self, other: object) -> ConditionBuilder:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: object) -> ConditionBuilder:
-        return self._compare(">", other)
-
-    def __ge__(self, other: object) -> ConditionBuilder:
-        return self._compare(">=", other)
-
-    def __eq__(self, other: object) -> ConditionBuilder:  # type: ignore[override]
-        return self._compare("=", other)
-
-    def __ne__(self, other: object) -> ConditionBuilder:  # type: ignore[override]
-        return self._compare("!=", other)
+    def _calculate(
+        self, op: ArithmeticOperator, other: object, swapped: bool = False
+    ) -> TermBuilder:
+        _reference_of(self, "arithmetic")
+        return super()._calculate(op, other, swapped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +418,22 @@ class Var:
         if isinstance(inside, str):
             return Property(pred.Reference(self.name, _make_attribute((inside,))))
         return ConditionBuilder(pred.Holds(self.name, _unwrap_predicate(inside)))
+
+    def increasing(self, attribute: str) -> ConditionBuilder:
+        """`x INCREASING BY a`: each event of x has more than the one before."""
+        return self._ordered("<", attribute)
+
+    def nondecreasing(self, attribute: str) -> ConditionBuilder:
+        return self._ordered("<=", attribute)
+
+    def decreasing(self, attribute: str) -> ConditionBuilder:
+        return self._ordered(">", attribute)
+
+    def nonincreasing(self, attribute: str) -> ConditionBuilder:
+        return self._ordered(">=", attribute)
+
+    def _ordered(self, op: MonotoneOperator, attribute: str) -> ConditionBuilder:
+        return ConditionBuilder(pred.Monotone(self.name, _make_attribute((attribute,)), op))
 
     def only(self, *attributes: str) -> Variable:
         """Select the variable with these attributes alone."""
@@ -564,12 +641,26 @@ def all_of(*parts: FormulaBuilder | str) -> FormulaBuilder:
 # ------------------------------------------------------------------------ query
 
 
-def count(variable: str | None = None) -> Aggregate:
-    """`COUNT(*)` or `COUNT(x)`."""
-    return Aggregate("COUNT", None if variable is None else _check_name(variable, "a variable"))
+START = TermBuilder(pred.IntervalTime("START"))
+"""The time at which a match starts."""
+
+END = TermBuilder(pred.IntervalTime("END"))
+"""The time at which a match ends."""
 
 
-def aggregate(function: str, of: Property) -> Aggregate:
+def count(of: str | Property | None = None, *, distinct: bool = False) -> TermBuilder:
+    """`COUNT(*)`, `COUNT(x)`, `COUNT(x[a])` or `COUNT(DISTINCT x[a])`."""
+    match of:
+        case Property():
+            argument: str | pred.Reference | None = _reference_of(of, "COUNT")
+        case None:
+            argument = None
+        case _:
+            argument = _check_name(of, "a variable")
+    return TermBuilder(pred.Aggregate("COUNT", argument, distinct))
+
+
+def aggregate(function: str, of: Property) -> TermBuilder:
     """`SUM(x[a])` and the like: SUM, MIN, MAX, AVG, FIRST, LAST.
 
     >>> print(select(aggregate("sum", var("a")["price"])).where(event("A").as_("a")).build())
@@ -578,11 +669,9 @@ def aggregate(function: str, of: Property) -> Aggregate:
     name = _check_name(function, "an aggregate").upper()
     if name not in AGGREGATES:
         _fail(f"unknown aggregate '{function}'", did_you_mean(name, AGGREGATES))
-    if name == "COUNT":
-        _fail("COUNT takes no attribute", "use p.count() or p.count('x')")
     if not isinstance(of, Property):
         _fail(f"{name} needs an attribute of a variable", "write p.var('x')['a']")
-    return Aggregate(name, _reference_of(of, name))
+    return TermBuilder(pred.Aggregate(name, _reference_of(of, name)))
 
 
 def _choose_member(kind: type[Choices], word: object, what: str) -> Choices:
@@ -697,31 +786,35 @@ class QueryBuilder:
         """Return the pattern; raise QueryError with every mistake."""
         if not self.has_formula:
             _fail("the query has no formula", "call where() before build()")
-        return resolve(self.draft)
+        return resolve(settle_select(self.draft))
 
     def __str__(self) -> str:
         return str(self.build())
 
 
-def _make_item(item: object) -> Variable | Aggregate:
+def _make_item(item: object) -> Variable | SelectedTerm:
     match item:
-        case Variable() | Aggregate():
+        case Variable() | SelectedTerm():
             return item
+        case pred.Aggregate():
+            return SelectedTerm(item)
         case Var(name=name):
             return Variable(name)
         case str():
             return Variable(_check_name(item, "a variable"))
         case Property():
-            reference = _reference_of(item, "select()")
-            return Variable(reference.variable, (reference.attribute.name,))
+            return SelectedTerm(_reference_of(item, "select()"))
+        case TermBuilder():
+            return SelectedTerm(item.term)
         case _:
-            _fail(f"select() takes variables and aggregates, not {_show(item)}")
+            _fail(f"select() takes variables and values, not {_show(item)}")
 
 
 def select(
-    *items: str | Var | Variable | Property | Aggregate, strategy: str | Strategy = "ALL"
+    *items: str | Var | Variable | TermBuilder | SelectedTerm | pred.Aggregate,
+    strategy: str | Strategy = "ALL",
 ) -> QueryBuilder:
-    """`SELECT x, y[a], COUNT(*)`; without items, or with "*", `SELECT *`."""
+    """`SELECT x, y[a], COUNT(*) AS n`; without items, or with "*", `SELECT *`."""
     everything = not items or (len(items) == 1 and isinstance(items[0], str) and items[0] == "*")
     chosen = Select() if everything else Select(False, tuple(map(_make_item, items)))
     draft = Pattern(cel.Event("-"), chosen, _choose_member(Strategy, strategy, "strategy"))

@@ -1,14 +1,18 @@
 """Predicates, which stand between the brackets of `x[…]`, and the conditions made of them.
 
-Two layers, both plain frozen trees that keep the span of their text (spans do not
+Three layers, all plain frozen trees that keep the span of their text (spans do not
 take part in equality):
 
 * *predicates* look at one event and follow SQL's three-valued logic. Values are
   `Attribute`, `Literal`, `Arithmetic`, `Negative`; predicates are `Comparison`,
   `Like`, `InSet`, `InRange`, `IsNull` and `And`, `Or`, `Negation` over them.
+* *terms* give a valuation one value: `Reference` to a variable with one event, `Aggregate` over
+  the events of a variable, `IntervalTime` (START and END), `Literal`, `ConstantDuration`, and
+  `Calculation`, `Opposite` of terms.
 * *conditions* look at a valuation: `Holds` is `x[P]` (every event of x satisfies P),
   `Compare` is `x[a] op y[b]` (every pair does) or `PREV(x)[a] op y[b]` (every pair of
-  neighbours does), `AllOf` and `AnyOf` are AND and OR.
+  neighbours does), `CompareTerms` is `term op term`, `Monotone` is `x INCREASING BY a`, `AllOf`
+  and `AnyOf` are AND and OR.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 from typing import Literal as OneOf
 
@@ -190,6 +195,104 @@ class Negation:
 
 Predicate = Comparison | Like | InSet | InRange | IsNull | And | Or | Negation
 
+# ------------------------------------------------------------------- terms
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`x[a]`: one side of a comparison between events, or the value of a single variable."""
+
+    variable: str
+    attribute: Attribute
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`COUNT(*)` (argument None), `COUNT(x)` (str), `SUM(x[a])` and the like (Reference)."""
+
+    function: str
+    argument: str | Reference | None = None
+    distinct: bool = False
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalTime:
+    """`START` or `END`: the time of an end of the interval."""
+
+    which: OneOf["START", "END"]
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantDuration:
+    """A span of time, such as `15 MINUTES`."""
+
+    nanoseconds: Fraction
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """`left op right` on terms, with one of + - * / %."""
+
+    op: OneOf["+", "-", "*", "/", "%"]
+    left: MatchTerm
+    right: MatchTerm
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Opposite:
+    """Unary minus on a term."""
+
+    body: MatchTerm
+    span: Span | None = span_field()
+
+
+MatchTerm = (
+    Reference | Aggregate | IntervalTime | Literal | ConstantDuration | Calculation | Opposite
+)
+"""A value that a whole match has."""
+
+
+def walk_term(term: MatchTerm) -> Iterator[MatchTerm]:
+    """Yield the term and every term below it, left to right."""
+    yield term
+    match term:
+        case Calculation(left=left, right=right):
+            yield from walk_term(left)
+            yield from walk_term(right)
+        case Opposite(body=body):
+            yield from walk_term(body)
+
+
+def variables_of(term: MatchTerm) -> Iterator[str]:
+    """Yield the variables that a term mentions, left to right.
+
+    >>> x = Reference("x", Attribute(("a",)))
+    >>> list(variables_of(Calculation("-", Aggregate("MAX", x), Aggregate("COUNT", "y"))))
+    ['x', 'y']
+    """
+    for part in walk_term(term):
+        match part:
+            case Reference(variable=variable) | Aggregate(argument=Reference(variable=variable)):
+                yield variable
+            case Aggregate(argument=str(variable)):
+                yield variable
+
+
+def term_attributes(term: MatchTerm) -> Iterator[Attribute]:
+    """Yield the attributes that a term reads, left to right."""
+    for part in walk_term(term):
+        match part:
+            case Reference(attribute=attribute):
+                yield attribute
+            case Aggregate(argument=Reference(attribute=attribute)):
+                yield attribute
+
+
 # -------------------------------------------------------------- conditions
 
 
@@ -199,15 +302,6 @@ class Holds:
 
     variable: str
     predicate: Predicate
-    span: Span | None = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """`x[a]` as one side of a comparison between events."""
-
-    variable: str
-    attribute: Attribute
     span: Span | None = span_field()
 
 
@@ -229,6 +323,35 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
+class CompareTerms:
+    """`term op term`: a condition on the valuation as a whole."""
+
+    op: Operator
+    left: MatchTerm
+    right: MatchTerm
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Monotone:
+    """`x INCREASING BY a` and its relatives: `earlier op later` for every two neighbours of x."""
+
+    variable: str
+    attribute: Attribute
+    op: OneOf["<", "<=", ">", ">="]
+    span: Span | None = span_field()
+
+
+MONOTONE: Mapping[str, OneOf["<", "<=", ">", ">="]] = {
+    "INCREASING": "<",
+    "NONDECREASING": "<=",
+    "DECREASING": ">",
+    "NONINCREASING": ">=",
+}
+"""How `x INCREASING BY a` and its relatives compare an event with the next one of x."""
+
+
+@dataclass(frozen=True, slots=True)
 class AllOf:
     parts: tuple[Condition, ...]
     span: Span | None = span_field()
@@ -240,7 +363,8 @@ class AnyOf:
     span: Span | None = span_field()
 
 
-Condition = Holds | Compare | AllOf | AnyOf
+Leaf = Holds | Compare | CompareTerms | Monotone
+Condition = Leaf | AllOf | AnyOf
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:
@@ -252,7 +376,7 @@ def conjuncts(condition: Condition) -> Iterator[Condition]:
         yield condition
 
 
-def leaves(condition: Condition) -> Iterator[Holds | Compare]:
+def leaves(condition: Condition) -> Iterator[Leaf]:
     """Yield the conditions that AND and OR join."""
     if isinstance(condition, AllOf | AnyOf):
         for part in condition.parts:

@@ -12,15 +12,15 @@ from fractions import Fraction
 
 from cernis.errors import Span
 from cernis.pattern.formula import Contiguous, Event, Formula, Iterate, walk
-from cernis.pattern.predicate import TIME, Attribute, Reference, span_field
+from cernis.pattern.predicate import TIME, Attribute, MatchTerm, span_field
 from cernis.pattern.write import (
     write_decimal,
     write_dotted,
     write_duration,
     write_formula,
     write_name,
-    write_reference,
     write_schema,
+    write_term,
     write_value,
 )
 from cernis.schema import Schema
@@ -98,22 +98,26 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """`COUNT(*)` (argument None), `COUNT(x)` (str), `SUM(x[a])` and the like (Reference)."""
+class SelectedTerm:
+    """`term AS name`: a column with one value for each match."""
 
-    function: str
-    argument: str | Reference | None = None
+    term: MatchTerm
+    alias: str | None = None
     span: Span | None = span_field()
 
+    @property
+    def name(self) -> str:
+        """The name of the column: the alias, or the term as it is written.
+
+        >>> from cernis.pattern.predicate import Aggregate
+        >>> SelectedTerm(Aggregate("COUNT")).name
+        'COUNT(*)'
+        """
+        return self.alias if self.alias is not None else write_term(self.term)
+
     def __str__(self) -> str:
-        match self.argument:
-            case None:
-                argument = "*"
-            case str(variable):
-                argument = write_name(variable)
-            case Reference() as reference:
-                argument = write_reference(reference)
-        return f"{self.function}({argument})"
+        alias = "" if self.alias is None else f" AS {write_name(self.alias)}"
+        return f"{write_term(self.term)}{alias}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class Select:
     """`*` (everything), `NONE` (everything False, no items), or a list of items."""
 
     everything: bool = True
-    items: tuple[Variable | Aggregate, ...] = ()
+    items: tuple[Variable | SelectedTerm, ...] = ()
     span: Span | None = span_field()
 
     def __str__(self) -> str:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
+from cernis.errors import Span
 from cernis.pattern import formula as cel
-from cernis.pattern.predicate import Reference
-from cernis.pattern.query import Aggregate, Pattern, Variable
+from cernis.pattern.predicate import (
+    Aggregate,
+    Attribute,
+    IntervalTime,
+    Reference,
+    variables_of,
+    walk_term,
+)
+from cernis.pattern.query import Pattern, SelectedTerm, Variable
 
 
 def marked_variables(formula: cel.Formula) -> tuple[str, ...]:
@@ -38,20 +49,108 @@ def _names(formula: cel.Formula, *, everything: bool) -> list[str]:
     return names
 
 
+def single_variables(formula: cel.Formula) -> frozenset[str]:
+    """Return the variables that hold exactly one event in every valuation of the formula.
+
+    >>> single_variables(cel.Sequence((cel.Event("A"), cel.Iterate(cel.Event("B")))))
+    frozenset({'A'})
+    """
+    counts = _count_events(formula).items()
+    return frozenset(name for name, bounds in counts if bounds == (1, 1) and name != _WHOLE)
+
+
+Bounds = tuple[int, int]
+"""How many events a variable holds, at least and at most; two stand for any larger number."""
+
+_ABSENT: Bounds = (0, 0)
+_WHOLE = ""
+"""The name under which the number of all marked events is kept."""
+
+
+def _count_events(formula: cel.Formula) -> dict[str, Bounds]:
+    """Return how many events each variable, and the formula as a whole, can hold."""
+    match formula:
+        case cel.Event(type=name):
+            return {name: (1, 1), _WHOLE: (1, 1)}
+        case cel.Not():
+            return {_WHOLE: _ABSENT}
+        case cel.As(body=body, variable=variable):
+            counts = _count_events(body)
+            whole, own = counts[_WHOLE], counts.get(variable, _ABSENT)
+            # all events of the body: those that the variable held before are among them
+            counts[variable] = max(whole[0], own[0]), whole[1]
+            return counts
+        case cel.Iterate(body=body, low=low, high=high):
+            return {
+                name: (min(2, least * low), min(2, most * (2 if high is None else high)))
+                for name, (least, most) in _count_events(body).items()
+            }
+        case cel.Optional(body=body):
+            return {name: (0, most) for name, (_, most) in _count_events(body).items()}
+        case cel.Choice(parts=parts):
+            return _merge(parts, lambda a, b: (min(a[0], b[0]), max(a[1], b[1])))
+        case cel.All(parts=parts):  # one event may serve several parts
+            return _merge(parts, lambda a, b: (max(a[0], b[0]), min(2, a[1] + b[1])))
+        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
+            return _merge(parts, lambda a, b: (min(2, a[0] + b[0]), min(2, a[1] + b[1])))
+        case _:
+            return _count_events(formula.body)
+
+
+def _merge(
+    parts: tuple[cel.Formula, ...], combine: Callable[[Bounds, Bounds], Bounds]
+) -> dict[str, Bounds]:
+    first, *others = map(_count_events, parts)
+    for other in others:
+        names = first.keys() | other.keys()
+        first = {n: combine(first.get(n, _ABSENT), other.get(n, _ABSENT)) for n in names}
+    return first
+
+
 def counts_only(pattern: Pattern) -> bool:
     """Whether the query is a lone `SELECT COUNT(*)`."""
-    return pattern.select.items == (Aggregate("COUNT"),)
+    return pattern.select.items == (SelectedTerm(Aggregate("COUNT")),)
 
 
 def selected_variables(pattern: Pattern) -> tuple[str, ...]:
-    """Return the variables of a match in the order of the query, those of aggregates included."""
-    if pattern.select.everything or counts_only(pattern):
+    """Return the variables that tell matches apart, in the order of the query.
+
+    Those that occur only inside a term are among them; `COUNT(*)` names all that `*` would.
+    """
+    if pattern.select.everything:
         return starred_variables(pattern.formula)
     names: list[str] = []
     for item in pattern.select.items:
         match item:
-            case Variable(name=name) | Aggregate(argument=str(name)):
+            case Variable(name=name):
                 names.append(name)
-            case Aggregate(argument=Reference(variable=name)):
-                names.append(name)
+            case SelectedTerm(term=term):
+                names += variables_of(term)
+                if Aggregate("COUNT") in walk_term(term):
+                    names += starred_variables(pattern.formula)
     return tuple(dict.fromkeys(names))
+
+
+def settle_select(pattern: Pattern) -> Pattern:
+    """Tell the variables from the values in SELECT, now that the formula is known.
+
+    `START` is a variable if the formula has one of that name. `x[a]` is a value if x holds one
+    event; otherwise it is x, with the attribute a of its events.
+    """
+    names = set(marked_variables(pattern.formula))
+    several = names - single_variables(pattern.formula)
+
+    def settle(item: Variable | SelectedTerm) -> Variable | SelectedTerm:
+        match item:
+            case SelectedTerm(term=IntervalTime(span=Span(start, end)), alias=None):
+                name = pattern.source[start:end]
+                return Variable(name, span=item.span) if name in names else item
+            case SelectedTerm(term=Reference(variable=x, attribute=attribute), alias=None):
+                if x in several:
+                    return Variable(x, (attribute.name,), span=item.span)
+            case Variable(name=x, attributes=(only,)) if x not in several:
+                return SelectedTerm(Reference(x, Attribute.named(only)), span=item.span)
+        return item
+
+    items = tuple(map(settle, pattern.select.items))
+    return replace(pattern, select=replace(pattern.select, items=items))

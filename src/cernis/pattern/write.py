@@ -28,6 +28,7 @@ __all__ = [
     "write_previous",
     "write_reference",
     "write_schema",
+    "write_term",
     "write_value",
 ]
 
@@ -45,6 +46,9 @@ KEYWORDS = frozenset(
         "DAY",
         "DAYS",
         "DECLARE",
+        "DECREASING",
+        "DISTINCT",
+        "END",
         "EVENT",
         "EVENTS",
         "FALSE",
@@ -54,6 +58,7 @@ KEYWORDS = frozenset(
         "HOUR",
         "HOURS",
         "IN",
+        "INCREASING",
         "IS",
         "LAST",
         "LIKE",
@@ -65,7 +70,9 @@ KEYWORDS = frozenset(
         "MINUTE",
         "MINUTES",
         "NEXT",
+        "NONDECREASING",
         "NONE",
+        "NONINCREASING",
         "NOT",
         "NULL",
         "OR",
@@ -75,6 +82,7 @@ KEYWORDS = frozenset(
         "SECOND",
         "SECONDS",
         "SELECT",
+        "START",
         "STREAM",
         "STRICT",
         "SUM",
@@ -212,7 +220,7 @@ def write_predicate(predicate: pred.Predicate) -> str:
             return f"NOT {_write_inner_predicate(inner, 1)}"
 
 
-# -------------------------------------------------------------------- conditions
+# ------------------------------------------------------------------------- terms
 
 
 def write_reference(reference: pred.Reference) -> str:
@@ -222,6 +230,52 @@ def write_reference(reference: pred.Reference) -> str:
 def write_previous(reference: pred.Reference) -> str:
     """Write the side of a comparison that stands for the event before."""
     return f"PREV({write_name(reference.variable)})[{write_value(reference.attribute)}]"
+
+
+def _term_level(term: pred.MatchTerm) -> int:
+    return _VALUE_LEVEL[term.op] if isinstance(term, pred.Calculation) else 1
+
+
+def _write_inner_term(term: pred.MatchTerm, level: int) -> str:
+    text = write_term(term)
+    return text if _term_level(term) <= level else f"({text})"
+
+
+def write_term(term: pred.MatchTerm) -> str:
+    """Write a term.
+
+    >>> a = pred.Reference("a", pred.Attribute(("price",)))
+    >>> write_term(pred.Calculation("*", pred.Literal(2), pred.Calculation("-", a, a)))
+    '2 * (a[price] - a[price])'
+    """
+    match term:
+        case pred.Reference():
+            return write_reference(term)
+        case pred.Literal():
+            return _write_literal(term)
+        case pred.IntervalTime(which=which):
+            return which
+        case pred.ConstantDuration(nanoseconds=nanoseconds):
+            return write_duration(nanoseconds)
+        case pred.Opposite(body=pred.Calculation() | pred.Opposite() | pred.Literal() as body):
+            return f"-({write_term(body)})"
+        case pred.Opposite(body=body):
+            return f"-{write_term(body)}"
+        case pred.Calculation(op=op, left=left, right=right):
+            level = _VALUE_LEVEL[op]
+            return f"{_write_inner_term(left, level)} {op} {_write_inner_term(right, level - 1)}"
+        case pred.Aggregate(function=function, argument=argument, distinct=distinct):
+            match argument:
+                case None:
+                    inside = "*"
+                case str(variable):
+                    inside = write_name(variable)
+                case reference:
+                    inside = write_reference(reference)
+            return f"{function}({'DISTINCT ' if distinct else ''}{inside})"
+
+
+# -------------------------------------------------------------------- conditions
 
 
 def _write_inner_condition(condition: pred.Condition, loosest: type[pred.AllOf] | None) -> str:
@@ -248,6 +302,11 @@ def write_condition(condition: pred.Condition) -> str:
             earlier = write_previous(left) if adjacent else write_reference(left)
             more = "" if shift is None else f" + {shift}" if shift >= 0 else f" - {-shift}"
             return f"{earlier} {op} {write_reference(right)}{more}"
+        case pred.CompareTerms(op=op, left=left, right=right):
+            return f"{write_term(left)} {op} {write_term(right)}"
+        case pred.Monotone(variable=variable, attribute=attribute, op=op):
+            word = next(word for word, its in pred.MONOTONE.items() if its == op)
+            return f"{write_name(variable)} {word} BY {write_value(attribute)}"
         case pred.AllOf(parts=parts):
             return " AND ".join(_write_inner_condition(part, None) for part in parts)
         case pred.AnyOf(parts=parts):

@@ -34,6 +34,7 @@ from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
+from cernis.plan.lower_terms import lower_terms
 from cernis.schema import Schema, texts
 
 
@@ -186,6 +187,7 @@ def make_plan(
 
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
+    pattern = lower_terms(pattern)
     if is_correlated(pattern.formula):
         return _plan_correlated(pattern, unordered, conjunctive)
     strategy = pattern.strategy

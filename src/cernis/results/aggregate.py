@@ -19,23 +19,11 @@ from numpy.typing import NDArray
 
 from cernis.errors import DataError
 from cernis.events.store import EventStore
-from cernis.pattern.predicate import Reference
-from cernis.pattern.query import Aggregate
+from cernis.pattern.predicate import Aggregate
+from cernis.pattern.write import write_term
 from cernis.results.matchset import MatchBlock, Positions
 
 _GROUPED = {"SUM": "sum", "MIN": "min", "MAX": "max", "AVG": "mean"}
-
-
-def aggregate_name(aggregate: Aggregate) -> str:
-    """Return the aggregate as a query writes it.
-
-    >>> aggregate_name(Aggregate("count"))
-    'COUNT(*)'
-    """
-    function, argument = aggregate.function.upper(), aggregate.argument
-    if isinstance(argument, Reference):
-        return f"{function}({argument.variable}[{argument.attribute.name}])"
-    return f"{function}({'*' if argument is None else argument})"
 
 
 def evaluate(
@@ -51,6 +39,8 @@ def evaluate(
     offsets = block.offsets[v]
     values = events.column(block.positions[v], argument.attribute.name)
     match function:
+        case "COUNT" if aggregate.distinct:
+            return pa.array(_count_distinct(values, offsets), pa.int64())
         case "COUNT":
             valid = values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
             before = np.concatenate(([0], np.cumsum(valid)))
@@ -73,6 +63,18 @@ def _distinct_events(block: MatchBlock) -> NDArray[np.int64]:
     fresh = np.ones(len(owner), np.bool_)
     fresh[1:] = (owner[1:] != owner[:-1]) | (position[1:] != position[:-1])
     return np.bincount(owner[fresh], minlength=m).astype(np.int64)
+
+
+def _count_distinct(values: pa.Array, offsets: Positions) -> NDArray[np.int64]:
+    """Return how many different values there are between each two offsets, NULL left out."""
+    m = len(offsets) - 1
+    if pa.types.is_null(values.type):
+        return np.zeros(m, np.int64)
+    owner = np.repeat(np.arange(m), np.diff(offsets))
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    codes = np.asarray(values.dictionary_encode().indices.fill_null(0), np.int64)[valid]
+    pairs = np.unique(owner[valid] * (int(codes.max(initial=0)) + 1) + codes)
+    return np.bincount(pairs // (int(codes.max(initial=0)) + 1), minlength=m).astype(np.int64)
 
 
 def _outermost(values: pa.Array, offsets: Positions, *, last: bool) -> pa.Array:
@@ -99,7 +101,7 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
     if function in ("SUM", "AVG") and not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     ):
-        raise DataError(f"{aggregate_name(aggregate)}: values of type {kind} cannot be added")
+        raise DataError(f"{write_term(aggregate)}: values of type {kind} cannot be added")
     if function == "AVG":
         values = values.cast(pa.float64())
     owner = np.repeat(np.arange(m), np.diff(offsets))
@@ -112,9 +114,7 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
     try:
         found = pa.table(columns).group_by("match", use_threads=False).aggregate(wanted)
     except pa.ArrowNotImplementedError as error:
-        raise DataError(
-            f"{aggregate_name(aggregate)}: values of type {kind} have no order"
-        ) from error
+        raise DataError(f"{write_term(aggregate)}: values of type {kind} have no order") from error
     result = found.column(f"value_{_GROUPED[function]}").combine_chunks()
     if exact:
         _refuse_overflow(aggregate, result, found.column("rough_sum").combine_chunks())
@@ -130,6 +130,6 @@ def _refuse_overflow(aggregate: Aggregate, exact: pa.Array, rough: pa.Array) -> 
     gap = pc.abs(pc.subtract(exact.cast(pa.float64(), safe=False), rough))
     if pc.any(pc.greater(gap, 2.0**63)).as_py():
         raise DataError(
-            f"{aggregate_name(aggregate)}: a sum does not fit into 64 bits; "
+            f"{write_term(aggregate)}: a sum does not fit into 64 bits; "
             "give the column a floating-point type"
         )

@@ -1,9 +1,9 @@
 """Blocks of matches as Arrow columns.
 
-A batch has `start` and `end` (row numbers of the input), `start_ts` and `end_ts`, a
-column for each component of PARTITION BY, a list of events for each variable, and a
-column for each aggregate. A query that is `SELECT COUNT(*)` alone has one row for each
-end position instead: `end`, `end_ts`, the partition, `count`.
+A batch has `start` and `end` (row numbers of the input), `start_ts` and `end_ts`, a column for
+each component of PARTITION BY, and the columns of SELECT in their order: a list of events for each
+variable, one value for each term. A query that is `SELECT COUNT(*)` alone has one row for each end
+position instead: `end`, `end_ts`, the partition, `count`.
 
 Cost contract: linear in the positions of the block, all of it in NumPy and Arrow; no
 Python object for a match or an event.
@@ -11,53 +11,66 @@ Python object for a match or an event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.events.store import EventStore
-from cernis.pattern.query import Aggregate, Pattern, Variable
-from cernis.results.aggregate import aggregate_name, evaluate
+from cernis.pattern.query import Pattern, SelectedTerm, Variable
+from cernis.pattern.selection import counts_only
 from cernis.results.identity import match_ids
 from cernis.results.matchset import MatchBlock, Positions
+from cernis.results.term import evaluate_term
 
 _INTERVAL = ("start", "end", "start_ts", "end_ts")
 
 
 @dataclass(frozen=True, slots=True)
 class MatchFields:
-    """The variables, attributes, partition and aggregates that each match of a query has."""
+    """The columns that each match of a query has."""
 
     variables: tuple[str, ...]
-    attributes: Mapping[str, tuple[str, ...]]
+    """The variables of a block: those that tell matches apart."""
+    items: tuple[Variable | SelectedTerm, ...]
+    """The variables and terms that are columns, in the order of the query."""
     partition: tuple[tuple[str, ...], ...]
-    aggregates: tuple[Aggregate, ...]
     counting: bool
 
     @classmethod
     def of(cls, pattern: Pattern, variables: Sequence[str]) -> MatchFields:
-        items = pattern.select.items
-        aggregates = tuple(item for item in items if isinstance(item, Aggregate))
-        alone = not pattern.select.everything and len(items) == 1 and len(aggregates) == 1
-        counting = alone and aggregate_name(aggregates[0]) == "COUNT(*)"
-        return cls(
-            variables=tuple(variables),
-            attributes={i.name: i.attributes for i in items if isinstance(i, Variable)},
-            partition=pattern.partition,
-            aggregates=() if counting else aggregates,
-            counting=counting,
-        )
+        counting = counts_only(pattern)
+        items = () if counting else pattern.select.items
+        if pattern.select.everything:
+            items = tuple(map(Variable, variables))
+        return cls(tuple(variables), items, pattern.partition, counting)
+
+    @property
+    def shown(self) -> list[str]:
+        """The variables that are columns."""
+        return [item.name for item in self.items if isinstance(item, Variable)]
+
+    @property
+    def terms(self) -> list[SelectedTerm]:
+        return [item for item in self.items if isinstance(item, SelectedTerm)]
+
+    @property
+    def attributes(self) -> dict[str, tuple[str, ...]]:
+        """The attributes of each variable that is a column; none named: all."""
+        return {item.name: item.attributes for item in self.items if isinstance(item, Variable)}
 
     @property
     def keys(self) -> list[str]:
         """The names of the partition's components: `a`, or `a|b` for alternatives."""
         return ["|".join(group) for group in self.partition]
 
-    @property
-    def aggregate_names(self) -> list[str]:
-        return [aggregate_name(item) for item in self.aggregates]
+    def values(self, block: MatchBlock, events: EventStore) -> dict[str, pa.Array]:
+        """Return the values of the terms by the names of their columns."""
+        return {
+            item.name: evaluate_term(item.term, block, self.variables, events)
+            for item in self.terms
+        }
 
 
 def record_batch(
@@ -71,12 +84,15 @@ def record_batch(
         events.times(block.end),
         *partition_columns(block.end, fields, events),
     ]
-    for v, name in enumerate(fields.variables):
-        structs = events.structs(block.positions[v], fields.attributes.get(name) or None)
+    for item in fields.items:
+        if isinstance(item, SelectedTerm):
+            columns.append(evaluate_term(item.term, block, fields.variables, events))
+            continue
+        v = fields.variables.index(item.name)
+        structs = events.structs(block.positions[v], item.attributes or None)
         offsets = pa.array(block.offsets[v], pa.int32())
         columns.append(pa.ListArray.from_arrays(offsets, structs))
-    columns += [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
-    names = [*_INTERVAL, *fields.keys, *fields.variables, *fields.aggregate_names]
+    names = [*_INTERVAL, *fields.keys, *(item.name for item in fields.items)]
     if ids:
         columns.append(match_ids(block, events.rows))
         names.append("id")

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.events.store import EventStore
-from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, partition_columns
 from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.values import json_texts
@@ -34,21 +33,22 @@ def match_lines(
     block: MatchBlock, fields: MatchFields, events: EventStore, newline: str = "\n"
 ) -> pa.StringArray:
     """Return one line for each match."""
-    aggregates = [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
-    lists = [
-        _list_texts(sort_rows(events.rows(p), o), o)
-        for p, o in zip(block.positions, block.offsets, strict=True)
-    ]
+    lists = []
+    for name in fields.shown:
+        v = fields.variables.index(name)
+        offsets = block.offsets[v]
+        lists.append(_list_texts(sort_rows(events.rows(block.positions[v]), offsets), offsets))
     members = {
         "start": [_numbers(events.rows(block.start))],
         "end": [_numbers(events.rows(block.end))],
         "start_ts": [json_texts(events.times(block.start))],
         "end_ts": [json_texts(events.times(block.end))],
-        "vars": _object(fields.variables, zip(lists)),
+        "vars": _object(fields.shown, zip(lists)),
         "partition": _object_of(fields.keys, partition_columns(block.end, fields, events)),
     }
-    if aggregates:
-        members["aggregates"] = _object_of(fields.aggregate_names, aggregates)
+    values = fields.values(block, events)
+    if values:
+        members["values"] = _object_of([*values], [*values.values()])
     return _lines(members, newline)
 
 

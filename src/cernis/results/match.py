@@ -18,10 +18,10 @@ class Match:
     """One match: where it starts and ends, and which rows its variables hold.
 
     Rows are 0-based row numbers of the input in the order it was given. Two matches
-    are equal when they have the same interval, variables, partition and aggregates.
+    are equal when they have the same interval, variables, partition and values.
 
     A row of a query that is `SELECT COUNT(*)` alone is a match of its end position
-    only, without variables; its aggregate `COUNT(*)` is the number of matches there.
+    only, without variables; its value `COUNT(*)` is the number of matches there.
     """
 
     start: int
@@ -30,7 +30,7 @@ class Match:
     end_ts: Any
     vars: Mapping[str, Sequence[int]]
     partition: Mapping[str, Any]
-    aggregates: Mapping[str, Any]
+    values: Mapping[str, Any]
     interval: tuple[int, int] = field(repr=False)
     """The positions of start and end: ranks in the order of time."""
     positions: Mapping[str, Sequence[int]] = field(repr=False)
@@ -54,7 +54,7 @@ class Match:
         return timeline(self.positions, *self.interval, width=width, ends=ends)
 
     def _identity(self) -> tuple[Any, ...]:
-        return self.start, self.end, self.vars, self.partition, self.aggregates
+        return self.start, self.end, self.vars, self.partition, self.values
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Match) and self._identity() == other._identity()

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from cernis.events.store import EventStore
 from cernis.pattern.query import Pattern
-from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, count_batch, partition_columns, record_batch
 from cernis.results.jsonlines import count_lines, match_lines, sort_rows
 from cernis.results.match import Match
@@ -90,14 +89,14 @@ class Matches(Result[Match]):
 
     def _objects(self, block: MatchBlock) -> Iterator[Match]:
         fields, events = self._fields, self._events
-        rows = tuple(
-            sort_rows(events.rows(p), o)
-            for p, o in zip(block.positions, block.offsets, strict=True)
-        )
-        marks = rows_held = _lists(fields.variables, block.positions, block)
-        if not all(map(np.array_equal, rows, block.positions)):
-            rows_held = _lists(fields.variables, rows, block)
-        aggregates = [evaluate(item, block, fields.variables, events) for item in fields.aggregates]
+        shown = [fields.variables.index(name) for name in fields.shown]
+        positions = [block.positions[v] for v in shown]
+        offsets = [block.offsets[v] for v in shown]
+        rows = [sort_rows(events.rows(p), o) for p, o in zip(positions, offsets, strict=True)]
+        marks = rows_held = _lists(fields.shown, positions, offsets, len(block.start))
+        if not all(map(np.array_equal, rows, positions)):
+            rows_held = _lists(fields.shown, rows, offsets, len(block.start))
+        values = fields.values(block, events)
         columns = zip(
             events.rows(block.start).tolist(),
             events.rows(block.end).tolist(),
@@ -105,7 +104,7 @@ class Matches(Result[Match]):
             python_values(events.times(block.end)),
             rows_held,
             self._partitions(block.end),
-            _records(fields.aggregate_names, aggregates, len(block.start)),
+            _records([*values], [*values.values()], len(block.start)),
             zip(block.start.tolist(), block.end.tolist(), strict=True),
             marks,
             strict=True,
@@ -136,7 +135,7 @@ class Matches(Result[Match]):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of `to_arrow`: interval, partition, lists of events, aggregates."""
+        """The columns of `to_arrow`: interval, partition, lists of events, values."""
         return self._schema(ids=False)
 
     def _schema(self, *, ids: bool) -> pa.Schema:
@@ -201,14 +200,14 @@ class Matches(Result[Match]):
 
 
 def _lists(
-    names: Sequence[str], columns: Sequence[Positions], block: MatchBlock
+    names: Sequence[str], columns: Sequence[Positions], offsets: Sequence[Positions], length: int
 ) -> Iterable[dict[str, list[int]]]:
     """Return {variable: its part of the column} for each match."""
     if not names:
-        return [{}] * len(block.start)
+        return [{}] * length
     split = [
         [column[a:b] for a, b in pairwise(offset.tolist())]
-        for column, offset in zip((c.tolist() for c in columns), block.offsets, strict=True)
+        for column, offset in zip((c.tolist() for c in columns), offsets, strict=True)
     ]
     return [dict(zip(names, lists, strict=True)) for lists in zip(*split, strict=True)]
 

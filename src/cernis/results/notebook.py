@@ -33,18 +33,18 @@ def html_table(
 
 
 def match_table(matches: Sequence[Match]) -> tuple[list[str], list[list[object]]]:
-    """Return the columns of some matches: interval, partition, aggregates, and a timeline.
+    """Return the columns of some matches: interval, partition, values, and a timeline.
 
     Matches without variables have no timeline.
     """
     if not matches:
         return [], []
     drawn = any(match.positions for match in matches)
-    names = ["start", "end", "from", "to", *matches[0].partition, *matches[0].aggregates]
+    names = ["start", "end", "from", "to", *matches[0].partition, *matches[0].values]
     rows = []
     for match in matches:
         row: list[object] = [match.start, match.end, match.start_ts, match.end_ts]
-        row += [*match.partition.values(), *match.aggregates.values()]
+        row += [*match.partition.values(), *match.values.values()]
         rows.append([*row, _picture(match)] if drawn else row)
     return [*names, "events"] if drawn else names, rows
 

@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from cernis.encoding.encode import Encode
 from cernis.events.batch import EventBatch
 from cernis.events.store import EventStore
+from cernis.events.times import UNITS
 from cernis.pattern.atom import Atom
-from cernis.pattern.predicate import Attribute
 from cernis.pattern.query import Consume, Strategy
 from cernis.plan.plan import Plan
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
+from cernis.results.values import python_values
 from cernis.run.budget import Budget
 from cernis.run.choose import Candidate, choose, project
 from cernis.run.verify import EventView, Mark, Verifier
@@ -38,7 +39,7 @@ class _CheckedBatch(NamedTuple):
 
     base: int
     codes: NDArray[np.int32]
-    values: dict[str, list[Any]]
+    values: dict[str | None, list[Any]]
 
 
 class Sieve:
@@ -167,7 +168,9 @@ class Sieve:
         _, first = self._to_local(start)
         view = EventView(
             lambda p: self._read_truth(self._to_global(key, p)),
-            lambda p, attribute: self._read_value(self._to_global(key, p), attribute),
+            lambda p, attribute: self._read_value(self._to_global(key, p), attribute.name),
+            lambda p: self._read_value(self._to_global(key, p), None),
+            UNITS[self.store.time_unit],
         )
         exact = self.plan.exact
         if not exact and not self.verifier.accepts(tuple(marks), first, last, view):
@@ -196,12 +199,18 @@ class Sieve:
             )
         return self._truths[code]
 
-    def _read_value(self, position: int, attribute: Attribute) -> Any:
+    def _read_value(self, position: int, attribute: str | None) -> Any:
+        """Return an attribute of an event; its time for None."""
         chunk, offset = self._find_batch(position)
-        if attribute.name not in chunk.values:
+        if attribute not in chunk.values:
             positions = np.arange(chunk.base, chunk.base + len(chunk.codes))
-            chunk.values[attribute.name] = self.store.column(positions, attribute.name).to_pylist()
-        return chunk.values[attribute.name][offset]
+            lookup = self.store
+            chunk.values[attribute] = python_values(
+                lookup.times(positions)
+                if attribute is None
+                else lookup.column(positions, attribute)
+            )
+        return chunk.values[attribute][offset]
 
 
 def _unpack(block: MatchBlock) -> Iterator[tuple[int, int, list[list[int]]]]:

@@ -27,6 +27,7 @@ from cernis.errors import BudgetError
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
+from cernis.run.terms import Valued, compare_terms, evaluate_term
 
 MOST_GUARD_STEPS = 1_000_000
 
@@ -52,6 +53,9 @@ class EventView(NamedTuple):
 
     truth: Callable[[int], dict[Atom, bool]]
     value: Callable[[int, pred.Attribute], Any]
+    time: Callable[[int], Any]
+    tick: int
+    """The nanoseconds of one unit of the time column, where it holds numbers."""
 
 
 def list_atoms(formula: cel.Formula) -> tuple[Atom, ...]:
@@ -128,9 +132,16 @@ class Verifier:
             case cel.Iterate():
                 return self._find_iterations(node, path, marks, low, high, view)
             case cel.Filter(body=body, condition=condition):
-                if not self._is_satisfied(condition, body, (*path, 0), marks, view):
-                    return NO_SPAN
-                return self._find_spans(body, (*path, 0), marks, low, high, view)
+                below = (*path, 0)
+                if not _looks_at_interval(condition):
+                    if not self._is_satisfied(condition, body, below, marks, view):
+                        return NO_SPAN
+                    return self._find_spans(body, below, marks, low, high, view)
+                return frozenset(
+                    span
+                    for span in self._find_spans(body, below, marks, low, high, view)
+                    if self._is_satisfied(condition, body, below, marks, view, span)
+                )
             case cel.PartitionBy(body=body, keys=keys):
                 if not self._has_one_value(keys, body, (*path, 0), marks, view):
                     return NO_SPAN
@@ -193,7 +204,12 @@ class Verifier:
         path: Path,
         marks: Marks,
         view: EventView,
+        span: tuple[int, int] | None = None,
     ) -> bool:
+        """Whether a condition holds of the valuation of `body` with these marks.
+
+        `span` is its interval, for conditions that look at that.
+        """
         match condition:
             case pred.Holds(variable=variable, predicate=predicate):
                 test = construct.build_test(predicate)
@@ -212,10 +228,25 @@ class Verifier:
                         _pair_neighbours(one, other, marks) if adjacent else product(one, other)
                     )
                 )
+            case pred.CompareTerms(op=op, left=former, right=latter):
+                found = Valued(
+                    lambda variable: self._find_positions(variable, body, path, marks),
+                    sorted({mark.position for mark in marks}),
+                    *(span or (0, 0)),
+                    view.value,
+                    view.time,
+                    view.tick,
+                )
+                values = evaluate_term(former, found), evaluate_term(latter, found)
+                return compare_terms(op, *values, view.tick)
+            case pred.Monotone(variable=variable, attribute=attribute, op=op):
+                events = self._find_positions(variable, body, path, marks)
+                ordered = [view.value(p, attribute) for p in events]
+                return all(compare(op, a, b) for a, b in pairwise(ordered))
             case pred.AllOf(parts=parts):
-                return all(self._is_satisfied(c, body, path, marks, view) for c in parts)
+                return all(self._is_satisfied(c, body, path, marks, view, span) for c in parts)
             case pred.AnyOf(parts=parts):
-                return any(self._is_satisfied(c, body, path, marks, view) for c in parts)
+                return any(self._is_satisfied(c, body, path, marks, view, span) for c in parts)
 
     def _has_one_value(
         self,
@@ -295,6 +326,18 @@ def _pair_neighbours(
     for p, q in pairwise(sorted({mark.position for mark in marks})):
         if p in first and q in second:
             yield p, q
+
+
+def _looks_at_interval(condition: pred.Condition) -> bool:
+    """Whether a condition mentions START or END."""
+    match condition:
+        case pred.CompareTerms(left=left, right=right):
+            both = (*pred.walk_term(left), *pred.walk_term(right))
+            return any(isinstance(part, pred.IntervalTime) for part in both)
+        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
+            return any(map(_looks_at_interval, parts))
+        case _:
+            return False
 
 
 def _select_below(marks: Marks, path: Path) -> Marks:

@@ -69,12 +69,11 @@ def required_attributes(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tup
         names |= {column.attribute for column in plan.head.columns if column.attribute is not None}
         return names - _COMPUTED, False
     fields = MatchFields.of(plan.pattern, plan.variables)
-    for item in fields.aggregates:
-        if isinstance(item.argument, pred.Reference):
-            names.add(item.argument.attribute.name)
+    for item in fields.terms:
+        names |= {attribute.name for attribute in pred.term_attributes(item.term)}
     if shown and not fields.counting:
         names |= {name for held in fields.attributes.values() for name in held}
-        whole = any(not fields.attributes.get(name) for name in fields.variables)
+        whole = any(not fields.attributes.get(name) for name in fields.shown)
     return names - _COMPUTED, whole
 
 
@@ -85,5 +84,11 @@ def compared_attributes(pattern: Pattern) -> Iterator[str]:
             yield from (key.attribute.name for key in node.keys)
         elif isinstance(node, cel.Filter):
             for leaf in pred.leaves(node.condition):
-                if isinstance(leaf, pred.Compare):
-                    yield from (leaf.left.attribute.name, leaf.right.attribute.name)
+                match leaf:
+                    case pred.Compare(left=left, right=right):
+                        yield from (left.attribute.name, right.attribute.name)
+                    case pred.CompareTerms(left=one, right=other):
+                        for term in (one, other):
+                            yield from (part.name for part in pred.term_attributes(term))
+                    case pred.Monotone(attribute=attribute):
+                        yield attribute.name

@@ -11,7 +11,7 @@ topic, and name nothing of the engine, so that any implementation can read them:
 * `matches`: one a line, `start..end variable=rows … @key,…`, in row numbers. With
   `per_end = n` (LIMIT and ANY) these are the ones to choose from, n for every end.
 * `counts`: [row of the end, number of matches], in time order.
-* `aggregates`: the values for each of the matches.
+* `values`: the values for each of the matches.
 * `answers`: for a conjunctive query whose head drops variables, `row variable=value …`
   for each distinct tuple, with the row at which it first appears, in that order.
 
@@ -57,7 +57,7 @@ class CorpusCase:
     matches: tuple[OracleMatch, ...] | None = None
     per_end: int | None = None
     counts: tuple[tuple[int, int], ...] | None = None
-    aggregates: tuple[tuple[Any, ...], ...] | None = None
+    values: tuple[tuple[Any, ...], ...] | None = None
     note: str = ""
     lang: str = "ceql"
     answers: tuple[tuple[int, Mapping[str, Any]], ...] | None = None
@@ -71,15 +71,23 @@ class CorpusCase:
     def check(self, got: Iterable[MatchLike | MatchTriple]) -> None:
         """Raise unless these are the matches (or, with `per_end`, a right choice)."""
         found = Counter(map(comparable_match, got))
-        allowed = set(map(comparable_match, self.matches or ()))
-        missing = sorted(allowed - found.keys()) if self.per_end is None else []
-        surplus = sorted((found - Counter(allowed)).elements())
+        allowed = Counter(map(comparable_match, self.matches or ()))
+        missing = sorted((allowed - found).elements()) if self.per_end is None else []
+        surplus = sorted((found - allowed).elements())
         lines = [f"missing {each}" for each in missing] + [f"surplus {each}" for each in surplus]
         if self.per_end is not None:
-            lines += find_wrong_ends(allowed, found, self.per_end)
+            lines += find_wrong_ends(allowed.elements(), found.elements(), self.per_end)
         if lines:
             head = f"{self.topic}: {self.name}\n{self.query}\n\n{write_table(self.events)}\n"
             raise AssertionError("\n".join([head, *lines]))
+
+    def check_values(self, got: Iterable[tuple[MatchLike | MatchTriple, tuple[Any, ...]]]) -> None:
+        """Raise unless each match has its values."""
+        assert self.matches is not None
+        assert self.values is not None
+        expected = zip(map(comparable_match, self.matches), self.values, strict=True)
+        found = [(comparable_match(match), values) for match, values in got]
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), (self.topic, self.name)
 
 
 @cache
@@ -116,9 +124,7 @@ def _read_case(topic: str, entry: Mapping[str, Any]) -> CorpusCase:
         matches=tuple(map(_read_match, entry["matches"])) if "matches" in entry else None,
         per_end=entry.get("per_end"),
         counts=tuple(map(tuple, entry["counts"])) if "counts" in entry else None,
-        aggregates=tuple(map(_read_aggregates, entry["aggregates"]))
-        if "aggregates" in entry
-        else None,
+        values=tuple(map(_read_values, entry["values"])) if "values" in entry else None,
         note=entry.get("note", ""),
         lang=entry.get("lang", "ceql"),
         answers=tuple(map(_read_answer, entry["answers"])) if "answers" in entry else None,
@@ -157,7 +163,7 @@ def _read_value(cell: str) -> Any:
     return cell
 
 
-def _read_aggregates(values: Iterable[Any]) -> tuple[Any, ...]:
+def _read_values(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(None if value == "null" else value for value in values)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cernis.pattern.query import Consume, Pattern, Strategy
@@ -44,14 +45,16 @@ class ComparableMatch(NamedTuple):
     end: int
     start: int
     vars: tuple[tuple[str, tuple[int, ...]], ...]
+    values: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         held = "".join(f"  {x} = {', '.join(map(str, rows))}" for x, rows in self.vars)
-        return f"[{self.start}, {self.end}]{held}"
+        values = "".join(f"  {name} = {value}" for name, value in self.values)
+        return f"[{self.start}, {self.end}]{held}{values}"
 
 
-def comparable_match(match: MatchLike | MatchTriple) -> ComparableMatch:
-    """Return a match in comparable form.
+def comparable_match(match: MatchLike | MatchTriple, *, values: bool = False) -> ComparableMatch:
+    """Return a match in comparable form, with `values` its values rounded to nine digits.
 
     >>> print(comparable_match((0, 3, {"x": [3, 0], "y": []})))
     [0, 3]  x = 0, 3
@@ -61,9 +64,24 @@ def comparable_match(match: MatchLike | MatchTriple) -> ComparableMatch:
     else:
         start, end, held = match
     kept = {x: tuple(sorted(int(row) for row in rows)) for x, rows in held.items()}
+    found = getattr(match, "values", {}) if values else {}
     return ComparableMatch(
-        int(end), int(start), tuple(sorted((x, r) for x, r in kept.items() if r))
+        int(end),
+        int(start),
+        tuple(sorted((x, r) for x, r in kept.items() if r)),
+        tuple((name, _write_value(value)) for name, value in found.items()),
     )
+
+
+def _write_value(value: Any) -> str:
+    """Write a value such that equal numbers are equal texts.
+
+    >>> [_write_value(value) for value in (1, 1.0, Fraction(1, 3), None, "a")]
+    ['1', '1', '0.333333333', 'None', "'a'"]
+    """
+    if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
+        return f"{float(value):.9g}"
+    return repr(value)
 
 
 def check(pattern: Pattern, events: Sequence[Event], run: Executor, **options: Any) -> None:
@@ -78,7 +96,8 @@ def assert_agrees(
     **options: Any,
 ) -> None:
     """Raise unless these matches are the oracle's, or a choice that is as good."""
-    missing, surplus = find_differences(pattern, events, map(comparable_match, got), **options)
+    answers = [comparable_match(each, values=True) for each in got]
+    missing, surplus = find_differences(pattern, events, answers, **options)
     lines = [
         line
         for title, entries in (("missing:", missing), ("surplus:", surplus))
@@ -112,27 +131,26 @@ def find_differences(
 ) -> tuple[list[str], list[str]]:
     """Return the missing and the surplus matches; both empty when the answer is right."""
     found = Counter(got)
-    twice = [f"{each}  (given {times} times)" for each, times in found.items() if times > 1]
     if pattern.strategy is Strategy.ANY:
+        twice = [f"{each}  (given {times} times)" for each, times in found.items() if times > 1]
         missing, surplus = _compare_with_any(pattern, events, set(found), options)
-    else:
-        missing, surplus = _compare_with_limit(pattern, events, set(found), options)
-    return missing, surplus + twice
+        return missing, surplus + twice
+    return _compare_with_limit(pattern, events, found, options)
 
 
 def _compare_with_limit(
     pattern: Pattern,
     events: Sequence[Event],
-    found: set[ComparableMatch],
+    found: Counter[ComparableMatch],
     options: Mapping[str, Any],
 ) -> tuple[list[str], list[str]]:
-    allowed = set(
-        map(comparable_match, oracle.evaluate(replace(pattern, limit=None), events, **options))
-    )
-    surplus = [str(each) for each in sorted(found - allowed)]
+    """Compare as multisets: variables that are no columns may tell matches apart."""
+    matches = oracle.evaluate(replace(pattern, limit=None), events, **options)
+    allowed = Counter(comparable_match(match, values=True) for match in matches)
+    surplus = [str(each) for each in sorted((found - allowed).elements())]
     if pattern.limit is None:
-        return [str(each) for each in sorted(allowed - found)], surplus
-    return find_wrong_ends(allowed, found, pattern.limit), surplus
+        return [str(each) for each in sorted((allowed - found).elements())], surplus
+    return find_wrong_ends(allowed.elements(), found.elements(), pattern.limit), surplus
 
 
 def find_wrong_ends(
@@ -159,14 +177,16 @@ def _compare_with_any(
     wanted = {key: value for key, value in options.items() if key in ("time", "stream")}
     rank = {row: i for i, row in enumerate(oracle.order_rows(pattern, events, **wanted))}
     missing: list[str] = []
-    surplus = [str(each) for each in sorted(found - set(map(comparable_match, members)))]
+    surplus = [
+        str(each) for each in sorted(found - {comparable_match(m, values=True) for m in members})
+    ]
     used: dict[tuple[Any, ...], int] = {}
     for end in sorted({m.end for m in members}, key=rank.__getitem__):
         here = [m for m in members if m.end == end]
         partition = here[0].partition if pattern.consume is Consume.PARTITION else ()
         last_used = used.get(partition, -1)
-        usable = {comparable_match(m) for m in here if rank[m.start] > last_used}
-        every = set(map(comparable_match, here))
+        every = {comparable_match(m, values=True) for m in here}
+        usable = {comparable_match(m, values=True) for m in here if rank[m.start] > last_used}
         given = {each for each in found if each.end == end}
         surplus += [f"{each}  (used up)" for each in sorted(given - usable & every)]
         if len(given) > 1:

@@ -26,16 +26,18 @@ from typing import Any, Literal, TypeVar
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
-    Aggregate,
     Consume,
     Pattern,
     Select,
+    SelectedTerm,
     Strategy,
     Unit,
     Variable,
     Window,
 )
+from cernis.testing.terms import make_term_condition, make_value_select
 
 T = TypeVar("T")
 Chooser = Callable[[int], int]
@@ -111,6 +113,7 @@ class Features:
     selects: tuple[str, ...] = ("*", "list", "NONE", "COUNT", "aggregates")
     partition: bool = True
     limit: bool = True
+    terms: bool = False
     untimed: bool = True
     disorder: bool = True
 
@@ -184,9 +187,15 @@ class QueryGrammar(Choices):
         else:
             size = 1 + max(self.choose(on.size), self.choose(on.size))
             body = QueryGrammar(self.choose, on).make_formula(size)
+        valued = on.terms and self.choose(4) > 0
+        if on.terms and self.choose(4) > 0:
+            body = cel.Filter(body, make_term_condition(self.choose, body))
+            if self.happens(4):
+                body = cel.Iterate(body, 1, 2)
+        select = make_value_select(self.choose, body) if valued else self._make_select(body)
         return Pattern(
             formula=body,
-            select=self._make_select(body),
+            select=select,
             strategy=self.pick_mostly_first(on.strategies),
             streams=on.streams,
             partition=self.pick(_PARTITIONS) if on.partition and self.happens(3) else (),
@@ -529,10 +538,11 @@ class QueryGrammar(Choices):
             case "NONE":
                 return Select(False)
             case "COUNT":
-                return Select(False, (Aggregate("COUNT"),))
+                return Select(False, (SelectedTerm(Aggregate("COUNT")),))
             case "aggregates" if names:
                 found = tuple(self._make_aggregate(names) for _ in range(1 + self.choose(2)))
-                return Select(False, (Variable(self.pick(names)), *dict.fromkeys(found)))
+                terms = map(SelectedTerm, dict.fromkeys(found))
+                return Select(False, (Variable(self.pick(names)), *terms))
             case _:
                 return Select()
 
@@ -643,8 +653,8 @@ def _find_attributes(query: Pattern) -> set[str]:
     if query.within and query.within.attribute:
         found.add(query.within.attribute.name)
     for item in query.select.items:
-        if isinstance(item, Aggregate) and isinstance(item.argument, pred.Reference):
-            found.add(item.argument.attribute.name)
+        if isinstance(item, SelectedTerm):
+            found |= {attribute.name for attribute in pred.term_attributes(item.term)}
     for node in cel.walk(query.formula):
         if isinstance(node, cel.Filter):
             found |= {attribute.name for attribute in _find_attributes_of(node.condition)}
@@ -659,6 +669,10 @@ def _find_attributes_of(condition: pred.Condition) -> Iterable[pred.Attribute]:
             return pred.attributes_of(predicate)
         case pred.Compare(left=left, right=right):
             return (left.attribute, right.attribute)
+        case pred.CompareTerms(left=one, right=other):
+            return (*pred.term_attributes(one), *pred.term_attributes(other))
+        case pred.Monotone(attribute=attribute):
+            return (attribute,)
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             return [attribute for part in parts for attribute in _find_attributes_of(part)]
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import count, pairwise
 from itertools import product as pairs
@@ -37,20 +37,30 @@ from typing import Any, Final, NamedTuple
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
-    Aggregate,
     Consume,
     Pattern,
     Select,
+    SelectedTerm,
     Strategy,
     Unit,
     Variable,
     Window,
 )
-from cernis.testing.predicates import Event, compare, holds, kind_of, read_attribute, shift_value
+from cernis.testing.predicates import (
+    Event,
+    calculate,
+    compare,
+    holds,
+    kind_of,
+    read_attribute,
+    shift_value,
+)
 
 Labels = frozenset[tuple[str, int]]
 STREAM: Final = "_stream"
+TICK: Final = "@tick"
 NANOSECONDS: Final = 1_000_000
 
 
@@ -209,10 +219,54 @@ def satisfies(condition: pred.Condition, v: Valuation, events: Sequence[Event]) 
                 for p, q in (pairwise(inside) if adjacent else pairs(inside, inside))
                 if (left.variable, p) in v.labels and (right.variable, q) in v.labels
             )
+        case pred.CompareTerms(op=op, left=one, right=other):
+            found = (evaluate_term(term, v, events) for term in (one, other))
+            return compare(op, *found) is True
+        case pred.Monotone(variable=x, attribute=attribute, op=op):
+            inside = sorted(position for variable, position in v.labels if variable == x)
+            values = [read_attribute(attribute, events[position]) for position in inside]
+            return all(compare(op, a, b) is True for a, b in pairwise(values))
         case pred.AllOf(parts=parts):
             return all(satisfies(part, v, events) for part in parts)
         case pred.AnyOf(parts=parts):
             return any(satisfies(part, v, events) for part in parts)
+
+
+def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -> Any:
+    """Return the value that a term has for a valuation; None for NULL.
+
+    Times are numbers here, so a duration is a number too: of the ticks of the events' times.
+    """
+
+    def of(x: str) -> list[Event]:
+        return [events[position] for position in sorted(p for y, p in v.labels if x == y)]
+
+    match term:
+        case pred.Literal(value=value):
+            return value
+        case pred.Reference(variable=x, attribute=attribute):
+            (event,) = of(x)
+            return read_attribute(attribute, event)
+        case pred.Aggregate(argument=None):
+            return len(positions(v))
+        case pred.Aggregate(argument=str(x)):
+            return len(of(x))
+        case pred.Aggregate(function=function, argument=pred.Reference() as reference):
+            found = [read_attribute(reference.attribute, event) for event in of(reference.variable)]
+            known = [value for value in found if value is not None]
+            if term.distinct:
+                return len({(kind_of(value), value) for value in known})
+            return _aggregate(function.upper(), known)
+        case pred.IntervalTime(which=which):
+            return events[v.start if which == "START" else v.end].get(pred.TIME.name)
+        case pred.ConstantDuration(nanoseconds=nanoseconds):
+            tick = events[0].get(TICK, NANOSECONDS) if events else NANOSECONDS
+            ticks = nanoseconds / tick
+            return ticks.numerator if ticks.denominator == 1 else ticks
+        case pred.Opposite(body=body):
+            return calculate("-", 0, evaluate_term(body, v, events))
+        case pred.Calculation(op=op, left=left, right=right):
+            return calculate(op, evaluate_term(left, v, events), evaluate_term(right, v, events))
 
 
 def _has_common_value(keys: Sequence[cel.KeyPart], v: Valuation, events: Sequence[Event]) -> bool:
@@ -230,12 +284,14 @@ def _has_common_value(keys: Sequence[cel.KeyPart], v: Valuation, events: Sequenc
 
 @dataclass(frozen=True, slots=True)
 class OracleMatch:
-    """A match in row numbers; `vars` has every selected variable, `partition` the key."""
+    """A match in row numbers: `vars` has the variables in SELECT, `partition` the key, `values`
+    the terms in SELECT by the names of their columns."""
 
     start: int
     end: int
     vars: Mapping[str, tuple[int, ...]]
     partition: tuple[Any, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _PositionedValuation(NamedTuple):
@@ -299,7 +355,7 @@ def evaluate(
     matches = _consume(pattern.consume, matches)
     # 7. LIMIT
     matches = _limit(pattern.limit, matches)
-    return [_make_match(m, names, rows) for m in matches]
+    return [_make_match(m, pattern, rows, ordered) for m in matches]
 
 
 def count_matches(
@@ -330,10 +386,11 @@ def order_rows(
 
 
 def _read_times(rank: int, time: Any, tick: int) -> dict[str, Any]:
-    """Return the attributes @time and @ns of an event."""
+    """Return the attributes @time, @ns and @tick of an event."""
     if time is None:
-        return {pred.TIME.name: rank}
-    return {pred.TIME.name: time, pred.TIME_NS.name: time * tick if isinstance(time, int) else time}
+        return {pred.TIME.name: rank, TICK: tick}
+    exact = time * tick if isinstance(time, int) else time
+    return {pred.TIME.name: time, pred.TIME_NS.name: exact, TICK: tick}
 
 
 def _find_stream(pattern: Pattern, stream: str | None) -> str | None:
@@ -437,13 +494,20 @@ def _limit(limit: int | None, matches: list[_PositionedValuation]) -> list[_Posi
 
 
 def _make_match(
-    m: _PositionedValuation, names: tuple[str, ...], rows: Sequence[int]
+    m: _PositionedValuation, pattern: Pattern, rows: Sequence[int], ordered: Sequence[Event]
 ) -> OracleMatch:
+    ranks = m.partition.ranks
     held = {
-        x: tuple(sorted(rows[m.partition.ranks[i]] for y, i in m.valuation.labels if x == y))
-        for x in names
+        x: tuple(sorted(rows[ranks[i]] for y, i in m.valuation.labels if x == y))
+        for x in find_columns(pattern)
     }
-    return OracleMatch(rows[m.global_start], rows[m.global_end], held, m.partition.key)
+    local = [ordered[rank] for rank in ranks]
+    values = {
+        item.name: evaluate_term(item.term, m.valuation, local)
+        for item in pattern.select.items
+        if isinstance(item, SelectedTerm) and not is_count_alone(pattern.select)
+    }
+    return OracleMatch(rows[m.global_start], rows[m.global_end], held, m.partition.key, values)
 
 
 # ------------------------------------------------------------------ SELECT
@@ -457,30 +521,31 @@ def restrict(labels: Labels, names: Iterable[str]) -> Labels:
 
 def is_count_alone(select: Select) -> bool:
     """Whether this is `SELECT COUNT(*)` with nothing else."""
-    return [
-        (item.function.upper(), item.argument) if isinstance(item, Aggregate) else None
-        for item in select.items
-    ] == [("COUNT", None)]
+    return select.items == (SelectedTerm(Aggregate("COUNT")),)
+
+
+def find_columns(pattern: Pattern) -> tuple[str, ...]:
+    """Return the variables that are columns of the result."""
+    if pattern.select.everything or is_count_alone(pattern.select):
+        return find_selected(pattern)
+    return tuple(item.name for item in pattern.select.items if isinstance(item, Variable))
 
 
 def find_selected(pattern: Pattern) -> tuple[str, ...]:
-    """Return the variables that a match keeps, in the order in which they are first named."""
+    """Return the variables that tell matches apart, in the order in which they are first named."""
     select = pattern.select
-    if select.everything or is_count_alone(select):
+    if select.everything:
         return tuple(dict.fromkeys(_find_starred(pattern.formula)))
-    return tuple(dict.fromkeys(x for item in select.items for x in _find_named(item)))
-
-
-def _find_named(item: Variable | Aggregate) -> list[str]:
-    match item:
-        case Variable(name=name):
-            return [name]
-        case Aggregate(argument=pred.Reference(variable=x)):
-            return [x]
-        case Aggregate(argument=str() as x):
-            return [x]
-        case _:
-            return []
+    found: list[str] = []
+    for item in select.items:
+        match item:
+            case Variable(name=name):
+                found.append(name)
+            case SelectedTerm(term=term):
+                found += pred.variables_of(term)
+                if Aggregate("COUNT") in pred.walk_term(term):
+                    found += _find_starred(pattern.formula)
+    return tuple(dict.fromkeys(found))
 
 
 def _find_starred(formula: cel.Formula, under_as: bool = False) -> list[str]:
@@ -496,29 +561,6 @@ def _find_starred(formula: cel.Formula, under_as: bool = False) -> list[str]:
             return _find_starred(body, under_as)
         case _:
             return [x for child in cel.children(formula) for x in _find_starred(child, under_as)]
-
-
-def compute_aggregates(
-    pattern: Pattern, match: OracleMatch, events: Sequence[Event], *, time: str = "ts"
-) -> list[Any]:
-    """Return the values of the aggregates in the SELECT list, in its order.
-
-    NULLs are ignored; over nothing COUNT is 0 and the others are NULL. FIRST and LAST
-    go by time.
-    """
-    rank = {row: i for i, row in enumerate(order_rows(pattern, events, time=time))}
-
-    def one(aggregate: Aggregate) -> Any:
-        argument = aggregate.argument
-        if argument is None:
-            return len({row for rows in match.vars.values() for row in rows})
-        if isinstance(argument, str):
-            return len(match.vars[argument])
-        rows = sorted(match.vars[argument.variable], key=rank.__getitem__)
-        found = [read_attribute(argument.attribute, events[row]) for row in rows]
-        return _aggregate(aggregate.function.upper(), [v for v in found if v is not None])
-
-    return [one(item) for item in pattern.select.items if isinstance(item, Aggregate)]
 
 
 def _aggregate(function: str, found: list[Any]) -> Any:

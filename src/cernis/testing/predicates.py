@@ -27,6 +27,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from cernis.pattern import predicate as pred
@@ -93,7 +94,7 @@ def kind_of(found: Any) -> str | None:
             return None
         case bool():
             return "boolean"
-        case int() | float():
+        case int() | float() | Fraction():
             return "number"
         case str():
             return "string"
@@ -124,10 +125,14 @@ def evaluate_value(node: pred.Value, event: Event) -> Any:
             found = evaluate_value(body, event)
             return -found if kind_of(found) == "number" else None
         case pred.Arithmetic(op=op, left=left, right=right):
-            a, b = evaluate_value(left, event), evaluate_value(right, event)
-            if kind_of(a) != "number" or kind_of(b) != "number" or (op in "/%" and b == 0):
-                return None
-            return _COMPUTE[op](a, b)
+            return calculate(op, evaluate_value(left, event), evaluate_value(right, event))
+
+
+def calculate(op: str, a: Any, b: Any) -> Any:
+    """Return `a op b`; None where one is no number, or b is zero and divides."""
+    if kind_of(a) != "number" or kind_of(b) != "number" or (op in "/%" and b == 0):
+        return None
+    return _COMPUTE[op](a, b)
 
 
 def read_attribute(node: pred.Attribute, event: Event) -> Any:

@@ -27,8 +27,6 @@ from cernis.pattern.write import write_condition
 
 MOST_DIFFERENT = 3
 
-Leaf = pred.Holds | pred.Compare
-
 
 class How(Enum):
     """How a condition is decided."""
@@ -58,7 +56,7 @@ class Verdicts:
     def __init__(self) -> None:
         self.found: dict[tuple[Path, int], Verdict] = {}
 
-    def judge(self, path: Path, index: int, leaf: Leaf, how: How, why: str) -> None:
+    def judge(self, path: Path, index: int, leaf: pred.Leaf, how: How, why: str) -> None:
         self.note(path, index, Verdict(write_condition(leaf), how, why))
 
     def apart(self, path: Path, index: int, text: str, between: str) -> None:
@@ -125,7 +123,7 @@ class FilterConditions:
         states: States,
         verdicts: Verdicts,
         path: Path,
-        leaves: tuple[Leaf, ...],
+        leaves: tuple[pred.Leaf, ...],
         always: frozenset[str],
         unordered: frozenset[str] = frozenset(),
     ) -> None:
@@ -147,6 +145,9 @@ class FilterConditions:
             leaf = self.leaves[i]
             if isinstance(leaf, pred.Holds):
                 self.apply_to_events(i, leaf)
+            elif not isinstance(leaf, pred.Compare):
+                why = "it looks at all events of the match"
+                self.verdicts.judge(self.path, i, leaf, How.CANDIDATE, why)
         classes, rest = self.group_equalities(chosen)
         for keys, indices in classes:
             self.body, gap = compare_class(self.body, self.states, keys)

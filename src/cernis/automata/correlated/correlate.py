@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 
 from cernis.automata.correlated import between, close, fragments, presence
-from cernis.automata.correlated.between import FilterConditions, How, Leaf, Verdict, Verdicts
+from cernis.automata.correlated.between import FilterConditions, How, Verdict, Verdicts
 from cernis.automata.correlated.classes import Key, KeyClass
 from cernis.automata.correlated.fragments import NOTHING, Fragment, Refusal, RefusedError, Step
 from cernis.automata.correlated.pcea import PCEA, RunSource
@@ -267,7 +267,8 @@ class _CorrelatedBuilder:
 
     def build_filter(self, node: cel.Filter, path: Path, preceded: bool) -> Fragment:
         leaves = tuple(pred.leaves(node.condition))
-        if _is_one_event(node.body):
+        whole = any(isinstance(leaf, pred.CompareTerms) for leaf in leaves)
+        if _is_one_event(node.body) and not whole:
             body = self.build(node.body, (*path, 0), preceded)
             for i, leaf in enumerate(leaves):
                 self.verdicts.judge(path, i, leaf, How.UNARY, "asked of one event")
@@ -288,7 +289,7 @@ class _CorrelatedBuilder:
         node: cel.Filter,
         path: Path,
         preceded: bool,
-        leaves: tuple[Leaf, ...],
+        leaves: tuple[pred.Leaf, ...],
         alternative: tuple[int, ...],
     ) -> list[Fragment]:
         """Return the body under conditions that hold together, a fragment per case."""
@@ -355,7 +356,7 @@ class _CorrelatedBuilder:
         node: cel.Filter,
         path: Path,
         preceded: bool,
-        leaves: tuple[Leaf, ...],
+        leaves: tuple[pred.Leaf, ...],
         names: frozenset[str],
     ) -> FilterConditions:
         """Return the body under the decisions taken, with the conditions to put on it."""

@@ -327,7 +327,7 @@ def list_disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]
     match condition:
         case pred.Holds():
             yield (condition,)
-        case pred.Compare():
+        case pred.Compare() | pred.CompareTerms() | pred.Monotone():
             yield ()
         case pred.AnyOf(parts=parts):
             for part in parts:
@@ -386,6 +386,10 @@ def build_condition_test(condition: pred.Condition, labels: frozenset[str]) -> T
             if adjacent or not {left.variable, right.variable} <= labels:
                 return ANYTHING  # one event has no neighbours
             return compare_with_itself(condition)
+        case pred.Monotone():
+            return ANYTHING
+        case pred.CompareTerms():
+            raise QueryError([Diagnostic("NOT looks at one event alone", condition.span)])
         case pred.AllOf(parts=parts):
             return conjoin_tests(build_condition_test(part, labels) for part in parts)
         case pred.AnyOf(parts=parts):
@@ -421,5 +425,5 @@ def is_correlated(node: cel.Formula) -> bool:
 
 
 def compares_events(condition: pred.Condition) -> bool:
-    """Whether a condition holds a comparison between events."""
-    return any(isinstance(leaf, pred.Compare) for leaf in pred.leaves(condition))
+    """Whether a condition looks at several events."""
+    return not all(isinstance(leaf, pred.Holds) for leaf in pred.leaves(condition))

@@ -34,6 +34,12 @@ _CLAUSES = {
 }
 
 
+_SIDE = "a value such as 5 or y[price]"
+_CONDITION = "a condition such as x[price > 100]"
+_VALUES = {"INT", "FLOAT", "STRING", "TRUE", "FALSE", "MINUS", "PLUS"}
+_CALCULATING = {"CMP", "GT", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "RPAR"}
+
+
 def explain_lexeme(token: Token) -> Diagnostic | None:
     """Explain a lexeme that no query holds; None for all others."""
     return mistakes.explain_lexeme(token, _STRAY_HELP)
@@ -70,9 +76,9 @@ def _describe_name(accepted: set[str], before: Sequence[Token]) -> str:
     if last == "COLON" and clause == "":
         return "a type such as int or string"
     if clause == "_SELECT":
-        return "a variable"
+        return "a variable or a value"
     if clause == "_FILTER":
-        return "y[attribute]" if last in ("CMP", "GT") else "a condition such as x[price > 100]"
+        return _SIDE if last in ("CMP", "GT") else _CONDITION
     return "an event type"
 
 
@@ -86,7 +92,7 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     last_type = last.type if last is not None else ""
     clause = _find_clause(before)
     in_formula = "QMARK" in accepted
-    if accepted <= {"CMP", "GT"} and last_type == "RSQB":
+    if _is_value_alone(accepted, before):
         return "compare it: x[price] < y[price], or with a constant x[price > 100]"
     if "RSQB" in accepted and any(each.type == "PREV" for each in before[-6:-5]):
         return "the comparison stands outside the brackets: PREV(x)[price] < y[price]"
@@ -103,10 +109,6 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "use IS NULL or IS NOT NULL"
         case "RSQB" | "RPAR" | "_AND" | "_OR" if "CMP" in accepted:
             return "compare the attribute with something: flag = TRUE"
-        case "INT" | "FLOAT" | "STRING" | "MINUS" | "TRUE" | "FALSE" if (
-            last_type in ("CMP", "GT") and clause == "_FILTER"
-        ):
-            return "a comparison with a constant stands inside the brackets: x[price > 100]"
         case "LPAR" if last_type == "NAME" and clause == "_FILTER" and not in_formula:
             return "PREV(x)[price] is the event before; there are no other functions"
         case "LSQB" if clause == "_PARTITION":
@@ -119,15 +121,22 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
         if any(earlier.type == token.type for earlier in before):
             return f"a query has one {_CLAUSES[token.type]} clause"
         return f"the clauses come in this order: {', '.join(_CLAUSES.values())}"
-    if last is not None and last.type == "NAME":
-        meant = find_closest(last.value, TERMINALS, cutoff=0.75)
+    word = before[1] if last_type == "STAR" and len(before) == 3 else last  # SELECT NEXTT *
+    if word is not None and word.type == "NAME":
+        meant = find_closest(word.value, TERMINALS, cutoff=0.75)
         if meant is not None:
-            return f"did you mean '{meant}' instead of '{last.value}'?"
+            return f"did you mean '{meant}' instead of '{word.value}'?"
     if _is_operator_missing(token, accepted):
         return "put ';' (some time later) or ':' (right after) between two events"
     if token.type.startswith("_") and token.type not in _CLAUSES and "NAME" in accepted:
         return f"to use '{token.value}' as a name, write it in backquotes: `{token.value}`"
     return None
+
+
+def _is_value_alone(accepted: set[str], before: Sequence[Token]) -> bool:
+    """Whether the tokens end with `x[a]` where a condition should."""
+    last = before[-1].type if before else ""
+    return last == "RSQB" and "CMP" in accepted and accepted <= _CALCULATING
 
 
 def _find_side(before: Sequence[Token]) -> int:
@@ -142,9 +151,12 @@ def explain_token(
     token: Token, accepted: set[str], before: Sequence[Token], end: int
 ) -> Diagnostic:
     """Explain a token that the parser did not expect; `end` is the text's end."""
-    expected = describe_expected(accepted, _describe_name(accepted, before))
+    role = _describe_name(accepted, before)
+    if "NAME" in accepted and role in (_SIDE, _CONDITION, "a variable or a value"):
+        accepted = accepted - _VALUES - {"CHOICE"}
+    expected = describe_expected(accepted, role)
     suggestion = _suggest(token, accepted, before)
-    if accepted <= {"CMP", "GT"} and before and before[-1].type == "RSQB":
+    if _is_value_alone(accepted, before):
         span = Span(span_of(before[_find_side(before)]).start, span_of(before[-1]).end)
         return Diagnostic("an attribute alone is not a condition", span, expected, suggestion)
     return mistakes.explain_unexpected(token, end, expected, suggestion)

@@ -6,12 +6,13 @@ from lark import Token, Tree
 
 from cernis.errors import Diagnostic, QueryError
 from cernis.languages.ceql.mistakes import explain_lexeme, explain_token
-from cernis.languages.ceql.tree import CeqlReader
+from cernis.languages.ceql.tree import MOMENTS, CeqlReader
 from cernis.languages.ceql.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
 from cernis.languages.text.read import Syntax, read_tokens, read_tree
 from cernis.pattern.check import check, find_too_deep
 from cernis.pattern.query import Pattern
+from cernis.pattern.selection import settle_select
 from cernis.schema import Schema
 
 _SYNTAX = Syntax(
@@ -31,8 +32,30 @@ def _touches(one: Diagnostic, others: list[Diagnostic]) -> bool:
     )
 
 
+_AFTER_NAME = frozenset(("COMMA", "LSQB", "GT", "_FROM", "_WHERE", "_AS"))
+"""What may follow a name in SELECT, so that a strategy's word before it is a name."""
+
+_BEFORE_TERM = frozenset(
+    ("_FILTER", "_AND", "_OR", "LPAR", "CMP", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT")
+)
+"""What may stand before a term in FILTER."""
+
+
+def _retype_in_context(tokens: list[Token]) -> None:
+    """Tell strategies from names in SELECT, and `END > t` from the event type of a stream."""
+    for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if first.type == "_SELECT" and second.type in ("ANY", "STRATEGY", "LASTMAX"):
+            aggregate = second.type == "LASTMAX" and third.type == "LPAR"
+            if not aggregate and third.type not in _AFTER_NAME:
+                second.type = "CHOICE"
+        is_moment = second.type == "NAME" and second.value.upper() in MOMENTS
+        if is_moment and third.type == "GT" and first.type in _BEFORE_TERM:
+            third.type = "CMP"
+
+
 def _read(text: str, start: str) -> Tree[Token]:
     tokens = read_tokens(_SYNTAX, text)
+    _retype_in_context(tokens)
     if tokens and tokens[-1].type == "SEMICOLON":
         tokens.pop()  # the habit of SQL
     return read_tree(_SYNTAX, start, tokens, text)
@@ -49,10 +72,12 @@ def parse(text: str) -> Pattern:
     reader = CeqlReader(text)
     pattern: Pattern = reader.transform(_read(text, "query"))
     mistakes = reader.mistakes.found
+    deep = find_too_deep(pattern)
+    if deep is None:
+        pattern = settle_select(pattern)
     if mistakes:
         others = [one for one in check(pattern) if not _touches(one, mistakes)]
         raise QueryError(sort_mistakes([*mistakes, *others]), text)
-    deep = find_too_deep(pattern)
     if deep is not None:
         raise QueryError([deep], text)
     return pattern

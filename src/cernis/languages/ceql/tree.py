@@ -16,16 +16,11 @@ from cernis.languages.text.tokens import Name, span_of, span_of_tree
 from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import (
-    Aggregate,
-    Consume,
-    Pattern,
-    Select,
-    Strategy,
-    Variable,
-)
+from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy, Variable
 from cernis.pattern.write import write_condition
 from cernis.schema import Schema
+
+MOMENTS = ("START", "END")
 
 _DIRECTION = {"<": 1, "<=": 1, ">": -1, ">=": -1}
 
@@ -42,6 +37,13 @@ class Previous(NamedTuple):
     """`PREV(x)[a]`: the event before, as one side of a comparison."""
 
     reference: pred.Reference
+    span: Span
+
+
+class Alone(NamedTuple):
+    """A variable where a value may stand."""
+
+    variable: str
     span: Span
 
 
@@ -105,24 +107,18 @@ class CeqlReader(TreeReader):
     def nothing(self, meta: Meta, parts: list[Any]) -> Nothing:
         return Nothing(span_of_tree(meta))
 
-    def selected(self, meta: Meta, parts: list[Any]) -> Variable:
+    def attributes_of(self, meta: Meta, parts: list[Any]) -> Variable:
         owner: Owner = parts[0]
-        attributes = tuple(part.name for part in parts[1:] if part is not None)
+        attributes = tuple(part.name for part in parts[1:])
         return Variable(self._read_variable(owner), attributes, span=span_of_tree(meta))
 
-    def aggregate(self, meta: Meta, parts: list[Any]) -> Aggregate:
-        function: str = parts[0].value.upper()
-        argument: str | pred.Reference | None
-        match parts[1]:
-            case Everything():
-                argument = None
-            case pred.Reference() as argument:
-                pass
-            case owner:
-                argument = self._read_variable(owner)
-        return Aggregate(function, argument, span=span_of_tree(meta))
-
-    star = everything
+    def column(self, meta: Meta, parts: list[Any]) -> Variable | SelectedTerm:
+        term, alias = parts
+        span = span_of_tree(meta)
+        if isinstance(term, Alone) and alias is None:
+            return Variable(term.variable, span=span)
+        name = None if alias is None else alias.text
+        return SelectedTerm(self._read_term(term), name, span=span)
 
     def from_clause(self, meta: Meta, parts: list[Name]) -> list[Name]:
         self.spans["streams"] = tuple(name.span for name in parts)
@@ -220,7 +216,7 @@ class CeqlReader(TreeReader):
     def holds(self, meta: Meta, parts: list[Any]) -> pred.Holds:
         return pred.Holds(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
 
-    def compare(self, meta: Meta, parts: list[Any]) -> pred.Compare:
+    def compare(self, meta: Meta, parts: list[Any]) -> pred.Condition:
         left, token, right = parts
         op, span = OPERATORS[token.value], span_of_tree(meta)
         match left, right:
@@ -232,12 +228,26 @@ class CeqlReader(TreeReader):
                     f"{write_condition(pred.Compare(op, earlier, later, adjacent=True))}",
                 )
                 return pred.Compare(op, earlier, later, adjacent=True, span=span)
-            case Previous(reference=earlier), _:
+            case Previous(reference=earlier), pred.Reference():
                 return pred.Compare(op, earlier, right, adjacent=True, span=span)
-            case _, Previous(reference=earlier):
+            case pred.Reference(), Previous(reference=earlier):
                 return pred.Compare(pred.MIRRORED[op], earlier, left, adjacent=True, span=span)
-            case _:
+            case pred.Reference(), pred.Reference():
                 return pred.Compare(op, left, right, span=span)
+        for side in (left, right):
+            if isinstance(side, Previous):
+                self.mistakes.note(
+                    "PREV(x)[a] is compared with the attribute of a variable",
+                    side.span,
+                    suggestion="write PREV(x)[price] < y[price]",
+                )
+                return pred.Compare(op, side.reference, side.reference, span=span)
+        return pred.CompareTerms(op, self._read_term(left), self._read_term(right), span=span)
+
+    def monotone(self, meta: Meta, parts: list[Any]) -> pred.Monotone:
+        owner, word, attribute = parts
+        op = pred.MONOTONE[word.value.upper()]
+        return pred.Monotone(self._read_variable(owner), attribute, op, span=span_of_tree(meta))
 
     def previous(self, meta: Meta, parts: list[Any]) -> Previous:
         _, owner, attribute = parts
@@ -246,6 +256,65 @@ class CeqlReader(TreeReader):
 
     def reference(self, meta: Meta, parts: list[Any]) -> pred.Reference:
         return pred.Reference(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
+
+    # ---------------------------------------------------------------------- terms
+
+    def _read_term(self, term: Any) -> pred.MatchTerm:
+        """Return the term; note a variable that stands for a value."""
+        if isinstance(term, Alone):
+            self.mistakes.note(
+                f"'{term.variable}' is a variable, not a value",
+                term.span,
+                expected="an attribute or an aggregate",
+                suggestion=f"write {term.variable}[price] or COUNT({term.variable})",
+            )
+            return pred.Literal(0, span=term.span)
+        return cast(pred.MatchTerm, term)
+
+    def _calculate(self, meta: Meta, parts: list[Any]) -> pred.Calculation:
+        left, operator, right = parts
+        left, right = self._read_term(left), self._read_term(right)
+        return pred.Calculation(operator.value, left, right, span=span_of_tree(meta))
+
+    term_sum = term_product = _calculate
+
+    def opposite(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+        body = self._read_term(parts[1])
+        if isinstance(body, pred.Literal) and self._is_bare_number(meta, body):
+            return pred.Literal(-cast(int | float, body.value), span=span_of_tree(meta))
+        return pred.Opposite(body, span=span_of_tree(meta))
+
+    def same(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+        return self._read_term(parts[1])
+
+    def aggregate(self, meta: Meta, parts: list[Any]) -> pred.Aggregate:
+        function, *distinct, inside = parts
+        argument: str | pred.Reference | None
+        match inside:
+            case Everything():
+                argument = None
+            case pred.Reference() as argument:
+                pass
+            case owner:
+                argument = self._read_variable(owner)
+        return pred.Aggregate(
+            function.value.upper(), argument, any(distinct), span=span_of_tree(meta)
+        )
+
+    star = everything
+
+    def alone(self, meta: Meta, parts: list[Owner]) -> Alone | pred.IntervalTime:
+        owner, span = parts[0], span_of_tree(meta)
+        word = self.source[span.start : span.end].upper()
+        if word in MOMENTS:
+            return pred.IntervalTime(cast(Any, word), span=span)
+        return Alone(self._read_variable(owner), span)
+
+    def constant(self, meta: Meta, parts: list[Token]) -> pred.Literal:
+        return self._read_constant(parts[0])
+
+    def duration(self, meta: Meta, parts: list[Any]) -> pred.ConstantDuration:
+        return pred.ConstantDuration(self._read_nanoseconds(parts), span=span_of_tree(meta))
 
     # ----------------------------------------------------------------- predicates
 
@@ -333,22 +402,17 @@ class CeqlReader(TreeReader):
         left, operator, right = parts
         return pred.Arithmetic(operator.value, left, right, span=span_of_tree(meta))
 
-    def sum(self, meta: Meta, parts: list[Any]) -> pred.Arithmetic:
-        return self._make_arithmetic(meta, parts)
+    sum = product = _make_arithmetic
 
-    def product(self, meta: Meta, parts: list[Any]) -> pred.Arithmetic:
-        return self._make_arithmetic(meta, parts)
-
-    def _is_bare_number(self, value: pred.Value) -> bool:
-        """Whether the value is a number without sign or parentheses in the text."""
-        return isinstance(value, pred.Literal) and self.source[cast(Span, value.span).start] in (
-            "0123456789."
-        )
+    def _is_bare_number(self, meta: Meta, value: pred.Literal) -> bool:
+        """Whether a number after a sign has neither sign nor parentheses of its own."""
+        first = cast(Span, value.span).start
+        between = self.source[meta.start_pos + 1 : first]
+        return self.source[first] in "0123456789." and "(" not in between
 
     def minus(self, meta: Meta, parts: list[Any]) -> pred.Value:
         body: pred.Value = parts[1]
-        after = self.source[meta.start_pos + 1 : cast(Span, body.span).start]
-        if isinstance(body, pred.Literal) and self._is_bare_number(body) and "(" not in after:
+        if isinstance(body, pred.Literal) and self._is_bare_number(meta, body):
             return pred.Literal(-cast(int | float, body.value), span=span_of_tree(meta))
         return pred.Negative(body, span=span_of_tree(meta))
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from cernis.languages.text import words
+from cernis.pattern.predicate import MONOTONE
 
 _SPECIAL = (
-    {word: word for word in ("ANY", "NOT", "PREV")}
+    {word: word for word in ("ANY", "DISTINCT", "NOT", "PREV")}
+    | dict.fromkeys(MONOTONE, "MONOTONE")
     | dict.fromkeys(("NEXT", "STRICT"), "STRATEGY")
     | dict.fromkeys(("LAST", "MAX"), "LASTMAX")
     | dict.fromkeys(("COUNT", "SUM", "MIN", "AVG", "FIRST"), "AGGREGATE")
@@ -26,7 +28,8 @@ TERMINALS: Mapping[str, str] = (
 )
 """Keyword, in capitals, to the terminal of the grammar."""
 
-SOFT = words.SOFT | {"ANY", "STRATEGY", "LASTMAX", "AGGREGATE", "PREV", "_RANGE"}
+_SOFT = ("ANY", "STRATEGY", "LASTMAX", "AGGREGATE", "DISTINCT", "MONOTONE", "PREV", "_RANGE")
+SOFT = words.SOFT | set(_SOFT)
 """Terminals that may stand where a name may."""
 
 _CLAUSE = "SELECT FROM WHERE FILTER PARTITION BY WITHIN CONSUME LIMIT AS ALL UNLESS NONE"
@@ -35,8 +38,8 @@ CLAUSE_WORDS = frozenset(f"_{word}" for word in _CLAUSE.split())
 
 _SPOKEN = dict(words.SPOKEN) | {
     "AGGREGATE": "an aggregate such as COUNT",
-    "STRATEGY": "a strategy such as NEXT",
-    "LASTMAX": "a strategy such as NEXT",
+    "CHOICE": "a strategy such as NEXT",
+    "MONOTONE": "INCREASING",
     "_PARTITION": "PARTITION BY",
     "_CONSUME": "CONSUME BY",
     "DOTS": "'..'",

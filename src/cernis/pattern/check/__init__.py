@@ -14,9 +14,10 @@ are always known. Linear in the pattern times its depth; recursive, which is saf
 from __future__ import annotations
 
 from cernis.errors import Diagnostic, QueryError
-from cernis.pattern.check.clauses import AGGREGATES, PatternCheck
+from cernis.pattern.check.clauses import PatternCheck
 from cernis.pattern.check.depth import MAX_DEPTH, find_too_deep
 from cernis.pattern.check.predicates import MOST_MISTAKES, RegexMistake
+from cernis.pattern.check.terms import AGGREGATES
 from cernis.pattern.query import Pattern
 from cernis.schema import Schema
 

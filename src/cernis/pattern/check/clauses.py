@@ -9,13 +9,14 @@ from cernis.pattern.check.formulas import FormulaCheck
 from cernis.pattern.check.kinds import class_of
 from cernis.pattern.check.scopes import VariableScope
 from cernis.pattern.formula import Event, walk
-from cernis.pattern.predicate import Attribute, Reference
-from cernis.pattern.query import Aggregate, Unit, Variable, Window
-from cernis.pattern.write import write_formula, write_name
+from cernis.pattern.predicate import Attribute
+from cernis.pattern.query import SelectedTerm, Unit, Variable, Window
+from cernis.pattern.selection import single_variables
+from cernis.pattern.write import write_formula
 
 LARGEST_WINDOW = 10**100
 """More than a text can write, and less than the largest float."""
-AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST")
+INTERVAL = ("start", "end", "start_ts", "end_ts")
 
 
 class PatternCheck(FormulaCheck):
@@ -76,52 +77,29 @@ class PatternCheck(FormulaCheck):
         select = self.pattern.select
         if select.everything and select.items:
             self.mistakes.note("'*' stands alone in SELECT", select.span)
+        single = single_variables(self.pattern.formula)
         seen: set[str] = set()
         for item in select.items:
+            if item.name in seen:
+                self.mistakes.note(f"'{item.name}' is selected twice", item.span)
+            seen.add(item.name)
             match item:
                 case Variable(name=name, attributes=attributes, span=span):
-                    if name in seen:
-                        self.mistakes.note(f"'{name}' is selected twice", span)
-                    seen.add(name)
                     known = self.check_variable(name, scope, "SELECT", span)
                     for attribute in attributes:
                         path = tuple(attribute.split("."))
                         self.check_attribute(Attribute(path, span=span), known)
-                case Aggregate():
-                    self.check_aggregate(item, scope)
+                case SelectedTerm(term=term, alias=alias):
+                    self.check_term(term, scope, single, "SELECT")
+                    self.check_alias(alias, item.span)
 
-    def check_aggregate(self, aggregate: Aggregate, scope: VariableScope) -> None:
-        function, span = aggregate.function, aggregate.span
-        if function not in AGGREGATES:
-            self.note_unknown(f"aggregate '{function}'", function, AGGREGATES, span)
-            return
-        match aggregate.argument:
-            case Reference(variable=variable, attribute=attribute):
-                if function == "COUNT":
-                    self.mistakes.note(
-                        "COUNT takes '*' or a variable, not an attribute",
-                        span,
-                        suggestion=f"write COUNT({write_name(variable)})",
-                    )
-                known = self.check_variable(variable, scope, function, span)
-                kind = self.check_attribute(attribute, known)
-                if function in ("SUM", "AVG") and class_of(kind) not in ("number", None):
-                    message = f"{function} needs numbers, {attribute.name} is a {class_of(kind)}"
-                    self.mistakes.note(message, span)
-            case str(variable):
-                if function != "COUNT":
-                    self.mistakes.note(
-                        f"{function} needs an attribute",
-                        span,
-                        suggestion=f"write {function}({write_name(variable)}[…])",
-                    )
-                self.check_variable(variable, scope, function, span)
-            case None if function != "COUNT":
-                self.mistakes.note(
-                    f"{function}(*) has no meaning",
-                    span,
-                    suggestion=f"name a variable and an attribute: {function}(x[a])",
-                )
+    def check_alias(self, alias: str | None, span: Span | None) -> None:
+        """Note a column that has the name of one that every match has."""
+        if alias in INTERVAL:
+            self.mistakes.note(f"every match has a column '{alias}' already", span)
+        elif alias in ["|".join(group) for group in self.pattern.partition]:
+            message = f"'{alias}' is selected twice: PARTITION BY makes it a column"
+            self.mistakes.note(message, span)
 
     def check_partition(self) -> None:
         known = self.events.all_kinds()

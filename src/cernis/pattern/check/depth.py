@@ -7,17 +7,25 @@ from collections.abc import Iterable
 from cernis.errors import Diagnostic
 from cernis.pattern import predicate as pred
 from cernis.pattern.formula import Event, Filter, Formula, KeyPart, PartitionBy, children
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Pattern, SelectedTerm
 
 MAX_DEPTH = 100
 """How deeply formulas, conditions, predicates and values may be nested, all together."""
 
-_Node = Formula | pred.Condition | pred.Predicate | pred.Value | pred.Reference | KeyPart
+_Node = Formula | pred.Condition | pred.Predicate | pred.Value | pred.MatchTerm | KeyPart
 
 
 def _list_children(node: _Node) -> Iterable[_Node]:
     match node:
-        case Event() | pred.Attribute() | pred.Literal():
+        case (
+            Event()
+            | pred.Attribute()
+            | pred.Literal()
+            | pred.IntervalTime()
+            | pred.ConstantDuration()
+        ):
+            return ()
+        case pred.Aggregate() | pred.Monotone():
             return ()
         case Filter(body=body, condition=condition):
             return body, condition
@@ -29,6 +37,10 @@ def _list_children(node: _Node) -> Iterable[_Node]:
             return (predicate,)
         case pred.Compare(left=left, right=right):
             return left, right
+        case pred.CompareTerms(left=one, right=other) | pred.Calculation(left=one, right=other):
+            return one, other
+        case pred.Opposite(body=term):
+            return (term,)
         case pred.Comparison(left=first, right=second) | pred.Arithmetic(left=first, right=second):
             return first, second
         case pred.InSet(body=value, values=values):
@@ -50,6 +62,7 @@ def _list_children(node: _Node) -> Iterable[_Node]:
 def find_too_deep(pattern: Pattern) -> Diagnostic | None:
     """Return the mistake of a pattern that is nested too deeply, if it is; not recursive."""
     stack: list[tuple[_Node, int]] = [(pattern.formula, 1)]
+    stack += [(item.term, 1) for item in pattern.select.items if isinstance(item, SelectedTerm)]
     while stack:
         node, depth = stack.pop()
         if depth > MAX_DEPTH:

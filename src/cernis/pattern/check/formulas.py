@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cernis.errors import Span
 from cernis.pattern import formula as cel
-from cernis.pattern.check.kinds import Kinds, KnownEvents, class_of
-from cernis.pattern.check.predicates import PredicateCheck, RegexMistake
+from cernis.pattern.check.kinds import class_of
 from cernis.pattern.check.scopes import (
     NO_VARIABLES,
     VariableScope,
@@ -16,36 +14,24 @@ from cernis.pattern.check.scopes import (
     is_single_event,
     unite_scopes,
 )
-from cernis.pattern.predicate import AllOf, AnyOf, Compare, Condition, Holds, Reference
-from cernis.pattern.query import Pattern
+from cernis.pattern.check.terms import TermCheck
+from cernis.pattern.predicate import (
+    AllOf,
+    AnyOf,
+    Compare,
+    CompareTerms,
+    Condition,
+    Holds,
+    Monotone,
+    Reference,
+)
+from cernis.pattern.selection import single_variables
 from cernis.pattern.write import write_name, write_previous, write_reference, write_value
-from cernis.schema import Kind, Schema
+from cernis.schema import Kind
 
 
-class FormulaCheck(PredicateCheck):
+class FormulaCheck(TermCheck):
     """Notes the mistakes of a pattern's formula."""
-
-    def __init__(
-        self, pattern: Pattern, schema: Schema | None, regex_mistake: RegexMistake | None
-    ) -> None:
-        self.pattern = pattern
-        self.schema = schema
-        streams = schema.streams if schema else ()
-        read = [one for one in streams if not pattern.streams or one.name in pattern.streams]
-        super().__init__(KnownEvents(read), regex_mistake)
-
-    def check_variable(
-        self, name: str, scope: VariableScope, where: str, span: Span | None
-    ) -> Kinds | None:
-        """Return the attributes of a variable's events; note a variable that is not bound."""
-        sorts = scope.variables.get(name)
-        if sorts is None:
-            written = write_name(name)
-            if span is not None and self.pattern.source.startswith(written, span.start):
-                span = Span(span.start, span.start + len(written))
-            self.note_unknown(f"variable '{name}' in {where}", name, scope.variables, span)
-            return None
-        return self.events.kinds_of(sorts)
 
     def check_formula(self, node: cel.Formula) -> VariableScope:
         """Check a formula and return the variables that it binds."""
@@ -71,7 +57,7 @@ class FormulaCheck(PredicateCheck):
                 return self.check_formula(body)
             case cel.Filter(body=body, condition=condition):
                 scope = self.check_formula(body)
-                self.check_condition(condition, scope)
+                self.check_condition(condition, scope, body)
                 return scope
             case cel.PartitionBy(body=body):
                 scope = self.check_formula(body)
@@ -168,7 +154,8 @@ class FormulaCheck(PredicateCheck):
 
     # ---------------------------------------------------------------- conditions
 
-    def check_condition(self, node: Condition, scope: VariableScope) -> None:
+    def check_condition(self, node: Condition, scope: VariableScope, body: cel.Formula) -> None:
+        """Check a condition on the valuations of `body`, which binds the variables of `scope`."""
         match node:
             case Holds(variable=variable, predicate=predicate):
                 known = self.check_variable(variable, scope, "FILTER", node.span)
@@ -180,11 +167,22 @@ class FormulaCheck(PredicateCheck):
                     (write_reference(right), self.check_reference(right, scope)),
                     node.span,
                 )
+            case CompareTerms(left=one, right=other):
+                single = single_variables(body)
+                self.check_terms_compare(
+                    (one, self.check_term(one, scope, single, "FILTER")),
+                    (other, self.check_term(other, scope, single, "FILTER")),
+                    node.span,
+                )
+            case Monotone(variable=variable, attribute=attribute):
+                self.check_attribute(
+                    attribute, self.check_variable(variable, scope, "FILTER", node.span)
+                )
             case AllOf(parts=parts) | AnyOf(parts=parts):
                 if len(parts) < 2:
                     self.mistakes.note("AND and OR need at least two conditions", node.span)
                 for part in parts:
-                    self.check_condition(part, scope)
+                    self.check_condition(part, scope, body)
 
     def check_reference(self, node: Reference, scope: VariableScope) -> Kind | None:
         known = self.check_variable(node.variable, scope, "FILTER", node.span)

@@ -1,0 +1,162 @@
+"""Check terms: the values of a whole match, in SELECT and in FILTER."""
+
+from __future__ import annotations
+
+from cernis.errors import Span
+from cernis.pattern import predicate as pred
+from cernis.pattern.check.kinds import Kinds, KnownEvents, class_of, kind_of_literal
+from cernis.pattern.check.predicates import PredicateCheck, RegexMistake
+from cernis.pattern.check.scopes import VariableScope
+from cernis.pattern.query import Pattern
+from cernis.pattern.write import write_name, write_reference, write_term
+from cernis.schema import Schema
+
+AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG", "FIRST", "LAST")
+
+_SUMS = {
+    ("timestamp", "-", "timestamp"): "duration",
+    ("timestamp", "-", "duration"): "timestamp",
+    ("timestamp", "+", "duration"): "timestamp",
+    ("duration", "+", "timestamp"): "timestamp",
+    ("duration", "+", "duration"): "duration",
+    ("duration", "-", "duration"): "duration",
+    ("duration", "*", "number"): "duration",
+    ("number", "*", "duration"): "duration",
+    ("duration", "/", "number"): "duration",
+    ("duration", "/", "duration"): "number",
+}
+"""The class of a calculation with times; of numbers it is a number."""
+
+
+class TermCheck(PredicateCheck):
+    """Notes the mistakes of terms; the class of each is one of `class_of`, or a duration."""
+
+    def __init__(
+        self, pattern: Pattern, schema: Schema | None, regex_mistake: RegexMistake | None
+    ) -> None:
+        self.pattern = pattern
+        self.schema = schema
+        streams = schema.streams if schema else ()
+        read = [one for one in streams if not pattern.streams or one.name in pattern.streams]
+        super().__init__(KnownEvents(read), regex_mistake)
+
+    def check_variable(
+        self, name: str, scope: VariableScope, where: str, span: Span | None
+    ) -> Kinds | None:
+        """Return the attributes of a variable's events; note a variable that is not bound."""
+        sorts = scope.variables.get(name)
+        if sorts is None:
+            written = write_name(name)
+            if span is not None and self.pattern.source.startswith(written, span.start):
+                span = Span(span.start, span.start + len(written))
+            self.note_unknown(f"variable '{name}' in {where}", name, scope.variables, span)
+            return None
+        return self.events.kinds_of(sorts)
+
+    def check_term(
+        self, term: pred.MatchTerm, scope: VariableScope, single: frozenset[str], where: str
+    ) -> str | None:
+        """Return the class of a term's values, None where it is not known."""
+        match term:
+            case pred.Literal():
+                self.check_literal(term)
+                return class_of(kind_of_literal(term))
+            case pred.Reference(variable=variable, attribute=attribute):
+                known = self.check_variable(variable, scope, where, term.span)
+                if variable in scope.variables and variable not in single:
+                    written = write_reference(term)
+                    self.mistakes.note(
+                        f"{written} has no single value: '{variable}' need not hold one event",
+                        term.span,
+                        expected="FIRST, LAST, MIN, MAX, SUM or AVG",
+                        suggestion=f"write LAST({written})",
+                    )
+                return class_of(self.check_attribute(attribute, known))
+            case pred.Aggregate():
+                return self.check_aggregate(term, scope)
+            case pred.IntervalTime():
+                return None  # the column of times may hold numbers
+            case pred.ConstantDuration():
+                return "duration"
+            case pred.Opposite(body=body):
+                of = self.check_term(body, scope, single, where)
+                return self.check_calculation(term, ("number", "-", of), of != "duration")
+            case pred.Calculation(op=op, left=left, right=right):
+                one = self.check_term(left, scope, single, where)
+                other = self.check_term(right, scope, single, where)
+                return self.check_calculation(term, (one, op, other), True)
+
+    def check_calculation(
+        self, term: pred.MatchTerm, what: tuple[str | None, str, str | None], note: bool
+    ) -> str | None:
+        """Return the class of `left op right`; note values that it cannot take."""
+        if None in what:
+            return None
+        one, op, other = what
+        if one == other == "number":
+            return "number"
+        if "number" in (one, other) and "duration" in (one, other) and op in "+-":
+            return None  # a column of times may hold numbers
+        found = _SUMS.get((str(one), op, str(other)))
+        if found is None and note:
+            wrong = next((c for c in (one, other) if c != "number"), one)
+            message = f"{write_term(term)}: a {wrong} does not take '{op}' here"
+            self.mistakes.note(message, term.span, expected="numbers")
+        return found
+
+    def check_terms_compare(
+        self,
+        left: tuple[pred.MatchTerm, str | None],
+        right: tuple[pred.MatchTerm, str | None],
+        span: Span | None,
+    ) -> None:
+        """Note a comparison between classes that cannot be compared."""
+        (one, its), (other, others) = left, right
+        if its is None or others is None or its == others or {its, others} == _TICKS:
+            return
+        if {its, others} == {"timestamp", "string"}:
+            return  # an ISO text; the values are not known before the run
+        message = f"type clash: {write_term(one)} is a {its}, {write_term(other)} is a {others}"
+        self.mistakes.note(message, span)
+
+    def check_aggregate(self, aggregate: pred.Aggregate, scope: VariableScope) -> str | None:
+        """Return the class of an aggregate's values."""
+        function, span = aggregate.function, aggregate.span
+        if function not in AGGREGATES:
+            self.note_unknown(f"aggregate '{function}'", function, AGGREGATES, span)
+            return None
+        if aggregate.distinct and not (
+            function == "COUNT" and isinstance(aggregate.argument, pred.Reference)
+        ):
+            self.mistakes.note(
+                "DISTINCT counts the values of an attribute",
+                span,
+                expected="COUNT(DISTINCT x[a])",
+            )
+        match aggregate.argument:
+            case pred.Reference(variable=variable, attribute=attribute):
+                known = self.check_variable(variable, scope, function, span)
+                kind = self.check_attribute(attribute, known)
+                if function in ("SUM", "AVG") and class_of(kind) not in ("number", None):
+                    message = f"{function} needs numbers, {attribute.name} is a {class_of(kind)}"
+                    self.mistakes.note(message, span)
+                return class_of(kind) if function in ("MIN", "MAX", "FIRST", "LAST") else "number"
+            case str(variable):
+                if function != "COUNT":
+                    self.mistakes.note(
+                        f"{function} needs an attribute",
+                        span,
+                        suggestion=f"write {function}({write_name(variable)}[…])",
+                    )
+                self.check_variable(variable, scope, function, span)
+            case None if function != "COUNT":
+                self.mistakes.note(
+                    f"{function}(*) has no meaning",
+                    span,
+                    suggestion=f"name a variable and an attribute: {function}(x[a])",
+                )
+        return "number"
+
+
+_TICKS = {"number", "duration"}
+"""A duration compares with a number: the difference of two times where these are numbers."""

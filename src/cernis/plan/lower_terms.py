@@ -1,0 +1,129 @@
+"""Rewrite conditions on terms as conditions that an automaton decides while it reads.
+
+- A term of one variable with one event is a value of that event: `2 * x[a] > 5` is
+  `x[2 * a > 5]`, and every aggregate of one event is its value.
+- `x INCREASING BY a` is `PREV(x)[a] < x[a]` if nothing of the match stands between two events of x.
+- AND and OR are rewritten part by part.
+
+Everything else stays as it is, and is checked on candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.query import Pattern
+from cernis.pattern.selection import single_variables
+
+
+def lower_terms(pattern: Pattern) -> Pattern:
+    """Return the pattern with the conditions on terms that automata decide rewritten.
+
+    >>> from cernis.languages.ceql import parse
+    >>> text = "SELECT * WHERE (A AS a ; B+ AS b) FILTER 2 * a[v] > 5 AND b INCREASING BY v"
+    >>> print(lower_terms(parse(text)))
+    SELECT * WHERE (A AS a ; B+ AS b) FILTER a[2 * v > 5] AND PREV(b)[v] < b[v]
+    """
+    return replace(pattern, formula=_lower(pattern.formula))
+
+
+def _lower(node: cel.Formula) -> cel.Formula:
+    match node:
+        case cel.Event():
+            return node
+        case cel.Filter(body=body, condition=condition):
+            return replace(node, body=_lower(body), condition=_lower_condition(condition, body))
+        case cel.Unless(body=body, guard=guard):
+            return replace(node, body=_lower(body), guard=_lower(guard))
+        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
+            return replace(node, parts=tuple(map(_lower, parts)))
+        case cel.Choice(parts=parts) | cel.All(parts=parts):
+            return replace(node, parts=tuple(map(_lower, parts)))
+        case _:
+            return replace(node, body=_lower(node.body))
+
+
+def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condition:
+    match condition:
+        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
+            return replace(condition, parts=tuple(_lower_condition(p, body) for p in parts))
+        case pred.CompareTerms(op=op, left=left, right=right, span=span):
+            names = {*pred.variables_of(left), *pred.variables_of(right)}
+            if len(names) == 1 and names <= single_variables(body):
+                one, other = _to_value(left), _to_value(right)
+                if one is not None and other is not None:
+                    test = pred.Comparison(op, one, other, span=span)
+                    return pred.Holds(names.pop(), test, span=span)
+        case pred.Monotone(variable=variable, attribute=attribute, op=op, span=span):
+            if _is_run(body, variable):
+                side = pred.Reference(variable, attribute, span=span)
+                return pred.Compare(op, side, side, adjacent=True, span=span)
+    return condition
+
+
+def _to_value(term: pred.MatchTerm) -> pred.Value | None:
+    """Return a term of one variable with one event as a value of that event."""
+    match term:
+        case pred.Literal():
+            return term
+        case pred.Reference(attribute=attribute):
+            return attribute
+        case pred.Aggregate(function="COUNT", argument=str()):
+            return pred.Literal(1)
+        case pred.Aggregate(function=function, argument=pred.Reference(attribute=attribute)):
+            return None if function in ("COUNT", "AVG") else attribute
+        case pred.Opposite(body=body):
+            value = _to_value(body)
+            return None if value is None else pred.Negative(value)
+        case pred.Calculation(op=op, left=left, right=right):
+            one, other = _to_value(left), _to_value(right)
+            return None if one is None or other is None else pred.Arithmetic(op, one, other)
+        case _:
+            return None
+
+
+def _is_run(node: cel.Formula, variable: str) -> bool:
+    """Whether the events of a variable stand together among all events of each valuation."""
+    match node:
+        case cel.Event():
+            return True
+        case cel.As(body=body, variable=name):
+            return name == variable or _is_run(body, variable)
+        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
+            holding = [part for part in parts if _mentions(part, variable)]
+            return len(holding) == 1 and _is_run(holding[0], variable)
+        case cel.Choice(parts=parts):
+            return all(_is_run(part, variable) for part in parts if _mentions(part, variable))
+        case cel.Iterate(body=body):
+            return _holds_all(body, variable)
+        case cel.Filter(body=body) | cel.PartitionBy(body=body) | cel.Unless(body=body):
+            return _is_run(body, variable)
+        case cel.Optional(body=body):
+            return _is_run(body, variable)
+        case _:
+            return False
+
+
+def _mentions(node: cel.Formula, variable: str) -> bool:
+    return any(
+        (isinstance(part, cel.As) and part.variable == variable)
+        or (isinstance(part, cel.Event) and part.type == variable)
+        for part in cel.walk(node)
+    )
+
+
+def _holds_all(node: cel.Formula, variable: str) -> bool:
+    """Whether the variable holds every event of each valuation."""
+    match node:
+        case cel.Event(type=name):
+            return name == variable
+        case cel.As(body=body, variable=name):
+            return name == variable or _holds_all(body, variable)
+        case cel.Not():
+            return True
+        case cel.Unless(body=body):
+            return _holds_all(body, variable)
+        case _:
+            return all(_holds_all(child, variable) for child in cel.children(node))

@@ -1,0 +1,193 @@
+"""Terms of SELECT as Arrow columns, for a block of matches at once.
+
+Numbers follow the arithmetic of predicates: whole numbers that leave 64 bits are NULL, `/` is
+true division, dividing by zero is NULL. Differences of times are durations. A column of times that
+holds numbers counts ticks: there a duration is a number of ticks.
+
+Cost contract: one gather for each attribute and one pass in Arrow for each operation, whatever the
+number of matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cernis.encoding.evaluate import Constant, Operand, calculate
+from cernis.errors import DataError
+from cernis.events.store import EventStore
+from cernis.events.times import UNITS
+from cernis.pattern import predicate as pred
+from cernis.pattern.write import write_term
+from cernis.results.aggregate import evaluate
+from cernis.results.matchset import MatchBlock
+
+
+@dataclass(frozen=True, slots=True)
+class _ConstantSpan:
+    """A duration that is the same for every match, in nanoseconds."""
+
+    nanoseconds: Fraction
+
+
+_Value = Operand | _ConstantSpan
+
+
+def evaluate_term(
+    term: pred.MatchTerm, block: MatchBlock, variables: Sequence[str], events: EventStore
+) -> pa.Array:
+    """Return one value for each match of the block."""
+    value = _evaluate(term, block, variables, events)
+    length = len(block.start)
+    match value:
+        case None:
+            return pa.nulls(length)
+        case Constant(value=constant):
+            return pa.repeat(pa.scalar(constant), length)
+        case _ConstantSpan(nanoseconds=nanoseconds):
+            return pa.repeat(pa.scalar(round(nanoseconds), pa.duration("ns")), length)
+        case column:
+            return column
+
+
+def _evaluate(
+    term: pred.MatchTerm, block: MatchBlock, variables: Sequence[str], events: EventStore
+) -> _Value:
+    match term:
+        case pred.Literal(value=constant):
+            return Constant(constant)
+        case pred.ConstantDuration(nanoseconds=nanoseconds):
+            return _ConstantSpan(nanoseconds)
+        case pred.IntervalTime(which=which):
+            return events.times(block.start if which == "START" else block.end)
+        case pred.Reference(variable=variable, attribute=attribute):
+            positions = block.positions[variables.index(variable)]
+            assert len(positions) == len(block.start)  # the variable holds one event
+            return events.column(positions, attribute.name)
+        case pred.Aggregate():
+            return evaluate(term, block, variables, events)
+        case pred.Opposite(body=body):
+            value = _evaluate(body, block, variables, events)
+            return _calculate("-", Constant(0), value, events, negative=True)
+        case pred.Calculation(op=op, left=left, right=right):
+            one = _evaluate(left, block, variables, events)
+            other = _evaluate(right, block, variables, events)
+            try:
+                return _calculate(op, one, other, events)
+            except pa.ArrowInvalid as error:
+                raise DataError(f"{write_term(term)}: a time is out of range: {error}") from error
+
+
+def _calculate(
+    op: str, one: _Value, other: _Value, events: EventStore, *, negative: bool = False
+) -> _Value:
+    if _is_temporal(one) or _is_temporal(other):
+        return _calculate_times(op, one, other)
+    tick = UNITS[events.time_unit]
+    return calculate(op, _to_ticks(one, tick), _to_ticks(other, tick), negative)
+
+
+def _to_ticks(value: _Value, tick: int) -> Operand:
+    if not isinstance(value, _ConstantSpan):
+        return value
+    ticks = value.nanoseconds / tick
+    return Constant(ticks.numerator if ticks.denominator == 1 else float(ticks))
+
+
+def _is_temporal(value: _Value) -> bool:
+    return isinstance(value, pa.Array) and (
+        pa.types.is_timestamp(value.type)
+        or pa.types.is_date(value.type)
+        or pa.types.is_duration(value.type)
+    )
+
+
+def _calculate_times(op: str, one: _Value, other: _Value) -> _Value:
+    """Return a sum, difference, product or quotient with times; None for any other."""
+    first, second = _classify(one), _classify(other)
+    match first, op, second:
+        case ("time", "-", "time") | ("time", "+" | "-", "duration"):
+            return _add_times(op, one, other)
+        case "duration", "+", "time":
+            return _add_times(op, other, one)
+        case "duration", "+" | "-", "duration":
+            return _add_times(op, one, other)
+        case "number", "*", "duration":
+            return _scale(op, other, one)
+        case "duration", "*" | "/", "number":
+            return _scale(op, one, other)
+        case "duration", "/", "duration":
+            return calculate("/", _nanoseconds(one), _nanoseconds(other))
+        case "number", "-", "duration" if one == Constant(0):  # unary minus
+            return _scale("*", other, Constant(-1))
+    return None
+
+
+def _classify(value: _Value) -> str:
+    if isinstance(value, _ConstantSpan):
+        return "duration"
+    if isinstance(value, Constant):
+        return "text" if isinstance(value.value, str | bool) else "number"
+    if value is None:
+        return "nothing"
+    kind = value.type
+    if pa.types.is_duration(kind):
+        return "duration"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return "time"
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return "number" if numeric else "text"
+
+
+def _add_times(op: str, one: _Value, other: _Value) -> pa.Array:
+    unit = min((_unit(side) for side in (one, other)), key=UNITS.__getitem__)
+    left, right = _in_unit(one, unit), _in_unit(other, unit)
+    return (pc.add_checked if op == "+" else pc.subtract_checked)(left, right)
+
+
+def _unit(value: _Value) -> str:
+    if isinstance(value, _ConstantSpan):
+        whole = (u for u, size in UNITS.items() if (value.nanoseconds / size).denominator == 1)
+        return next(whole, "ns")
+    assert isinstance(value, pa.Array)
+    return "s" if pa.types.is_date(value.type) else str(value.type.unit)
+
+
+def _in_unit(value: _Value, unit: str) -> Any:
+    """Return a time or a duration in a unit; a time loses its zone, which is not part of it."""
+    if isinstance(value, _ConstantSpan):
+        return pa.scalar(round(value.nanoseconds / UNITS[unit]), pa.duration(unit))
+    assert isinstance(value, pa.Array)
+    if pa.types.is_duration(value.type):
+        return value.cast(pa.duration(unit))
+    if pa.types.is_timestamp(value.type):
+        return value.cast(pa.timestamp(unit, value.type.tz))
+    return value.cast(pa.timestamp(unit))
+
+
+def _nanoseconds(value: _Value) -> Operand:
+    if isinstance(value, _ConstantSpan):
+        return Constant(float(value.nanoseconds))
+    assert isinstance(value, pa.Array)
+    return value.cast(pa.duration("ns")).cast(pa.int64())
+
+
+def _scale(op: str, duration: _Value, factor: _Value) -> pa.Array | _ConstantSpan | None:
+    assert not isinstance(factor, _ConstantSpan)
+    if isinstance(duration, _ConstantSpan) and isinstance(factor, Constant):
+        number = Fraction(factor.value)
+        if op == "/" and not number:
+            return None
+        return _ConstantSpan(
+            duration.nanoseconds * number if op == "*" else duration.nanoseconds / number
+        )
+    found = calculate(op, _nanoseconds(duration), factor)
+    if not isinstance(found, pa.Array):
+        return None
+    whole = found if pa.types.is_integer(found.type) else pc.round(found).cast(pa.int64())
+    return whole.cast(pa.duration("ns"))

@@ -1,0 +1,183 @@
+"""Values in SELECT and conditions on them: the embedded engine against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+import cernis.pattern as p
+from cernis.pattern.query import Pattern
+from cernis.pattern.selection import counts_only
+from cernis.testing.differential import assert_agrees
+from cernis.testing.grammar import split_batches as split
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.tables import make_table
+
+Case = tuple[Pattern, Sequence[dict[str, Any]]]
+
+some = settings(
+    max_examples=max(150, settings.default.max_examples),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def compare(pattern: Pattern, events: Sequence[dict[str, Any]], found: Any) -> None:
+    if not counts_only(pattern):
+        assert_agrees(pattern, events, found)
+
+
+@some
+@given(cases(terms=True, untimed=False, size=6, events=7, nan=False))
+def test_random_terms_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
+
+
+@some
+@given(cases(terms=True, untimed=False, disorder=False, size=5, events=7, nan=False), st.data())
+def test_batches_and_restarts_do_not_change_values(case: Case, data: st.DataObject) -> None:
+    pattern, events = case
+    at = data.draw(cuts(len(events)))
+    query = cernis.query(pattern)
+    session = query.session()
+    found: list[Any] = []
+    for batch in split(events, at):
+        found += session.push(make_table(batch, timed=True)) if batch else []
+        session = query.thaw(session.freeze())
+    compare(pattern, events, found)
+
+
+PRICES = pa.table(
+    {
+        "type": ["A", "B", "A", "B"],
+        "ts": pa.array([datetime(2024, 1, 1, 12, minute) for minute in (0, 5, 7, 40)]),
+        "price": [10.0, 11.0, 8.0, 9.0],
+        "host": ["u", "v", "u", "v"],
+    }
+)
+
+
+def test_terms_are_flat_columns_in_the_order_of_the_query() -> None:
+    text = (
+        "SELECT b[price] - a[price] AS rise, a, a[host], END - START AS length, START "
+        "WHERE A AS a : B AS b"
+    )
+    table = cernis.query(text).run(PRICES).to_arrow()
+    names = ["start", "end", "start_ts", "end_ts", "rise", "a", "a[host]", "length", "START"]
+    assert table.column_names == names
+    assert table["rise"].to_pylist() == [1.0, 1.0]
+    assert table["a[host]"].to_pylist() == ["u", "u"]
+    assert table["length"].to_pylist() == [timedelta(minutes=5), timedelta(minutes=33)]
+    assert pa.types.is_duration(table.schema.field("length").type)
+    assert table["START"].to_pylist() == PRICES["ts"].take([0, 2]).to_pylist()
+
+
+def test_a_condition_on_times_takes_a_duration() -> None:
+    text = "SELECT a, b WHERE (A AS a ; B AS b) FILTER b[ts] - a[ts] >= 33 MINUTES"
+    found = cernis.query(text).run(PRICES)
+    assert [(match.start, match.end) for match in found] == [(2, 3), (0, 3)]
+
+
+def test_a_match_has_its_values_by_name() -> None:
+    (match,) = cernis.query(
+        "SELECT MAX(x[price]) AS top, COUNT(DISTINCT x[host]) WHERE (A OR B){4} AS x"
+    ).run(PRICES)
+    assert match.values == {"top": 11.0, "COUNT(DISTINCT x[host])": 2}
+    assert match.vars == {}
+
+
+def test_the_builder_makes_the_same_terms_as_the_text() -> None:
+    a, b = p.var("a"), p.var("b")
+    built = (
+        p.select((b["price"] - a["price"]).as_("rise"), p.count(b["host"], distinct=True), p.END)
+        .where(p.event("A").as_("a") >> p.event("B").plus().as_("b"))
+        .filter(
+            (p.aggregate("sum", b["price"]) >= 1.5 * a["price"])
+            & (timedelta(minutes=15) < p.END - p.START)
+            & b.increasing("price")
+        )
+    )
+    with pytest.raises(cernis.QueryError, match="LAST"):
+        built.build()
+    text = str(
+        p.select(p.aggregate("last", b["price"]) - a["price"])
+        .where(p.event("A").as_("a") >> p.event("B").plus().as_("b"))
+        .filter(timedelta(minutes=15) < p.END - p.START)
+        .build()
+    )
+    assert text == (
+        "SELECT LAST(b[price]) - a[price] WHERE (A AS a ; B+ AS b) FILTER END - START > 15 MINUTES"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "SELECT x[price] AS top WHERE A+ AS x",
+            (
+                "line 1, column 8: x[price] has no single value: 'x' need not hold one event\n"
+                "  SELECT x[price] AS top WHERE A+ AS x\n"
+                "         ^^^^^^^^\n"
+                "  expected: FIRST, LAST, MIN, MAX, SUM or AVG\n"
+                "  help: write LAST(x[price])"
+            ),
+        ),
+        (
+            "SELECT a[p] AS v, a[q] AS v WHERE A AS a",
+            (
+                "line 1, column 19: 'v' is selected twice\n"
+                "  SELECT a[p] AS v, a[q] AS v WHERE A AS a\n"
+                "                    ^^^^^^^^^"
+            ),
+        ),
+        (
+            "SELECT a[p] AS k WHERE A AS a PARTITION BY [k]",
+            (
+                "line 1, column 8: 'k' is selected twice: PARTITION BY makes it a column\n"
+                "  SELECT a[p] AS k WHERE A AS a PARTITION BY [k]\n"
+                "         ^^^^^^^^^"
+            ),
+        ),
+        (
+            "SELECT a + 1 WHERE A AS a",
+            (
+                "line 1, column 8: 'a' is a variable, not a value\n"
+                "  SELECT a + 1 WHERE A AS a\n"
+                "         ^\n"
+                "  expected: an attribute or an aggregate\n"
+                "  help: write a[price] or COUNT(a)"
+            ),
+        ),
+        (
+            "SELECT * WHERE A+ AS x FILTER SUM(DISTINCT x[p]) > 3",
+            (
+                "line 1, column 31: DISTINCT counts the values of an attribute\n"
+                "  SELECT * WHERE A+ AS x FILTER SUM(DISTINCT x[p]) > 3\n"
+                "                                ^^^^^^^^^^^^^^^^^^\n"
+                "  expected: COUNT(DISTINCT x[a])"
+            ),
+        ),
+    ],
+)
+def test_a_mistake_in_a_term_is_told_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(cernis.QueryError) as caught:
+        cernis.query(text)
+    assert str(caught.value) == message
+
+
+def test_a_plan_says_that_terms_are_checked_on_candidates() -> None:
+    plan = cernis.query("SELECT x WHERE A+ AS x FILTER SUM(x[p]) > 3 WITHIN 9 EVENTS").explain()
+    assert "SUM(x[p]) > 3" in str(plan)
+
+
+def test_a_term_of_one_event_costs_nothing_more() -> None:
+    query = cernis.query("SELECT a WHERE (A AS a ; B AS b) FILTER 2 * a[p] > 4 AND b[p] = 1")
+    assert "unary" in str(query.explain())
