@@ -17,15 +17,9 @@ _Node = Formula | pred.Condition | pred.Predicate | pred.Value | pred.MatchTerm 
 
 def _list_children(node: _Node) -> Iterable[_Node]:
     match node:
-        case (
-            Event()
-            | pred.Attribute()
-            | pred.Literal()
-            | pred.IntervalTime()
-            | pred.ConstantDuration()
-        ):
+        case Event() | pred.Attribute() | pred.Literal() | pred.Monotone():
             return ()
-        case pred.Aggregate() | pred.Monotone():
+        case pred.Aggregate() | pred.IntervalTime() | pred.ConstantDuration():
             return ()
         case Filter(body=body, condition=condition):
             return body, condition
