@@ -70,7 +70,14 @@ def determinize_chain(pcea: PCEA) -> PCEA | None:
         return None
     names = [" | ".join(dict.fromkeys(pcea.names[s] for s in sorted(each))) for each in order]
     finals = frozenset(number[each] for each in order if each & pcea.finals)
-    return _minimize(PCEA(tuple(names), tuple(made), finals))
+    found = _minimize(PCEA(tuple(names), tuple(made), finals))
+    links = [source.link for t in found.transitions for source in t.sources]
+    return None if any(map(_has_no_index, links)) else found
+
+
+def _has_no_index(link: Link) -> bool:
+    """Return whether values must be in an order and others must differ: no store has both."""
+    return bool(link.ordered and (link.different or link.unlike)) and not link.strict
 
 
 def _minimize(pcea: PCEA) -> PCEA:

@@ -45,6 +45,10 @@ class Ordered:
     later: str
 
 
+AFTER = Ordered("@time", "<", "@time")
+"""An index holds earlier events only, so this excludes those of the same timestamp."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """What must hold between the last event of a waiting run and the event read now.
@@ -57,6 +61,11 @@ class Link:
     unlike: tuple[tuple[str, str], ...] = ()
     ordered: tuple[Ordered, ...] = ()
     contiguous: bool = False
+
+    @property
+    def strict(self) -> bool:
+        """Whether only the timestamps are compared by order."""
+        return self.ordered == (AFTER,) and not self.contiguous
 
     def __str__(self) -> str:
         parts = [f"{a} = {b}" for a, b in self.equal]

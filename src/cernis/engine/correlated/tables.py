@@ -82,16 +82,8 @@ class CorrelatedArrays(NamedTuple):
     symbol_transitions: NDArray[np.int32]
 
 
-AFTER = Ordered("@time", "<", "@time")
-"""An index holds earlier events only, so this excludes those of the same timestamp."""
-
-
-def _strict(link: Link) -> bool:
-    return link.ordered == (AFTER,) and not link.contiguous
-
-
 def _ordered(link: Link) -> Ordered | None:
-    return link.ordered[0] if link.ordered and not _strict(link) else None
+    return link.ordered[0] if link.ordered and not link.strict else None
 
 
 def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
@@ -106,7 +98,7 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
         contiguous=link.contiguous,
         values=tuple(differing),
         ordered=order.earlier if order else None,
-        strict=_strict(link),
+        strict=link.strict,
         collapsed=collapsed,
     )
 
