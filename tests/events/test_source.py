@@ -719,3 +719,109 @@ def test_the_schema_tells_kinds_with_nested_names() -> None:
             ),
         )
     )
+
+
+# ------------------------------------------------------------ damaged Arrow
+
+
+def with_offset(number: int, values: list[str]) -> pa.Array:
+    """Text whose second offset is another number."""
+    _, ends, data = pa.array(values).buffers()
+    offsets = np.frombuffer(ends, np.int32).copy()
+    offsets[1] = number
+    return pa.StringArray.from_buffers(len(values), pa.py_buffer(offsets.tobytes()), data)
+
+
+DAMAGED = {
+    "offset": (
+        with_offset(1 << 30, ["A", "B", "A"]),
+        "Offset invariant failure: offset for slot 1",
+    ),
+    "negative": (with_offset(-7, ["A", "B", "A"]), "Offset invariant failure"),
+    "index": (
+        pa.DictionaryArray.from_arrays(pa.array([0, 9, 0]), pa.array(["A"]), safe=False),
+        "Dictionary indices invalid",
+    ),
+    "text": (
+        pa.StringArray.from_buffers(
+            3, pa.py_buffer(np.array([0, 1, 2, 3], np.int32).tobytes()), pa.py_buffer(b"A\xffA")
+        ),
+        "Invalid UTF8 sequence at string index 1",
+    ),
+}
+
+
+def as_file(table: pa.Table, folder: Path) -> Path:
+    with pa.ipc.new_file(folder / "S.arrow", table.schema) as writer:
+        writer.write_table(table)
+    return folder / "S.arrow"
+
+
+def as_stream(table: pa.Table, folder: Path) -> Path:
+    with pa.ipc.new_stream(folder / "S.arrow", table.schema) as writer:
+        writer.write_table(table)
+    return folder / "S.arrow"
+
+
+class Foreign:
+    """An object of another library, with Arrow's stream interface."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested)
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+@pytest.mark.parametrize(
+    "hand_over",
+    [
+        as_file,
+        as_stream,
+        lambda table, _: table,
+        lambda table, _: table.to_batches()[0],
+        lambda table, _: [table, table],
+        lambda table, _: iter(table.to_batches()),
+        lambda table, _: table.to_reader(),
+        lambda table, _: Foreign(table),
+    ],
+    ids=["file", "stream", "table", "batch", "tables", "batches", "reader", "interface"],
+)
+def test_damaged_arrow_data_is_an_error_and_ends_no_process(
+    damage: str, hand_over: Any, tmp_path: Path
+) -> None:
+    column, reason = DAMAGED[damage]
+    table = pa.table({"type": ["A", "B", "A"], "k": column})
+    events = hand_over(table, tmp_path)
+    with pytest.raises(DataError, match=f"column 'k': the Arrow data is damaged: .*{reason}"):
+        pa.concat_tables(open_events(events, names=["S"])[0].batches())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["é", None, ""]),
+        pa.array(["a", None, "b"], pa.large_string()),
+        pa.array(["x", "a", "b", "c"])[1:],
+        pa.array(["a", None, "a"]).dictionary_encode(),
+        pa.array(["a", "é", "a"]).dictionary_encode(),
+    ],
+    ids=["not ASCII", "large", "slice", "dictionary with NULL", "dictionary not in ASCII"],
+)
+def test_sound_arrow_data_is_read(column: pa.Array) -> None:
+    table = pa.table({"type": ["A", "B", "A"], "k": column})
+    [source] = open_events(table)
+    assert pa.concat_tables(source.batches())["k"].to_pylist() == column.to_pylist()
+
+
+def test_a_csv_row_that_is_broken_and_not_utf_8_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "S.csv"
+    path.write_bytes(b"type,k\nA,x\nB,\xff\nA,y,\xfe\nB,\xef\xbf\xbd\n")
+    bad: list[dict[str, Any]] = []
+    [source] = open_events(path, on_error=bad.append)
+    assert pa.concat_tables(source.batches())["k"].to_pylist() == ["x", "\ufffd"]
+    assert [(row["row"], row["reason"]) for row in bad] == [
+        (1, "the text is not UTF-8"),
+        (2, "expected 2 values, found 3: 'A,y,\ufffd'"),
+    ]

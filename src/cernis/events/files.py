@@ -14,6 +14,8 @@ from cernis.events.reader import (
     BATCH_ROWS,
     Piece,
     Reader,
+    check_columns,
+    first_line,
     number_rows,
     simplify_schema,
     simplify_table,
@@ -58,8 +60,8 @@ class ParquetReader:
             for batch in self._open().iter_batches(
                 BATCH_ROWS, columns=None if columns is None else list(columns)
             ):
-                table = simplify_table(pa.Table.from_batches([batch]))
-                yield number_rows(self.label, table, first)
+                table = check_columns(self.label, pa.Table.from_batches([batch]))
+                yield number_rows(self.label, simplify_table(table), first)
                 first += table.num_rows
         except (OSError, pa.ArrowException) as error:
             raise DataError(
@@ -113,9 +115,10 @@ class ArrowFileReader:
             else:
                 batches = iter(reader)
             for batch in batches:
-                table = simplify_table(pa.Table.from_batches([batch]))
+                table = pa.Table.from_batches([batch])
                 if columns is not None:
                     table = table.select(list(columns))
+                table = simplify_table(check_columns(self.label, table))
                 for start in range(0, table.num_rows, BATCH_ROWS):
                     yield number_rows(self.label, table.slice(start, BATCH_ROWS), first + start)
                 first += table.num_rows
@@ -135,11 +138,6 @@ class ArrowFileReader:
             raise DataError(
                 f"{self.label}: not a readable Arrow file: {first_line(error)}"
             ) from error
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error."""
-    return str(error).strip().split("\n")[0].rstrip(".")
 
 
 def open_file(

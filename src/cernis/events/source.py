@@ -20,7 +20,14 @@ from cernis.events import times
 from cernis.events.batch import Int64s
 from cernis.events.files import open_file, stem_of
 from cernis.events.mistakes import Mistakes, OnError, check_names, did_you_mean, no_column
-from cernis.events.reader import BatchReader, Piece, Reader, TableReader, to_table
+from cernis.events.reader import (
+    BatchReader,
+    Piece,
+    Reader,
+    TableReader,
+    check_columns,
+    to_table,
+)
 from cernis.events.text import TextReader, make_table
 from cernis.schema import Kind, Schema, Stream
 
@@ -270,10 +277,10 @@ def _reader(
     if isinstance(value, pa.RecordBatchReader):
         return BatchReader(label, value.schema, value)
     if isinstance(value, (pa.Table, pa.RecordBatch)):
-        return TableReader(label, to_table(value))
+        return TableReader(label, check_columns(label, to_table(value)))
     kind = f"{value.__class__.__module__}.{value.__class__.__name__}"
     if kind.startswith("pandas."):
-        return TableReader(label, _from_pandas(label, value))
+        return TableReader(label, check_columns(label, _from_pandas(label, value)))
     if kind.startswith("polars.") and kind.endswith("LazyFrame"):
         value = value.collect()
     if kind.startswith("pyspark.") and hasattr(value, "toArrow"):
@@ -309,7 +316,7 @@ def _no_nan(value: Any) -> Any:
 
 def _from_stream(label: str, value: Any) -> Reader:
     try:
-        return TableReader(label, pa.table(value))
+        return TableReader(label, check_columns(label, pa.table(value)))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"{label}: cannot be read through the Arrow interface: {error}") from error
 
@@ -321,7 +328,7 @@ def _from_list(
         return TableReader(label, pa.table({}))
     if isinstance(values[0], (pa.Table, pa.RecordBatch)):
         try:
-            tables = [to_table(value) for value in values]
+            tables = [check_columns(label, to_table(value)) for value in values]
             return TableReader(label, pa.concat_tables(tables, promote_options="permissive"))
         except (pa.ArrowException, TypeError) as error:
             raise DataError(f"{label}: the batches do not fit together: {error}") from error

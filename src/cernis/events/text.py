@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -267,12 +268,11 @@ class CsvReader(TextReader):
     def _parse(
         self, block: bytes, row: int, line: int, columns: Sequence[str] | None
     ) -> tuple[pa.Table, Bools | None, int]:
-        broken: list[Any] = []
         try:
-            table = self._arrow(block, columns, self._types, broken, threads=True)
+            table = self._arrow(block, columns, self._types, None)
         except pa.ArrowInvalid:
             table = None
-        if table is None or broken or any(pa.types.is_binary(t) for t in table.schema.types):
+        if table is None or any(pa.types.is_binary(t) for t in table.schema.types):
             return self._parse_slowly(block, row, line, columns)
         for field in table.schema:
             if pa.types.is_null(self._types.get(field.name, pa.null())):
@@ -285,18 +285,20 @@ class CsvReader(TextReader):
         """Parse a block with mistakes in it: all cells as bytes, then column by column."""
         broken: list[Any] = []
         raw_types = {name: pa.binary() for name in self._names}
-        raw = self._arrow(block, columns, raw_types, broken, threads=False)
+        clean, mark = _mark_bad_bytes(block)  # pyarrow hands over no row that is not UTF-8
+        raw = self._arrow(clean, columns, raw_types, broken)
         total = raw.num_rows + len(broken)
         bad: Bad = {}
         for b in broken:
             reason = f"expected {b.expected_columns} values, found {b.actual_columns}"
-            bad[b.number - 1] = (None, f"{reason}: {_short(b.text)!r}")
+            text = b.text.replace(mark, "\ufffd") if mark else b.text
+            bad[b.number - 1] = (None, f"{reason}: {_short(text)!r}")
         kept = np.ones(total, np.bool_)
         kept[list(bad)] = False
         numbers = np.flatnonzero(kept)
         arrays = []
         for name in raw.column_names:
-            array, reasons = self._convert(name, raw.column(name).combine_chunks())
+            array, reasons = self._convert(name, raw.column(name).combine_chunks(), mark)
             arrays.append(array)
             for i, reason in reasons.items():
                 bad.setdefault(int(numbers[i]), (name, reason))
@@ -309,10 +311,12 @@ class CsvReader(TextReader):
             kept = ok
         return table, kept, total
 
-    def _convert(self, name: str, raw: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        """Return a column in its type, and why some values do not fit."""
-        text, bad = cast_text(raw, pa.string())
-        reasons = {int(i): "the text is not UTF-8" for i in np.flatnonzero(bad)}
+    def _convert(self, name: str, raw: pa.Array, mark: str) -> tuple[pa.Array, dict[int, str]]:
+        """Return a column in its type, and why some values do not fit; `mark` is in bad text."""
+        text, reasons = raw.cast(pa.string()), {}
+        if mark:
+            bad = pc.match_substring(text, mark).fill_null(False)
+            reasons = {int(i): "the text is not UTF-8" for i in np.flatnonzero(bad)}
         known = self._types.get(name, pa.null())
         if pa.types.is_binary(known) or is_text(known):
             return text, reasons
@@ -356,11 +360,12 @@ class CsvReader(TextReader):
         block: bytes,
         columns: Sequence[str] | None,
         types: Types,
-        broken: list[Any],
-        *,
-        threads: bool,
+        broken: list[Any] | None,
     ) -> pa.Table:
+        """Parse a block; with a list of `broken` rows, those are added to it and left out."""
+
         def set_aside(invalid: Any) -> str:
+            assert broken is not None
             broken.append(invalid)
             return "skip"
 
@@ -371,12 +376,12 @@ class CsvReader(TextReader):
         return pyarrow.csv.read_csv(
             pa.BufferReader(block),
             read_options=pyarrow.csv.ReadOptions(
-                use_threads=threads, column_names=self._names, block_size=len(block) + 1
+                use_threads=broken is None, column_names=self._names, block_size=len(block) + 1
             ),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=self._delimiter,
                 newlines_in_values=True,
-                invalid_row_handler=set_aside,
+                invalid_row_handler=None if broken is None else set_aside,
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=known,
@@ -386,6 +391,18 @@ class CsvReader(TextReader):
                 quoted_strings_can_be_null=False,
             ),
         )
+
+
+def _mark_bad_bytes(block: bytes) -> tuple[bytes, str]:
+    """Return text in which a sign stands for each byte that is not UTF-8, and the sign, or "".
+
+    >>> _mark_bad_bytes(b"a"), _mark_bad_bytes(b"a\\xff")
+    ((b'a', ''), (b'a\\xee\\x80\\x80', '\\ue000'))
+    """
+    text = block.decode(errors="surrogateescape")
+    mark = next(sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in text)
+    clean = re.sub("[\udc80-\udcff]", mark, text)
+    return (block, "") if clean is text or clean == text else (clean.encode(), mark)
 
 
 def convert_text(text: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Bools]:

@@ -17,9 +17,16 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from cernis.errors import DataError
-from cernis.events.files import first_line, stem_of
+from cernis.events.files import stem_of
 from cernis.events.order import Ordering
-from cernis.events.reader import BATCH_ROWS, Piece, number_rows, simplify_schema, simplify_table
+from cernis.events.reader import (
+    BATCH_ROWS,
+    Piece,
+    first_line,
+    number_rows,
+    simplify_schema,
+    simplify_table,
+)
 from cernis.events.source import Source, open_events, schema_of
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Unit
