@@ -9,9 +9,12 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 JOBS   ?= 2
 
-# make fuzz: N random cases per property, once, or again and again for MINUTES
+# make fuzz: N random cases per property, once, or again and again for MINUTES; before that,
+# hostile input for HOSTILE seconds (by default a fourth of MINUTES, or a minute)
 N       ?= 5000
 MINUTES ?=
+HOSTILE ?= $(if $(MINUTES),$(shell echo $$(( 15 * $(MINUTES) ))),60)
+SEED    ?= $(shell date +%s)
 FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_differential.py \
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
@@ -86,11 +89,12 @@ unit: $(VENV)/.dev ## Tests, doctests and the examples of the documentation
 docs-check: $(VENV)/.dev ## Run every example in README.md and docs/
 	@$(BIN)/pytest tests/docs
 
-fuzz: $(VENV)/.dev ## Long random runs against the oracle (N=5000, or MINUTES=30)
+fuzz: $(VENV)/.dev ## Long random runs: hostile input, then against the oracle (N=5000, or MINUTES=30)
+	@$(BIN)/python tests/fuzz/hostile.py --seconds $(HOSTILE) --seed $(SEED) --keep
 	@if [ -z "$(MINUTES)" ]; then \
 		$(FUZZ) -v; \
 	else \
-		end=$$(( $$(date +%s) + 60 * $(MINUTES) )); round=0; \
+		end=$$(( $$(date +%s) + 60 * $(MINUTES) - $(HOSTILE) )); round=0; \
 		while [ $$(date +%s) -lt $$end ]; do \
 			round=$$(( round + 1 )); echo "==> round $$round, $$(( (end - $$(date +%s)) / 60 )) minutes left"; \
 			$(FUZZ) -q || exit 1; \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import cernis
+from cernis.engine.dag.records import NODE
 from cernis.engine.unary.freeze import VERSION, pack, unpack
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
@@ -163,19 +165,94 @@ def test_damaged_bytes_are_refused() -> None:
         UNARY.query.thaw(bytes(state))
 
 
-@pytest.mark.parametrize("part", ["slots", "row_of_key", "free_rows"])
-def test_numbers_that_lead_nowhere_are_refused(part: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("slots", "'slots' is out of range"),
+        ("row_of_key", "'row_of_key' is out of range"),
+        ("free_rows", "a row leads to no partition"),
+    ],
+)
+def test_numbers_that_lead_nowhere_are_refused(part: str, message: str) -> None:
     meta, arrays = unpack(frozen())
     arrays[part] = np.full_like(arrays[part], 1_000_000)
-    with pytest.raises(cernis.StateError, match="do not fit together"):
+    with pytest.raises(cernis.StateError, match=message):
         UNARY.query.thaw(pack(meta, arrays))
 
 
 def test_links_that_lead_nowhere_are_refused() -> None:
     meta, arrays = unpack(frozen())
     arrays["arena"]["left"] = 1_000_000
-    with pytest.raises(cernis.StateError, match="do not fit together"):
+    with pytest.raises(cernis.StateError, match="a node of 'arena' leads nowhere"):
         UNARY.query.thaw(pack(meta, arrays))
+
+
+def arrays_of(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    return unpack(CASES[name].frozen())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_array_is_missed_and_must_have_its_shape(name: str) -> None:
+    _, arrays = arrays_of(name)
+    for part in arrays:
+        meta, changed = arrays_of(name)
+        found = changed.pop(part)
+        states = [pack(meta, changed), pack(meta, {**changed, part: found[None]})]
+        for state in states[part.endswith(".numbers") :]:  # else as if there were no such keys
+            with pytest.raises(cernis.StateError, match="damaged"):
+                CASES[name].query.thaw(state)
+
+
+def test_a_state_of_rows_that_are_free_twice_is_refused() -> None:
+    meta, arrays = unpack(frozen())
+    arrays["free_rows"][0] = arrays["free_rows"][1]
+    with pytest.raises(cernis.StateError, match="rows and partitions do not belong"):
+        UNARY.query.thaw(pack(meta, arrays))
+
+
+def test_an_unknown_label_is_refused_and_leaves_the_query_as_it_was() -> None:
+    query = cernis.query(str(UNARY.query.pattern))
+    meta, arrays = unpack(frozen())
+    meta["engine"]["labels"][1] = ["of another query"]
+    before = list(query.plan.unary.tables.labels), len(query.plan.unary.automaton.states)
+    with pytest.raises(cernis.StateError, match="the query has no such labels"):
+        query.thaw(pack(meta, arrays))
+    meta, arrays = unpack(frozen())
+    meta["engine"]["states"][0] = [[[99, [], []]], [], []]
+    with pytest.raises(cernis.StateError, match="the query has no such states"):
+        query.thaw(pack(meta, arrays))
+    assert before == (list(query.plan.unary.tables.labels), len(query.plan.unary.automaton.states))
+
+
+def test_states_of_a_thawed_session_stay_its_own() -> None:
+    query = cernis.query(str(UNARY.query.pattern))
+    thawed = query.thaw(frozen())
+    assert not query.plan.unary.automaton.states
+    assert thawed.push(UNARY.after).count() == 3
+    assert not query.plan.unary.automaton.states
+
+
+def test_a_vertex_that_gathers_itself_is_refused() -> None:
+    meta, arrays = arrays_of("equal")
+    nodes = arrays["nodes"].view(NODE)
+    nodes["later"][1:] = np.arange(1, len(nodes))
+    nodes["since"][1:] = 1
+    with pytest.raises(cernis.StateError, match=r"'nodes' (are no heaps|lead in a circle)"):
+        CASES["equal"].query.thaw(pack(meta, arrays))
+
+
+def test_too_many_buckets_are_refused_before_room_is_made_for_them() -> None:
+    meta, arrays = arrays_of("equal")
+    meta["engine"]["capacity"] = [2**29 for _ in meta["engine"]["capacity"]]
+    with pytest.raises(cernis.StateError, match="its buckets do not fit its keys"):
+        CASES["equal"].query.thaw(pack(meta, arrays))
+
+
+def test_a_header_that_nests_too_deeply_is_refused() -> None:
+    header = b'{"meta":' + b"[" * 200_000 + b"]" * 200_000 + b',"arrays":[]}'
+    head = struct.pack("<8sHIQ", b"CERNIS\n\x00", VERSION, zlib.crc32(header), len(header))
+    with pytest.raises(cernis.StateError, match="its header cannot be read"):
+        UNARY.query.thaw(head + header)
 
 
 # ------------------------------------------------------------- correlation

@@ -391,5 +391,72 @@ def test_damaged_state_is_said_to_be_damaged() -> None:
     run.batch(events_at([1], "A"), None)
     run.restart()
     run.store.chunks.clear()
-    with pytest.raises(StateError, match="chunk 0 is missing"):
+    with pytest.raises(StateError, match="bucket 0: the checkpoint is damaged: chunk 0 is missing"):
         run.batch(None, 5)
+
+
+def written(query: cernis.Query, **changes: Any) -> Run:
+    """A run that has written three chunks, or a snapshot, and has no worker any more."""
+    run = started(query, **changes)
+    for first in (0, 100, 200):
+        run.batch(events_at([*range(first, first + 100)], "ACB", first=first), first or None)
+    run.restart()
+    return run
+
+
+@pytest.mark.parametrize("at", [0, 20, 200, -9])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_chunk_that_has_changed_is_refused(number: int, at: int) -> None:
+    run = written(pairs("WITHIN 5000 MILLISECONDS"))
+    changed = bytearray(run.store.chunks[number])
+    changed[at] ^= 4
+    run.store.chunks[number] = bytes(changed)
+    with pytest.raises(StateError) as raised:
+        run.batch(None, 400)
+    assert str(raised.value) == (
+        f"bucket 0: the checkpoint is damaged: chunk {number} is not as it was written; restore "
+        "its folder from a copy, or begin with a new checkpoint folder"
+    )
+
+
+def test_chunks_in_another_order_are_refused() -> None:
+    run = written(pairs("WITHIN 5000 MILLISECONDS"))
+    chunks = run.store.chunks
+    chunks[0], chunks[1] = chunks[1], chunks[0]
+    with pytest.raises(StateError, match="chunk 1 does not follow the one before it"):
+        run.batch(None, 400)
+    chunks[0], chunks[1], chunks[2] = chunks[1], chunks[0], chunks[1]
+    with pytest.raises(StateError, match="chunk 2 does not follow the one before it"):
+        run.batch(None, 400)
+
+
+@pytest.mark.parametrize("at", [2, 30, -3])
+def test_a_header_that_has_changed_is_refused(at: int) -> None:
+    run = written(pairs("WITHIN 5000 MILLISECONDS"))
+    assert run.store.head is not None
+    changed = bytearray(run.store.head)
+    changed[at] ^= 4
+    run.store.head = bytes(changed)
+    with pytest.raises(StateError, match="bucket 0: the checkpoint is damaged: its header is not"):
+        run.batch(None, 400)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_snapshot_that_has_changed_is_refused(part: int) -> None:
+    run = written(pairs(), window=None)
+    assert run.store.frozen is not None
+    parts = [bytearray(content) for content in run.store.frozen]
+    parts[part][-5] ^= 4
+    run.store.frozen = bytes(parts[0]), bytes(parts[1])
+    with pytest.raises(
+        StateError, match="bucket 0: the checkpoint is damaged: its snapshot is not"
+    ):
+        run.batch(None, 400)
+
+
+def test_a_chunk_with_other_columns_is_refused() -> None:
+    run = written(pairs("WITHIN 5000 MILLISECONDS"))
+    notes = {"before": ""}
+    run.store.chunks[0] = log.seal(write_blob(pa.table({"type": ["A"]}), notes))
+    with pytest.raises(StateError, match="bucket 0: the checkpoint is damaged"):
+        run.batch(None, 400)

@@ -30,6 +30,7 @@ from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
 from cernis.events.times import UNITS, as_floats, is_fraction, to_ticks, value_type
 from cernis.pattern.predicate import RANK
+from cernis.state import read_array, require
 
 _SMALLEST = -(2**63)
 _LARGEST = 2**63 - 1
@@ -101,10 +102,13 @@ class AttributeClock:
         kind = np.frombuffer((self._kind or "").encode(), np.uint8)
         return {"kind": kind.copy(), "last": self._last.copy()}
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore the state that `freeze` returned."""
-        self._kind = arrays["kind"].tobytes().decode() or None
-        self._last = arrays["last"].copy()
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]], keys: int = 0) -> None:
+        """Restore the state that `freeze` returned, with readings of at least so many keys."""
+        kind = read_array(arrays, "kind", np.uint8).tobytes()
+        require(kind in (b"", b"int", b"float"), "the window's clock has another kind")
+        self._last = read_array(arrays, "last", np.int64)
+        require(len(self._last) >= keys, "the window's clock lacks partitions")
+        self._kind = kind.decode() or None
 
     def _learn_kind(self, batch: EventBatch) -> None:
         """Decide whether readings are integers or floats, once for all batches."""

@@ -42,9 +42,10 @@ import pyarrow as pa
 from cernis.compiled import kernel
 from cernis.encoding.clock import to_sortable
 from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
-from cernis.errors import DataError, StateError
+from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s, attribute
 from cernis.events.times import is_number, is_text, parse_timestamps, value_type
+from cernis.state import read_array, require
 
 TIME = "@time"
 
@@ -184,11 +185,8 @@ class Equality:
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore the state that `freeze` returned."""
-        try:
-            for i, domain in enumerate(self._domains):
-                domain.thaw(select_arrays(f"{i}.", arrays))
-        except (KeyError, ValueError) as error:
-            raise StateError(f"frozen codes of compared values cannot be read: {error}") from error
+        for i, domain in enumerate(self._domains):
+            domain.thaw(select_arrays(f"{i}.", arrays))
 
 
 class _Domain:
@@ -239,7 +237,8 @@ class _Domain:
         if self.tuples is not None:
             self.tuples.thaw(arrays)
         else:
-            self._partitions = int(arrays["partitions"].item())
+            partitions = read_array(arrays, "partitions", np.int64, (1,), low=0, below=1 << 31)
+            self._partitions = int(partitions[0])
 
 
 # ------------------------------------------------------------------- order
@@ -287,11 +286,11 @@ class OrderValues:
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore the state that `freeze` returned."""
-        try:
-            self.text = set(arrays["text"].tobytes().decode().split("\n")) - {""}
-            self._time_kinds = {int(kind) for kind in arrays["time"].tolist()}
-        except (KeyError, ValueError) as error:
-            raise StateError(f"frozen ordered values cannot be read: {error}") from error
+        text = read_array(arrays, "text", np.uint8).tobytes().decode(errors="replace")
+        names = set(text.split("\n")) - {""}
+        require(names <= set(self.columns), "the query compares no such text")
+        kinds = read_array(arrays, "time", np.int64, low=0, below=OTHER + 1)
+        self.text, self._time_kinds = names, set(kinds.tolist())
 
     def _learn_kinds(self, name: str, columns: list[pa.ChunkedArray]) -> None:
         present = {kind_of(c.type) for c in columns if c.null_count < len(c)}

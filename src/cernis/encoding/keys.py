@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 
 from cernis.encoding.classify import text_of
 from cernis.encoding.hashing import BytesTable, IntTable
-from cernis.errors import StateError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
 from cernis.events.times import DAY, UNITS, is_text, to_integers
+from cernis.state import is_inside, read_array, require
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -76,10 +76,7 @@ class KeyCoder:
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore the state that `freeze` returned."""
-        try:
-            self._keys.thaw(arrays)
-        except (KeyError, ValueError) as error:
-            raise StateError(f"frozen partition keys cannot be read: {error}") from error
+        self._keys.thaw(arrays)
 
 
 def _first_present(table: pa.Table, paths: list[tuple[str, ...]], component: Numbering) -> Int64s:
@@ -166,10 +163,19 @@ class Tuples:
         return arrays
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore the state that `freeze` returned; KeyError where something is missing."""
-        self._pairs = [IntTable(arrays[f"pairs.{i}"]) for i in range(len(self._pairs))]
+        """Restore the state that `freeze` returned."""
         for i, component in enumerate(self.components):
             component.thaw(select_arrays(f"component.{i}.", arrays))
+        known = 1 << 31 if self.leading else len(self.components[0])
+        for i, component in enumerate(self.components[1 - self.leading :]):
+            pairs = read_array(arrays, f"pairs.{i}", np.int64)
+            alive = pairs[pairs >= 0]
+            require(
+                is_inside(alive >> 31, 0, known) and is_inside(alive & _LOW, 0, len(component)),
+                "a key has components that are not there",
+            )
+            self._pairs[i] = _thaw_ints(pairs)
+            known = len(pairs)
 
 
 def select_arrays(start: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
@@ -362,17 +368,48 @@ class Numbering:
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self._kinds.clear()
-        for name, numbers in arrays.items():
-            kind, _, part = name.rpartition(".")
-            if part != "numbers":
-                continue
+        known = {
+            name.removesuffix(".numbers"): read_array(arrays, name, np.int64)
+            for name in arrays
+            if name.endswith(".numbers")
+        }
+        self._count = sum(map(len, known.values()))
+        free = np.ones(self._count, np.bool_)
+        for kind, numbers in known.items():
             table: IntTable | BytesTable
             if kind in _BYTE_KINDS:
-                table = BytesTable(arrays[f"{kind}.pool"], arrays[f"{kind}.ends"])
+                table = _thaw_bytes(kind, arrays)
             else:
-                table = IntTable(arrays[f"{kind}.values"])
-            self._kinds[kind] = _KindTable(table, numbers.copy())
-        self._count = sum(len(known.numbers) for known in self._kinds.values())
+                table = _thaw_ints(read_array(arrays, f"{kind}.values", np.int64))
+            require(
+                len(table) == len(numbers)
+                and is_inside(numbers, 0, self._count)
+                and bool((np.diff(numbers) > 0).all()),
+                "the numbers of values are not in order",
+            )
+            free[numbers] = False
+            self._kinds[kind] = _KindTable(table, numbers)
+        require(not free.any(), "two values have one number")
+
+
+def _thaw_ints(values: Int64s) -> IntTable:
+    """Return the table of frozen values, which are all different."""
+    table = IntTable(values)
+    numbered = np.array_equal(table.codes(values), np.arange(len(values)))
+    require(numbered and len(table) == len(values), "a value comes twice")
+    return table
+
+
+def _thaw_bytes(kind: str, arrays: Mapping[str, npt.NDArray[Any]]) -> BytesTable:
+    """Return the table of frozen strings, which are all different."""
+    pool = read_array(arrays, f"{kind}.pool", np.uint8)
+    ends = read_array(arrays, f"{kind}.ends", np.int64, low=0, below=len(pool) + 1)
+    sound = len(ends) > 0 and ends[0] == 0 and ends[-1] == len(pool)
+    require(sound and bool((np.diff(ends) >= 0).all()), f"{kind}.ends is not in order")
+    table = BytesTable(pool, ends)
+    numbered = np.array_equal(table.codes(ends, pool), np.arange(len(ends) - 1))
+    require(numbered and len(table) == len(ends) - 1, "a value comes twice")
+    return table
 
 
 def ticks_of(values: pa.Array) -> tuple[pa.Array, int]:

@@ -400,9 +400,10 @@ def _mark_bad_bytes(block: bytes) -> tuple[bytes, str]:
     ((b'a', ''), (b'a\\xee\\x80\\x80', '\\ue000'))
     """
     text = block.decode(errors="surrogateescape")
-    mark = next(sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in text)
+    unused = (sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in text)
+    mark = next(unused, "\ufffd")
     clean = re.sub("[\udc80-\udcff]", mark, text)
-    return (block, "") if clean is text or clean == text else (clean.encode(), mark)
+    return (block, "") if clean == text else (clean.encode(), mark)
 
 
 def convert_text(text: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Bools]:

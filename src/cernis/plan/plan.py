@@ -88,6 +88,10 @@ class Unary:
     def of(cls, cea: CEA, automaton: Deterministic) -> Unary:
         return cls(cea, automaton, UnaryTables(automaton))
 
+    def renew(self) -> Unary:
+        """Return the same automaton without the states that it has met."""
+        return Unary.of(self.cea, self.automaton.renew())
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -133,14 +137,18 @@ class Plan:
         ordered = self.tables.ordered if self.tables is not None else ()
         return self.for_text(texts(schema) & frozenset(ordered))
 
-    def for_text(self, attributes: frozenset[str]) -> Plan:
-        """Return the plan for events in which these attributes hold text."""
+    def for_text(self, attributes: frozenset[str], *, keep: bool = True) -> Plan:
+        """Return the plan for events in which these attributes hold text, and keep it for others.
+
+        Do not `keep` the plan of attributes that come from outside.
+        """
         if attributes <= self.unordered:
             return self
         plan = self._by_text.get(attributes)
         if plan is None:
-            unordered = self.unordered | attributes
-            plan = self._by_text[attributes] = make_plan(self.pattern, unordered, self.conjunctive)
+            plan = make_plan(self.pattern, self.unordered | attributes, self.conjunctive)
+            if keep:
+                self._by_text[attributes] = plan
         return plan
 
     def by_rank(self) -> Plan:

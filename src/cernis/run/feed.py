@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.encoding.clock import Clock
-from cernis.encoding.compare import TIME, Equality, OrderValues, kinds
+from cernis.encoding.compare import OTHER, TIME, Equality, OrderValues, kinds
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
 from cernis.encoding.measure import read_measure
@@ -28,7 +28,13 @@ from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag import records
 from cernis.engine.settings import Settings
 from cernis.engine.unary.aggregate import Measure, MeasuredColumn, SlidingAggregator
-from cernis.engine.unary.freeze import freeze_sliding, freeze_unary, thaw_sliding, thaw_unary
+from cernis.engine.unary.freeze import (
+    freeze_sliding,
+    freeze_unary,
+    is_known,
+    thaw_sliding,
+    thaw_unary,
+)
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
@@ -38,6 +44,7 @@ from cernis.results.counted import CountedMatches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.unary import CompactMatches
 from cernis.run.budget import Budget
+from cernis.state import MOST_EVENTS, check_list, check_number, check_text, require
 
 Arrays = dict[str, NDArray[Any]]
 Keys = NDArray[np.int64]
@@ -106,6 +113,7 @@ class UnaryFeed(Feed):
     def __init__(self, unary: Unary, settings: Settings, encode: Encode) -> None:
         super().__init__(UnaryEngine(unary.tables, settings), unary.automaton.alphabet, encode)
         self.tables = unary.tables
+        self.unary = unary
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         symbols = self._encode_symbols(batch)
@@ -122,6 +130,11 @@ class UnaryFeed(Feed):
         return freeze_unary(self.engine)
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
+        if not is_known(self.tables, meta):
+            # states from outside never reach the automaton that other sessions share
+            self.unary = self.unary.renew()
+            self.tables, self.alphabet = self.unary.tables, self.unary.automaton.alphabet
+            self.engine = UnaryEngine(self.tables, self.engine.settings)
         thaw_unary(self.engine, meta, arrays)
 
 
@@ -138,6 +151,7 @@ class SlidingFeed(Feed):
         measures: Mapping[Measure, tuple[str, ...]] | None = None,
     ) -> None:
         """`measures` have the attribute that each reads, as a path; none: events count."""
+        self.unary = unary
         self.measures = dict(measures or {})
         engine = SlidingAggregator(unary.tables, settings, tuple(self.measures))
         super().__init__(engine, unary.automaton.alphabet, encode)
@@ -167,6 +181,10 @@ class SlidingFeed(Feed):
         return freeze_sliding(self.engine)
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
+        # states and symbols from outside never reach the automaton that other sessions share
+        unary = self.unary.renew()
+        self.alphabet = unary.automaton.alphabet
+        self.engine = SlidingAggregator(unary.tables, self.engine.settings, tuple(self.measures))
         thaw_sliding(self.engine, meta, arrays)
 
 
@@ -274,9 +292,17 @@ class CorrelatedFeed(Feed):
         thaw_correlated(self.engine, meta, arrays)
         self.equality.thaw(select_arrays("equality.", arrays))
         self.order.thaw(select_arrays("order.", arrays))
-        high, low, first = meta["moment"]
-        self._moment = (high, low, first)
-        self._kinds = {(a, b): kind for a, b, kind in meta["kinds"]}
+        high, low, first = check_list(meta.get("moment"), "the moment", 3)
+        self._moment = (
+            check_number(high, "the moment"),
+            check_number(low, "the moment"),
+            check_number(first, "the moment", -1, MOST_EVENTS),
+        )
+        for known in check_list(meta.get("kinds"), "the kinds of values"):
+            earlier, later, kind = check_list(known, "a kind of values", 3)
+            pair = check_text(earlier, "an attribute"), check_text(later, "an attribute")
+            require(pair in self.tables.different, "the query compares other attributes")
+            self._kinds[pair] = check_number(kind, "a kind of values", 1, OTHER + 1)
 
 
 def _clock(clock: Clock | None) -> dict[str, Any]:

@@ -18,12 +18,24 @@ from numpy.typing import NDArray
 
 from cernis.encoding.keys import select_arrays
 from cernis.engine.unary.freeze import pack, unpack
-from cernis.errors import StateError
+from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch
 from cernis.events.order import StreamPosition
+from cernis.events.reader import read_stream
+from cernis.events.times import DAY, UNITS
 from cernis.plan.plan import Plan
 from cernis.run.feed import SlidingFeed, make_feed
 from cernis.run.pipeline import Pipeline
+from cernis.state import (
+    MOST_EVENTS,
+    check_list,
+    check_mapping,
+    check_number,
+    check_text,
+    is_inside,
+    read_array,
+    require,
+)
 
 Arrays = dict[str, NDArray[Any]]
 Columns = tuple[str | None, str, str]
@@ -37,6 +49,7 @@ class FrozenState(NamedTuple):
     arrays: Arrays
     columns: Columns
     progress: StreamPosition
+    """Without its position, which is that of the engine."""
     unordered: frozenset[str]
     """The attributes that hold text."""
 
@@ -81,31 +94,54 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
             "the state was frozen by another query; run the new query on the stream from its "
             "beginning, or thaw with the query that froze it"
         )
-    time, type_, time_unit = meta["reading"]
-    progress, unordered = StreamPosition(*meta["progress"]), frozenset(meta.get("unordered", ()))
-    return FrozenState(meta, arrays, (time, type_, time_unit), progress, unordered)
+    time, type_, unit = check_list(meta.get("reading"), "the columns", 3)
+    columns = _check_name(time), check_text(type_, "the type column"), check_text(unit, "a unit")
+    _, row, last, tick = check_list(meta.get("progress"), "the progress", 4)
+    require(unit in UNITS and tick in (None, DAY, *UNITS.values()), "it has another unit of time")
+    progress = StreamPosition(
+        row=check_number(row, "the progress", 0, MOST_EVENTS),
+        time=None if last is None else check_number(last, "the progress"),
+        unit_ns=tick,
+    )
+    unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
+    names = frozenset(check_text(name, "an attribute that holds text") for name in unordered)
+    return FrozenState(meta, arrays, columns, progress, names)
 
 
 def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     """Put a new pipeline into the state that was frozen."""
     meta, arrays = frozen.meta, frozen.arrays
-    if isinstance(pipeline.feed, SlidingFeed) and "labels" in meta["engine"]:
+    engine = check_mapping(meta.get("engine"), "'engine'")
+    if isinstance(pipeline.feed, SlidingFeed) and "labels" in engine:
         # frozen before COUNT(*) had an engine of its own
         pipeline.feed = make_feed(pipeline.plan, pipeline.encode)
-    pipeline.feed.thaw(meta["engine"], arrays)
+    pipeline.feed.thaw(engine, arrays)
+    position = pipeline.engine.position
     if pipeline.keys is not None:
         pipeline.keys.thaw(select_arrays("keys.", arrays))
+        live = pipeline.engine.live_keys()
+        require(is_inside(live, 0, len(pipeline.keys)), "a partition has no key")
     if pipeline.clock is not None:
-        pipeline.clock.thaw(select_arrays("clock.", arrays))
-    pipeline.kept_from = meta["kept_from"]
-    if pipeline.engine.earliest() < pipeline.kept_from:
-        raise StateError("the frozen state is damaged: it needs events that it does not hold")
-    pipeline.budget.used = meta.get("candidates", meta.get("sieve", {}).get("candidates", 0))
+        pipeline.clock.thaw(select_arrays("clock.", arrays), len(pipeline.keys or ()))
+    pipeline.kept_from = check_number(meta.get("kept_from"), "'kept_from'", 0, position + 1)
+    require(
+        pipeline.engine.earliest() >= pipeline.kept_from, "it needs events that it does not hold"
+    )
+    sieve = check_mapping(meta.get("sieve", {}), "'sieve'")
+    used = meta.get("candidates", sieve.get("candidates", 0))
+    pipeline.budget.used = check_number(used, "the number of candidates", 0)
     if pipeline.sieve:
-        pipeline.sieve.thaw(meta["sieve"])
+        pipeline.sieve.thaw(sieve)
     if pipeline.projector is not None:
-        pipeline.projector.thaw(meta.get("moment"), arrays.get("answers"))
-    for batch in _thaw_batches(meta["batches"], arrays):
+        pipeline.projector.thaw(meta.get("moment"), arrays)
+    batches = list(_thaw_batches(check_list(meta.get("batches"), "'batches'"), arrays))
+    ends = [batch.base + len(batch) for batch in batches]
+    require(
+        [batch.base for batch in batches[1:]] + [position] == (ends or [pipeline.kept_from])
+        and all(batch.base <= pipeline.kept_from for batch in batches[:1]),
+        "some of its events are missing",
+    )
+    for batch in batches:
         pipeline.store.append(batch)
         if pipeline.sieve:
             keys = pipeline.keys.encode(batch) if pipeline.keys is not None else None
@@ -135,20 +171,42 @@ def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:
 
 
 def _thaw_batches(described: list[Any], arrays: Arrays) -> Iterator[EventBatch]:
-    for b, batch in enumerate(described):
-        yield EventBatch(
-            batch["base"],
-            arrays[f"rows.{b}"],
-            None,
-            tuple(
-                (name, _read_table(arrays[f"table.{b}.{t}"]))
-                for t, name in enumerate(batch["streams"])
-            ),
-            arrays.get(f"which.{b}"),
-            arrays.get(f"index.{b}"),
-            batch["type"],
-            batch["time"],
+    for b, written in enumerate(described):
+        batch = check_mapping(written, "a batch")
+        parts = tuple(
+            (check_text(name, "a stream"), _read_table(arrays, f"table.{b}.{t}"))
+            for t, name in enumerate(check_list(batch.get("streams"), "the streams of a batch"))
         )
+        rows = read_array(arrays, f"rows.{b}", np.int64, low=0, below=MOST_EVENTS)
+        sizes = np.array([table.num_rows for _, table in parts], np.int64)
+        which = index = None
+        if f"which.{b}" in arrays:
+            shape, most = (len(rows),), len(parts)
+            which = read_array(arrays, f"which.{b}", np.int16, shape, low=0, below=most)
+        if f"index.{b}" in arrays:
+            own = sizes[:1] if which is None else sizes[which]
+            index = read_array(arrays, f"index.{b}", np.int64, (len(rows),), low=0, below=own)
+        require(
+            len(rows) > 0
+            and (which is not None or len(parts) == 1)
+            and (index is not None or (which is None and sizes[0] == len(rows))),
+            "the rows of a batch are not those of its events",
+        )
+        yield EventBatch(
+            check_number(batch.get("base"), "the position of a batch", 0, MOST_EVENTS),
+            rows,
+            None,
+            parts,
+            which,
+            index,
+            check_text(batch.get("type"), "the type column"),
+            _check_name(batch.get("time")),
+        )
+
+
+def _check_name(name: object) -> str | None:
+    """Return the name of a time column; None where there is none."""
+    return None if name is None else check_text(name, "the time column")
 
 
 def _write_table(table: pa.Table) -> NDArray[np.uint8]:
@@ -158,10 +216,11 @@ def _write_table(table: pa.Table) -> NDArray[np.uint8]:
     return np.frombuffer(sink.getvalue(), np.uint8)
 
 
-def _read_table(written: NDArray[np.uint8]) -> pa.Table:
+def _read_table(arrays: Arrays, name: str) -> pa.Table:
+    written = read_array(arrays, name, np.uint8)
     try:
-        table = pa.ipc.open_stream(pa.py_buffer(written.tobytes())).read_all()
-        table.validate(full=True)
-        return table
-    except (pa.ArrowException, OSError) as error:
+        table = read_stream(written.tobytes())
+    except DataError as error:
         raise StateError(f"the frozen state is damaged: {error}") from error
+    require(len(set(table.column_names)) == table.num_columns, "a column comes twice")
+    return table

@@ -26,12 +26,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.errors import StateError
 from cernis.events.store import EventStore
 from cernis.plan.heads import Head, HeadColumn
 from cernis.results.matchset import MatchBlock, MatchSet, join
 from cernis.results.values import python_values
 from cernis.run.budget import Budget
+from cernis.state import Arrays, check_text, read_array
 
 _DIGEST = 16
 
@@ -108,13 +108,11 @@ class Projector:
         digests = np.frombuffer(b"".join(sorted(self.given)), np.uint8)
         return self._moment, digests.reshape(-1, _DIGEST)
 
-    def thaw(self, moment: object, digests: NDArray[np.uint8] | None) -> None:
+    def thaw(self, moment: object, arrays: Arrays) -> None:
         """Restore what `freeze` returned."""
-        shaped = digests is not None and digests.ndim == 2 and digests.shape[1] == _DIGEST
-        if not isinstance(moment, str) or digests is None or not shaped:
-            raise StateError("the frozen state is damaged: the answers given cannot be read")
-        self._moment = moment
-        self.given = {row.astype(np.uint8).tobytes() for row in digests}
+        digests = read_array(arrays, "answers", np.uint8, (None, _DIGEST))
+        self._moment = check_text(moment, "the time of the answers given")
+        self.given = {row.tobytes() for row in digests}
 
 
 def _read_values(column: HeadColumn, block: MatchBlock, place: int, store: EventStore) -> pa.Array:

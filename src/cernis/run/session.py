@@ -338,9 +338,9 @@ class Session(Generic[Found]):
         frozen = read_state(state, plan)
         time, type_, time_unit = frozen.columns
         options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
-        session = cls(plan.for_text(frozen.unordered), options, encode=encode)
+        session = cls(plan.for_text(frozen.unordered, keep=False), options, encode=encode)
         thaw_pipeline(session.pipeline, frozen)
-        session.progress = frozen.progress
+        session.progress = replace(frozen.progress, position=session.events)
         return session
 
 

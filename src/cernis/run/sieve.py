@@ -32,6 +32,7 @@ from cernis.results.values import python_values
 from cernis.run.budget import Budget
 from cernis.run.choose import Candidate, choose, project
 from cernis.run.verify import EventView, Mark, Verifier
+from cernis.state import MOST_EVENTS, check_list, check_mapping, check_number
 
 
 class _CheckedBatch(NamedTuple):
@@ -100,10 +101,17 @@ class Sieve:
             "gone": list(self._gone.items()),
         }
 
-    def thaw(self, frozen: dict[str, Any]) -> None:
+    def thaw(self, frozen: object) -> None:
         """Restore what `freeze` returned, before the stored events are noted again."""
-        self.consumed = dict(map(tuple, frozen["consumed"]))
-        self._gone = dict(map(tuple, frozen["gone"]))
+        parts = check_mapping(frozen, "'sieve'")
+        self.consumed, self._gone = (
+            {
+                check_number(key, name, -1): check_number(number, name, 0, MOST_EVENTS)
+                for key, number in (check_list(pair, name, 2) for pair in check_list(pairs, name))
+            }
+            for name in ("consumed", "gone")
+            for pairs in (parts.get(name),)
+        )
 
     def matches(self, found: MatchSet) -> ListedMatches:
         """Return the matches among these candidates."""

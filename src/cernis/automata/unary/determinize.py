@@ -114,6 +114,21 @@ class Deterministic:
                 stack.extend(begun)
         return False
 
+    def renew(self) -> Deterministic:
+        """Return the same automaton without the states that it has met."""
+        return Deterministic(self.cea, self.selected, self.strategy, keep_marks=self.keep_marks)
+
+    def knows(self, state: State) -> bool:
+        return state in self._numbers
+
+    def is_possible(self, state: State) -> bool:
+        """Return whether a state is made of configurations as runs have them."""
+        return (
+            bool(state.own)
+            and (self._compares or not state.same | state.better)
+            and all(self.runs.is_possible(c) for part in state for c in part)
+        )
+
     def number(self, state: State) -> int:
         known = self._numbers.get(state)
         if known is None:

@@ -47,6 +47,19 @@ class Runs:
     def accepts(self, configuration: Configuration) -> bool:
         return configuration.state == self.cea.final
 
+    def is_possible(self, configuration: Configuration) -> bool:
+        """Return whether a configuration has the guards and parts of its state."""
+        state, guards, parts = configuration
+        if not 0 <= state < self.cea.size:
+            return False
+        fork = self.cea.forks.get(state)
+        return (
+            len(guards) == len(self.cea.scopes_of[state])
+            and len(parts) == (len(fork.parts) if fork else 0)
+            and all(self.is_possible(c) for guard in guards for c in guard or ())
+            and all(part in (None, DONE) or self.is_possible(part) for part in parts)
+        )
+
     def moves(self, configuration: Configuration, symbol: int) -> Moves:
         """Return (labels, next configuration) for every way to read an event of this symbol."""
         key = (configuration, symbol)

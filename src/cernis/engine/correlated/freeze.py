@@ -1,8 +1,9 @@
 """The state of the correlated runtime as arrays to be packed, and back.
 
 Records are written as bytes of their known layouts. The kernels trust their arrays, so
-`thaw_correlated` checks them first: every link leads into its array, and no chain of links
-is a circle. Links of the newest version's spine (`up`, `last`) are worked out again.
+`thaw_correlated` checks all of them first (`cernis.state`): every link leads into its array, a
+vertex gathers earlier vertices only, trees are in order. Links of the newest version's spine (`up`,
+`last`) are worked out again.
 
 Cost contract: linear in the state, which should have been collected just before.
 """
@@ -18,9 +19,19 @@ from numpy.typing import NDArray
 from cernis.compiled import kernel
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.dag import records as r
-from cernis.engine.dag import unions
 from cernis.engine.dag.collect import link_spines
+from cernis.engine.dag.ordered import is_in_range
 from cernis.errors import StateError
+from cernis.state import (
+    MOST_EVENTS,
+    Arrays,
+    check_list,
+    check_number,
+    is_inside,
+    read_array,
+    read_records,
+    require,
+)
 
 _RECORDS = {
     "vertices": (r.VERTEX, r.VERTICES),
@@ -29,7 +40,6 @@ _RECORDS = {
     "entries": (r.ENTRY, r.ENTRIES),
     "branches": (r.BRANCH, r.BRANCHES),
 }
-_NUMBERS = {"values": np.int64, "back": np.int32, "asked": np.int64, "facts": np.int64}
 
 
 def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -73,155 +83,246 @@ def _to_bytes(records: NDArray[np.void]) -> NDArray[np.uint8]:
     return np.frombuffer(np.ascontiguousarray(records).tobytes(), np.uint8)
 
 
-def thaw_correlated(
-    engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> None:
+def thaw_correlated(engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Put a fresh engine of the same query into a frozen state."""
-    try:
-        if meta.get("network") != _describe(engine):
-            raise StateError(
-                "the state was frozen by a version that plans this query differently; "
-                "run the query on the stream from its beginning"
-            )
-        engine.reserve_codes([int(n) for n in meta["capacity"]])
-        memory = _memory(engine, meta, arrays)
-        if not _is_sound(engine, memory, int(meta["position"])):
-            raise ValueError("its parts do not fit together")
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise StateError(f"the frozen state is damaged: {error}") from error
+    if meta.get("network") != _describe(engine):
+        raise StateError(
+            "the state was frozen by a version that plans this query differently; "
+            "run the query on the stream from its beginning"
+        )
+    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
+    bound = check_number(meta.get("bound"), "the bound of the window")
+    domains = len(engine.capacity)
+    capacity = [
+        check_number(size, "the number of keys", 0, r.MOST_RECORDS)
+        for size in check_list(meta.get("capacity"), "the number of keys", domains)
+    ]
+    buckets = read_records(arrays, "buckets", r.BUCKET)
+    require(
+        len(buckets) == sum(capacity[domain] for domain in engine.tables.store_domain),
+        "its buckets do not fit its keys",
+    )
+    engine.reserve_codes(capacity)
+    require(engine.capacity == capacity, "its buckets do not fit its keys")
+    memory = _read_memory(engine, arrays, buckets, position)
+    _check_vertices(engine, memory, position)
+    _check_nodes(memory)
+    _check_lists(engine, memory)
+    _check_branches(memory)
+    _check_codes(engine, memory)
+    _check_sources(engine, memory)
+    _check_buckets(engine, memory)
     link_spines(memory.nodes, memory.buckets, engine.bucket_kinds)
     engine.memory = memory
-    engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
+    engine.position, engine.bound = position, bound
     for place in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
         engine.grow(place, 1)
 
 
-def _memory(
-    engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+def _read_memory(
+    engine: CorrelatedEngine, arrays: Arrays, buckets: NDArray[np.void], position: int
 ) -> r.RunMemory:
+    """Return the arrays, each of its type and shape; record 0 of each is empty."""
     fresh = engine.memory
-    if list(engine.capacity) != [int(n) for n in meta["capacity"]]:
-        raise ValueError("its buckets do not fit its keys")
     records: dict[str, Any] = {
-        name: np.frombuffer(arrays[name].tobytes(), dtype).copy()
-        for name, (dtype, _) in _RECORDS.items()
+        name: read_records(arrays, name, dtype) for name, (dtype, _) in _RECORDS.items()
     }
-    numbers: dict[str, Any] = {name: arrays[name].astype(dtype) for name, dtype in _NUMBERS.items()}
+    vertices, entries = len(records["vertices"]), len(records["entries"])
+    numbers: dict[str, Any] = {
+        "facts": read_array(arrays, "facts", np.int64, (vertices, fresh.facts.shape[1])),
+        "values": read_array(arrays, "values", np.int64, (entries, fresh.values.shape[1])),
+        "back": read_array(arrays, "back", np.int32, (entries, fresh.back.shape[1])),
+        "asked": read_array(arrays, "asked", np.int64, (None, fresh.asked.shape[1])),
+        "part_events": read_array(arrays, "part_events", np.int64, low=0, below=position + 1),
+    }
+    parts = len(numbers["part_events"])
+    numbers["part_bound"] = read_array(arrays, "part_bound", np.int64, (parts,))
+    require(parts > 0, "'part_events' is empty")
+    for name in ("vertices", "nodes", "entries", "branches", "asked"):
+        array = records[name] if name in records else numbers[name]
+        require(
+            len(array) > 0 and not any(array[:1].tobytes()), f"{name!r} has no empty first record"
+        )
     counters = fresh.counters.copy()
-    counters[r.RELEVANT] = int(arrays["counters"][r.RELEVANT])
+    relevant = read_array(arrays, "counters", np.int64, (r.COUNTERS,))[r.RELEVANT]
+    counters[r.RELEVANT] = check_number(int(relevant), "'counters'", 0, position + 1)
     for name, (_, place) in _RECORDS.items():
         counters[place] = len(records[name])
     counters[r.ASKED] = len(numbers["asked"])
-    return fresh._replace(
-        counters=counters,
-        **records,
-        **numbers,
-        buckets=np.frombuffer(arrays["buckets"].tobytes(), r.BUCKET).copy(),
-        part_events=arrays["part_events"].astype(np.int64),
-        part_bound=arrays["part_bound"].astype(np.int64),
+    return fresh._replace(counters=counters, buckets=buckets, **records, **numbers)
+
+
+def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory, position: int) -> None:
+    """Vertices come in the order of their events, and have the sources one after the other."""
+    vertices, tables = memory.vertices, engine.tables
+    at, counts = vertices["position"], vertices["count"].astype(np.int64)
+    require(
+        is_inside(at, 0, max(position, 1))
+        and bool((np.diff(at[1:]) >= 0).all())
+        and is_inside(vertices["label"], 0, max(len(tables.labels), 1))
+        and is_inside(counts, 0, tables.most_links + 1)
+        and int(counts.sum()) == len(memory.sources)
+        and bool((vertices["first"] == np.cumsum(counts) - counts).all()),
+        "'vertices' are not in order",
     )
-
-
-def _is_sound(engine: CorrelatedEngine, memory: r.RunMemory, read: int) -> bool:
-    """Whether every link leads into its array, and none in a circle."""
-    links = engine.tables.arrays.links
-    size = {name: len(getattr(memory, name)) for name in _RECORDS}
-    sources, entries = memory.sources, memory.entries
-    if not (_is_inside(sources["link"], 0, len(links.store)) and len(memory.nodes) > 0):
-        return False
-    goal = np.array([size["nodes"], size["entries"], size["branches"]])
-    by_bucket = goal[engine.bucket_kinds]
-    by_source = goal[links.kind[links.store[sources["link"]]]]
-    fits = (
-        memory.values.shape == (size["entries"], engine.memory.values.shape[1])
-        and memory.back.shape == (size["entries"], engine.memory.back.shape[1])
-        and memory.facts.shape == (size["vertices"], len(engine.tables.facts))
-        and memory.asked.ndim == 2
-        and memory.asked.shape[1] == engine.memory.asked.shape[1]
-        and min(size["vertices"], size["entries"], size["branches"], len(memory.asked)) > 0
-        and len(memory.buckets) == len(by_bucket)
-        and len(memory.part_events) == len(memory.part_bound) > 0
-        and _is_inside(memory.vertices["position"], 0, max(read, 1))
-        and _is_inside(memory.vertices["first"], 0, size["sources"] + 1)
-        and _is_inside(memory.vertices["count"], 0, engine.tables.most_links + 1)
-        and _is_inside(memory.vertices["first"] + memory.vertices["count"], 0, size["sources"] + 1)
-        and _is_inside(memory.vertices["label"], 0, len(engine.tables.labels))
-        and _is_inside(sources["at"], 0, by_source)
-        and _is_inside(sources["asked"], 0, len(memory.asked))
-        and all(_is_inside(memory.nodes[s], 0, size["nodes"]) for s in ("left", "right", "later"))
-        and all(_is_inside(memory.branches[s], 0, size["branches"]) for s in ("left", "right"))
-        and all(
-            _is_inside(getattr(memory, name)["vertex"], 0, size["vertices"])
-            for name in ("nodes", "entries", "branches")
+    for name in ("nodes", "entries", "branches"):
+        records = getattr(memory, name)
+        vertex = records["vertex"]
+        # a branch outside the window may stay between others, without its vertex
+        bare = vertex == 0 if name == "branches" else np.arange(len(records)) == 0
+        require(
+            is_inside(vertex, 0, len(vertices))
+            and bool((vertex[~bare] > 0).all())
+            and bool((records["start"] == vertices["start"][vertex])[~bare].all()),
+            f"{name!r} do not belong to vertices",
         )
-        and _is_inside(entries["store"], 0, max(1, len(links.kind)))
-        and _is_inside(entries["before"], 0, np.maximum(np.arange(size["entries"]), 1))
-        and _is_inside(memory.back, 0, np.maximum(np.arange(size["entries"]), 1)[:, None])
-        and _is_inside(memory.buckets["root"], 0, by_bucket)
-        and _is_inside(memory.buckets["before"], 0, by_bucket)
-        and _is_inside(memory.buckets["part"], 0, len(memory.part_events))
-        and _is_inside(memory.values, r.EQUALS_NOTHING, max([*engine.capacity, 1]))
+
+
+def _check_nodes(memory: r.RunMemory) -> None:
+    """Trees of unions are heaps by start; a node is the right side of one other at most."""
+    nodes = memory.nodes
+    size, start = len(nodes), nodes["start"]
+    left, right, later = nodes["left"], nodes["right"], nodes["later"]
+    require(
+        all(is_inside(side, 0, size) for side in (left, right, later))
+        and is_inside(nodes["since"], -1)
+        and bool(((nodes["since"] >= 0) | (later == 0)).all()),
+        "a node leads nowhere",
     )
-    return bool(fits) and _leads_to_earlier(engine, memory)
+    require(
+        bool((start > start[left])[left != 0].all())
+        and all(bool((start >= start[side])[side != 0].all()) for side in (right, later))
+        and int(np.bincount(np.concatenate([right, later]))[1:].max(initial=0)) <= 1,
+        "'nodes' are no heaps",
+    )
 
 
-def _is_inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
-    return bool(((numbers >= low) & (numbers < below)).all())
+def _check_lists(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
+    """Entries come in the order of their events, and lead to entries before them."""
+    entries = memory.entries
+    before = entries["before"]
+    below = np.maximum(np.arange(len(entries)), 1)
+    require(
+        is_inside(entries["store"], 0, max(1, len(engine.tables.stores)))
+        and is_inside(before, 0, below)
+        and is_inside(memory.back, 0, below[:, None]),
+        "an entry leads nowhere",
+    )
+    start = entries["start"]
+    best = np.where(before != 0, np.maximum(start, entries["best"][before]), start)
+    require(
+        bool((entries["best"] == best).all())
+        and bool((np.diff(memory.vertices["position"][entries["vertex"]][1:]) >= 0).all()),
+        "'entries' are not in order",
+    )
 
 
-def _leads_to_earlier(engine: CorrelatedEngine, memory: r.RunMemory) -> bool:
-    """Whether a vertex gathers earlier vertices only, so that following links ends.
+def _check_branches(memory: r.RunMemory) -> None:
+    """Trees of branches are in the order of their values, heaps by priority."""
+    branches = memory.branches
+    sides = np.stack([branches["left"], branches["right"]], axis=1).astype(np.int64)
+    require(is_inside(sides, 0, len(branches)), "a branch leads nowhere")
+    order = _sort_children_first(sides)
+    require(
+        len(order) == len(branches) - 1 and _is_search_tree(branches, order),
+        "'branches' are no search trees",
+    )
 
-    Links inside one index always go down; the vertices they lead to are older than the
-    version that a source asked for.
-    """
-    position = memory.vertices["position"]
-    counts = memory.vertices["count"].astype(np.int64)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    begins = np.repeat(memory.vertices["first"] - (np.cumsum(counts) - counts), counts)
-    which = begins + np.arange(len(owner))
-    if (memory.sources["version"][which] > position[owner]).any():
-        return False
-    latest = []
-    for records, sides in (
-        (memory.nodes, ("left", "right", "later")),
-        (memory.entries, ("before",)),
-        (memory.branches, ("left", "right")),
+
+def _check_codes(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
+    """Codes of compared values are codes of their domains."""
+    links, sources = engine.tables.arrays.links, memory.sources
+    require(
+        is_inside(sources["link"], 0, len(links.store))
+        and is_inside(sources["asked"], 0, len(memory.asked)),
+        "a source leads nowhere",
+    )
+    for domain, name, place in engine.places_of_codes(memory):
+        require(
+            is_inside(
+                getattr(memory, name)[place], r.EQUALS_NOTHING, max(engine.capacity[domain], 1)
+            ),
+            "a compared value has no code",
+        )
+
+
+def _check_sources(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
+    """A vertex gathers vertices of earlier events only, so that following sources ends."""
+    links, vertices, sources = engine.tables.arrays.links, memory.vertices, memory.sources
+    at, position = sources["at"], vertices["position"]
+    owner = np.repeat(np.arange(len(vertices)), vertices["count"])
+    require(bool((sources["version"] <= position[owner]).all()), "a source is of a later event")
+    kinds = links.kind[links.store[sources["link"]]]
+    nodes, entries, branches = memory.nodes, memory.entries, memory.branches
+    later = nodes["later"]
+    made = _raise_latest(nodes, ("left", "right"), position)
+    require(
+        len(_sort_children_first(_stack(nodes, ("left", "right", "later")))) == len(nodes) - 1
+        and bool((made[later] <= nodes["since"])[later != 0].all()),
+        "'nodes' lead in a circle",
+    )
+    latest = _raise_latest(branches, ("left", "right"), position)
+    filed = position[entries["vertex"]]
+    # of a list, the runs that a source can use may all have left the window
+    for kind, first, ends, starts in (
+        (r.UNION, 1, made, nodes["start"]),
+        (r.UNLIKE, 0, filed, None),
+        (r.SORTED, 1, latest, branches["best"]),
     ):
-        children = np.stack([records[side] for side in sides], axis=1).astype(np.int64)
-        own = position[records["vertex"]]
-        own[0] = -1
-        if not _raise_latest(children, own):
-            return False
-        latest.append(own)
-    links = engine.tables.arrays.links
-    return bool(_gathers_earlier(links, memory, which.astype(np.int64), *latest))
+        mine = kinds == kind
+        where = at[mine]
+        require(
+            is_inside(where, first, len(ends))
+            and bool((ends[where] < sources["version"][mine])[where != 0].all())
+            and (starts is None or bool((starts[where] >= vertices["start"][owner[mine]]).all())),
+            "a source leads to no run before it",
+        )
+
+
+def _check_buckets(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
+    """A bucket has runs of its own; its root is on the right side of no other node."""
+    buckets, nodes = memory.buckets, memory.nodes
+    sizes = np.array([len(nodes), len(memory.entries), len(memory.branches)])
+    below = sizes[engine.bucket_kinds]
+    require(
+        is_inside(buckets["root"], 0, below)
+        and is_inside(buckets["before"], 0, below)
+        and is_inside(buckets["part"], 0, len(memory.part_events)),
+        "a bucket leads nowhere",
+    )
+    roots = buckets["root"][engine.bucket_kinds == r.UNION]
+    roots = roots[roots != 0]
+    taken = np.zeros(len(nodes), np.int64)
+    np.add.at(taken, np.concatenate([roots, nodes["right"], nodes["later"]]), 1)
+    require(bool((taken[roots] == 1).all()), "buckets share their runs")
+
+
+def _stack(records: NDArray[np.void], sides: tuple[str, ...]) -> NDArray[np.int64]:
+    return np.stack([records[side] for side in sides], axis=1).astype(np.int64)
+
+
+def _raise_latest(
+    records: NDArray[np.void], sides: tuple[str, ...], position: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the position of the latest event at or below each record; -1 for record 0."""
+    children = _stack(records, sides)
+    latest: NDArray[np.int64] = position[records["vertex"]]
+    latest[0] = -1
+    _take_latest(children, _sort_children_first(children), latest)
+    return latest
 
 
 @kernel
-def _gathers_earlier(links, memory, used, latest_n, latest_e, latest_b):
-    """Whether every source leads to older vertices only."""
-    for k in range(len(used)):
-        source = memory.sources[used[k]]
-        kind = links.kind[links.store[source["link"]]]
-        at, version = source["at"], source["version"]
-        if kind == r.UNLIKE and latest_e[at] >= version:
-            return False
-        if kind == r.SORTED and latest_b[at] >= version:
-            return False
-        while kind == r.UNION and at != 0:
-            vertex = memory.nodes[at]["vertex"]
-            if memory.vertices[vertex]["position"] >= version:
-                return False
-            if latest_n[memory.nodes[at]["left"]] >= version:
-                return False
-            at = unions.right_of(memory.nodes, at, version)
-    return True
+def _take_latest(children, order, latest):
+    """Raise the number of each record to those of its children."""
+    for n in order:
+        for w in range(children.shape[1]):
+            latest[n] = max(latest[n], latest[children[n, w]])
 
 
 @kernel
-def _raise_latest(children, latest):
-    """Raise `latest` to the latest of all records below; return False if links form a circle."""
+def _sort_children_first(children):
+    """Return all records but 0, each after its children; some are missing if there is a circle."""
     size, width = children.shape
     degree = np.zeros(size, np.int64)
     for n in range(1, size):
@@ -242,7 +343,31 @@ def _raise_latest(children, latest):
                 order[tail] = child
                 tail += 1
         head += 1
-    for k in range(tail - 1, -1, -1):
-        for w in range(width):
-            latest[order[k]] = max(latest[order[k]], latest[children[order[k], w]])
-    return tail == size - 1
+    return order[:tail][::-1].copy()
+
+
+@kernel
+def _is_search_tree(branches, order):
+    """Whether values are in order, priorities fall, and `best` is the latest start below."""
+    least, most = np.zeros(len(branches), np.int64), np.zeros(len(branches), np.int64)
+    for n in order:
+        best = branches[n]["start"]
+        left, right = branches[n]["left"], branches[n]["right"]
+        least[n] = n if left == 0 else least[left]
+        most[n] = n if right == 0 else most[right]
+        high, low = branches[n]["high"], branches[n]["low"]
+        if left != 0:
+            best = max(best, branches[left]["best"])
+            if not is_in_range(branches[most[left]], r.LESS_EQUAL, high, low):
+                return False
+            if branches[left]["priority"] > branches[n]["priority"]:
+                return False
+        if right != 0:
+            best = max(best, branches[right]["best"])
+            if not is_in_range(branches[least[right]], r.GREATER_EQUAL, high, low):
+                return False
+            if branches[right]["priority"] > branches[n]["priority"]:
+                return False
+        if best != branches[n]["best"]:
+            return False
+    return True

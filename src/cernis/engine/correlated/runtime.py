@@ -221,14 +221,14 @@ class CorrelatedEngine:
             used[domain][: self.capacity[domain]] |= (
                 memory.buckets["root"][low : low + self.capacity[domain]] != 0
             )
-        for domain, name, place in self._places_of_codes():
+        for domain, name, place in self.places_of_codes(self.memory):
             codes = getattr(memory, name)[place]
             used[domain][codes[codes >= 0]] = True
         return [np.flatnonzero(u) for u in used]
 
-    def _places_of_codes(self) -> Iterator[tuple[int, str, tuple[Any, int]]]:
+    def places_of_codes(self, memory: r.RunMemory) -> Iterator[tuple[int, str, tuple[Any, int]]]:
         """Yield (domain, array, place in it) of all codes that records hold."""
-        memory, tables, domain_of = self.memory, self.tables.arrays, self.tables.domain_of
+        tables, domain_of = self.tables.arrays, self.tables.domain_of
         entries = memory.entries[: memory.counters[r.ENTRIES]]
         sources = memory.sources[: memory.counters[r.SOURCES]]
         asked_store = tables.links.store[sources["link"]]
@@ -243,7 +243,7 @@ class CorrelatedEngine:
     def keep_codes(self, kept: list[NDArray[np.int64] | None]) -> None:
         """Renumber codes: kept[d][i] becomes i; all others must be dead. None: no change."""
         arrays = {name: getattr(self.memory, name).copy() for name in ("values", "asked", "facts")}
-        for domain, name, place in self._places_of_codes():
+        for domain, name, place in self.places_of_codes(self.memory):
             codes = kept[domain]
             if codes is not None:
                 old = arrays[name][place]

@@ -1,8 +1,8 @@
 """The state of an engine as versioned bytes, and back.
 
 Layout: magic, version, checksum, length of a JSON header, the header, then the bytes of the
-arrays. Nothing in it is code: thawing reads numbers and names only, so bytes from a stranger
-can be refused but never run.
+arrays. Nothing in it is code: thawing reads numbers and names only. The kernels trust their arrays,
+so `thaw_unary` checks all of them first (`cernis.state`).
 
 States and label sets are written by their meaning (configurations, variable names), not by
 their numbers, so another process that has met states in another order can thaw them.
@@ -16,47 +16,48 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.unary.determinize import State
+from cernis.automata.unary.alphabet import MOST_SYMBOLS, Alphabet
+from cernis.automata.unary.cea import Test
+from cernis.automata.unary.determinize import MARK, MOST_STATES, Deterministic, State
 from cernis.automata.unary.runs import Configuration
+from cernis.compiled import kernel
+from cernis.engine.settings import CONSUME_PARTITION, FOREVER
+from cernis.engine.unary import arena as a
+from cernis.engine.unary import slide
 from cernis.engine.unary.aggregate import SlidingAggregator
-from cernis.engine.unary.arena import COUNTERS, FREE_ROWS, NODE, NODES, ROOTS, UNION
-from cernis.engine.unary.runtime import UnaryEngine
+from cernis.engine.unary.arena import NODE, UNION
+from cernis.engine.unary.runtime import UnaryEngine, enlarge_slots
 from cernis.engine.unary.semiring import Pool, Weights
-from cernis.engine.unary.slide import ENDS, LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingMemory
-from cernis.engine.unary.slide import FREE_ROWS as FREE_SLIDING_ROWS
+from cernis.engine.unary.slide import LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingMemory
+from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import StateError
+from cernis.state import (
+    MOST_EVENTS,
+    Arrays,
+    check_list,
+    check_number,
+    check_text,
+    is_inside,
+    read_array,
+    require,
+)
 
 MAGIC = b"CERNIS\n\x00"
 VERSION = 1
 _HEAD = struct.Struct("<8sHIQ")
-
-Arrays = Mapping[str, NDArray[Any]]
+_PLAIN = ("|u1", "<i2", "<i4", "<i8", "<f8", LOGGED_EVENT.str, ROW.str)
+_KINDS: dict[str, np.dtype[Any]] = {"node": NODE, **{name: np.dtype(name) for name in _PLAIN}}
+"""The types of arrays, by their names in the header."""
 
 _PER_ROW = ("key_of_row", "row_ordinal", "row_epoch", "row_bound", "free_rows")
-_DTYPES = {
-    "arena": NODE,
-    "counters": np.int64,
-    "slots": np.int32,
-    "row_of_key": np.int32,
-    "consumed": np.int64,
-    **dict.fromkeys(_PER_ROW, np.int64),
-}
 
-_SLIDING = {
-    "log": LOGGED_EVENT,
-    "rows": ROW,
-    "row_of_key": np.int32,
-    "log.floats": np.float64,
-    **dict.fromkeys(
-        ("words", "places", "counters", "free_rows", "log.sums", "log.leasts"), np.int64
-    ),
-}
-_MISFIT = "the frozen state is damaged: its parts do not fit together"
+_MOST_RESIDUES = 1 << 12
 
 
 def pack(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -74,8 +75,9 @@ def pack(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return what `pack` got; raise StateError for other bytes."""
-    if len(frozen) < _HEAD.size or frozen[: len(MAGIC)] != MAGIC:
+    if not isinstance(frozen, bytes | bytearray | memoryview) or bytes(frozen[:8]) != MAGIC:
         raise StateError("these bytes are not a frozen Cernis state")
+    require(len(frozen) >= _HEAD.size, "its header cannot be read")
     _, version, checksum, length = _HEAD.unpack_from(frozen)
     if version != VERSION:
         raise StateError(
@@ -84,16 +86,22 @@ def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     body = memoryview(frozen)[_HEAD.size :]
     if zlib.crc32(body) != checksum or length > len(body):
         raise StateError("the frozen state is damaged: its checksum does not match")
-    arrays, at = {}, length
+    arrays: dict[str, NDArray[Any]] = {}
+    at = length
     try:
         header = json.loads(bytes(body[:length]))
-        for name, kind, shape, size in header["arrays"]:
-            dtype = NODE if kind == "node" else np.dtype(kind)
-            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
+        meta, described = header["meta"], header["arrays"]
+        for name, kind, shape, size in described:
+            dtype = _KINDS[kind]
+            sides = [check_number(side, "the shape of an array", 0) for side in shape]
+            require(size == prod(sides) * dtype.itemsize, "an array has another size")
+            require(isinstance(name, str) and name not in arrays, "an array comes twice")
+            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(sides).copy()
             at += size
-        return header["meta"], arrays
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"the frozen state is damaged: {error}") from error
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise StateError("the frozen state is damaged: its header cannot be read") from error
+    require(isinstance(meta, dict) and at == len(body), "its parts do not fill it")
+    return meta, arrays
 
 
 def freeze_unary(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -117,30 +125,41 @@ def freeze_unary(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArray
 
 
 def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> None:
-    """Put a fresh engine of the same query into a frozen state."""
-    _check(meta, arrays)
+    """Put a fresh engine of the same query into a frozen state.
+
+    The tables of the engine learn the states and labels of the frozen one: they must not be
+    shared with others, unless they know these (`is_known`).
+    """
     tables = engine.tables
-    engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
-    columns = tables.number_states(map(_read_state, meta["states"]))
-    slots = np.zeros((arrays["slots"].shape[0], len(tables.arrays.expanded)), np.int32)
-    slots[:, columns] = arrays["slots"]
-    nodes = arrays["arena"]
-    labels = np.array([tables.label(frozenset(names)) for names in meta["labels"]], np.int32)
+    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
+    bound = check_number(meta.get("bound"), "the bound of the window")
+    states, labels = _read_states(tables.automaton, meta), _read_labels(tables.automaton, meta)
+    nodes = _read_arena(arrays, len(labels), position)
+    counters, per_row = _read_rows(engine, arrays, len(states), len(nodes), position)
+
+    columns = tables.number_states(states)
+    used = per_row.pop("slots")
+    slots = enlarge_slots(used[:, :0], len(used), len(tables.arrays.expanded))
+    slots[:, columns] = used
+    numbers = np.array([tables.label(names) for names in labels], np.int32)
     items = nodes["label"] != UNION
-    nodes["label"][items] = labels[nodes["label"][items]]
+    nodes["label"][items] = numbers[nodes["label"][items]]
     arena = engine.memory.arena
     if len(nodes) <= len(arena):
         arena[: len(nodes)] = nodes
     else:
         arena = np.concatenate([nodes, np.zeros(len(nodes), NODE)])
-    arrays["counters"][ROOTS] = 0
-    engine.consumed = arrays["consumed"]
-    engine.memory = engine.memory._replace(
-        arena=arena,
-        slots=slots,
-        **{name: arrays[name] for name in ("counters", "row_of_key", *_PER_ROW)},
-    )
+    engine.position, engine.bound, engine.consumed = position, bound, per_row.pop("consumed")
+    engine.memory = engine.memory._replace(arena=arena, slots=slots, counters=counters, **per_row)
     engine.fit_tables()
+
+
+def is_known(tables: UnaryTables, meta: Mapping[str, Any]) -> bool:
+    """Return whether the tables have all states and labels of a frozen engine."""
+    automaton = tables.automaton
+    return all(map(automaton.knows, _read_states(automaton, meta))) and frozenset(
+        _read_labels(automaton, meta)
+    ) <= frozenset(tables.labels)
 
 
 def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -167,119 +186,251 @@ def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str,
 
 
 def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arrays) -> None:
-    """Put a fresh aggregator of the same query into a frozen state."""
+    """Put a fresh aggregator of the same query into a frozen state.
+
+    Its tables must not be shared with others, as those of `thaw_unary`.
+    """
     tables, alphabet = engine.tables, engine.tables.automaton.alphabet
-    arrays = _check_sliding(engine, meta, arrays)
-    engine.position, engine.bound = int(meta["position"]), int(meta["bound"])
-    symbols = np.array(
-        [alphabet.symbol_of(frozenset(alphabet.tests[t] for t in s)) for s in meta["symbols"]],
-        np.int32,
-    )
+    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
+    bound = check_number(meta.get("bound"), "the bound of the window")
+    residues = check_number(meta.get("residues"), "the number of residues", 1, _MOST_RESIDUES)
+    states = _read_states(tables.automaton, meta)
+    passed = _read_symbols(alphabet, meta)
+    typed = _read_sliding(engine, arrays, residues, len(states), len(passed), position)
+    symbols = np.array([alphabet.symbol_of(tests) for tests in passed], np.int32)
     tables.add_symbols()
-    columns = tables.number_states(map(_read_state, meta["states"]))
-    places = np.zeros((arrays["places"].shape[0], len(tables.arrays.expanded)), np.int64)
-    places[:, columns] = arrays["places"]
-    log, words = arrays["log"], arrays["words"]
+    columns = tables.number_states(states)
+    places = np.zeros((len(typed["rows"]), len(tables.arrays.expanded)), np.int64)
+    places[:, columns] = typed["places"]
+    log, words = typed["log"], typed["words"]
     log["symbol"] = symbols[log["symbol"]]
+    engine.position, engine.bound = position, bound
     engine.restore(
         SlidingMemory(
             pool=Pool(words, words.view(np.float64)),
             log=log,
-            log_weights=Weights(*(arrays[f"log.{name}"] for name in Weights._fields)),
+            log_weights=Weights(*(typed[f"log.{name}"] for name in Weights._fields)),
             places=places,
-            **{name: arrays[name] for name in ("counters", "rows", "row_of_key", "free_rows")},
+            **{name: typed[name] for name in ("counters", "rows", "row_of_key", "free_rows")},
         ),
-        int(meta["residues"]),
+        residues,
     )
 
 
-def _check(meta: Mapping[str, Any], arrays: Arrays) -> None:
-    """Raise StateError if a link leads nowhere: the kernels trust their arrays."""
-    try:
-        typed = all(arrays[name].dtype == dtype for name, dtype in _DTYPES.items())
-        sound = typed and _fits(meta, arrays)
-    except (KeyError, IndexError, TypeError, ValueError):
-        sound = False
-    if not sound:
-        raise StateError(_MISFIT)
+def _read_symbols(alphabet: Alphabet, meta: Mapping[str, Any]) -> list[frozenset[Test]]:
+    """Return the tests that the symbols of a frozen aggregator pass."""
+    tests = alphabet.tests
+    symbols = check_list(meta.get("symbols"), "'symbols'")
+    require(len(symbols) <= MOST_SYMBOLS, "it has too many symbols")
+    return [
+        frozenset(
+            tests[check_number(test, "a test", 0, len(tests))]
+            for test in check_list(symbol, "a symbol")
+        )
+        for symbol in symbols
+    ]
 
 
-def _fits(meta: Mapping[str, Any], arrays: Arrays) -> bool:
-    arena, slots, counters = arrays["arena"], arrays["slots"], arrays["counters"]
-    rows = slots.shape[0]
-    children = np.maximum(np.arange(len(arena)), 1)  # a child comes before its parent
-    return (
-        len(counters) == COUNTERS
-        and counters[NODES] == len(arena) >= 1
-        and 0 <= counters[FREE_ROWS] <= rows
-        and all(_is_inside(arena[side], 0, children) for side in ("left", "right"))
-        and _is_inside(arena["label"], UNION, len(meta["labels"]))
-        and _is_inside(slots, 0, len(arena))
-        and slots.shape[1] == len(meta["states"])
-        and all(len(arrays[name]) == rows for name in _PER_ROW)
-        and _is_inside(arrays["row_of_key"], -1, rows)
-        and _is_inside(arrays["key_of_row"], -1, len(arrays["row_of_key"]))
-        and _is_inside(arrays["free_rows"], 0, max(rows, 1))
-    )
-
-
-def _check_sliding(
-    engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arrays
+def _read_sliding(
+    engine: SlidingAggregator,
+    arrays: Arrays,
+    residues: int,
+    states: int,
+    symbols: int,
+    position: int,
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an aggregator; raise StateError if a link leads nowhere."""
-    try:
-        typed = {name: arrays[name].view(dtype) for name, dtype in _SLIDING.items()}
-        sound = _fits_sliding(engine, meta, typed)
-    except (KeyError, IndexError, TypeError, ValueError):
-        sound = False
-    if not sound:
-        raise StateError(_MISFIT)
+    """Return the arrays of an aggregator: vectors inside the pool, chains of events that end."""
+    typed: dict[str, NDArray[Any]] = {
+        name: read_array(arrays, name, np.int64) for name in ("words", "free_rows")
+    }
+    for name, dtype in (("log", LOGGED_EVENT), ("rows", ROW)):
+        typed[name] = read_array(arrays, name, np.dtype(dtype.str)).view(dtype)
+    log, rows, used = typed["log"], typed["rows"], len(typed["words"])
+    typed["row_of_key"] = read_array(arrays, "row_of_key", np.int32, low=-1, below=len(rows))
+    typed["places"] = read_array(arrays, "places", np.int64, (len(rows), states), low=0, below=used)
+    size = engine.memory.counters.size
+    counters = typed["counters"] = read_array(arrays, "counters", np.int64, (size,))
+    for name in Weights._fields:
+        fresh = getattr(engine.memory.log_weights, name)
+        shape = (len(log), fresh.shape[1])
+        typed[f"log.{name}"] = read_array(arrays, f"log.{name}", fresh.dtype, shape)
+    lanes = engine.new_lanes(residues)
+    require(
+        counters[WORDS] == used >= 1
+        and counters[LOGGED] == len(log)
+        and counters[slide.ENDS] == 0
+        and 0 <= counters[slide.RELEVANT] <= position
+        and 0 <= counters[slide.FREE_ROWS] <= len(rows) > 0
+        and is_inside(rows["size"], 1, used + 1)
+        and is_inside(rows["ordinal"], 0, position + 1)
+        and is_inside(rows["scale"], 0, 1 << 20)
+        and is_inside(rows["fronts"], 0, used)
+        and is_inside(rows["last"], -1, len(log))
+        and is_inside(log["before"], -1, max(len(log), 1))
+        and is_inside(log["symbol"], 0, symbols)
+        and is_inside(typed["free_rows"], 0, len(rows))
+        and len(typed["free_rows"]) == len(rows),
+        "the counts of its rows do not agree",
+    )
+    free = typed["free_rows"][: counters[slide.FREE_ROWS]]
+    _check_partitions(engine.settings.partitioned, rows["key"], typed["row_of_key"], free)
+    places, vector = typed["places"], lanes.words * rows["size"]
+    taken = places != 0
+    front, fronts = rows["front"], rows["fronts"]
+    require(
+        is_inside(places[taken], lanes.header + 1)
+        and bool((places + vector[:, None] <= used)[taken].all())
+        and is_inside(front[fronts > 0], 1, used)
+        and bool((front + fronts * (1 + vector) <= used)[fronts > 0].all())
+        and not places[free].any(),
+        "a vector lies outside",
+    )
+    headers = places[taken][:, None] - np.arange(1, lanes.header + 1)
+    bounds = typed["words"].view(np.float64)[headers]
+    before, last = log["before"], rows["last"]
+    followed = np.bincount(np.concatenate([before[before >= 0], last[last >= 0]]), minlength=1)
+    require(
+        bool((np.isfinite(bounds) & (bounds >= 0)).all())
+        and bool(((before == -1) | (before > np.arange(len(log)))).all())
+        and int(followed.max()) <= 1
+        and bool((_count_begun(log, last) == rows["begun"]).all()),
+        "the events of its partitions are mixed up",
+    )
+    rows["spare"] = 0
     return typed
 
 
-def _fits_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arrays) -> bool:
-    log, rows, places = arrays["log"], arrays["rows"], arrays["places"]
-    lanes = engine.new_lanes(int(meta["residues"]))
-    tests = len(engine.tables.automaton.alphabet.tests)
-    used, vector = len(arrays["words"]), lanes.words * rows["size"]
-    taken, fronts = places[places != 0], rows["fronts"] > 0
-    ends = places + np.where(places != 0, vector[:, None], 0)
-    before = log["before"]
-    return bool(
-        len(arrays["counters"]) == engine.memory.counters.size
-        and arrays["counters"][WORDS] == used >= 1
-        and arrays["counters"][LOGGED] == len(log)
-        and 0 <= arrays["counters"][FREE_SLIDING_ROWS] <= len(rows)
-        and arrays["counters"][ENDS] == 0
-        and _is_inside(rows["size"], 1, used + 1)
-        and _is_inside(taken, lanes.header + 1, used)
-        and (ends <= used).all()
-        and _is_inside(rows["fronts"], 0, used)
-        and _is_inside(rows["front"][fronts], 1, used)
-        and (rows["front"] + rows["fronts"] * (1 + vector) <= used)[fronts].all()
-        and _is_inside(rows["last"], -1, len(log))
-        and ((before == -1) | (before > np.arange(len(log)))).all()  # a chain comes to an end
-        and _is_inside(before, -1, max(1, len(log)))
-        and _is_inside(log["symbol"], 0, len(meta["symbols"]))
-        and all(0 <= test < tests for symbol in meta["symbols"] for test in symbol)
-        and places.shape == (len(rows), len(meta["states"]))
-        and _is_inside(arrays["row_of_key"], -1, len(rows))
-        and _is_inside(rows["key"], -1, len(arrays["row_of_key"]))
-        and len(arrays["free_rows"]) == len(rows)
-        and _is_inside(arrays["free_rows"], 0, len(rows))
-        and all(
-            arrays[f"log.{name}"].shape
-            == (len(log), getattr(engine.memory.log_weights, name).shape[1])
-            for name in Weights._fields
-        )
+@kernel
+def _count_begun(log, last):
+    """Count the events of each partition that begin a match; chains of events end."""
+    begun = np.zeros(len(last), np.int64)
+    for row in range(len(last)):
+        event = last[row]
+        while event >= 0:
+            begun[row] += log[event]["begins"] != 0
+            event = log[event]["before"]
+    return begun
+
+
+def _read_arena(arrays: Arrays, labels: int, position: int) -> NDArray[np.void]:
+    """Return the nodes: each after its children, which start no later and end no later."""
+    nodes = read_array(arrays, "arena", NODE)
+    require(len(nodes) > 0, "'arena' has no first node")
+    start, at, label = nodes["start"], nodes["position"], nodes["label"]
+    left, right = nodes["left"], nodes["right"]
+    unions = label == UNION
+    below = np.maximum(np.arange(len(nodes)), 1)
+    require(
+        start[0] == FOREVER
+        and not label[0]
+        and is_inside(at, 0, max(position, 1))
+        and is_inside(label, UNION, labels)
+        and is_inside(left, 0, below)
+        and is_inside(right, 0, below),
+        "a node of 'arena' leads nowhere",
     )
+    has_left, has_right = left != 0, right != 0
+    require(
+        bool((has_left & has_right)[unions].all())
+        and bool((start == start[left])[has_left].all())
+        and bool((at > at[left])[has_left & ~unions].all())
+        and bool((at >= at[left])[unions].all())
+        and bool(((start >= start[right]) & (at >= at[right]))[has_right].all()),
+        "a node of 'arena' does not follow from those below it",
+    )
+    return nodes
 
 
-def _is_inside(numbers: NDArray[Any], low: int, below: int | NDArray[Any]) -> bool:
-    return bool(((numbers >= low) & (numbers < below)).all())
+def _read_rows(
+    engine: UnaryEngine, arrays: Arrays, states: int, nodes: int, position: int
+) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
+    """Return the counters, and the arrays of rows and partitions."""
+    settings = engine.settings
+    counters = read_array(arrays, "counters", np.int64, (a.COUNTERS,))
+    slots = read_array(arrays, "slots", np.int32, (None, states), low=0, below=nodes)
+    rows = len(slots)
+    row_of_key = read_array(arrays, "row_of_key", np.int32, low=-1, below=rows)
+    key_of_row, ordinal, epoch, bound, free_rows = (
+        read_array(arrays, name, np.int64, (rows,)) for name in _PER_ROW
+    )
+    consumed = read_array(arrays, "consumed", np.int64, low=-1, below=max(position, 1))
+    fresh = a.new_counters()
+    for place, below in (
+        (a.NODES, nodes + 1),
+        (a.FREE_ROWS, rows + 1),
+        (a.EPOCH, MOST_EVENTS),
+        (a.RELEVANT, position + 1),
+    ):
+        fresh[place] = check_number(int(counters[place]), "'counters'", 0, below)
+    require(
+        fresh[a.NODES] == nodes
+        and is_inside(ordinal, 0, position + 1)
+        and is_inside(epoch, 0, int(fresh[a.EPOCH]) + 1)
+        and len(row_of_key) > 0
+        and len(consumed) > 0
+        and (settings.consume != CONSUME_PARTITION or len(consumed) == len(row_of_key)),
+        "the counts of its rows do not agree",
+    )
+    require(is_inside(free_rows, 0, max(rows, 1)), "a row leads to no partition")
+    free = free_rows[: fresh[a.FREE_ROWS]]
+    _check_partitions(settings.partitioned, key_of_row, row_of_key, free)
+    require(not slots[free].any(), "a free row has partial matches")
+    per_row = dict(zip(_PER_ROW, (key_of_row, ordinal, epoch, bound, free_rows), strict=True))
+    return fresh, {"slots": slots, "row_of_key": row_of_key, "consumed": consumed, **per_row}
+
+
+def _check_partitions(
+    partitioned: bool,
+    key_of_row: NDArray[np.int64],
+    row_of_key: NDArray[np.int32],
+    free: NDArray[np.int64],
+) -> None:
+    """A row is free, or belongs to the partition that leads to it."""
+    require(is_inside(key_of_row, -1, len(row_of_key)), "a row leads to no partition")
+    used, keys = np.flatnonzero(key_of_row != -1), np.flatnonzero(row_of_key != -1)
+    if partitioned:
+        times = np.bincount(np.concatenate([free, used]), minlength=len(key_of_row))
+        sound = (
+            bool((times == 1).all())
+            and len(used) == len(keys)
+            and bool((row_of_key[key_of_row[used]] == used).all())
+        )
+    else:
+        sound = len(key_of_row) == 1 and not len(used) and not len(keys) and not len(free)
+    require(sound, "rows and partitions do not belong to each other")
 
 
 # ------------------------------------------------------------------ states
+
+
+def _read_states(automaton: Deterministic, meta: Mapping[str, Any]) -> list[State]:
+    """Return the states of a frozen engine, if the automaton could be in them."""
+    try:
+        states = [_read_state(state) for state in check_list(meta.get("states"), "'states'")]
+        sound = all(map(automaton.is_possible, states))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError("the frozen state is damaged: 'states' cannot be read") from error
+    require(
+        sound and len(states) == len(set(states)) <= MOST_STATES,
+        "the query has no such states",
+    )
+    return states
+
+
+def _read_labels(automaton: Deterministic, meta: Mapping[str, Any]) -> list[frozenset[str]]:
+    """Return the label sets of a frozen engine; the first is empty."""
+    known = automaton.selected | ({MARK} if automaton.keep_marks else set())
+    labels = [
+        frozenset(check_text(name, "a label") for name in check_list(names, "a label set"))
+        for names in check_list(meta.get("labels"), "'labels'")
+    ]
+    require(
+        labels[:1] == [frozenset()]
+        and len(labels) == len(set(labels))
+        and all(names <= known for names in labels),
+        "the query has no such labels",
+    )
+    return labels
 
 
 def _write_state(state: State) -> list[Any]:
@@ -304,7 +455,7 @@ def _read_state(written: list[Any]) -> State:
 def _read_configuration(written: list[Any]) -> Configuration:
     state, guards, parts = written
     return Configuration(
-        int(state),
+        check_number(state, "a state"),
         tuple(None if g is None else frozenset(map(_read_configuration, g)) for g in guards),
         tuple(None if p is None else _read_configuration(p) for p in parts),
     )

@@ -183,7 +183,7 @@ class UnaryEngine:
         states, edges = len(self._arrays.expanded), len(self._arrays.edges)
         rows, width = self.memory.slots.shape
         if states > width:
-            self.memory = self.memory._replace(slots=_enlarge(self.memory.slots, rows, states))
+            self.memory = self.memory._replace(slots=enlarge_slots(self.memory.slots, rows, states))
         scratch = self._scratch
         if edges >= len(scratch.moving_node) or states > len(scratch.gathered):
             self._scratch = kernel.new_scratch(states, edges)
@@ -199,7 +199,7 @@ class UnaryEngine:
             size = max(keys, 2 * have)
             row_of_key = _lengthen(self.memory.row_of_key, size, -1)
             self.memory = self.memory._replace(row_of_key=row_of_key)
-            if self.settings.consume:
+            if self.settings.consume == CONSUME_PARTITION:
                 self.consumed = _lengthen(self.consumed, size, -1)
 
     def _make_rows(self) -> None:
@@ -214,7 +214,7 @@ class UnaryEngine:
         free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
         memory.counters[a.FREE_ROWS] = free + rows
         self.memory = memory._replace(
-            slots=_enlarge(memory.slots, 2 * rows, width),
+            slots=enlarge_slots(memory.slots, 2 * rows, width),
             key_of_row=_lengthen(memory.key_of_row, 2 * rows, -1),
             row_ordinal=_lengthen(memory.row_ordinal, 2 * rows, 0),
             row_epoch=_lengthen(memory.row_epoch, 2 * rows, 0),
@@ -306,7 +306,8 @@ def _first_memory(partitioned: bool) -> UnaryMemory:
     )
 
 
-def _enlarge(slots: NDArray[np.int32], rows: int, width: int) -> NDArray[np.int32]:
+def enlarge_slots(slots: NDArray[np.int32], rows: int, width: int) -> NDArray[np.int32]:
+    """Return the slots with room for so many rows and states."""
     if 4 * rows * width > MOST_SLOT_BYTES:
         raise BudgetError(
             f"{rows:,} partitions alive at once, with {width:,} automaton states each, need more "

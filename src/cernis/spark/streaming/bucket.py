@@ -21,7 +21,7 @@ import pyarrow as pa
 from cernis.errors import StateError
 from cernis.events.batch import Int64s
 from cernis.spark.streaming.buffer import EventBuffer
-from cernis.spark.streaming.log import Header, Log, Store, StoredChunk
+from cernis.spark.streaming.log import Header, Log, Store, StoredChunk, damaged, read_snapshot
 from cernis.spark.streaming.packing import read_blob, write_blob
 from cernis.spark.streaming.report import Report
 from cernis.spark.streaming.side_output import EVENT
@@ -211,30 +211,35 @@ def restore_bucket(stream: StreamWork, number: int, store: Store, live: Bucket |
     written = store.header()
     if written is None:
         return Bucket(stream, number)
-    header = Header.from_bytes(written)
+    try:
+        bucket = _restore(stream, number, store, live, Header.from_bytes(written))
+    except StateError as error:
+        raise StateError(f"bucket {number}: {error}") from error
+    except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+        # sealed content that no version of Cernis has written
+        raise StateError(f"bucket {number}: {damaged(str(error))}") from error
+    bucket.report.state_ms = 1000 * (perf_counter() - began)
+    return bucket
+
+
+def _restore(
+    stream: StreamWork, number: int, store: Store, live: Bucket | None, header: Header
+) -> Bucket:
     if header.query != stream.query:
         raise StateError(
             "the checkpoint belongs to another query, other columns or another number of "
             "buckets; go on with those, or begin with a new checkpoint folder"
         )
     if live is None or not live.log.leads_to(store, header):
-        live = Bucket(stream, number, Header(stream.query, born=header.born, first=header.first))
+        fresh = Header(stream.query, born=header.born, first=header.first, next=header.first)
+        live = Bucket(stream, number, fresh)
         if header.snapshot:
-            _thaw(live, store)
-        live.log.header.next = header.first
+            frozen, waiting = read_snapshot(store, header)
+            live.recognizer = Recognizer(stream.work, frozen)
+            if waiting is not None:
+                live.buffer.add(waiting)
     live.catch_up(store, header)
-    live.report.state_ms = 1000 * (perf_counter() - began)
     return live
-
-
-def _thaw(bucket: Bucket, store: Store) -> None:
-    snapshot = store.snapshot()
-    if snapshot is None:
-        raise StateError("the checkpoint is damaged: its snapshot is missing")
-    frozen, waiting = snapshot
-    bucket.recognizer = Recognizer(bucket.stream.work, frozen)
-    if waiting:
-        bucket.buffer.add(read_blob(waiting))
 
 
 def _without(table: pa.Table, name: str) -> pa.Table:

@@ -11,7 +11,9 @@ when the chunks outweigh the last snapshot, a new *snapshot* replaces them, with
 session and the buffered events.
 
 Tokens tell whether a worker's memory is a prefix of the log in the store: each chunk has the
-token of the state before it, a digest of all chunks before.
+token of the state before it, a digest of all chunks before. Headers and chunks carry a digest of
+their content (`seal`), and the header has that of the snapshot. A worker that reads them checks the
+digest before anything else: damage is a `StateError`, never another match.
 
 Cost contract: a micro-batch writes its events and reads the header; over time, snapshots cost
 about as much as the chunks. Turned down: writing the engine's arena, which is append-only as
@@ -25,17 +27,49 @@ import json
 import secrets
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from cernis.errors import StateError
-from cernis.spark.streaming.packing import read_blob, write_blob
+from cernis.errors import DataError, StateError
+from cernis.events.reader import read_stream
+from cernis.spark.streaming.packing import write_blob
+from cernis.state import MOST_EVENTS
 
-VERSION = 1
+VERSION = 2
 _BEFORE = "before"
+_DIGEST = 16
 SMALLEST_SNAPSHOT = 1 << 16
+
+
+def seal(content: bytes) -> bytes:
+    """Return the content after its digest.
+
+    >>> open_seal(seal(b"events"), "chunk 0")
+    b'events'
+    >>> open_seal(seal(b"events")[:-1], "chunk 0")
+    Traceback (most recent call last):
+        ...
+    cernis.StateError: the checkpoint is damaged: chunk 0 is not as it was written; ...
+    """
+    return hashlib.blake2b(content, digest_size=_DIGEST).digest() + content
+
+
+def open_seal(sealed: bytes, what: str) -> bytes:
+    """Return the content that was sealed; StateError if it has changed since."""
+    content = sealed[_DIGEST:]
+    if seal(content) != sealed:
+        raise damaged(f"{what} is not as it was written")
+    return content
+
+
+def damaged(what: str) -> StateError:
+    """Return the error for a checkpoint that cannot be continued."""
+    return StateError(
+        f"the checkpoint is damaged: {what}; restore its folder from a copy, or begin with a new "
+        "checkpoint folder"
+    )
 
 
 class Store(Protocol):
@@ -70,19 +104,30 @@ class Header:
     """Bytes in chunks."""
     snapshot: int = 0
     """Bytes in the snapshot."""
+    snapshot_digest: str = ""
     timer: int | None = None
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"version": VERSION, **asdict(self)}).encode()
+        return b"%d\n" % VERSION + seal(json.dumps(asdict(self)).encode())
 
     @staticmethod
     def from_bytes(written: bytes) -> Header:
-        known = json.loads(written)
-        if known.pop("version", None) != VERSION:
+        version, _, sealed = written.partition(b"\n")
+        if version != b"%d" % VERSION:
             raise StateError(
                 "the checkpoint was written by another version of Cernis; run it with that "
                 "version, or begin a new one in another folder"
             )
+        known = json.loads(open_seal(sealed, "its header"))
+        kinds = {f.name: f.type for f in fields(Header)}
+        if not isinstance(known, dict) or known.keys() != kinds.keys():
+            raise damaged("its header has other fields")
+        for name, value in known.items():
+            is_sound = isinstance(value, str)
+            if kinds[name] != "str":
+                is_sound = type(value) is int and -MOST_EVENTS < value < MOST_EVENTS
+            if not is_sound and (value is not None or kinds[name] != "int | None"):
+                raise damaged(f"{name!r} in its header is {value!r}")
         return Header(**known)
 
 
@@ -111,10 +156,10 @@ class Log:
     def append(self, store: Store, table: pa.Table, last: int) -> None:
         """Write a chunk."""
         header = self.header
-        chunk = write_blob(table, {_BEFORE: header.token})
+        chunk = seal(write_blob(table, {_BEFORE: header.token}))
         store.put_chunk(header.next, chunk)
         self.add(StoredChunk(header.next, last, len(chunk)))
-        header.token = hashlib.sha256(header.token.encode() + chunk).hexdigest()[:32]
+        header.token = _token_after(header.token, chunk)
         header.next += 1
         header.log += len(chunk)
 
@@ -137,6 +182,7 @@ class Log:
         """Replace all chunks by a snapshot."""
         store.put_snapshot(session, waiting)
         self.header.snapshot = len(session) + len(waiting)
+        self.header.snapshot_digest = _digest_snapshot(session, waiting)
         while self.kept:
             self._drop(store)
 
@@ -158,7 +204,7 @@ class Log:
         if own.next == header.next:
             return own.token == header.token
         chunk = store.chunk(own.next)
-        return chunk is not None and token_before(read_blob(chunk)) == own.token
+        return chunk is not None and _token_before(read_chunk(chunk, own.next)) == own.token
 
     def read_missed(self, store: Store, header: Header) -> Iterator[tuple[int, int, pa.Table]]:
         """Yield the chunks after this log: number, bytes, events; and take the store's header.
@@ -169,14 +215,56 @@ class Log:
         self.header = header
         while self.kept and self.kept[0].number < header.first:
             self.kept.popleft()
+        token = None
         for number in range(max(known, header.first), header.next):
             chunk = store.chunk(number)
             if chunk is None:
-                raise StateError(f"the checkpoint is damaged: chunk {number} is missing")
-            yield number, len(chunk), read_blob(chunk)
+                raise damaged(f"chunk {number} is missing")
+            table = read_chunk(chunk, number)
+            if token not in (None, before := _token_before(table)):
+                raise damaged(f"chunk {number} does not follow the one before it")
+            token = _token_after(before, chunk)
+            yield number, len(chunk), table
+        if token not in (None, header.token):
+            raise damaged(f"chunk {header.next - 1} is not the last one")
 
 
-def token_before(table: pa.Table) -> str:
+def read_snapshot(store: Store, header: Header) -> tuple[bytes, pa.Table | None]:
+    """Return the frozen session in the store, and the events that waited beside it."""
+    snapshot = store.snapshot()
+    if snapshot is None:
+        raise damaged("its snapshot is missing")
+    frozen, waiting = snapshot
+    if _digest_snapshot(frozen, waiting) != header.snapshot_digest:
+        raise damaged("its snapshot is not as it was written")
+    return frozen, _read_table(waiting, "its snapshot") if waiting else None
+
+
+def read_chunk(chunk: bytes, number: int) -> pa.Table:
+    """Return the events of a chunk, if it is as it was written."""
+    return _read_table(open_seal(chunk, f"chunk {number}"), f"chunk {number}")
+
+
+def _read_table(blob: bytes, what: str) -> pa.Table:
+    try:
+        return read_stream(blob)
+    except DataError as error:
+        raise damaged(f"{what}: {error}") from error
+
+
+def _digest_snapshot(session: bytes, waiting: bytes) -> str:
+    digest = hashlib.blake2b(b"%d\n" % len(session), digest_size=_DIGEST)
+    digest.update(session)
+    digest.update(waiting)
+    return digest.hexdigest()
+
+
+def _token_before(table: pa.Table) -> str:
     """Return the token of the state that a chunk follows."""
     metadata = table.schema.metadata or {}
-    return str(metadata.get(_BEFORE.encode(), b"").decode())
+    return str(metadata.get(_BEFORE.encode(), b"").decode(errors="replace"))
+
+
+def _token_after(before: str, chunk: bytes) -> str:
+    """Return the token of the state after a chunk."""
+    return hashlib.sha256(before.encode() + chunk).hexdigest()[:32]
