@@ -423,6 +423,10 @@ def _queries() -> dict[str, tuple[str, str]]:
             f"SELECT {strategy} * FROM S WHERE (A AS a ; B+ AS b ; C AS c) {window} CONSUME BY ANY"
         )
         known[strategy.lower()] = ("ceql", text)
+    counted = "SELECT COUNT(*) FROM S WHERE (A AS a ; B+ AS b)"
+    known["counted"] = ("ceql", f"{counted} PARTITION BY [k] {window}")
+    known["counted-clock"] = ("ceql", f"{counted} WITHIN 15 [ts]")
+    known["counted-all"] = ("ceql", counted)
     known["answers"] = ("cq", "Q(x, y) <- A(id: x, u: y), B(id: x, u: z) WITHIN 12 EVENTS")
     known["collapsed"] = (
         "cq",
@@ -568,6 +572,7 @@ def _stream(snapshots: bool) -> tuple[Any, dict[str, bytes]]:
     import pyarrow as pa
 
     from cernis.events.order import Scale
+    from cernis.run.session import RunOptions
     from cernis.spark.streaming import log
     from cernis.spark.streaming.bucket import Bucket, StreamWork
     from cernis.spark.streaming.packing import write_blob
@@ -579,13 +584,9 @@ def _stream(snapshots: bool) -> tuple[Any, dict[str, bytes]]:
     work = Work(
         plan=query.plan,
         streams=(StreamColumns(name="S", columns=columns),),
-        time="ts",
-        type="type",
-        time_unit="ms",
+        reading=RunOptions(time="ts"),
         scale=Scale(10**6, 10**6),
         form="lines",
-        budget=10**6,
-        on_budget="fail",
     )
     table = table.append_column(ROW, pa.array(range(60), pa.int64()))
     work = Work(**{**work.__dict__, "schema": answer_schema(work, table)})
@@ -728,6 +729,8 @@ def drive(arguments: list[str], current: Path) -> Iterator[tuple[str, str, str, 
                 yield label, outcome, said, content
         if process.wait() != 0:
             said = process.stderr.read().decode(errors="replace").strip().split("\n")[-1]
+            if not current.exists():
+                raise RuntimeError(f"no case could be made: {said}")
             yield "", CRASH, f"exit code {process.returncode} {said}", current.read_bytes()
 
 
