@@ -142,6 +142,10 @@ def test_conditions_equal_their_text(condition: ConditionBuilder, text: str) -> 
             "SELECT * WHERE A PARTITION BY [a], [b, c.d] CONSUME BY ANY LIMIT 3",
         ),
         (
+            p.select().where(A).partition_by("a").forget_after(minutes=90),
+            "SELECT * WHERE A PARTITION BY [a] FORGET AFTER 1 HOUR 30 MINUTES",
+        ),
+        (
             p.select()
             .from_("S")
             .where(A)

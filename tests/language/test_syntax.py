@@ -245,7 +245,7 @@ def test_windows_are_exact(text: str, expected: Window) -> None:
 def test_all_clauses_together() -> None:
     pattern = parse(
         "SELECT NEXT * FROM S, T WHERE A ; B FILTER A[x = 1] PARTITION BY [a], [b, c.d] "
-        "WITHIN 10 EVENTS CONSUME BY PARTITION LIMIT 3"
+        "WITHIN 10 EVENTS CONSUME BY PARTITION LIMIT 3 FORGET AFTER 1 HOUR 30 MINUTES"
     )
     assert pattern == Pattern(
         formula=f.Filter(f.Sequence((A, B)), CLAIM),
@@ -255,7 +255,15 @@ def test_all_clauses_together() -> None:
         within=Window(Unit.EVENTS, Fraction(10)),
         consume=Consume.PARTITION,
         limit=3,
+        forget=Fraction(5_400_000_000_000),
     )
+
+
+def test_forget_and_after_stay_names() -> None:
+    text = "SELECT * WHERE forget ; after AS x FILTER x[after > 1] FORGET AFTER 1 SECOND"
+    pattern = parse(text)
+    assert pattern.forget == Fraction(1_000_000_000)
+    assert parse(str(pattern)) == pattern
 
 
 def test_a_filter_clause_is_a_filter_of_the_whole_formula() -> None:

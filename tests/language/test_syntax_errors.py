@@ -394,9 +394,9 @@ line 1, column 33: unexpected '['
 line 1, column 34: unexpected 'FILTER'
   SELECT * WHERE A WITHIN 5 EVENTS FILTER A[x = 1]
                                    ^^^^^^
-  expected: CONSUME BY, LIMIT or the end of the query
+  expected: CONSUME BY, FORGET AFTER, LIMIT or the end of the query
   help: the clauses come in this order: SELECT, FROM, WHERE, FILTER, PARTITION BY, WITHIN, \
-CONSUME BY, LIMIT""",
+CONSUME BY, LIMIT, FORGET AFTER""",
         ),
         (
             "SELECT * WHERE A LIMIT 3 LIMIT 4",
@@ -404,8 +404,23 @@ CONSUME BY, LIMIT""",
 line 1, column 26: unexpected 'LIMIT'
   SELECT * WHERE A LIMIT 3 LIMIT 4
                            ^^^^^
-  expected: the end of the query
+  expected: FORGET AFTER or the end of the query
   help: a query has one LIMIT clause""",
+        ),
+        (
+            "SELECT * WHERE A FORGET AFTER 5 EVENTS",
+            """\
+line 1, column 33: unexpected 'EVENTS'
+  SELECT * WHERE A FORGET AFTER 5 EVENTS
+                                  ^^^^^^
+  expected: a unit of time such as MINUTES""",
+        ),
+        (
+            "SELECT * WHERE A FORGET AFTER 0 SECONDS",
+            """\
+line 1, column 18: FORGET AFTER needs a duration longer than 0
+  SELECT * WHERE A FORGET AFTER 0 SECONDS
+                   ^^^^^^^^^^^^^^^^^^^^^^""",
         ),
         (
             "SELECT * WHERE A WITHIN 1.5 EVENTS LIMIT -3",

@@ -702,13 +702,13 @@ _SIZES = {
 }
 
 
-def _sum_units(length: timedelta | None, units: dict[str, Any]) -> Fraction:
+def _sum_units(length: timedelta | None, units: dict[str, Any], method: str = "within") -> Fraction:
     size = Fraction(0)
     if length is not None:
         size += Fraction(length // timedelta(microseconds=1)) * 1000
     for unit, number in units.items():
         if unit not in _SIZES:
-            _fail(f"unknown unit '{unit}' in within()", did_you_mean(unit, _SIZES))
+            _fail(f"unknown unit '{unit}' in {method}()", did_you_mean(unit, _SIZES))
         size += _read_number(number, unit) * _SIZES[unit]
     return size
 
@@ -777,6 +777,15 @@ class QueryBuilder:
 
     def limit(self, most: int) -> QueryBuilder:
         return replace(self, draft=replace(self.draft, limit=_check_whole(most, "limit()")))
+
+    def forget_after(
+        self, length: timedelta | None = None, **units: float | Decimal | Fraction
+    ) -> QueryBuilder:
+        """`forget_after(minutes=5)`: forget partitions without events for longer than that."""
+        if length is None and not units:
+            _fail("forget_after() needs a duration", "for example forget_after(minutes=5)")
+        forget = _sum_units(length, units, "forget_after")
+        return replace(self, draft=replace(self.draft, forget=forget))
 
     def declare(self, schema: Schema) -> QueryBuilder:
         """Set the declarations of streams that stand before the query."""

@@ -149,12 +149,14 @@ class Pattern:
     within: Window | None = None
     consume: Consume = Consume.NONE
     limit: int | None = None
+    forget: Fraction | None = None
+    """`FORGET AFTER`: the nanoseconds after which a partition without events is forgotten."""
     declared: Schema | None = None
     source: str = field(default="", compare=False, repr=False, kw_only=True)
     spans: Mapping[str, tuple[Span, ...]] = field(
         default_factory=dict, compare=False, repr=False, kw_only=True
     )
-    """Where the plain names of `streams` and `partition` (flattened) and `limit` stand."""
+    """Where the plain names of `streams` and `partition` (flattened) `limit` and `forget` stand."""
     qualified: tuple[Event, ...] = field(default=(), compare=False, repr=False, kw_only=True)
     """Each variable of FILTER and SELECT that is written with its stream: `S>E[…]`."""
 
@@ -181,5 +183,7 @@ class Pattern:
             clauses.append(f"CONSUME BY {self.consume.value}")
         if self.limit is not None:
             clauses.append(f"LIMIT {self.limit}")
+        if self.forget is not None:
+            clauses.append(f"FORGET AFTER {write_duration(self.forget)}")
         query = " ".join(clauses)
         return query if self.declared is None else f"{write_schema(self.declared)}\n{query}"

@@ -34,6 +34,7 @@ __all__ = [
 
 KEYWORDS = frozenset(
     {
+        "AFTER",
         "ALL",
         "AND",
         "ANY",
@@ -54,6 +55,7 @@ KEYWORDS = frozenset(
         "FALSE",
         "FILTER",
         "FIRST",
+        "FORGET",
         "FROM",
         "HOUR",
         "HOURS",

@@ -114,6 +114,7 @@ class Features:
     partition: bool = True
     limit: bool = True
     terms: bool = False
+    forget: bool = False
     untimed: bool = True
     disorder: bool = True
 
@@ -202,6 +203,7 @@ class QueryGrammar(Choices):
             within=self._make_window(self.pick_mostly_first(on.windows)),
             consume=self.pick_mostly_first(on.consume),
             limit=self.choose(4) if on.limit and self.happens(6) else None,
+            forget=Fraction((1 + self.choose(8)) * MILLISECOND, 2) if on.forget else None,
         )
 
     def make_formula(self, size: int) -> cel.Formula:
@@ -571,7 +573,8 @@ class QueryGrammar(Choices):
         on, needed = self.features, False
         names, types, longest = [*DOMAINS, *RISING], on.types, on.events
         if for_ is not None:
-            needed = for_.within is not None and for_.within.unit is Unit.TIME
+            in_time = for_.within is not None and for_.within.unit is Unit.TIME
+            needed = in_time or for_.forget is not None
             names, types = sorted(_find_attributes(for_)), _choose_types(on, for_.formula)
             longest = _find_longest(for_.formula, on)
         timed = not on.untimed or needed or not self.happens(4)

@@ -28,7 +28,7 @@ Where the definition leaves a choice, this is the one taken:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import count, pairwise
@@ -334,8 +334,8 @@ def evaluate(
     ]
     names = find_selected(pattern)
     matches: list[_PositionedValuation] = []
-    # 1. PARTITION BY: each key is a stream of its own
-    for partition in _make_partitions(pattern.partition, ordered):
+    # 1. PARTITION BY: each key is a stream of its own, FORGET AFTER: and each of its lives
+    for partition in _split_lives(pattern, _make_partitions(pattern.partition, ordered), ordered):
         local = [ordered[rank] for rank in partition.ranks]
         # 2. the valuations of the formula
         found = find_valuations(pattern.formula, local, type=type) - {EPSILON}
@@ -415,6 +415,21 @@ def _make_partitions(
         keys.setdefault(identity, key)
         members.setdefault(identity, []).append(rank)
     return [_Partition(keys[each], tuple(members[each])) for each in keys]
+
+
+def _split_lives(
+    pattern: Pattern, partitions: list[_Partition], events: Sequence[Event]
+) -> Iterator[_Partition]:
+    """Yield the lives of the partitions: one ends where no event comes for longer than FORGET."""
+    for key, ranks in partitions:
+        begin = 0
+        for i in range(1, len(ranks)) if pattern.forget is not None else ():
+            before, after = (events[rank] for rank in ranks[i - 1 : i + 1])
+            gap = (after[pred.TIME.name] - before[pred.TIME.name]) * Fraction(after[TICK])
+            if pattern.forget is not None and gap > pattern.forget:
+                yield _Partition(key, ranks[begin:i])
+                begin = i
+        yield _Partition(key, ranks[begin:])
 
 
 def _is_within(

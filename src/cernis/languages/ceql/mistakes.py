@@ -31,6 +31,7 @@ _CLAUSES = {
     "_WITHIN": "WITHIN",
     "_CONSUME": "CONSUME BY",
     "_LIMIT": "LIMIT",
+    "_FORGET": "FORGET AFTER",
 }
 
 

@@ -6,6 +6,7 @@ a `Pattern` cannot hold; everything else is for `cernis.pattern.check`.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
 from lark import Token, v_args
@@ -67,7 +68,8 @@ class CeqlReader(TreeReader):
     # ---------------------------------------------------------------------- query
 
     def query(self, meta: Meta, parts: list[Any]) -> Pattern:
-        declared, (strategy, select), streams, formula, partition, within, consume, limit = parts
+        declared, (strategy, select), streams, formula, partition, within, *clauses = parts
+        consume, limit, forget = clauses
         return Pattern(
             formula=formula,
             select=select,
@@ -77,6 +79,7 @@ class CeqlReader(TreeReader):
             within=within,
             consume=consume or Consume.NONE,
             limit=limit,
+            forget=forget,
             declared=declared,
             source=self.source,
             spans=self.spans,
@@ -146,6 +149,10 @@ class CeqlReader(TreeReader):
             return 1
         limit = self._read_whole(token)
         return -limit if sign == "-" else limit
+
+    def forget(self, meta: Meta, parts: list[Token]) -> Fraction:
+        self.spans["forget"] = (span_of_tree(meta),)
+        return self._read_nanoseconds(parts)
 
     # ------------------------------------------------------------------- formulas
 

@@ -20,7 +20,7 @@ _SPECIAL = (
 )
 _OTHERS = (
     "SELECT FROM WHERE FILTER PARTITION BY CONSUME LIMIT AS IN ALL OR AND UNLESS NONE LIKE IS NULL "
-    "RANGE"
+    "RANGE FORGET AFTER"
 )
 
 TERMINALS: Mapping[str, str] = (
@@ -28,8 +28,8 @@ TERMINALS: Mapping[str, str] = (
 )
 """Keyword, in capitals, to the terminal of the grammar."""
 
-_SOFT = ("ANY", "STRATEGY", "LASTMAX", "AGGREGATE", "DISTINCT", "MONOTONE", "PREV", "_RANGE")
-SOFT = words.SOFT | set(_SOFT)
+_SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV _RANGE _FORGET _AFTER"
+SOFT = words.SOFT | set(_SOFT.split())
 """Terminals that may stand where a name may."""
 
 _CLAUSE = "SELECT FROM WHERE FILTER PARTITION BY WITHIN CONSUME LIMIT AS ALL UNLESS NONE"
@@ -42,6 +42,7 @@ _SPOKEN = dict(words.SPOKEN) | {
     "MONOTONE": "INCREASING",
     "_PARTITION": "PARTITION BY",
     "_CONSUME": "CONSUME BY",
+    "_FORGET": "FORGET AFTER",
     "DOTS": "'..'",
     "GT": "'>'",
 }
@@ -58,7 +59,7 @@ _PHRASES = words.read_phrases(
             "_OR _ALL _UNLESS _AS _IN PLUS COLON_PLUS QMARK LBRACE COLON_LBRACE GT",
             "an operator such as ';', OR or +",
         ),
-        ("_WITHIN _CONSUME _LIMIT", "_PARTITION", "a clause such as WITHIN"),
+        ("_WITHIN _CONSUME _LIMIT", "_PARTITION _FORGET", "a clause such as WITHIN"),
         ("_CREATE _DECLARE", "", "CREATE STREAM"),
         ("_EVENT _EVENTS", "", "EVENTS"),
     )

@@ -32,6 +32,8 @@ class PatternCheck(FormulaCheck):
             self.check_window(self.pattern.within)
         if self.pattern.limit is not None and self.pattern.limit < 0:
             self.mistakes.note("LIMIT must not be negative", self.find_span("limit", 0))
+        if self.pattern.forget is not None:
+            self.check_forget(self.pattern.forget)
         return self.mistakes.found
 
     def find_span(self, clause: str, index: int) -> Span | None:
@@ -136,6 +138,15 @@ class PatternCheck(FormulaCheck):
             if class_of(kind) not in ("number", None):
                 message = f"WITHIN needs numbers, {window.attribute.name} is a {class_of(kind)}"
                 self.mistakes.note(message, window.attribute.span)
+
+    def check_forget(self, length: Fraction) -> None:
+        span = self.find_span("forget", 0)
+        if length <= 0:
+            self.mistakes.note("FORGET AFTER needs a duration longer than 0", span)
+        if length > LARGEST_WINDOW:
+            self.mistakes.note("the duration of FORGET AFTER is out of range", span)
+        if not _is_decimal(Fraction(length)):
+            self.mistakes.note("the duration of FORGET AFTER must be a decimal number", span)
 
 
 def _is_decimal(number: Fraction) -> bool:
