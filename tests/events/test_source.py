@@ -825,3 +825,12 @@ def test_a_csv_row_that_is_broken_and_not_utf_8_is_reported(tmp_path: Path) -> N
         (1, "the text is not UTF-8"),
         (2, "expected 2 values, found 3: 'A,y,\ufffd'"),
     ]
+
+
+def test_a_column_whose_name_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema({"type": pa.string(), "names": pa.int64()})) as writer:
+        writer.write_table(pa.table({"type": ["A"], "names": [1]}))
+    (tmp_path / "S.arrow").write_bytes(sink.getvalue().to_pybytes().replace(b"names", b"n\xffmes"))
+    with pytest.raises(DataError, match=r"S\.arrow: the name of a column is not UTF-8"):
+        open_events(tmp_path / "S.arrow")

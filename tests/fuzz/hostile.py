@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import collections
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -672,26 +673,26 @@ def run_case(target: Target, case: bytes) -> tuple[str, str]:
     return ANSWERED, ""
 
 
-def work(name: str, numbers: Iterator[tuple[str, bytes]], current: Path) -> None:
+def work(cases: Iterator[tuple[str, str, bytes]], current: Path) -> None:
     """Run cases one after the other, and write a line for each."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for label, case in numbers:
+    for name, label, case in cases:
         current.write_bytes(case)
         outcome, said = run_case(TARGETS[name], case)
-        print(json.dumps([label, outcome, said[:300]]), flush=True)
+        print(json.dumps([name, label, outcome, said[:300]]), flush=True)
 
 
-def make_cases(name: str, seed: int, first: int, count: int) -> Iterator[tuple[str, bytes]]:
+def make_cases(name: str, seed: int, first: int, count: int) -> Iterator[tuple[str, str, bytes]]:
     for number in range(first, first + count):
-        yield str(number), TARGETS[name].make(random.Random(f"{name}/{seed}/{number}"))
+        yield name, str(number), TARGETS[name].make(random.Random(f"{name}/{seed}/{number}"))
 
 
-def kept_cases(name: str) -> Iterator[tuple[str, bytes]]:
+def kept_cases(name: str) -> Iterator[tuple[str, str, bytes]]:
     for file in sorted((CASES / name).glob("*")):
-        yield file.name, file.read_bytes()
+        yield name, file.name, file.read_bytes()
 
 
 # ------------------------------------------------------------------ driver
@@ -703,60 +704,65 @@ class Tally(NamedTuple):
     counts: collections.Counter[str]
     findings: list[tuple[str, str, bytes]]
 
+    def add(self, outcome: str, said: str, case: bytes) -> None:
+        self.counts[outcome] += 1
+        if outcome not in (ANSWERED, REFUSED):
+            self.findings.append((outcome, said, case))
 
-def drive(arguments: list[str], current: Path) -> Iterator[tuple[str, str, str, bytes]]:
-    """Run a worker; yield the label, outcome, message and content of each case."""
+
+class Case(NamedTuple):
+    """A case that a worker has run; its content only if it is the last one so far."""
+
+    target: str
+    label: str
+    outcome: str
+    said: str
+    content: bytes
+
+
+def drive(arguments: list[str], current: Path) -> Iterator[Case]:
+    """Run a worker; yield its cases."""
     command = [sys.executable, str(Path(__file__)), "--worker", str(current), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        patience = FIRST_SECONDS
-        pending = b""
+        patience, pending, target = FIRST_SECONDS, b"", ""
         while True:
             ready, _, _ = select.select([process.stdout], [], [], patience)
             if not ready:
                 process.kill()
-                yield "", HANG, f"no answer in {patience:.0f} s", current.read_bytes()
+                yield Case(target, "", HANG, f"no answer in {patience:.0f} s", current.read_bytes())
                 return
             data = os.read(process.stdout.fileno(), 1 << 16)
             if not data:
                 break
-            patience = CASE_SECONDS
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
-                label, outcome, said = json.loads(line)
-                content = current.read_bytes() if outcome == RAW and line is lines[-1] else b""
-                yield label, outcome, said, content
+                name, label, outcome, said = json.loads(line)
+                patience = CASE_SECONDS if name == target else FIRST_SECONDS
+                target = name
+                last = outcome == RAW and line is lines[-1]
+                yield Case(name, label, outcome, said, current.read_bytes() if last else b"")
         if process.wait() != 0:
             said = process.stderr.read().decode(errors="replace").strip().split("\n")[-1]
             if not current.exists():
                 raise RuntimeError(f"no case could be made: {said}")
-            yield "", CRASH, f"exit code {process.returncode} {said}", current.read_bytes()
+            said = f"exit code {process.returncode} {said}"
+            yield Case(target, "", CRASH, said, current.read_bytes())
 
 
 def fuzz(name: str, seed: int, cases: int, seconds: float, folder: Path) -> Tally:
     """Run cases of a target until there were enough, or the time is over."""
     tally, end, number = Tally(collections.Counter(), []), time.monotonic() + seconds, 0
     while number < cases and time.monotonic() < end:
-        count = min(GROUP, cases - number)
-        first = number
-        arguments = [
-            "--target",
-            name,
-            "--seed",
-            str(seed),
-            "--first",
-            str(first),
-            "--cases",
-            str(count),
-        ]
-        for label, outcome, said, content in drive(arguments, folder / "current"):
-            number = int(label) + 1 if label else number + 1
-            tally.counts[outcome] += 1
-            if outcome not in (ANSWERED, REFUSED):
-                if not content:  # others have run since
-                    [(_, content)] = make_cases(name, seed, number - 1, 1)
-                tally.findings.append((outcome, said, content))
+        first, count = number, min(GROUP, cases - number)
+        arguments = [f"--target={name}", f"--seed={seed}", f"--first={first}", f"--cases={count}"]
+        for case in drive(arguments, folder / "current"):
+            number = int(case.label) + 1 if case.label else number + 1
+            content = case.content
+            if not content and case.outcome == RAW:  # others have run since
+                [(_, _, content)] = make_cases(name, seed, number - 1, 1)
+            tally.add(case.outcome, case.said, content)
             if time.monotonic() > end:
                 break
         if number == first:
@@ -764,17 +770,14 @@ def fuzz(name: str, seed: int, cases: int, seconds: float, folder: Path) -> Tall
     return tally
 
 
-def replay(name: str, folder: Path) -> Tally:
-    """Run the cases of a target that were found before."""
-    tally = Tally(collections.Counter(), [])
-    if any(kept_cases(name)):
-        for label, outcome, said, content in drive(
-            ["--target", name, "--replay"], folder / "current"
-        ):
-            tally.counts[outcome] += 1
-            if outcome not in (ANSWERED, REFUSED):
-                tally.findings.append((outcome, f"{label}: {said}", content))
-    return tally
+def run_together(names: list[str], arguments: list[str], folder: Path) -> dict[str, Tally]:
+    """Run cases of all targets in one process, which is faster and ends with the first crash."""
+    tallies = {name: Tally(collections.Counter(), []) for name in names}
+    targets = [f"--target={name}" for name in names]
+    for case in drive([*targets, *arguments], folder / "current"):
+        said = f"{case.label or 'the case after the last one'}: {case.said}"
+        tallies[case.target or names[0]].add(case.outcome, said, case.content)
+    return tallies
 
 
 def keep(name: str, finding: tuple[str, str, bytes]) -> Path:
@@ -792,43 +795,44 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--cases", type=int, default=10**9, help="of each target")
     parser.add_argument("--seconds", type=float, default=1e9, help="for all targets together")
-    parser.add_argument("--replay", action="store_true")
+    parser.add_argument("--together", action="store_true", help="all targets in one process")
+    parser.add_argument("--replay", action="store_true", help="run the cases in cases/")
     parser.add_argument("--keep", action="store_true", help="write findings to cases/")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     names = options.target or list(TARGETS)
+    seed, first, count = options.seed, options.first, options.cases
     if options.worker is not None:
-        cases = (
-            kept_cases(names[0])
-            if options.replay
-            else make_cases(names[0], options.seed, options.first, options.cases)
+        made = (
+            kept_cases(name) if options.replay else make_cases(name, seed, first, count)
+            for name in names
         )
-        work(names[0], cases, options.worker)
+        work(itertools.chain.from_iterable(made), options.worker)
         return 0
     total: collections.Counter[str] = collections.Counter()
-    print(f"{'target':14}{'tried':>9}" + "".join(f"{outcome:>10}" for outcome in OUTCOMES))
     failed = False
-    with tempfile.TemporaryDirectory() as folder:
+    print(f"{'target':14}{'tried':>9}" + "".join(f"{outcome:>10}" for outcome in OUTCOMES))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, tallies = Path(temporary), {}
+        if options.replay or options.together:
+            arguments = ["--replay"] if options.replay else [f"--seed={seed}", f"--cases={count}"]
+            tallies = run_together(names, arguments, folder)
         for name in names:
-            if options.replay:
-                tally = replay(name, Path(folder))
-            else:
-                share = options.seconds / len(names)
-                tally = fuzz(name, options.seed, options.cases, share, Path(folder))
-            counts = tally.counts
-            total += counts
-            row = "".join(f"{counts[outcome]:>10,}" for outcome in OUTCOMES)
-            print(f"{name:14}{counts.total():>9,}{row}", flush=True)
-            said_before = collections.Counter(said for _, said, _ in tally.findings)
-            for finding in tally.findings:
-                outcome, said, _ = finding
-                failed = True
-                if said_before.pop(said, 0):
-                    where = f" ({keep(name, finding)})" if options.keep else ""
-                    print(f"  {outcome}: {said}{where}", flush=True)
-    row = "".join(f"{total[outcome]:>10,}" for outcome in OUTCOMES)
-    print(f"{'all':14}{total.total():>9,}{row}")
+            share = options.seconds / len(names)
+            tally = tallies.get(name) or fuzz(name, seed, count, share, folder)
+            total += tally.counts
+            print(f"{name:14}{_row(tally.counts)}", flush=True)
+            failed = failed or bool(tally.findings)
+            distinct = {finding[:2]: finding for finding in tally.findings}
+            for (outcome, said), finding in distinct.items():
+                where = f" ({keep(name, finding)})" if options.keep else ""
+                print(f"  {outcome}: {said}{where}", flush=True)
+    print(f"{'all':14}{_row(total)}")
     return 1 if failed else 0
+
+
+def _row(counts: collections.Counter[str]) -> str:
+    return f"{counts.total():>9,}" + "".join(f"{counts[outcome]:>10,}" for outcome in OUTCOMES)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from cernis.events.reader import (
     check_columns,
     first_line,
     number_rows,
-    simplify_schema,
+    read_schema,
     simplify_table,
 )
 from cernis.events.text import CsvReader, JsonReader
@@ -52,7 +52,7 @@ class ParquetReader:
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         self.nbytes: int | None = sum(group.total_byte_size for group in groups)
         self._dictionaries = _dictionary_columns(file)
-        self.schema = simplify_schema(self._open().schema_arrow)
+        self.schema = read_schema(self.label, self._open().schema_arrow)
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         first = 0
@@ -104,7 +104,7 @@ class ArrowFileReader:
         self._path = path
         self.count: int | None = None
         self.nbytes: int | None = 0
-        self.schema = simplify_schema(self._open().schema)
+        self.schema = read_schema(self.label, self._open().schema)
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         first = 0

@@ -99,7 +99,7 @@ class BatchReader:
 
     def __init__(self, label: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         self.label = label
-        self.schema = simplify_schema(schema)
+        self.schema = read_schema(label, schema)
         self.count: int | None = None
         self._batches: Iterable[pa.RecordBatch] | None = batches
 
@@ -128,11 +128,24 @@ def to_table(batch: pa.Table | pa.RecordBatch) -> pa.Table:
     return batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
 
 
+def read_schema(label: str, schema: pa.Schema) -> pa.Schema:
+    """Return the schema that `simplify_table` gives a table from outside."""
+    try:
+        fields = list(schema)
+        for field in fields:
+            assert field.name is not None  # pyarrow decodes a name when it is asked for
+            fields += [field.type.field(i) for i in range(field.type.num_fields)]
+        return simplify_schema(schema)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{label}: the name of a column is not UTF-8") from error
+
+
 def check_columns(label: str, table: pa.Table) -> pa.Table:
     """Return Arrow data from outside if it is sound: the kernels follow its offsets.
 
     Arrow itself trusts offsets, indices of dictionaries and the encoding of text.
     """
+    read_schema(label, table.schema)
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             column.validate()
