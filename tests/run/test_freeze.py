@@ -14,6 +14,7 @@ import pytest
 import cernis
 from cernis.engine.dag.records import NODE
 from cernis.engine.unary.freeze import VERSION, pack, unpack
+from cernis.engine.unary.slide import ROW
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
 from cernis.testing.differential import comparable_match
@@ -246,6 +247,33 @@ def test_too_many_buckets_are_refused_before_room_is_made_for_them() -> None:
     meta["engine"]["capacity"] = [2**29 for _ in meta["engine"]["capacity"]]
     with pytest.raises(cernis.StateError, match="its buckets do not fit its keys"):
         CASES["equal"].query.thaw(pack(meta, arrays))
+
+
+COUNTED = "SELECT COUNT(*) FROM S WHERE (A AS a ; B+ AS b) PARTITION BY [id] WITHIN 12 EVENTS"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("front", 1_000_000, "a vector lies outside"),
+        ("size", 1_000_000, "the counts of its rows do not agree"),
+        ("begun", 1_000_000, "the events of its partitions are mixed up"),
+        ("last", 0, "the events of its partitions are mixed up"),
+        ("key", 1, "rows and partitions do not belong to each other"),
+    ],
+)
+def test_aggregates_that_lead_outside_are_refused(field: str, value: int, message: str) -> None:
+    query = cernis.query(COUNTED)
+    session = query.session()
+    session.push(events(60))
+    meta, arrays = unpack(session.freeze())
+    rows = arrays["rows"].view(ROW)
+    rows[field] = value
+    if field == "front":
+        rows["fronts"] = 1
+    arrays["rows"] = rows.view(arrays["rows"].dtype)
+    with pytest.raises(cernis.StateError, match=message):
+        query.thaw(pack(meta, arrays))
 
 
 def test_a_header_that_nests_too_deeply_is_refused() -> None:
