@@ -22,6 +22,7 @@ FAILED = r"^this session has failed before \(.*\); begin a new one"
 QUERIES = {
     "unary": "SELECT * WHERE A ; B+ PARTITION BY [k] WITHIN 9 EVENTS",
     "unary, by an attribute": "SELECT LAST * WHERE A ; B+ WITHIN 5 [n]",
+    "counts": "SELECT COUNT(*) WHERE A ; B+ PARTITION BY [k] WITHIN 9 EVENTS",
     "correlated": "SELECT * WHERE (A AS a ; B AS b) FILTER a[k] = b[k] AND a[n] < b[n]",
     "listed": """SELECT * WHERE (A AS a ; B AS b ; A AS c) FILTER a[n] < c[n]
         PARTITION BY [k] CONSUME BY PARTITION""",

@@ -26,6 +26,7 @@ QUERIES = {
     "unary, by key": UNARY.replace("WITHIN", "PARTITION BY [k] WITHIN"),
     "unary, resolved": UNARY.replace("SELECT", "SELECT NEXT"),
     "unary, with guards": "SELECT * WHERE (A ; B ; C UNLESS D) ; (E ALL F) WITHIN 9 EVENTS",
+    "counts": UNARY.replace("SELECT *", "SELECT COUNT(*)"),
     "correlated": """SELECT * WHERE (A AS a ; B AS b ; (C OR D OR E) AS c)
         FILTER a[k] = b[k] AND b[n] < c[n] AND a[n < 8] AND b[n > 1] WITHIN 15 EVENTS""",
     "listed": """SELECT LAST * WHERE (A AS a ; (B OR C) AS b ; D AS d) FILTER a[k] = d[k]
@@ -177,7 +178,7 @@ def test_an_automaton_that_was_interrupted_while_it_grew_is_as_good_as_new(
 
     for name in grown:
         monkeypatch.setattr(type(tables), name, interrupt(name))
-    for count in range(1, 60):
+    for count in range(1, 60, 2):
         left = count
         try:
             assert answer(query, count % 6) == alone[count % 6]
