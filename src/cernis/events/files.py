@@ -51,7 +51,11 @@ class ParquetReader:
         self.count: int | None = metadata.num_rows
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         self.nbytes: int | None = sum(group.total_byte_size for group in groups)
-        self._dictionaries = _dictionary_columns(file)
+        self.schema = read_schema(self.label, file.schema_arrow)
+        try:
+            self._dictionaries = _dictionary_columns(file)
+        except (OSError, pa.ArrowException) as error:
+            raise self._refuse(0, error) from error
         self.schema = read_schema(self.label, self._open().schema_arrow)
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
@@ -64,9 +68,12 @@ class ParquetReader:
                 yield number_rows(self.label, simplify_table(table), first)
                 first += table.num_rows
         except (OSError, pa.ArrowException) as error:
-            raise DataError(
-                f"{self.label}: the rows from {first} on cannot be read: {first_line(error)}"
-            ) from error
+            raise self._refuse(first, error) from error
+
+    def _refuse(self, first: int, error: Exception) -> DataError:
+        return DataError(
+            f"{self.label}: the rows from {first} on cannot be read: {first_line(error)}"
+        )
 
     def _open(self) -> pq.ParquetFile:
         try:
@@ -81,17 +88,14 @@ class ParquetReader:
 
 def _dictionary_columns(file: pq.ParquetFile) -> list[str]:
     """Return the top-level text columns that are dictionary-encoded in the first row group."""
-    if not file.metadata.num_row_groups:
+    names = [field.name for field in file.schema_arrow if is_text(field.type)]
+    if not file.metadata.num_row_groups or not names:
         return []
-    group = file.metadata.row_group(0)
-    encodings = {
-        group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)
-    }
-    return [
-        field.name
-        for field in file.schema_arrow
-        if is_text(field.type) and "RLE_DICTIONARY" in encodings.get(field.name, ())
-    ]
+    # reading a row is an exception if metadata is damaged; asking for metadata ends the process
+    next(file.iter_batches(1, row_groups=[0], columns=names), None)
+    group, paths = file.metadata.row_group(0), [column.path for column in file.schema]
+    coded = {i: path for i, path in enumerate(paths) if path in names}
+    return [path for i, path in coded.items() if "RLE_DICTIONARY" in group.column(i).encodings]
 
 
 class ArrowFileReader:
