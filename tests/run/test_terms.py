@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -79,6 +81,27 @@ def test_terms_are_flat_columns_in_the_order_of_the_query() -> None:
     assert table["START"].to_pylist() == PRICES["ts"].take([0, 2]).to_pylist()
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_duration_is_written_alike_whatever_the_unit_of_times(unit: str, tmp_path: Path) -> None:
+    times = PRICES["ts"].cast(pa.timestamp(unit))
+    table = PRICES.set_column(1, "ts", times)
+    text = "SELECT END - START AS length, START - END AS back WHERE A AS a : B AS b LIMIT 1"
+    matches = cernis.query(text).run(table)
+    length = timedelta(minutes=5)
+    found = matches.head(1)[0].values
+    assert found == {"length": length, "back": -length}
+    assert type(found["length"]) is timedelta
+    matches.write_jsonl(tmp_path / "out.jsonl")
+    line = (tmp_path / "out.jsonl").read_text().splitlines()[0]
+    assert line.endswith('"values":{"length":"PT300S","back":"-PT300S"}}')
+
+
+def test_a_duration_below_microseconds_is_exact() -> None:
+    table = pa.table({"type": ["A", "B"], "ts": pa.array([0, 1_500_000_001], pa.timestamp("ns"))})
+    (match,) = cernis.query("SELECT END - START AS length WHERE A ; B").run(table)
+    assert match.values["length"] == np.timedelta64(1_500_000_001, "ns")
+
+
 def test_a_condition_on_times_takes_a_duration() -> None:
     text = "SELECT a, b WHERE (A AS a ; B AS b) FILTER b[ts] - a[ts] >= 33 MINUTES"
     found = cernis.query(text).run(PRICES)
@@ -106,6 +129,7 @@ def test_the_builder_makes_the_same_terms_as_the_text() -> None:
     )
     with pytest.raises(cernis.QueryError, match="LAST"):
         built.build()
+    assert str(p.count(b)) == str(p.count("b")) == "COUNT(b)"
     text = str(
         p.select(p.aggregate("last", b["price"]) - a["price"])
         .where(p.event("A").as_("a") >> p.event("B").plus().as_("b"))

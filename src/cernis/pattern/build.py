@@ -648,7 +648,7 @@ END = TermBuilder(pred.IntervalTime("END"))
 """The time at which a match ends."""
 
 
-def count(of: str | Property | None = None, *, distinct: bool = False) -> TermBuilder:
+def count(of: str | Var | Property | None = None, *, distinct: bool = False) -> TermBuilder:
     """`COUNT(*)`, `COUNT(x)`, `COUNT(x[a])` or `COUNT(DISTINCT x[a])`."""
     match of:
         case Property():
@@ -656,7 +656,7 @@ def count(of: str | Property | None = None, *, distinct: bool = False) -> TermBu
         case None:
             argument = None
         case _:
-            argument = _check_name(of, "a variable")
+            argument = _check_name(of.name if isinstance(of, Var) else of, "a variable")
     return TermBuilder(pred.Aggregate("COUNT", argument, distinct))
 
 

@@ -1,19 +1,23 @@
 """Arrow values as Python objects and as JSON text.
 
-Timestamps become `datetime` where microseconds hold them exactly, `numpy.datetime64`
-where they do not, whether or not pandas is installed. In JSON
-they are ISO 8601 strings, in UTC (`Z`) when they have a time zone.
+Timestamps become `datetime` and durations `timedelta` where microseconds hold them exactly,
+`numpy.datetime64` and `numpy.timedelta64` where they do not, whether or not pandas is installed. In
+JSON they are ISO 8601 strings: timestamps in UTC (`Z`) when they have a time zone, durations in
+seconds (`PT90.5S`), whatever their unit.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from cernis.events.times import UNITS
 
 
 def python_values(column: pa.Array) -> list[Any]:
@@ -35,6 +39,12 @@ def python_values(column: pa.Array) -> list[Any]:
         except pa.ArrowInvalid:
             ticks = column.cast(pa.int64()).to_pylist()
             return [None if tick is None else np.datetime64(tick, "ns") for tick in ticks]
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        try:
+            return column.cast(pa.duration("us")).to_pylist()  # type: ignore[no-any-return]
+        except pa.ArrowInvalid:
+            ticks = column.cast(pa.int64()).to_pylist()
+            return [None if tick is None else np.timedelta64(tick, "ns") for tick in ticks]
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
@@ -62,6 +72,10 @@ def json_texts(column: pa.Array) -> pa.Array:
         texts = pc.if_else(pc.is_finite(column), column.cast(pa.string()), None)
     elif pa.types.is_timestamp(kind):
         texts = pc.binary_join_element_wise('"', iso_texts(column), '"', "")
+    elif pa.types.is_duration(kind):
+        ticks = column.cast(pa.int64()).to_pylist()
+        words = [None if tick is None else f'"{iso_duration(tick, kind.unit)}"' for tick in ticks]
+        texts = pa.array(words, pa.string())
     elif pa.types.is_nested(kind) or pa.types.is_null(kind):
         texts = pa.array([json_text(value) for value in python_values(column)], pa.string())
     else:
@@ -79,6 +93,17 @@ def iso_texts(column: pa.Array) -> pa.Array:
     return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
 
 
+def iso_duration(ticks: int, unit: str) -> str:
+    """Return a duration in ISO 8601, in seconds.
+
+    >>> iso_duration(90, "s"), iso_duration(-1500, "ms")
+    ('PT90S', '-PT1.5S')
+    """
+    whole, rest = divmod(abs(ticks) * UNITS[unit], UNITS["s"])
+    seconds = f"{whole}.{rest:09}".rstrip("0").rstrip(".")
+    return f"{'-' if ticks < 0 else ''}PT{seconds}S"
+
+
 def json_text(value: Any) -> str:
     """Return one Python value as JSON text; a value that JSON lacks becomes its string."""
     return _ENCODER.encode(value)
@@ -89,6 +114,8 @@ def _encode_other(value: Any) -> Any:
         return dict(value)
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, timedelta):
+        return iso_duration(value // timedelta(microseconds=1), "us")
     if hasattr(value, "isoformat"):
         return value.isoformat()
     return str(value)

@@ -140,6 +140,8 @@ def _read(value: Any) -> Any:
             return float(value)
         case timedelta():
             return Elapsed(Fraction(value // timedelta(microseconds=1) * 1000))
+        case np.timedelta64():
+            return Elapsed(Fraction(int(value.astype("m8[ns]").astype(np.int64))))
     return value
 
 
