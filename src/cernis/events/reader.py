@@ -130,12 +130,17 @@ def to_table(batch: pa.Table | pa.RecordBatch) -> pa.Table:
 
 def read_schema(label: str, schema: pa.Schema) -> pa.Schema:
     """Return the schema that `simplify_table` gives a table from outside."""
+    _check_names(label, schema)
+    return simplify_schema(schema)
+
+
+def _check_names(label: str, schema: pa.Schema) -> list[str]:
+    """Return the names of the columns, which pyarrow decodes when it is asked for them."""
     try:
-        fields = list(schema)
-        for field in fields:
-            assert field.name is not None  # pyarrow decodes a name when it is asked for
-            fields += [field.type.field(i) for i in range(field.type.num_fields)]
-        return simplify_schema(schema)
+        nested = [field for field in schema if pa.types.is_nested(field.type)]
+        for field in nested:
+            nested += [field.type.field(i) for i in range(field.type.num_fields)]
+        return [*schema.names, *(field.name for field in nested)][: len(schema.names)]
     except UnicodeDecodeError as error:
         raise DataError(f"{label}: the name of a column is not UTF-8") from error
 
@@ -145,16 +150,17 @@ def check_columns(label: str, table: pa.Table) -> pa.Table:
 
     Arrow itself trusts offsets, indices of dictionaries and the encoding of text.
     """
-    read_schema(label, table.schema)
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            column.validate()
-            if not all(map(_is_plainly_sound, column.chunks)):
-                column.validate(full=True)
-        except pa.ArrowException as error:
-            raise DataError(
-                f"{label}, column {name!r}: the Arrow data is damaged: {first_line(error)}"
-            ) from error
+    where = label
+    try:
+        names = _check_names(label, table.schema)
+        table.validate()  # the sizes of all buffers; numbers need no more
+        for name, column in zip(names, table.columns, strict=True):
+            if not pa.types.is_primitive(column.type):
+                where = f"{label}, column {name!r}"
+                if not all(map(_is_plainly_sound, column.chunks)):
+                    column.validate(full=True)
+    except pa.ArrowException as error:
+        raise DataError(f"{where}: the Arrow data is damaged: {first_line(error)}") from error
     return table
 
 
