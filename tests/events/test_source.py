@@ -314,7 +314,9 @@ def test_broken_rows_can_be_skipped_and_counted(folder: Path) -> None:
 
 def test_broken_rows_can_be_set_aside(folder: Path) -> None:
     written("t.csv", BROKEN)
-    rows_of(only("t.csv", on_error="bad.jsonl"))
+    source = only("t.csv", on_error="bad.jsonl")
+    rows_of(source)
+    source.mistakes.complete()
     bad = [json.loads(line) for line in Path("bad.jsonl").read_text().splitlines()]
     assert bad == [
         {
@@ -342,13 +344,14 @@ def test_one_side_output_can_serve_several_calls(folder: Path) -> None:
     mistakes = Mistakes("bad.jsonl")
     for _ in range(2):
         rows_of(only("t.csv", on_error=mistakes))
+    mistakes.complete()
     assert len(Path("bad.jsonl").read_text().splitlines()) == 4
 
 
 def test_bad_rows_must_have_somewhere_to_go(folder: Path) -> None:
     written("t.csv", BROKEN)
     assert failure("t.csv", on_error="no/such/bad.jsonl") == (
-        "no/such/bad.jsonl: cannot write the bad rows there: No such file or directory"
+        "no/such/bad.jsonl: cannot be written: No such file or directory"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 import typer
 
 from cernis.errors import CernisError
+from cernis.output import UsedFile, input_files, refuse_overwriting
 
 LARGEST_QUERY = 1 << 20
 """In bytes. A person writes a query; a larger file is a mistake, or hostile."""
@@ -175,6 +176,23 @@ def named_graphs(arguments: Sequence[str]) -> dict[str, list[Path]] | list[Path]
             "name the graph of each file of background knowledge, as IRI=FILE, or of none"
         )
     return files[None]
+
+
+def check_outputs(query: str, arguments: RunArguments, output: str | None) -> None:
+    """Refuse outputs that are files of this run, before anything is opened."""
+    files, background = arguments.files, arguments.background
+    used = [*input_files(files.values() if isinstance(files, dict) else files)]
+    if background:
+        graphs = named_graphs(background)
+        several = graphs.values() if isinstance(graphs, dict) else [graphs]
+        used += [UsedFile("the background", path) for paths in several for path in paths]
+    if _exists(Path(query)):
+        used.append(UsedFile("the query", query))
+    if arguments.on_error not in ("fail", "skip"):
+        refuse_overwriting(arguments.on_error, "the bad rows", used)
+        used.append(UsedFile("the file of bad rows", arguments.on_error))
+    if output is not None:
+        refuse_overwriting(output, "the matches", used)
 
 
 def check_output(output: str | None, suffixes: Sequence[str] = (".jsonl", ".parquet")) -> None:

@@ -11,11 +11,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
-import typer
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +27,7 @@ from cernis.cli.terminal import (
     output_console,
 )
 from cernis.errors import DataError
+from cernis.output import open_output
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answers
 from cernis.results.matches import Matches
@@ -82,12 +81,10 @@ def deliver(
         say_written(_write_parquet(runs, limit, output, schema), output, kind)
     elif output.endswith(".nq"):
         say_written(_write_graphs(runs, limit, output), output, kind)
-    elif output == "-":
-        _write_lines(runs, limit, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
     else:
-        with open(output, "wb") as file:
-            say_written(_write_lines(runs, limit, file), output, kind)
+        with open_output(output) as file:
+            written = _write_lines(runs, limit, file)
+        say_written(written, output, kind)
 
 
 def _show(runs: Runs, limit: int, kind: ResultKind) -> None:
@@ -111,10 +108,8 @@ def show_first(first: Sequence[Any], count: int, kind: ResultKind) -> None:
 def write_number(count: int, delivery: Delivery) -> None:
     """Write the number of matches, or the limit if that is less."""
     number = count if delivery.limit is None else min(delivery.limit, count)
-    if delivery.output is None or delivery.output == "-":
-        typer.echo(number)
-    else:
-        Path(delivery.output).write_text(f"{number}\n")
+    with open_output(delivery.output or "-") as file:
+        file.write(b"%d\n" % number)
 
 
 def _write_graphs(runs: Runs, limit: int | None, output: str) -> int:
@@ -122,7 +117,7 @@ def _write_graphs(runs: Runs, limit: int | None, output: str) -> int:
     from cernis.rdf.matches import GraphMatches
 
     written = 0
-    with closing(runs), open(output, "wb") as file:
+    with closing(runs), open_output(output) as file:
         for matches in runs:
             assert isinstance(matches, GraphMatches)
             left = None if limit is None else limit - written
@@ -150,18 +145,18 @@ def _write_parquet(
 
     written = 0
     writer: pq.ParquetWriter | None = None
-    with closing(runs), ExitStack() as stack:
+    with closing(runs), open_output(output) as file, ExitStack() as stack:
         for matches in runs:
             left = None if limit is None else limit - written
             if writer is None:
-                writer = stack.enter_context(pq.ParquetWriter(output, matches.schema))
+                writer = stack.enter_context(pq.ParquetWriter(file, matches.schema))
             for batch in matches.batches(left):
                 writer.write_batch(_cast(batch, writer.schema, output))
                 written += batch.num_rows
             if written == limit:
                 break
         if writer is None:
-            stack.enter_context(pq.ParquetWriter(output, schema()))
+            stack.enter_context(pq.ParquetWriter(file, schema()))
     return written
 
 
@@ -178,7 +173,9 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBat
 
 
 def say_written(number: int, output: str, kind: ResultKind) -> None:
-    """Print how many matches were written, and where."""
+    """Print how many matches were written, and where, unless to standard output."""
+    if output == "-":
+        return
     error_console().print(f"wrote {kind.describe(number)} to {output}", soft_wrap=True)
 
 

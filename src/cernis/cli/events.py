@@ -19,6 +19,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     session = query.session(**reading)
     runs = stream_files(session, files, delivery.output)
     deliver(runs, delivery, kind_of(query), lambda: query.run(files, **reading).schema)
+    session.mistakes.complete()  # --limit may end the run early
     print_notes(session.notes)
 
 

@@ -77,6 +77,7 @@ def _load(query: Query[Any], arguments: RunArguments) -> Iterator[FileFrames]:
         with spinner("reading files"):
             frames = stack.enter_context(loading)
         yield frames
+    sources[0].mistakes.complete()
 
 
 def _types(query: Query[Any]) -> list[TypeIs]:

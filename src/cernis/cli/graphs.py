@@ -16,6 +16,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     session = query.session(**arguments.reading_graphs)
     runs = stream_files(session, query.name_streams(arguments.files), delivery.output)
     deliver(runs, delivery, GRAPH_MATCHES, lambda: session.matches([]).schema)
+    session.mistakes.complete()  # --limit may end the run early
     print_notes(session.notes)
 
 

@@ -13,6 +13,7 @@ from cernis.cli.arguments import (
     Delivery,
     RunArguments,
     check_output,
+    check_outputs,
     choose_runner,
     named_files,
     read_query,
@@ -109,6 +110,7 @@ def run(
             partial=partial,
             background=background or (),
         )
+        check_outputs(query, arguments, output)
         runner = choose_runner(language, on_spark=engine is EngineName.spark)
         runner.run(arguments, Delivery(output=output, count=count, limit=limit))
 

@@ -7,7 +7,6 @@ the tasks (`cernis.spark.files.merge`).
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import warnings
 from abc import ABC, abstractmethod
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from cernis.cli.arguments import Delivery
 from cernis.cli.deliver import ResultKind, say_written, show_first, write_number
 from cernis.cli.terminal import print_notes, spinner
+from cernis.output import open_output
 from cernis.results.jsonlines import text_of
 
 if TYPE_CHECKING:
@@ -89,15 +89,11 @@ class SparkRun(ABC):
             with spinner("running on Spark"):
                 files = stack.enter_context(self.find(output, limit, folder))
             tables = _take(files.merge(), limit)
-            if output == "-":
-                self._write_lines(tables, sys.stdout.buffer)
-                sys.stdout.buffer.flush()
-                return
+            file = stack.enter_context(open_output(output))
             if output.endswith(".parquet"):
-                written = self._write_parquet(tables, self.schema(files), output)
+                written = self._write_parquet(tables, self.schema(files), file)
             else:
-                with open(output, "wb") as file:
-                    written = self._write_lines(tables, file)
+                written = self._write_lines(tables, file)
         say_written(written, output, self.kind)
 
     def _write_lines(self, tables: Iterator[pa.Table], file: BinaryIO) -> int:
@@ -108,9 +104,9 @@ class SparkRun(ABC):
                 written += batch.num_rows
         return written
 
-    def _write_parquet(self, tables: Iterator[pa.Table], schema: pa.Schema, output: str) -> int:
+    def _write_parquet(self, tables: Iterator[pa.Table], schema: pa.Schema, file: BinaryIO) -> int:
         written = 0
-        with pq.ParquetWriter(output, schema) as writer:
+        with pq.ParquetWriter(file, schema) as writer:
             for table in tables:
                 writer.write_table(self.columns(table, schema))
                 written += table.num_rows

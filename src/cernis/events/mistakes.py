@@ -1,18 +1,20 @@
 """Rows that cannot be read: fail, skip and count them, or set them aside.
 
 One `Mistakes` serves all sources of one `open_events`. A bad row that is set aside is
-one JSON line: source, row, column (or null), reason, text.
+one JSON line: source, row, column (or null), reason, text. Their file appears when all events
+have been read (`cernis.output`).
 """
 
 from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from cernis.errors import DataError
+from cernis.output import OutputFile, UsedFile, refuse_overwriting
 from cernis.pattern import suggest
 
 BadRow = dict[str, Any]
@@ -27,10 +29,29 @@ class Mistakes:
         self.skipped: dict[str, int] = {}
         self._quiet = False
         self._call: Callable[[BadRow], object] | None = on_error if callable(on_error) else None
-        self._file: TextIO | None = None
+        self.path: str | Path | None = None
+        """The file of bad rows."""
         if isinstance(on_error, (str, Path)) and on_error not in ("fail", "skip"):
-            self._file = _open_bad_rows(Path(on_error))
-            weakref.finalize(self, self._file.close)
+            self.path = on_error
+        self.used: tuple[UsedFile, ...] = ()
+        """The latest inputs that are files, and the file of bad rows."""
+        self._output: OutputFile | None = None
+
+    def open(self, inputs: Iterable[UsedFile]) -> None:
+        """Open the file of bad rows, which must be none of the inputs."""
+        self.used = tuple(inputs)
+        if self.path is None:
+            return
+        refuse_overwriting(self.path, "the bad rows", self.used)
+        self.used += (UsedFile("the file of bad rows", self.path),)
+        if self._output is None:
+            self._output = OutputFile(self.path)
+            weakref.finalize(self, self._output.close)
+
+    def complete(self) -> None:
+        """Give the file of bad rows its name: all events so far have been read."""
+        if self._output is not None:
+            self._output.complete()
 
     def begin(self, source: str, *, quiet: bool) -> None:
         """Start a pass over a source; a quiet one neither counts nor writes."""
@@ -58,16 +79,10 @@ class Mistakes:
         record = {"source": source, "row": row, "column": column, "reason": reason, "text": text}
         if self._call is not None:
             self._call(record)
-        if self._file is not None:
-            self._file.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
-            self._file.flush()
-
-
-def _open_bad_rows(path: Path) -> TextIO:
-    try:
-        return path.open("w", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise DataError(f"{path}: cannot write the bad rows there: {error.strerror}") from error
+        if self._output is not None:
+            line = json.dumps(record, ensure_ascii=False, default=str) + "\n"
+            self._output.file.write(line.encode(errors="backslashreplace"))
+            self._output.file.flush()
 
 
 def no_column(label: str, name: str, purpose: str, names: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from cernis.events.reader import (
     to_table,
 )
 from cernis.events.text import TextReader, make_table
+from cernis.output import input_files
 from cernis.schema import Kind, Schema, Stream
 
 __all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of", "stream_of"]
@@ -209,6 +210,7 @@ def open_events(
     mistakes = on_error if isinstance(on_error, Mistakes) else Mistakes(on_error)
     inputs = _inputs(events)
     wanted = choose_inputs(inputs, list(names or ()))
+    mistakes.open(input_files(value for _, value in inputs))
     streams = [declared.stream(name) if declared is not None else None for name, _ in wanted]
     return [
         Source(

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from cernis.errors import CernisError
 from cernis.events.times import UNITS
 from cernis.languages.spaseq.terms import XSD
+from cernis.output import UsedFile
 from cernis.pattern import graph as g
 from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
@@ -38,7 +39,7 @@ from cernis.rdf.row_store import RowStore
 from cernis.rdf.solving.rows import StoredRows
 from cernis.results.columns import count_column
 from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
-from cernis.results.result import Result, write_texts
+from cernis.results.result import Result
 from cernis.results.values import iso_texts, json_text, json_texts, python_values
 
 _WEIGHT = 1 << 20
@@ -135,8 +136,9 @@ class GraphMatches(Result[GraphMatch]):
         clock: TimeFormat,
         distinct: bool,
         notes: Sequence[str] = (),
+        used: Sequence[UsedFile] = (),
     ) -> None:
-        super().__init__(notes)
+        super().__init__(notes, used=used)
         self._found, self._store, self._terms = found, store, terms
         self._shape, self._clock = shape, clock
         self._distinct = distinct
@@ -431,7 +433,7 @@ class GraphMatches(Result[GraphMatch]):
         """
         if self._shape.construct is None:
             raise CernisError("only a CONSTRUCT query has graphs to write; this one SELECTs")
-        return write_texts(path, self._numbered_quads(self._checked_limit(limit), first))
+        return self._write_texts(path, self._numbered_quads(self._checked_limit(limit), first))
 
     def _numbered_quads(self, limit: int | None, first: int) -> Iterator[pa.StringArray]:
         for block in self._blocks(limit):

@@ -22,6 +22,7 @@ from cernis.engine.graphs.expressions import new_stack
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.tables import tables_of
 from cernis.errors import DataError, SessionGuard
+from cernis.output import UsedFile
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.graphs import GraphPlan
@@ -87,6 +88,11 @@ class GraphRecognizer:
         """Remarks on the run, for its results."""
         return []
 
+    @property
+    def used(self) -> tuple[UsedFile, ...]:
+        """The files of the run, for its results."""
+        return ()
+
     def recognize(self, events: GraphEvents, found: Mapping[str, Solutions]) -> list[DagSegment]:
         """Read a batch of whole timestamps and the solutions in it; the triples are not read."""
         first = self.builder.events
@@ -148,7 +154,7 @@ class GraphRecognizer:
         found = CorrelatedMatches(_ROWS, segments, labels)
         form = TimeFormat(self.unit if self.numeric_times else None)
         store, terms, distinct = self.store.copy(), self.terms.view(), self._is_distinct()
-        return GraphMatches(found, store, terms, self.shape, form, distinct, self.notes)
+        return GraphMatches(found, store, terms, self.shape, form, distinct, self.notes, self.used)
 
     @cached_property
     def shape(self) -> AnswerShape:

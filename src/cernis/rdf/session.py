@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from cernis.engine.dag.links import DagSegment
 from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes, OnError
+from cernis.output import UsedFile, input_files
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.background import load_background
@@ -50,6 +51,12 @@ class GraphSession(GraphRecognizer):
         super().__init__(plan, values, unit)
         self.options, self.mistakes = options, Mistakes(options.on_error)
         self.streams: Streamset | None = None
+        self._background = _background_files(background)
+
+    @property
+    def used(self) -> tuple[UsedFile, ...]:
+        """The files of the run."""
+        return self.mistakes.used
 
     @property
     def notes(self) -> list[str]:
@@ -76,6 +83,7 @@ class GraphSession(GraphRecognizer):
                 f"{', '.join(name for name, _ in self.query.streams)}"
             )
         ordered = {name: sources[name] for name, _ in self.query.streams}
+        self.mistakes.open([*input_files(ordered.values()), *self._background])
         self.streams = Streamset(
             ordered,
             self.terms,
@@ -88,7 +96,9 @@ class GraphSession(GraphRecognizer):
     def collect(self, sources: Mapping[str, Any]) -> GraphMatches:
         """Return all matches of some streams."""
         with self.guard:
-            return self.matches([one for batch in self.open(sources) for one in self._push(batch)])
+            found = [one for batch in self.open(sources) for one in self._push(batch)]
+            self.mistakes.complete()
+            return self.matches(found)
 
     def stream(self, sources: Mapping[str, Any]) -> Iterator[GraphMatches]:
         """Yield the matches of each batch that has some."""
@@ -99,6 +109,7 @@ class GraphSession(GraphRecognizer):
                     with self.guard.paused():
                         yield matches
                 self._forget()
+            self.mistakes.complete()
 
     def push(self, events: GraphEvents) -> GraphMatches:
         """Return the matches that end in a batch, which must not end within a timestamp."""
@@ -117,3 +128,10 @@ class GraphSession(GraphRecognizer):
         super()._recode(new_codes)
         if self.streams is not None:
             self.streams.recode(new_codes)
+
+
+def _background_files(background: Any) -> list[UsedFile]:
+    """Return the files of background knowledge; there may be several for each graph."""
+    given = background.values() if isinstance(background, Mapping) else (background,)
+    lists = (one if isinstance(one, (list, tuple)) else (one,) for one in given)
+    return [UsedFile("the background", file.path) for each in lists for file in input_files(each)]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cernis.output import UsedFile
 from cernis.results.columns import distinct_names
 from cernis.results.jsonlines import answer_lines
 from cernis.results.result import Result
@@ -56,9 +57,10 @@ class Answers(Result[Answer]):
         *,
         notes: Sequence[str] = (),
         partial: bool = False,
+        used: Sequence[UsedFile] = (),
     ) -> None:
         """Take a table with a column for each name, then `end` and `end_ts`."""
-        super().__init__(notes, partial)
+        super().__init__(notes, partial, used)
         self.names = tuple(names)
         """The variables of the head."""
         self._table = table.rename_columns(distinct_names([*self.names, *_FIRST])).combine_chunks()

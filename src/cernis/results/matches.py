@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.events.store import EventStore
+from cernis.output import UsedFile
 from cernis.pattern.query import Pattern
 from cernis.results.columns import MatchFields, count_batch, partition_columns, record_batch
 from cernis.results.jsonlines import count_lines, match_lines, sort_rows
@@ -42,8 +43,9 @@ class Matches(Result[Match]):
         *,
         notes: Sequence[str] = (),
         partial: bool = False,
+        used: Sequence[UsedFile] = (),
     ) -> None:
-        super().__init__(notes, partial)
+        super().__init__(notes, partial, used)
         self.pattern = pattern
         self._found = found
         self._events = events

@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 import pyarrow as pa
 
 from cernis.errors import DataError
+from cernis.output import UsedFile, open_output, refuse_overwriting
 from cernis.results.jsonlines import text_of
 from cernis.results.notebook import html_table
 
@@ -40,11 +40,15 @@ class Result(ABC, Generic[Item]):
     noun: ClassVar[tuple[str, str]] = ("match", "matches")
     """The singular and the plural of what it holds."""
 
-    def __init__(self, notes: Sequence[str] = (), partial: bool = False) -> None:
+    def __init__(
+        self, notes: Sequence[str] = (), partial: bool = False, used: Sequence[UsedFile] = ()
+    ) -> None:
         self.notes = tuple(notes)
         """Remarks on the run, such as that events had to be sorted."""
         self.partial = partial
         """Whether a budget ended the search early: every item is real, some may be missing."""
+        self._used = tuple(used)
+        """The files of the run; no result is written over them."""
 
     # ------------------------------------------- what each kind of result defines
 
@@ -137,24 +141,38 @@ class Result(ABC, Generic[Item]):
     def write_jsonl(self, path: str | Path | BinaryIO, *, limit: int | None = None) -> int:
         """Write one item a line and return their number.
 
-        `path` is a file's path, `-` for standard output, or an open binary file.
+        `path` is a file's path, `-` for standard output, or an open binary file. A file appears
+        when it is complete, and must be none that the run has read.
         """
-        return write_texts(path, self._lines(self._checked_limit(limit)))
+        return self._write_texts(path, self._lines(self._checked_limit(limit)))
 
     def write_parquet(self, path: str | Path, *, limit: int | None = None) -> int:
         """Write the columns of `to_arrow` to a Parquet file, batch by batch; return the number of
-        rows."""
+        rows. The file appears when it is complete, and must be none that the run has read."""
         import pyarrow.parquet as pq
 
         written = 0
         batches = self.batches(limit)
+        refuse_overwriting(path, f"the {self.noun[1]}", self._used)
         try:
-            with pq.ParquetWriter(path, self.schema) as writer:
+            with open_output(path) as file, pq.ParquetWriter(file, self.schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
                     written += batch.num_rows
         except pa.ArrowNotImplementedError as error:
             raise DataError(f"{path}: Parquet cannot hold these columns: {error}") from error
+        return written
+
+    def _write_texts(self, path: str | Path | BinaryIO, columns: Iterable[pa.StringArray]) -> int:
+        """Write the texts of some columns one after the other; return how many there were."""
+        if isinstance(path, str | Path):
+            refuse_overwriting(path, f"the {self.noun[1]}", self._used)
+            with open_output(path) as file:
+                return self._write_texts(file, columns)
+        written = 0
+        for texts in columns:
+            path.write(text_of(texts))
+            written += len(texts)
         return written
 
     # ------------------------------------------------------------ showing
@@ -190,26 +208,3 @@ if TYPE_CHECKING:
 else:
     Found = TypeVar("Found")
 """The result of a query: `Matches`, or a `Result` where the query alone does not tell."""
-
-
-def write_texts(path: str | Path | BinaryIO, columns: Iterable[pa.StringArray]) -> int:
-    """Write the texts of some columns one after the other; return how many there were."""
-    written = 0
-    with _open_output(path) as file:
-        for texts in columns:
-            file.write(text_of(texts))
-            written += len(texts)
-    return written
-
-
-@contextmanager
-def _open_output(path: str | Path | BinaryIO) -> Iterator[BinaryIO]:
-    """Open a path for writing; `-` is standard output, an open file is used as it is."""
-    if not isinstance(path, str | Path):
-        yield path
-    elif str(path) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    else:
-        with open(path, "wb") as file:
-            yield file

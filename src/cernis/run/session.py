@@ -225,6 +225,7 @@ class Session(Generic[Found]):
             yield self.pipeline.take(batch, ordering.scale)
             if self.budget.spent:
                 spent = [self.budget.note]
+        self.mistakes.complete()
         self.progress = ordering.progress
         if not self.events:
             for source in ordering.sources:
@@ -287,7 +288,8 @@ class Session(Generic[Found]):
     def _matches(self, found: MatchSet, partial: bool) -> Found:
         self._note_partial(partial)
         store = copy.copy(self.store)
-        matches = Matches(found, store, self.plan.pattern, notes=self.notes, partial=partial)
+        pattern, used = self.plan.pattern, self.mistakes.used
+        matches = Matches(found, store, pattern, notes=self.notes, partial=partial, used=used)
         return cast(Found, matches)
 
     def _answers(self, tables: Sequence[pa.Table], partial: bool) -> Found:
@@ -296,7 +298,8 @@ class Session(Generic[Found]):
         self._note_partial(partial)
         names = [column.name for column in head.columns]
         table = tables[0] if len(tables) == 1 else self._unite(tables)
-        return cast(Found, Answers(names, table, notes=self.notes, partial=partial))
+        used = self.mistakes.used
+        return cast(Found, Answers(names, table, notes=self.notes, partial=partial, used=used))
 
     def _unite(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Return the tables as one, in types that hold the values of all events so far."""
