@@ -181,6 +181,16 @@ def test_the_builder_makes_the_same_terms_as_the_text() -> None:
             ),
         ),
         (
+            "SELECT a WHERE A AS a FILTER a > 3",
+            (
+                "line 1, column 30: 'a' is a variable, not a value\n"
+                "  SELECT a WHERE A AS a FILTER a > 3\n"
+                "                               ^\n"
+                "  expected: an attribute or an aggregate\n"
+                "  help: write a[price] or COUNT(a)"
+            ),
+        ),
+        (
             "SELECT * WHERE A+ AS x FILTER SUM(DISTINCT x[p]) > 3",
             (
                 "line 1, column 31: DISTINCT counts the values of an attribute\n"

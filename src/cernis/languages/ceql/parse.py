@@ -40,16 +40,21 @@ _BEFORE_TERM = frozenset(
 )
 """What may stand before a term in FILTER."""
 
+_BEGINS_TERM = frozenset(("INT", "FLOAT", "STRING", "LPAR", "PLUS", "MINUS"))
+"""What begins a term and no event type, so that `>` before it compares."""
+
 
 def _retype_in_context(tokens: list[Token]) -> None:
     """Tell strategies from names in SELECT, and `END > t` from the event type of a stream."""
-    for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False):
+    fourths = [*(token.type for token in tokens[3:]), None]
+    for first, second, third, fourth in zip(tokens, tokens[1:], tokens[2:], fourths, strict=False):
         if first.type == "_SELECT" and second.type in ("ANY", "STRATEGY", "LASTMAX"):
             aggregate = second.type == "LASTMAX" and third.type == "LPAR"
             if not aggregate and third.type not in _AFTER_NAME:
                 second.type = "CHOICE"
-        is_moment = second.type == "NAME" and second.value.upper() in MOMENTS
-        if is_moment and third.type == "GT" and first.type in _BEFORE_TERM:
+        is_compared = second.value.upper() in MOMENTS or fourth in _BEGINS_TERM
+        is_named = second.type == "NAME" and third.type == "GT"
+        if is_named and is_compared and first.type in _BEFORE_TERM:
             third.type = "CMP"
 
 
