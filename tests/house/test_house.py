@@ -106,7 +106,7 @@ def kernels() -> Iterator[tuple[Module, ast.FunctionDef]]:
             if isinstance(node, ast.FunctionDef):
                 decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
                 names = {d.id for d in decorators if isinstance(d, ast.Name)}
-                if names & {"kernel", "borrowing", "inlined"}:
+                if names & {"kernel", "borrowing", "inner", "inlined"}:
                     yield module, node
 
 

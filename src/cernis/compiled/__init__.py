@@ -49,9 +49,16 @@ def borrowing(function: Function) -> Function:
     return _compile(function, _nrt=False)
 
 
+def inner(function: Function) -> Function:
+    """Compile a borrowing function that only kernels call, which is quicker."""
+    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
 def inlined(function: Function) -> Function:
-    """Compile a borrowing function into each of its callers."""
-    return _compile(function, _nrt=False, forceinline=True)
+    """Compile an inner function into each of its callers."""
+    return _compile(
+        function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
+    )
 
 
 def _compile(function: Function, **options: bool) -> Function:

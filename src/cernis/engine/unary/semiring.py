@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import inlined
+from cernis.compiled import inlined, inner
 from cernis.engine.unary.residue import Moduli, extend, multiply, new_moduli
 
 NO_VALUE = np.int64(2**63 - 1)
@@ -126,10 +126,16 @@ def clear(pool, lanes, at, size):
 @inlined
 def add(pool, lanes, weights, new, base, source, size):
     """Write base + source × weights to the vector `new`; base 0 is empty."""
-    words, reals = pool.words, pool.reals
     if lanes.words == 1:
-        _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), np.uint64(size))
-        return
+        words, length = pool.words, np.uint64(size)
+        _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), length)
+    else:
+        _add_lanes(pool, lanes, weights, new, base, source, size)
+
+
+@inner
+def _add_lanes(pool, lanes, weights, new, base, source, size):
+    words, reals = pool.words, pool.reals
     if base == 0:
         clear(pool, lanes, new, size)
         base = new
@@ -236,7 +242,7 @@ def add_one(pool, lanes, weights, new, size):
         words[exists] = 1
 
 
-@inlined
+@inner
 def set_unit(pool, lanes, at, size, index):
     """Make a vector that has one match without events at `index`, and no others."""
     clear(pool, lanes, at, size)
@@ -254,15 +260,18 @@ def add_product(pool, lanes, weights, result, front, source, size):
 
     `result` is a pool of one element. `front` 0 is the vector with one match at index 0.
     """
+    if lanes.words > 1:
+        _add_product_of_lanes(pool, lanes, weights, result, front, source, size)
+    elif front:
+        words, length = pool.words, np.uint64(size)
+        result.words[0] += _multiply_counts(words, np.uint64(front), np.uint64(source), length)
+    else:
+        result.words[0] += pool.words[source]
+
+
+@inner
+def _add_product_of_lanes(pool, lanes, weights, result, front, source, size):
     words, moduli = pool.words, lanes.moduli
-    if lanes.words == 1:
-        if front:
-            result.words[0] += _multiply_counts(
-                words, np.uint64(front), np.uint64(source), np.uint64(size)
-            )
-        else:
-            result.words[0] += words[source]
-        return
     width = len(moduli.primes)
     for lane in range(width):
         prime, inverse = moduli.primes[lane], moduli.inverses[lane]
@@ -390,7 +399,7 @@ def add_unit_bounds(pool, weights, new, header, unit):
             reals[new + at + q] += abs(np.float64(weights.sums[q - 1])) * unit
 
 
-@inlined
+@inner
 def copy_vector(old, old_lanes, at, new, new_lanes, to, size, scratch):
     """Copy a vector to another pool, whose elements may have more residues."""
     before, after = len(old_lanes.moduli.primes), len(new_lanes.moduli.primes)

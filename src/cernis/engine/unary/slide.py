@@ -26,12 +26,13 @@ that have partial matches per partition. Rejected: rows per event in place of ro
 
 from __future__ import annotations
 
+from math import ldexp
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing, inlined
+from cernis.compiled import borrowing, inlined, inner
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW
 from cernis.engine.unary.residue import LANE_BITS
 from cernis.engine.unary.semiring import (
@@ -269,7 +270,7 @@ def _fits(tables, memory, lanes, events, scratch, row, event, moves):
     return largest < record["limit"]
 
 
-@borrowing
+@inner
 def scale_bounds(memory, lanes, row, steps):
     """Divide the bounds of a partition by 2^900, so many times (-1: multiply)."""
     reals, record = memory.pool.reals, memory.rows[row]
@@ -282,8 +283,8 @@ def scale_bounds(memory, lanes, row, steps):
                     reals[i] = max(reals[i] * factor, _TINY)
     record["scale"] += steps
     bits = _find_bits(len(lanes.moduli.primes)) - _LARGE_BITS * record["scale"]
-    record["limit"] = 2.0 ** min(bits, 1023)
-    record["unit"] = max(2.0 ** (-_LARGE_BITS * record["scale"]), _TINY)
+    record["limit"] = ldexp(1.0, min(bits, 1023))
+    record["unit"] = max(ldexp(1.0, -_LARGE_BITS * record["scale"]), _TINY)
 
 
 @inlined
@@ -475,7 +476,7 @@ def _expire(tables, memory, lanes, scratch, row, bound):
     return 0
 
 
-@inlined
+@inner
 def _turn(tables, memory, lanes, scratch, row, bound):
     """Turn the back into a front; return the words that are missing for it, or 0.
 
