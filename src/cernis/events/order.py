@@ -55,7 +55,7 @@ class Scale:
     unit_ns: int | None
     own: int = 1
 
-    def ticks(self, window_ns: Fraction) -> int:
+    def ticks(self, window_ns: Fraction, what: str = "a time window") -> int:
         """Return the whole ticks in a time window.
 
         Times are whole ticks, so a difference is at most the window exactly when it is
@@ -63,7 +63,7 @@ class Scale:
         """
         if self.unit_ns is None:
             raise DataError(
-                "a time window needs a time column: no input has a column 'ts', and none was named"
+                f"{what} needs a time column: no input has a column 'ts', and none was named"
             )
         return floor(window_ns / self.unit_ns)
 

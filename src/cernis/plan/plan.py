@@ -319,7 +319,7 @@ def _make_settings(pattern: Pattern, listed: bool) -> Settings:
     return Settings(
         window=settings.CLOCK_WINDOW if ranked else _WINDOW[within.unit if within else None],
         size=min(floor(within.size), settings.MOST_EVENTS) if within and counts else 0,
-        partitioned=bool(pattern.partition),
+        partitioned=bool(pattern.partition) or pattern.forget is not None,
         shared_clock=not _has_attribute_window(pattern),
         consume=settings.CONSUME_NOTHING if listed else _CONSUME[pattern.consume],
         resolve=0 if listed else _RESOLVE.get(pattern.strategy, 0),
@@ -329,7 +329,8 @@ def _make_settings(pattern: Pattern, listed: bool) -> Settings:
 def _decide_distribution(pattern: Pattern, shared: bool = False) -> Distribution:
     if pattern.consume is Consume.ANY:
         return Distribution.SINGLE
-    if pattern.partition or (shared and pattern.consume is Consume.NONE):
+    shared = shared and pattern.consume is Consume.NONE and pattern.forget is None
+    if pattern.partition or shared:
         return Distribution.KEYED
     sliceable = pattern.within is not None and pattern.consume is Consume.NONE
     return Distribution.SLICED if sliceable else Distribution.SINGLE

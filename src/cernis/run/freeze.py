@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.encoding.keys import select_arrays
+from cernis.encoding.keys import KeyCoder, select_arrays
+from cernis.encoding.lives import LifeCoder
 from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch
@@ -77,6 +78,8 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
     }
     if pipeline.sieve:
         meta["sieve"] = pipeline.sieve.freeze()
+        if pipeline.plan.pattern.forget is not None:
+            arrays["lives"] = pipeline.sieve.read_keys(pipeline.kept_from, pipeline.engine.position)
     if pipeline.projector is not None:
         meta["moment"], arrays["answers"] = pipeline.projector.freeze()
     if pipeline.keys is not None:
@@ -141,10 +144,18 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
         and all(batch.base <= pipeline.kept_from for batch in batches[:1]),
         "some of its events are missing",
     )
+    lives = None
+    if pipeline.sieve and isinstance(pipeline.keys, LifeCoder):
+        stored, below = (position - pipeline.kept_from,), len(pipeline.keys)
+        lives = read_array(arrays, "lives", np.int64, stored, low=-1, below=below)
+        before = pipeline.kept_from - batches[0].base if batches else 0
+        lives = np.concatenate([np.full(before, -1, np.int64), lives])
     for batch in batches:
         pipeline.store.append(batch)
         if pipeline.sieve:
-            keys = pipeline.keys.encode(batch) if pipeline.keys is not None else None
+            keys = pipeline.keys.encode(batch) if isinstance(pipeline.keys, KeyCoder) else None
+            if lives is not None:
+                keys, lives = lives[: len(batch)], lives[len(batch) :]
             pipeline.sieve.note(batch, keys, pipeline.kept_from)
 
 

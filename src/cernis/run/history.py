@@ -233,6 +233,7 @@ class MatchHistory:
 
     def keep_keys(self, keys: Numbers) -> None:
         """Renumber partitions: keys[i] becomes i; no other partition has a match."""
+        self._reserve(int(keys.max(initial=-1)) + 1)
         number = np.full(len(self._counts), -1, np.int64)
         number[keys] = np.arange(len(keys))
         self._readings = [

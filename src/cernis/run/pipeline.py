@@ -22,11 +22,12 @@ from cernis.encoding import clock as clocks
 from cernis.encoding.clock import AttributeClock, Clock
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import KeyCoder
+from cernis.encoding.lives import LifeCoder
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
 from cernis.pattern.predicate import RANK, TIME
-from cernis.pattern.query import Unit
+from cernis.pattern.query import Pattern, Unit
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchSet
@@ -52,7 +53,7 @@ class Pipeline:
         self.store = store
         self.budget = budget
         self.encode = encode
-        self.keys = KeyCoder(plan.pattern.partition) if plan.pattern.partition else None
+        self.keys = _make_coder(plan.pattern)
         self.clock = _attribute_clock(plan)
         numbers_alone = counts_only(plan.pattern) and not keep
         self.feed = make_feed(plan, encode, numbers_alone=numbers_alone)
@@ -62,6 +63,7 @@ class Pipeline:
         self.kept_from = 0
         """The position of the first event that is still stored."""
         self._forget_at = _FORGET_EVERY
+        self._forget_lives_at = 2 * _FORGET_KEYS
 
     def new_projector(self, budget: Budget) -> Projector | None:
         """Return what turns matches into answers; None where answers are the matches."""
@@ -74,7 +76,7 @@ class Pipeline:
 
     def take(self, batch: EventBatch, scale: Scale) -> list[Any]:
         """Read a batch; return the compact sets of the matches that end in it, for `find`."""
-        keys = self.keys.encode(batch) if self.keys is not None else None
+        keys = self._read_keys(batch, scale)
         clock = self._read_clock(batch, keys, scale)
         self.store.append(batch)
         if self.sieve:
@@ -82,6 +84,13 @@ class Pipeline:
         if self.history:
             self.history.note(batch, keys, self._pull_clock(batch, clock, scale))
         return self.feed.take(batch, keys, clock)
+
+    def _read_keys(self, batch: EventBatch, scale: Scale) -> NDArray[np.int64] | None:
+        """Return the partition of each event; None where there is only one."""
+        forget = self.plan.pattern.forget
+        if isinstance(self.keys, LifeCoder) and forget is not None:
+            return self.keys.encode(batch, scale.ticks(forget, "FORGET AFTER"))
+        return self.keys.encode(batch) if isinstance(self.keys, KeyCoder) else None
 
     def _read_clock(
         self, batch: EventBatch, keys: NDArray[np.int64] | None, scale: Scale
@@ -126,13 +135,19 @@ class Pipeline:
         return self.feed.find(plan.variables, self.history.roots(), plan.pattern.limit, budget)
 
     def forget_if_due(self) -> None:
-        """Forget when the number of stored events has doubled."""
-        if self.engine.position - self.kept_from >= self._forget_at:
+        """Forget when the number of stored events, or of lives of partitions, has doubled."""
+        lives = len(self.keys) if isinstance(self.keys, LifeCoder) else 0
+        stored = self.engine.position - self.kept_from
+        if stored >= self._forget_at or lives >= self._forget_lives_at:
             self.forget()
             self._forget_at = max(_FORGET_EVERY, 2 * (self.engine.position - self.kept_from))
+            if isinstance(self.keys, LifeCoder):
+                self._forget_lives_at = 2 * (_FORGET_KEYS + len(self.keys))
 
     def forget(self) -> None:
         """Drop the events, values and keys that no partial match reaches back to."""
+        if isinstance(self.keys, LifeCoder):
+            self.engine.drop_keys(self.keys.find_alive())
         self.kept_from = self.engine.earliest()
         if self.history:
             self.kept_from = self.history.earliest(self.kept_from)
@@ -160,6 +175,13 @@ class Pipeline:
             self.sieve.keep_keys(live)
         if self.history:
             self.history.keep_keys(live)
+
+
+def _make_coder(pattern: Pattern) -> KeyCoder | LifeCoder | None:
+    """Return the numbering of partitions; None where the stream is one that never ends."""
+    if pattern.forget is not None:
+        return LifeCoder(pattern.partition)
+    return KeyCoder(pattern.partition) if pattern.partition else None
 
 
 def _attribute_clock(plan: Plan) -> AttributeClock | None:

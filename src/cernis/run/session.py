@@ -261,6 +261,8 @@ class Session(Generic[Found]):
         ordering = Ordering(sources, after=self.progress)
         if pattern.within is not None and pattern.within.unit is Unit.TIME:
             ordering.scale.ticks(pattern.within.size)
+        if pattern.forget is not None:
+            ordering.scale.ticks(pattern.forget, "FORGET AFTER")
         return ordering
 
     def _absent_types(self) -> Iterator[str]:

@@ -94,6 +94,11 @@ class Sieve:
         if self.plan.pattern.consume is Consume.PARTITION:
             self.consumed = {number[k]: v for k, v in self.consumed.items() if k in number}
 
+    def read_keys(self, first: int, end: int) -> NDArray[np.int64]:
+        """Return the partition of each event from position `first` on, or -1."""
+        nowhere = (-1, 0)
+        return np.array([self._rank.get(p, nowhere)[0] for p in range(first, end)], np.int64)
+
     def freeze(self) -> dict[str, Any]:
         """Return the state that the stored events do not determine."""
         return {

@@ -5,10 +5,10 @@ but a window: the time line (or the line of positions) is cut; a slice also read
 window before it, and reports the matches that end in itself. *single*: neither.
 
 An event on which no test of the automaton passes is irrelevant and dropped, unless its place
-counts: `:`, STRICT and windows of EVENTS count irrelevant events too. Inside a key, Python
-counts them, over rows that carry only their key and time. Across the whole stream (`ranked`)
-Spark numbers all events first, in one more shuffle, and the relevant ones travel with their
-numbers.
+counts: `:`, STRICT, windows of EVENTS and FORGET AFTER count irrelevant events too. Inside a key,
+Python counts them, over rows that carry only their key and time. Across the whole stream
+(`ranked`) Spark numbers all events first, in one more shuffle, and the relevant ones travel with
+their numbers.
 
 A key with too many events for one task is cut into slices as well, if the query has a window
 in time.
@@ -60,8 +60,10 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
     if pattern.partition:
         return Layout(Distribution.KEYED, cut=in_time and free, places=places)
     in_events = pattern.within is not None and pattern.within.unit is Unit.EVENTS
+    forgets = pattern.forget is not None  # by the gaps of the whole stream
     keyed = plan.key is not None and free and (timed or not _refers_to_time(pattern))
-    if in_events and not countable:
+    keyed = keyed and not forgets
+    if in_events and (forgets or not countable):
         return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
     if keyed or (free and (in_time or in_events)):
         distribution = Distribution.KEYED if keyed else Distribution.SLICED
@@ -110,6 +112,8 @@ def _why_places_count(pattern: Pattern, timed: bool) -> str:
     if pattern.contiguous:
         strict = pattern.strategy is Strategy.STRICT
         return f"{'STRICT' if strict else repr(':')} asks that nothing lies between"
+    if pattern.forget is not None:
+        return "FORGET AFTER counts the time since any event"
     return ""
 
 
@@ -126,6 +130,8 @@ def _has_time_window(pattern: Pattern, timed: bool) -> bool:
 
 
 def _advise(pattern: Pattern, timed: bool) -> str:
+    if pattern.forget is not None:
+        return "a key (PARTITION BY): FORGET AFTER looks at the whole stream"
     if pattern.consume is Consume.PARTITION:
         return "CONSUME BY PARTITION without PARTITION BY is one partition: name its key"
     if pattern.within is None:

@@ -43,6 +43,7 @@ class CorrelatedEngine:
         self.bound = int(FOREVER)
         self.capacity = [0] * len(tables.domains)
         self.bucket_kinds = np.empty(0, np.int32)
+        self._has_dropped = False
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
 
@@ -198,8 +199,10 @@ class CorrelatedEngine:
 
     def collect(self) -> None:
         """Drop the records that no event to come can use."""
-        if self.settings.window == NO_WINDOW and not self.tables.collapsed:
+        can_expire = self.settings.window != NO_WINDOW or self.tables.collapsed
+        if not can_expire and not self._has_dropped:
             return
+        self._has_dropped = False
         assert self.memory.counters[r.PENDING] == 0
         before = self.memory.counters
         self.memory = collect(
@@ -260,6 +263,14 @@ class CorrelatedEngine:
         """Return the partitions that have partial matches, ascending (as of the last `collect`)."""
         buckets = self.memory.buckets
         return np.unique(buckets["part"][buckets["root"] != 0]).astype(np.int64)
+
+    def drop_keys(self, keys: NDArray[np.int64]) -> None:
+        """Drop the partial matches of all partitions but these; `collect` frees their memory."""
+        buckets = self.memory.buckets.copy()
+        dead = ~np.isin(buckets["part"], keys)
+        buckets["root"][dead] = buckets["before"][dead] = 0
+        self.memory = self.memory._replace(buckets=buckets)
+        self._has_dropped = True
 
     def keep_keys(self, keys: NDArray[np.int64]) -> None:
         """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""

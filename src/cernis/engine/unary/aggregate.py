@@ -387,6 +387,11 @@ class SlidingAggregator:
         keys = self.memory.rows["key"]
         return np.sort(keys[keys >= 0])
 
+    def drop_keys(self, keys: NDArray[np.int64]) -> None:
+        """Drop the partial matches of all partitions but these; `collect` frees their memory."""
+        key_of_row = self.memory.rows["key"]
+        self.memory.places[(key_of_row >= 0) & ~np.isin(key_of_row, keys)] = 0
+
     def keep_keys(self, keys: NDArray[np.int64]) -> None:
         """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""
         rows = self.memory.rows

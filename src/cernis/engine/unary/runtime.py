@@ -275,6 +275,11 @@ class UnaryEngine:
         key_of_row = self.memory.key_of_row
         return np.sort(key_of_row[key_of_row >= 0])
 
+    def drop_keys(self, keys: NDArray[np.int64]) -> None:
+        """Drop the partial matches of all partitions but these; `collect` frees their memory."""
+        key_of_row = self.memory.key_of_row
+        self.memory.slots[(key_of_row >= 0) & ~np.isin(key_of_row, keys)] = 0
+
     def keep_keys(self, keys: NDArray[np.int64]) -> None:
         """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""
         key_of_row = self.memory.key_of_row

@@ -117,6 +117,8 @@ def check_files(
     ordering = Ordering(sources)
     if pattern.within is not None and pattern.within.unit is Unit.TIME:
         ordering.scale.ticks(pattern.within.size)
+    if pattern.forget is not None:
+        ordering.scale.ticks(pattern.forget, "FORGET AFTER")
     return sources
 
 

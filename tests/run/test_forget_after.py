@@ -1,0 +1,132 @@
+"""FORGET AFTER: lives of partitions against the oracle, and state that stays bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern.selection import counts_only
+from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.grammar import FAMILIES, Family
+from cernis.testing.grammar import split_batches as split
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.tables import make_table
+
+many = settings(
+    max_examples=max(200, settings.default.max_examples),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def compare(pattern: Any, events: Any, parts: list[Any]) -> None:
+    if counts_only(pattern):
+        counted = [row for part in parts for row in part.counts().to_pylist()]
+        assert_counts_agree(pattern, events, [(row["end"], row["count"]) for row in counted])
+    else:
+        assert_agrees(pattern, events, [match for part in parts for match in part])
+
+
+@many
+@given(cases(forget=True))
+def test_lives_agree_with_the_oracle(case: Any) -> None:
+    pattern, events = case
+    compare(pattern, events, [cernis.query(pattern).run(make_table(events, timed=True))])
+
+
+@many
+@given(cases(forget=True, binary=True, previous=True, partition_by_inside=True, size=7, events=7))
+def test_lives_agree_where_events_are_compared(case: Any) -> None:
+    pattern, events = case
+    compare(pattern, events, [cernis.query(pattern).run(make_table(events, timed=True))])
+
+
+def check_batches(pattern: Any, events: Any, at: list[int], freezes: bool) -> None:
+    events = sorted(events, key=lambda event: event["ts"])
+    whole = make_table(events, timed=True)
+    query = cernis.query(pattern)
+    session, parts = query.session(), []
+    for piece in split(range(len(events)), at):
+        parts.append(session.push(whole.slice(piece[0] if piece else 0, len(piece))))
+        session.forget()
+        if freezes:
+            session = query.thaw(session.freeze())
+    compare(pattern, events, parts)
+
+
+with_cuts = cases(forget=True, disorder=False, binary=True, previous=True).flatmap(
+    lambda case: st.tuples(st.just(case), cuts(len(case[1])))
+)
+
+
+@pytest.mark.parametrize("freezes", [False, True])
+@many
+@given(drawn=with_cuts)
+def test_batches_and_freezing_change_nothing(freezes: bool, drawn: Any) -> None:
+    (pattern, events), at = drawn
+    check_batches(pattern, events, at, freezes)
+
+
+@pytest.mark.parametrize("renumbers", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=max(60, settings.default.max_examples))
+@given(data=st.data())
+def test_families_do_not_depend_on_batches(
+    family: Family, renumbers: bool, data: st.DataObject
+) -> None:
+    case = data.draw(cases(forget=True, families=(family,), events=14, disorder=False))
+    at = data.draw(cuts(len(case[1])))
+    with pytest.MonkeyPatch.context() as patch:
+        if renumbers:
+            patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        check_batches(*case, at, freezes=renumbers)
+
+
+@many
+@given(drawn=with_cuts)
+def test_renumbering_keys_after_each_batch_changes_nothing(drawn: Any) -> None:
+    (pattern, events), at = drawn
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        check_batches(pattern, events, at, freezes=True)
+
+
+def test_it_needs_a_time_column() -> None:
+    query = cernis.query("SELECT * WHERE A ; B FORGET AFTER 5 MINUTES")
+    with pytest.raises(cernis.DataError, match="FORGET AFTER needs a time column"):
+        query.run([{"type": "A"}, {"type": "B"}])
+
+
+QUERIES = {
+    "unary": "SELECT * WHERE A ; B PARTITION BY [k] WITHIN 100 EVENTS",
+    "attribute": "SELECT * WHERE A ; B PARTITION BY [k] WITHIN 100 [n]",
+    "no window": "SELECT * WHERE A ; B PARTITION BY [k]",
+    "counted": "SELECT COUNT(*) WHERE A ; B PARTITION BY [k] WITHIN 100 EVENTS",
+    "correlated": "SELECT * WHERE A AS a ; B AS b FILTER a[v] = b[v] PARTITION BY [k]",
+    "listed": "SELECT MAX * WHERE A AS a ; B AS b FILTER a[v] < b[v] PARTITION BY [k]",
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_state_of_fresh_keys_stays_bounded(name: str) -> None:
+    """Each key has one event: 1,000 keys are alive at any time."""
+    total = 100_000 if name == "listed" else 1_000_000
+    step = total // 20
+    query = cernis.query(f"{QUERIES[name]} FORGET AFTER 999 MILLISECONDS")
+    session = query.session()
+    sizes = []
+    for first in range(0, total, step):
+        ts = np.arange(first, first + step)
+        session.push(pa.table({"type": ["A"] * step, "k": ts, "ts": ts, "n": ts, "v": ts % 7}))
+        pipeline = session.pipeline
+        assert len(pipeline.keys) <= 4 * (1 << 16) + step
+        sizes.append(len(session.freeze()))
+        assert len(pipeline.engine.live_keys()) == 1_000
+        assert pipeline.engine.position - pipeline.kept_from == (0 if name == "counted" else 1_000)
+    assert max(sizes) < 12_000_000
+    assert max(sizes[10:]) <= 1.5 * max(sizes[:10])
