@@ -212,6 +212,13 @@ def test_a_plan_says_that_terms_are_checked_on_candidates() -> None:
     assert "SUM(x[p]) > 3" in str(plan)
 
 
+def test_a_plan_shows_the_query_as_it_was_written() -> None:
+    text = "SELECT x WHERE A:+ AS x FILTER x INCREASING BY p WITHIN 9 EVENTS"
+    plan = str(cernis.query(text).explain())
+    assert plan.startswith(f"query        {text}\n")
+    assert "conditions   PREV(x)[p] < x[p]: by an ordered index" in plan
+
+
 def test_a_term_of_one_event_costs_nothing_more() -> None:
     query = cernis.query("SELECT a WHERE (A AS a ; B AS b) FILTER 2 * a[p] > 4 AND b[p] = 1")
     assert "unary" in str(query.explain())

@@ -78,7 +78,7 @@ class Query(Generic[Found]):
         """Explain how the query runs and what it costs; with events, check it against them."""
         if events is not None:
             Session(self.plan, RunOptions(**options)).check(events)
-        return Explanation(self.plan, query=str(self.conjunctive or ""))
+        return Explanation(self.plan, query=str(self.conjunctive or self.pattern))
 
     def run(
         self,

@@ -35,7 +35,7 @@ class SparkExplanation:
 
     def __str__(self) -> str:
         job = self.job
-        query = Explanation(job.query.plan, query=str(job.query.conjunctive or ""))
+        query = Explanation(job.query.plan, query=str(job.query.conjunctive or job.query.pattern))
         lines = [str(query)]
         lines += write_entry("on Spark", [*_describe_layout(job)])
         lines += write_entry("in Catalyst", [*_describe_predicates(job)])
