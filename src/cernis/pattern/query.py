@@ -12,8 +12,9 @@ from fractions import Fraction
 
 from cernis.errors import Span
 from cernis.pattern.formula import Contiguous, Event, Formula, Iterate, walk
-from cernis.pattern.predicate import TIME, Attribute, MatchTerm, span_field
+from cernis.pattern.predicate import TIME, Attribute, Condition, MatchTerm, span_field
 from cernis.pattern.write import (
+    write_condition,
     write_decimal,
     write_dotted,
     write_duration,
@@ -133,6 +134,30 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
+class Grouping:
+    """`GROUP BY`: aggregates go over all matches of a group.
+
+    A group has one value in each of the `components` of the partition, and one interval `every`
+    (nanoseconds) of time or one end position (`end`).
+    """
+
+    components: tuple[str, ...] = ()
+    every: Fraction | None = None
+    end: bool = False
+    having: Condition | None = None
+    span: Span | None = span_field()
+
+    def __str__(self) -> str:
+        keys = [f"[{', '.join(map(write_dotted, name.split('|')))}]" for name in self.components]
+        if self.every is not None:
+            keys.append(f"EVERY {write_duration(self.every)}")
+        if self.end:
+            keys.append("END")
+        having = "" if self.having is None else f" HAVING {write_condition(self.having)}"
+        return f"GROUP BY {', '.join(keys)}{having}"
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """A whole query. `str(pattern)` is CEQL, and parsing that gives the same pattern.
 
@@ -147,6 +172,7 @@ class Pattern:
     streams: tuple[str, ...] = ()
     partition: tuple[tuple[str, ...], ...] = ()
     within: Window | None = None
+    grouping: Grouping | None = None
     consume: Consume = Consume.NONE
     limit: int | None = None
     forget: Fraction | None = None
@@ -159,6 +185,11 @@ class Pattern:
     """Where the plain names of `streams` and `partition` (flattened) `limit` and `forget` stand."""
     qualified: tuple[Event, ...] = field(default=(), compare=False, repr=False, kw_only=True)
     """Each variable of FILTER and SELECT that is written with its stream: `S>E[…]`."""
+
+    @property
+    def components(self) -> list[str]:
+        """The names of the partition's components: `a`, or `a|b` for alternatives."""
+        return ["|".join(group) for group in self.partition]
 
     @property
     def contiguous(self) -> bool:
@@ -179,6 +210,8 @@ class Pattern:
             clauses.append(f"PARTITION BY {', '.join(groups)}")
         if self.within is not None:
             clauses.append(f"WITHIN {self.within}")
+        if self.grouping is not None:
+            clauses.append(str(self.grouping))
         if self.consume is not Consume.NONE:
             clauses.append(f"CONSUME BY {self.consume.value}")
         if self.limit is not None:

@@ -10,8 +10,11 @@ from cernis.pattern import formula as cel
 from cernis.pattern.predicate import (
     Aggregate,
     Attribute,
+    CompareTerms,
     IntervalTime,
+    MatchTerm,
     Reference,
+    leaves,
     variables_of,
     walk_term,
 )
@@ -107,9 +110,19 @@ def _merge(
     return first
 
 
+def group_terms(pattern: Pattern) -> list[MatchTerm]:
+    """Return the terms of SELECT and HAVING of a query with GROUP BY."""
+    terms = [item.term for item in pattern.select.items if isinstance(item, SelectedTerm)]
+    having = pattern.grouping.having if pattern.grouping else None
+    for leaf in leaves(having) if having is not None else ():
+        if isinstance(leaf, CompareTerms):
+            terms += (leaf.left, leaf.right)
+    return terms
+
+
 def counts_only(pattern: Pattern) -> bool:
     """Whether the query is a lone `SELECT COUNT(*)`."""
-    return pattern.select.items == (SelectedTerm(Aggregate("COUNT")),)
+    return pattern.grouping is None and pattern.select.items == (SelectedTerm(Aggregate("COUNT")),)
 
 
 def selected_variables(pattern: Pattern) -> tuple[str, ...]:
@@ -120,6 +133,11 @@ def selected_variables(pattern: Pattern) -> tuple[str, ...]:
     if pattern.select.everything:
         return starred_variables(pattern.formula)
     names: list[str] = []
+    if pattern.grouping is not None:
+        names += starred_variables(pattern.formula)
+        for term in group_terms(pattern):
+            names += variables_of(term)
+        return tuple(dict.fromkeys(names))
     for item in pattern.select.items:
         match item:
             case Variable(name=name):
@@ -137,6 +155,8 @@ def settle_select(pattern: Pattern) -> Pattern:
     `START` is a variable if the formula has one of that name. `x[a]` is a value if x holds one
     event; otherwise it is x, with the attribute a of its events.
     """
+    if pattern.grouping is not None:
+        return pattern
     names = set(marked_variables(pattern.formula))
     several = names - single_variables(pattern.formula)
 

@@ -48,6 +48,7 @@ from cernis.pattern.query import (
     Variable,
     Window,
 )
+from cernis.pattern.selection import group_terms
 from cernis.testing.predicates import (
     Event,
     calculate,
@@ -326,12 +327,32 @@ def evaluate(
     that do not say theirs in "_stream" (the only stream in FROM, if there is but one).
     A lone `SELECT COUNT(*)` gives the matches it counts; see `count_matches`.
     """
+    rows, ordered = _order_events(pattern, events, time, stream, tick)
+    matches = _find_matches(pattern, ordered, time, type, tick)
+    # 6. CONSUME BY
+    matches = _consume(pattern.consume, matches)
+    # 7. LIMIT
+    matches = _limit(pattern.limit, matches)
+    return [_make_match(m, pattern, rows, ordered) for m in matches]
+
+
+def _order_events(
+    pattern: Pattern, events: Sequence[Event], time: str, stream: str | None, tick: int
+) -> tuple[list[int], list[Event]]:
+    """Return the rows in time order, and their events with their times and streams."""
     rows = order_rows(pattern, events, time=time, stream=stream)
-    ordered = [
+    ordered: list[Event] = [
         {STREAM: _find_stream(pattern, stream), **_read_times(rank, events[row].get(time), tick)}
         | dict(events[row])
         for rank, row in enumerate(rows)
     ]
+    return rows, ordered
+
+
+def _find_matches(
+    pattern: Pattern, ordered: Sequence[Event], time: str, type: str, tick: int
+) -> list[_PositionedValuation]:
+    """Return the matches after step 5, by end position, latest start first."""
     names = find_selected(pattern)
     matches: list[_PositionedValuation] = []
     # 1. PARTITION BY: each key is a stream of its own, FORGET AFTER: and each of its lives
@@ -351,11 +372,96 @@ def evaluate(
                 for v in chosen
             )
     matches.sort(key=lambda m: (m.global_end, -m.global_start, sorted(m.valuation.labels)))
-    # 6. CONSUME BY
-    matches = _consume(pattern.consume, matches)
-    # 7. LIMIT
-    matches = _limit(pattern.limit, matches)
-    return [_make_match(m, pattern, rows, ordered) for m in matches]
+    return matches
+
+
+@dataclass(frozen=True, slots=True)
+class OracleGroup:
+    """A group of matches: `when` is (from, to) of EVERY, (row,) of END, or empty."""
+
+    partition: Mapping[str, Any]
+    when: tuple[int, ...]
+    values: Mapping[str, Any]
+
+
+def evaluate_groups(
+    pattern: Pattern,
+    events: Sequence[Event],
+    *,
+    time: str = "ts",
+    type: str = "type",
+    stream: str | None = None,
+    tick: int = NANOSECONDS,
+) -> list[OracleGroup]:
+    """Return the groups of a query with GROUP BY that HAVING keeps."""
+    grouping = pattern.grouping
+    assert grouping is not None
+    rows, ordered = _order_events(pattern, events, time, stream, tick)
+    groups: dict[tuple[Any, ...], list[_PositionedValuation]] = {}
+    for m in _find_matches(pattern, ordered, time, type, tick):
+        key = dict(zip(pattern.components, m.partition.key, strict=True))
+        kept = tuple((name, key[name]) for name in grouping.components)
+        when: tuple[int, ...] = ()
+        if grouping.every is not None:
+            size = grouping.every / tick
+            number = ordered[m.global_end][pred.TIME.name] // size
+            when = (number * size, (number + 1) * size)
+        elif grouping.end:
+            when = (rows[m.global_end],)
+        groups.setdefault((kept, when), []).append(m)
+    found = []
+    for (kept, when), members in groups.items():
+
+        def value(term: pred.MatchTerm, of: list[_PositionedValuation] = members) -> Any:
+            return _evaluate_over(term, of, ordered)
+
+        if grouping.having is None or _is_kept(grouping.having, value):
+            items = [item for item in pattern.select.items if isinstance(item, SelectedTerm)]
+            values = {item.name: value(item.term) for item in items}
+            found.append(OracleGroup(dict(kept), when, values))
+    return found
+
+
+def _evaluate_over(
+    term: pred.MatchTerm, matches: Sequence[_PositionedValuation], ordered: Sequence[Event]
+) -> Any:
+    """Return the value of a term over all matches of a group."""
+    match term:
+        case pred.Literal(value=value):
+            return value
+        case pred.Aggregate(argument=None):
+            return len(matches)
+        case pred.Aggregate(function=function, argument=argument):
+            name = argument if isinstance(argument, str) else argument.variable
+            held = [
+                ordered[m.partition.ranks[position]]
+                for m in matches
+                for variable, position in m.valuation.labels
+                if variable == name
+            ]
+            if isinstance(argument, str):
+                return len(held)
+            read = [read_attribute(argument.attribute, event) for event in held]
+            return _aggregate(function, [value for value in read if value is not None])
+        case pred.Opposite(body=body):
+            return calculate("-", 0, _evaluate_over(body, matches, ordered))
+        case pred.Calculation(op=op, left=left, right=right):
+            one, other = (_evaluate_over(side, matches, ordered) for side in (left, right))
+            return calculate(op, one, other)
+        case _:
+            raise ValueError(f"not a term of a group: {term}")
+
+
+def _is_kept(condition: pred.Condition, value: Callable[[pred.MatchTerm], Any]) -> bool:
+    match condition:
+        case pred.AllOf(parts=parts):
+            return all(_is_kept(part, value) for part in parts)
+        case pred.AnyOf(parts=parts):
+            return any(_is_kept(part, value) for part in parts)
+        case pred.CompareTerms(op=op, left=left, right=right):
+            return compare(op, value(left), value(right)) is True
+        case _:
+            raise ValueError(f"not a condition of HAVING: {condition}")
 
 
 def count_matches(
@@ -552,6 +658,11 @@ def find_selected(pattern: Pattern) -> tuple[str, ...]:
     if select.everything:
         return tuple(dict.fromkeys(_find_starred(pattern.formula)))
     found: list[str] = []
+    if pattern.grouping is not None:  # the matches are those of SELECT *
+        found += _find_starred(pattern.formula)
+        for term in group_terms(pattern):
+            found += pred.variables_of(term)
+        return tuple(dict.fromkeys(found))
     for item in select.items:
         match item:
             case Variable(name=name):

@@ -29,6 +29,8 @@ _CLAUSES = {
     "_FILTER": "FILTER",
     "_PARTITION": "PARTITION BY",
     "_WITHIN": "WITHIN",
+    "_GROUP": "GROUP BY",
+    "_HAVING": "HAVING",
     "_CONSUME": "CONSUME BY",
     "_LIMIT": "LIMIT",
     "_FORGET": "FORGET AFTER",

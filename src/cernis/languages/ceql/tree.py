@@ -17,7 +17,15 @@ from cernis.languages.text.tokens import Name, span_of, span_of_tree
 from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy, Variable
+from cernis.pattern.query import (
+    Consume,
+    Grouping,
+    Pattern,
+    Select,
+    SelectedTerm,
+    Strategy,
+    Variable,
+)
 from cernis.pattern.write import write_condition
 from cernis.schema import Schema
 
@@ -68,8 +76,8 @@ class CeqlReader(TreeReader):
     # ---------------------------------------------------------------------- query
 
     def query(self, meta: Meta, parts: list[Any]) -> Pattern:
-        declared, (strategy, select), streams, formula, partition, within, *clauses = parts
-        consume, limit, forget = clauses
+        declared, (strategy, select), streams, formula, partition, *clauses = parts
+        within, grouping, consume, limit, forget = clauses
         return Pattern(
             formula=formula,
             select=select,
@@ -77,6 +85,7 @@ class CeqlReader(TreeReader):
             streams=tuple(name.text for name in streams or ()),
             partition=partition or (),
             within=within,
+            grouping=grouping,
             consume=consume or Consume.NONE,
             limit=limit,
             forget=forget,
@@ -134,6 +143,40 @@ class CeqlReader(TreeReader):
         spans = tuple(cast(Span, part.span) for part in parts)
         self.spans["partition"] = self.spans.get("partition", ()) + spans
         return tuple(part.name for part in parts)
+
+    def component(self, meta: Meta, parts: list[pred.Attribute]) -> Variable:
+        return Variable("|".join(part.name for part in parts), span=span_of_tree(meta))
+
+    def every(self, meta: Meta, parts: list[pred.ConstantDuration]) -> pred.ConstantDuration:
+        return parts[0]
+
+    def having(self, meta: Meta, parts: list[pred.Condition]) -> pred.Condition:
+        return parts[0]
+
+    def grouping(self, meta: Meta, parts: list[Any]) -> Grouping:
+        *keys, having = parts
+        components: list[str] = []
+        every: pred.ConstantDuration | None = None
+        end = False
+        for key in keys:
+            match key:
+                case Variable(name=name, span=span) if name not in components:
+                    components.append(name)
+                case pred.ConstantDuration(span=span) if every is None:
+                    every = key
+                case Name(text=text, span=span) if text.upper() == "END" and not end:
+                    end = True
+                case Name(text=text, span=span) if text.upper() != "END":
+                    self.mistakes.note(
+                        f"'{text}' is no key of a group",
+                        span,
+                        expected="[a] of PARTITION BY, EVERY with a duration, or END",
+                        suggestion=f"write [{text}]",
+                    )
+                case _:
+                    self.mistakes.note("GROUP BY names this twice", key.span)
+        size = None if every is None else every.nanoseconds
+        return Grouping(tuple(components), size, end, having, span=span_of_tree(meta))
 
     def consume(self, meta: Meta, parts: list[Consume]) -> Consume:
         return parts[0]

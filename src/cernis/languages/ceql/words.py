@@ -20,7 +20,7 @@ _SPECIAL = (
 )
 _OTHERS = (
     "SELECT FROM WHERE FILTER PARTITION BY CONSUME LIMIT AS IN ALL OR AND UNLESS NONE LIKE IS NULL "
-    "RANGE FORGET AFTER"
+    "RANGE GROUP HAVING EVERY FORGET AFTER"
 )
 
 TERMINALS: Mapping[str, str] = (
@@ -28,8 +28,9 @@ TERMINALS: Mapping[str, str] = (
 )
 """Keyword, in capitals, to the terminal of the grammar."""
 
-_SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV _RANGE _FORGET _AFTER"
-SOFT = words.SOFT | set(_SOFT.split())
+_SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV _RANGE"
+_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER"
+SOFT = words.SOFT | set(_SOFT.split()) | set(_SOFT_CLAUSES.split())
 """Terminals that may stand where a name may."""
 
 _CLAUSE = "SELECT FROM WHERE FILTER PARTITION BY WITHIN CONSUME LIMIT AS ALL UNLESS NONE"
@@ -42,6 +43,7 @@ _SPOKEN = dict(words.SPOKEN) | {
     "MONOTONE": "INCREASING",
     "_PARTITION": "PARTITION BY",
     "_CONSUME": "CONSUME BY",
+    "_GROUP": "GROUP BY",
     "_FORGET": "FORGET AFTER",
     "DOTS": "'..'",
     "GT": "'>'",
@@ -59,7 +61,7 @@ _PHRASES = words.read_phrases(
             "_OR _ALL _UNLESS _AS _IN PLUS COLON_PLUS QMARK LBRACE COLON_LBRACE GT",
             "an operator such as ';', OR or +",
         ),
-        ("_WITHIN _CONSUME _LIMIT", "_PARTITION _FORGET", "a clause such as WITHIN"),
+        ("_WITHIN _CONSUME _LIMIT", "_PARTITION _GROUP _FORGET", "a clause such as WITHIN"),
         ("_CREATE _DECLARE", "", "CREATE STREAM"),
         ("_EVENT _EVENTS", "", "EVENTS"),
     )

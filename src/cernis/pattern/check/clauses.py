@@ -9,10 +9,20 @@ from cernis.pattern.check.formulas import FormulaCheck
 from cernis.pattern.check.kinds import class_of
 from cernis.pattern.check.scopes import VariableScope
 from cernis.pattern.formula import Event, walk
-from cernis.pattern.predicate import Attribute
-from cernis.pattern.query import SelectedTerm, Unit, Variable, Window
+from cernis.pattern.predicate import (
+    Aggregate,
+    Attribute,
+    CompareTerms,
+    Condition,
+    IntervalTime,
+    MatchTerm,
+    Reference,
+    leaves,
+    walk_term,
+)
+from cernis.pattern.query import Consume, Grouping, SelectedTerm, Unit, Variable, Window
 from cernis.pattern.selection import single_variables
-from cernis.pattern.write import write_formula
+from cernis.pattern.write import write_formula, write_term
 
 LARGEST_WINDOW = 10**100
 """More than a text can write, and less than the largest float."""
@@ -26,7 +36,10 @@ class PatternCheck(FormulaCheck):
         self.check_from()
         scope = self.check_formula(self.pattern.formula)
         self.check_qualified()
-        self.check_select(scope)
+        if self.pattern.grouping is None:
+            self.check_select(scope)
+        else:
+            self.check_grouping(self.pattern.grouping, scope)
         self.check_partition()
         if self.pattern.within is not None:
             self.check_window(self.pattern.within)
@@ -95,11 +108,79 @@ class PatternCheck(FormulaCheck):
                     self.check_term(term, scope, single, "SELECT")
                     self.check_alias(alias, item.span)
 
+    def check_grouping(self, grouping: Grouping, scope: VariableScope) -> None:
+        """Check GROUP BY, and SELECT and HAVING, which go over the matches of a group."""
+        pattern = self.pattern
+        for name in grouping.components:
+            if name not in pattern.components:
+                message = f"component '{name}' of the partition in GROUP BY"
+                self.note_unknown(message, name, pattern.components, grouping.span)
+        if grouping.every is not None and grouping.end:
+            self.mistakes.note("GROUP BY takes EVERY or END, not both", grouping.span)
+        if grouping.every is not None and (grouping.every <= 0 or grouping.every % 1):
+            message = "EVERY needs a duration of whole nanoseconds, more than none"
+            self.mistakes.note(message, grouping.span)
+        if pattern.consume is not Consume.NONE or pattern.limit is not None:
+            clause = "LIMIT" if pattern.limit is not None else "CONSUME BY"
+            self.mistakes.note(f"{clause} does not go with GROUP BY", grouping.span)
+        if not pattern.select.items:
+            self.mistakes.note(
+                "SELECT of a query with GROUP BY takes aggregates",
+                pattern.select.span,
+                suggestion="write SELECT COUNT(*)",
+            )
+        taken = {"from_ts", "to_ts"} if grouping.every is not None else set[str]()
+        taken |= {"end", "end_ts"} if grouping.end else set()
+        for item in pattern.select.items:
+            match item:
+                case Variable(name=name) if name in grouping.components and not item.attributes:
+                    pass
+                case Variable(name=name):
+                    self.mistakes.note(
+                        f"'{name}' has no single value in a group",
+                        item.span,
+                        expected="an aggregate, or a component that GROUP BY names",
+                    )
+                case SelectedTerm(term=term):
+                    self.check_group_term(term, scope, "SELECT")
+            if item.name in taken:
+                self.mistakes.note(f"'{item.name}' is selected twice", item.span)
+            taken.add(item.name)
+        if grouping.having is not None:
+            self.check_having(grouping.having, scope)
+
+    def check_having(self, condition: Condition, scope: VariableScope) -> None:
+        for leaf in leaves(condition):
+            if not isinstance(leaf, CompareTerms):
+                self.mistakes.note(
+                    "HAVING compares aggregates over the matches of a group",
+                    leaf.span,
+                    suggestion="conditions on events stand in FILTER",
+                )
+                continue
+            left = leaf.left, self.check_group_term(leaf.left, scope, "HAVING")
+            right = leaf.right, self.check_group_term(leaf.right, scope, "HAVING")
+            self.check_terms_compare(left, right, leaf.span)
+
+    def check_group_term(self, term: MatchTerm, scope: VariableScope, where: str) -> str | None:
+        for part in walk_term(term):
+            wrong = None
+            match part:
+                case Aggregate(function="FIRST" | "LAST") | Aggregate(distinct=True):
+                    wrong = f"{write_term(part)} has no meaning over the matches of a group"
+                case Reference() | IntervalTime():
+                    wrong = f"{write_term(part)} has no single value in a group"
+            if wrong is not None:
+                expected = "COUNT, SUM, MIN, MAX or AVG"
+                self.mistakes.note(wrong, part.span, expected=expected)
+                return None
+        return self.check_term(term, scope, frozenset(), where)
+
     def check_alias(self, alias: str | None, span: Span | None) -> None:
         """Note a column that has the name of one that every match has."""
         if alias in INTERVAL:
             self.mistakes.note(f"every match has a column '{alias}' already", span)
-        elif alias in ["|".join(group) for group in self.pattern.partition]:
+        elif alias in self.pattern.components:
             message = f"'{alias}' is selected twice: PARTITION BY makes it a column"
             self.mistakes.note(message, span)
 
