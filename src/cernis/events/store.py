@@ -110,6 +110,11 @@ class EventStore:
         rows = np.concatenate([np.empty(0, np.int64), *found])
         return rows if back is None else rows[back]
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the events so far have a column of times."""
+        return self._time_column is not None
+
     def times(self, positions: Int64s) -> pa.Array:
         """Return the values of the time column, or row numbers where there is none."""
         if self._time_column is None:

@@ -122,7 +122,7 @@ def count_column(counts: Sequence[int]) -> pa.Array:
     >>> [str(count_column([n]).type) for n in (2**62, 2**63, 2**200, 2**300)]
     ['int64', 'decimal128(38, 0)', 'decimal256(76, 0)', 'string']
     """
-    most = max(counts, default=0)
+    most = max(map(abs, counts), default=0)
     if most < 2**63:
         return pa.array(counts, pa.int64())
     digits = pa.array([str(count) for count in counts], pa.string())

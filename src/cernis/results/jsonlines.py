@@ -69,6 +69,22 @@ def count_lines(
     return _lines(members, newline)
 
 
+def group_lines(
+    groups: pa.RecordBatch, times: Sequence[str], components: Sequence[str], newline: str = "\n"
+) -> pa.StringArray:
+    """Return one line for each group of matches.
+
+    >>> batch = pa.record_batch({"end": [5], "end_ts": [50], "k": ["a"], "n": [2]})
+    >>> print(group_lines(batch, ["end", "end_ts"], ["k"], "")[0])
+    {"end":5,"end_ts":50,"partition":{"k":"a"},"values":{"n":2}}
+    """
+    others = [name for name in groups.schema.names if name not in {*times, *components}]
+    members: dict[str, list[_Piece]] = {name: [json_texts(groups.column(name))] for name in times}
+    for title, names in (("partition", components), ("values", others)):
+        members[title] = _object_of(names, [groups.column(name) for name in names])
+    return _lines(members, newline)
+
+
 def answer_lines(
     names: Sequence[str],
     values: Sequence[pa.Array],

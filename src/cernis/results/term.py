@@ -10,7 +10,7 @@ number of matches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -35,15 +35,33 @@ class _ConstantSpan:
     nanoseconds: Fraction
 
 
-_Value = Operand | _ConstantSpan
+TermValue = Operand | _ConstantSpan
+"""The values of a term: a column, or one value for all rows."""
 
 
 def evaluate_term(
     term: pred.MatchTerm, block: MatchBlock, variables: Sequence[str], events: EventStore
 ) -> pa.Array:
     """Return one value for each match of the block."""
-    value = _evaluate(term, block, variables, events)
-    length = len(block.start)
+
+    def read(leaf: pred.MatchTerm) -> Operand:
+        match leaf:
+            case pred.IntervalTime(which=which):
+                return events.times(block.start if which == "START" else block.end)
+            case pred.Reference(variable=variable, attribute=attribute):
+                positions = block.positions[variables.index(variable)]
+                assert len(positions) == len(block.start)  # the variable holds one event
+                return events.column(positions, attribute.name)
+            case pred.Aggregate():
+                return evaluate(leaf, block, variables, events)
+            case _:
+                raise AssertionError(leaf)
+
+    return to_column(calculate_term(term, read, events.time_unit), len(block.start))
+
+
+def to_column(value: TermValue, length: int) -> pa.Array:
+    """Return the values of a term as a column of so many rows."""
     match value:
         case None:
             return pa.nulls(length)
@@ -55,51 +73,46 @@ def evaluate_term(
             return column
 
 
-def _evaluate(
-    term: pred.MatchTerm, block: MatchBlock, variables: Sequence[str], events: EventStore
-) -> _Value:
+def calculate_term(
+    term: pred.MatchTerm, read: Callable[[pred.MatchTerm], Operand], time_unit: str
+) -> TermValue:
+    """Return the values of a term; `read` gives those of references, aggregates and times."""
     match term:
         case pred.Literal(value=constant):
             return Constant(constant)
         case pred.ConstantDuration(nanoseconds=nanoseconds):
             return _ConstantSpan(nanoseconds)
-        case pred.IntervalTime(which=which):
-            return events.times(block.start if which == "START" else block.end)
-        case pred.Reference(variable=variable, attribute=attribute):
-            positions = block.positions[variables.index(variable)]
-            assert len(positions) == len(block.start)  # the variable holds one event
-            return events.column(positions, attribute.name)
-        case pred.Aggregate():
-            return evaluate(term, block, variables, events)
+        case pred.IntervalTime() | pred.Reference() | pred.Aggregate():
+            return read(term)
         case pred.Opposite(body=body):
-            value = _evaluate(body, block, variables, events)
-            return _calculate("-", Constant(0), value, events, negative=True)
+            value = calculate_term(body, read, time_unit)
+            return _calculate("-", Constant(0), value, time_unit, negative=True)
         case pred.Calculation(op=op, left=left, right=right):
-            one = _evaluate(left, block, variables, events)
-            other = _evaluate(right, block, variables, events)
+            one = calculate_term(left, read, time_unit)
+            other = calculate_term(right, read, time_unit)
             try:
-                return _calculate(op, one, other, events)
+                return _calculate(op, one, other, time_unit)
             except pa.ArrowInvalid as error:
                 raise DataError(f"{write_term(term)}: a time is out of range: {error}") from error
 
 
 def _calculate(
-    op: str, one: _Value, other: _Value, events: EventStore, *, negative: bool = False
-) -> _Value:
+    op: str, one: TermValue, other: TermValue, time_unit: str, *, negative: bool = False
+) -> TermValue:
     if _is_temporal(one) or _is_temporal(other):
         return _calculate_times(op, one, other)
-    tick = UNITS[events.time_unit]
+    tick = UNITS[time_unit]
     return calculate(op, _to_ticks(one, tick), _to_ticks(other, tick), negative)
 
 
-def _to_ticks(value: _Value, tick: int) -> Operand:
+def _to_ticks(value: TermValue, tick: int) -> Operand:
     if not isinstance(value, _ConstantSpan):
         return value
     ticks = value.nanoseconds / tick
     return Constant(ticks.numerator if ticks.denominator == 1 else float(ticks))
 
 
-def _is_temporal(value: _Value) -> bool:
+def _is_temporal(value: TermValue) -> bool:
     return isinstance(value, pa.Array) and (
         pa.types.is_timestamp(value.type)
         or pa.types.is_date(value.type)
@@ -107,7 +120,7 @@ def _is_temporal(value: _Value) -> bool:
     )
 
 
-def _calculate_times(op: str, one: _Value, other: _Value) -> _Value:
+def _calculate_times(op: str, one: TermValue, other: TermValue) -> TermValue:
     """Return a sum, difference, product or quotient with times; None for any other."""
     first, second = _classify(one), _classify(other)
     match first, op, second:
@@ -128,7 +141,7 @@ def _calculate_times(op: str, one: _Value, other: _Value) -> _Value:
     return None
 
 
-def _classify(value: _Value) -> str:
+def _classify(value: TermValue) -> str:
     if isinstance(value, _ConstantSpan):
         return "duration"
     if isinstance(value, Constant):
@@ -144,13 +157,13 @@ def _classify(value: _Value) -> str:
     return "number" if numeric else "text"
 
 
-def _add_times(op: str, one: _Value, other: _Value) -> pa.Array:
+def _add_times(op: str, one: TermValue, other: TermValue) -> pa.Array:
     unit = min((_unit(side) for side in (one, other)), key=UNITS.__getitem__)
     left, right = _in_unit(one, unit), _in_unit(other, unit)
     return (pc.add_checked if op == "+" else pc.subtract_checked)(left, right)
 
 
-def _unit(value: _Value) -> str:
+def _unit(value: TermValue) -> str:
     if isinstance(value, _ConstantSpan):
         whole = (u for u, size in UNITS.items() if (value.nanoseconds / size).denominator == 1)
         return next(whole, "ns")
@@ -158,7 +171,7 @@ def _unit(value: _Value) -> str:
     return "s" if pa.types.is_date(value.type) else str(value.type.unit)
 
 
-def _in_unit(value: _Value, unit: str) -> Any:
+def _in_unit(value: TermValue, unit: str) -> Any:
     """Return a time or a duration in a unit; a time loses its zone, which is not part of it."""
     if isinstance(value, _ConstantSpan):
         return pa.scalar(round(value.nanoseconds / UNITS[unit]), pa.duration(unit))
@@ -170,14 +183,14 @@ def _in_unit(value: _Value, unit: str) -> Any:
     return value.cast(pa.timestamp(unit))
 
 
-def _nanoseconds(value: _Value) -> Operand:
+def _nanoseconds(value: TermValue) -> Operand:
     if isinstance(value, _ConstantSpan):
         return Constant(float(value.nanoseconds))
     assert isinstance(value, pa.Array)
     return value.cast(pa.duration("ns")).cast(pa.int64())
 
 
-def _scale(op: str, duration: _Value, factor: _Value) -> pa.Array | _ConstantSpan | None:
+def _scale(op: str, duration: TermValue, factor: TermValue) -> pa.Array | _ConstantSpan | None:
     assert not isinstance(factor, _ConstantSpan)
     if isinstance(duration, _ConstantSpan) and isinstance(factor, Constant):
         number = Fraction(factor.value)

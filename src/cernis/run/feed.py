@@ -95,14 +95,18 @@ class Feed(ABC):
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None: ...
 
 
-def make_feed(plan: Plan, encode: Encode, *, numbers_alone: bool = False) -> Feed:
-    """Return the feed of the plan's runtime; `numbers_alone`: the matches are only counted."""
+def make_feed(plan: Plan, encode: Encode, measures: Measures | None = None) -> Feed:
+    """Return the feed of the plan's runtime; `measures`: matches are counted and measured alone."""
     if plan.tables is not None:
         return CorrelatedFeed(plan, plan.tables, encode)
     assert plan.unary is not None
-    if numbers_alone and plan.can_aggregate:
-        return SlidingFeed(plan.unary, plan.settings, encode)
+    if measures is not None and plan.can_aggregate:
+        return SlidingFeed(plan.unary, plan.settings, encode, measures)
     return UnaryFeed(plan.unary, plan.settings, encode)
+
+
+Measures = Mapping[Measure, tuple[str, ...]]
+"""What is measured, each with the path of its attribute; none: events count."""
 
 
 class UnaryFeed(Feed):
@@ -148,11 +152,10 @@ class SlidingFeed(Feed):
         unary: Unary,
         settings: Settings,
         encode: Encode,
-        measures: Mapping[Measure, tuple[str, ...]] | None = None,
+        measures: Measures,
     ) -> None:
-        """`measures` have the attribute that each reads, as a path; none: events count."""
         self.unary = unary
-        self.measures = dict(measures or {})
+        self.measures = measures
         engine = SlidingAggregator(unary.tables, settings, tuple(self.measures))
         super().__init__(engine, unary.automaton.alphabet, encode)
 

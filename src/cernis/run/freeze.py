@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cernis.encoding.keys import KeyCoder, select_arrays
 from cernis.encoding.lives import LifeCoder
+from cernis.engine.unary.aggregate import Measure
 from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch
@@ -80,6 +81,12 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
         meta["sieve"] = pipeline.sieve.freeze()
         if pipeline.plan.pattern.forget is not None:
             arrays["lives"] = pipeline.sieve.read_keys(pipeline.kept_from, pipeline.engine.position)
+    if pipeline.grouper is not None:
+        arrays["groups"] = _write_table(pipeline.grouper.freeze())
+        if isinstance(pipeline.feed, SlidingFeed):
+            meta["measures"] = [
+                [*astuple(measure), list(path)] for measure, path in pipeline.feed.measures.items()
+            ]
     if pipeline.projector is not None:
         meta["moment"], arrays["answers"] = pipeline.projector.freeze()
     if pipeline.keys is not None:
@@ -118,6 +125,11 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     if isinstance(pipeline.feed, SlidingFeed) and "labels" in engine:
         # frozen before COUNT(*) had an engine of its own
         pipeline.feed = make_feed(pipeline.plan, pipeline.encode)
+    if pipeline.grouper is not None:
+        if "measures" in meta:
+            measures = _read_measures(check_list(meta["measures"], "the measures"))
+            pipeline.feed = make_feed(pipeline.plan, pipeline.encode, measures)
+        pipeline.grouper.thaw(_read_table(arrays, "groups"))
     pipeline.feed.thaw(engine, arrays)
     position = pipeline.engine.position
     if pipeline.keys is not None:
@@ -157,6 +169,19 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
             if lives is not None:
                 keys, lives = lives[: len(batch)], lives[len(batch) :]
             pipeline.sieve.note(batch, keys, pipeline.kept_from)
+
+
+def _read_measures(written: list[Any]) -> dict[Measure, tuple[str, ...]]:
+    measures = {}
+    for each in written:
+        variable, attribute, *flags, path = check_list(each, "a measure", 7)
+        require(all(isinstance(flag, bool) for flag in flags), "a measure is damaged")
+        measure = Measure(
+            check_text(variable, "a variable"), check_text(attribute, "an attribute"), *flags
+        )
+        names = check_list(path, "the path of a measure")
+        measures[measure] = tuple(check_text(name, "an attribute") for name in names)
+    return measures
 
 
 def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:

@@ -32,7 +32,8 @@ from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchSet
 from cernis.run.budget import Budget
-from cernis.run.feed import Engine, make_feed
+from cernis.run.feed import Engine, Measures, SlidingFeed, make_feed
+from cernis.run.group import Grouper
 from cernis.run.history import MatchHistory
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
@@ -46,17 +47,29 @@ class Pipeline:
     """The state of one plan over one stream."""
 
     def __init__(
-        self, plan: Plan, store: EventStore, budget: Budget, encode: Encode, *, keep: bool = False
+        self,
+        plan: Plan,
+        store: EventStore,
+        budget: Budget,
+        encode: Encode,
+        *,
+        keep: bool = False,
+        measures: Measures | None = None,
     ) -> None:
-        """`encode` makes the encoders of atoms; `keep` the matches found, for `pull`."""
+        """`encode` makes the encoders of atoms; `keep` the matches found, for `pull`.
+
+        `measures` are the aggregates over matches that are enough for GROUP BY.
+        """
         self.plan = plan
         self.store = store
         self.budget = budget
         self.encode = encode
         self.keys = _make_coder(plan.pattern)
         self.clock = _attribute_clock(plan)
-        numbers_alone = counts_only(plan.pattern) and not keep
-        self.feed = make_feed(plan, encode, numbers_alone=numbers_alone)
+        if counts_only(plan.pattern) and not keep:
+            measures = {}
+        self.feed = make_feed(plan, encode, measures)
+        self.grouper = Grouper(plan.pattern, store) if plan.pattern.grouping else None
         self.sieve = Sieve(plan, store, budget, encode) if plan.listed else None
         self.projector = self.new_projector(budget)
         self.history = MatchHistory(plan) if keep else None
@@ -125,6 +138,14 @@ class Pipeline:
         if self.history:
             self.history.add(segments, found)
         return found
+
+    def add_to_groups(self, segments: list[Any]) -> None:
+        """Add the matches in what `take` gave to the groups of GROUP BY."""
+        assert self.grouper is not None
+        if isinstance(self.feed, SlidingFeed):
+            self.grouper.add_ends(segments)
+        else:
+            self.grouper.add_matches(self.find(segments))
 
     def pull(self, budget: Budget) -> MatchSet:
         """Return all matches inside the window that ends now."""

@@ -30,12 +30,14 @@ from cernis.pattern.check import resolve
 from cernis.pattern.query import Consume, Unit
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
+from cernis.results.groups import Groups
 from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
-from cernis.run.feed import Engine
+from cernis.run.feed import Engine, Measures
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
+from cernis.run.group import find_measures
 from cernis.run.pipeline import Pipeline
 
 
@@ -95,9 +97,11 @@ class Session(Generic[Found]):
         self._given = plan
         self._start(plan)
 
-    def _start(self, plan: Plan) -> None:
+    def _start(self, plan: Plan, measures: Measures | None = None) -> None:
         keep = self.keep and not self._keeps_answers
-        self.pipeline = Pipeline(plan, self.store, self.budget, self._encode, keep=keep)
+        self.pipeline = Pipeline(
+            plan, self.store, self.budget, self._encode, keep=keep, measures=measures
+        )
 
     @property
     def plan(self) -> Plan:
@@ -135,11 +139,16 @@ class Session(Generic[Found]):
         """Like `push`, for the last events of a stream: keeps all events."""
         reading = self._begin(events)
         with self._guard:
-            return self._collect(reading)
+            return self._collect(reading, last=True)
 
-    def _collect(self, reading: _Reading) -> Found:
+    def finish(self) -> Found:
+        """Return what is certain now that no further event comes: the groups still open."""
+        with self._guard:
+            return self._result([], last=True)
+
+    def _collect(self, reading: _Reading, *, last: bool = False) -> Found:
         self.renew_budget()
-        return self._result(list(chain.from_iterable(self._batches(reading))))
+        return self._result(list(chain.from_iterable(self._batches(reading))), last=last)
 
     def stream(self, events: Any) -> Iterator[Found]:
         """Yield the matches batch by batch; they stay valid."""
@@ -152,6 +161,10 @@ class Session(Generic[Found]):
                 if found is not None:
                     with self._guard.paused():
                         yield found
+            if self.pipeline.grouper is not None:
+                groups = self._result([], last=True)
+                with self._guard.paused():
+                    yield groups
 
     def take(self, batch: EventBatch, scale: Scale) -> Found:
         """Return the matches that end in a batch whose events are in their final order.
@@ -178,6 +191,8 @@ class Session(Generic[Found]):
         A match is inside when it starts inside, an answer when a match of it does. Only for
         sessions that were opened with `keep=True`.
         """
+        if self.plan.pattern.grouping is not None:
+            raise StateError("groups cannot be pulled: push gives each once, when it is complete")
         if not self.keep:
             raise StateError("nothing is kept to pull: open the session with keep=True")
         self._guard.check()
@@ -256,7 +271,9 @@ class Session(Generic[Found]):
             resolve(pattern, schema)
         if not self.events:  # the schema of the first events decides the plan
             plan = self._given.for_schema(schema)
-            if plan is not self.plan:
+            if pattern.grouping is not None:
+                self._start(plan, find_measures(pattern, schema))
+            elif plan is not self.plan:
                 self._start(plan)
         ordering = Ordering(sources, after=self.progress)
         if pattern.within is not None and pattern.within.unit is Unit.TIME:
@@ -277,7 +294,11 @@ class Session(Generic[Found]):
 
     # ------------------------------------------------------------- results
 
-    def _result(self, segments: list[Any]) -> Found:
+    def _result(self, segments: list[Any], *, last: bool = False) -> Found:
+        """Return the matches in these segments; with `last`, no further event comes."""
+        if self.pipeline.grouper is not None:
+            self.pipeline.add_to_groups(segments)
+            return self._groups(last)
         found = self.pipeline.find(segments)
         projector = self.pipeline.projector
         if projector is None:
@@ -293,6 +314,18 @@ class Session(Generic[Found]):
         pattern, used = self.plan.pattern, self.mistakes.used
         matches = Matches(found, store, pattern, notes=self.notes, partial=partial, used=used)
         return cast(Found, matches)
+
+    def _groups(self, last: bool) -> Found:
+        """Return the groups that are complete; with `last`, all."""
+        grouper, pattern = self.pipeline.grouper, self.plan.pattern
+        assert grouper is not None
+        assert pattern.grouping is not None
+        self._note_partial(self.budget.spent)
+        table = grouper.take_all() if last else grouper.take_closed(self.events)
+        groups = Groups(
+            table, pattern.grouping.components, notes=self.notes, partial=self.budget.spent
+        )
+        return cast(Found, groups)
 
     def _answers(self, tables: Sequence[pa.Table], partial: bool) -> Found:
         head = self.plan.head

@@ -431,7 +431,7 @@ def _evaluate_over(
             return value
         case pred.Aggregate(argument=None):
             return len(matches)
-        case pred.Aggregate(function=function, argument=argument):
+        case pred.Aggregate(function=function, argument=(str() | pred.Reference()) as argument):
             name = argument if isinstance(argument, str) else argument.variable
             held = [
                 ordered[m.partition.ranks[position]]

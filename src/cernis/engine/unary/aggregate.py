@@ -43,6 +43,7 @@ class Measure:
     """
 
     variable: str
+    attribute: str = ""
     is_real: bool = False
     total: bool = False
     least: bool = False
@@ -167,7 +168,7 @@ class SlidingAggregator:
                     self._widen()
         self.position += len(symbols)
         self._advance_bound(events.bounds, -1)
-        return _join_found(found)
+        return join_found(found)
 
     @property
     def records(self) -> int:
@@ -420,7 +421,7 @@ def _decode(codes: NDArray[np.int64], is_real: bool, *, negated: bool = False) -
     return np.where(codes == _NOT_A_NUMBER, np.nan, bits.view(np.float64))
 
 
-def _join_found(found: Sequence[EndAggregates]) -> EndAggregates:
+def join_found(found: Sequence[EndAggregates]) -> EndAggregates:
     """Return the aggregates of consecutive stretches as one."""
     if len(found) == 1:
         return found[0]

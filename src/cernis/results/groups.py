@@ -1,0 +1,99 @@
+"""`Groups`: the result of a query with GROUP BY.
+
+A group is the aggregates of its matches, not the matches. So `Groups` holds values, as an Arrow
+table: `from_ts` and `to_ts` (EVERY) or `end` and `end_ts` (END), the components of the partition
+that GROUP BY names, and the terms of SELECT.
+
+Cost contract: every member is linear in its output; no match is enumerated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.results.jsonlines import group_lines
+from cernis.results.result import Result
+from cernis.results.values import python_records
+
+_BATCH = 1 << 16
+_TIMES = ("from_ts", "to_ts", "end", "end_ts")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group: when it is, its components of the partition, and its values."""
+
+    time: dict[str, Any]
+    """`from_ts` and `to_ts`, or `end` and `end_ts`."""
+    partition: dict[str, Any]
+    values: dict[str, Any]
+
+
+class Groups(Result[Group]):
+    """Groups of matches, by time.
+
+    >>> groups = Groups(pa.table({"from_ts": [0], "to_ts": [60], "k": ["a"], "n": [3]}), ["k"])
+    >>> groups, groups.head()
+    (<1 group>, [Group(time={'from_ts': 0, 'to_ts': 60}, partition={'k': 'a'}, values={'n': 3})])
+    """
+
+    noun = ("group", "groups")
+
+    def __init__(
+        self,
+        table: pa.Table,
+        components: Sequence[str] = (),
+        *,
+        notes: Sequence[str] = (),
+        partial: bool = False,
+    ) -> None:
+        """Take a table of the times, then the components, then the values."""
+        super().__init__(notes, partial)
+        self._table = table.combine_chunks()
+        self._components = tuple(components)
+        self._times = [name for name in _TIMES if name in table.schema.names]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def count(self) -> int:
+        """Return the number of groups."""
+        return int(self._table.num_rows)
+
+    def counts(self) -> pa.Table:
+        """Return the groups themselves: the numbers of matches are values of theirs."""
+        return self._table
+
+    def _items(self, limit: int | None) -> Iterator[Group]:
+        return chain.from_iterable(map(self._objects, self._batches(limit)))
+
+    def _draw(self, k: int, seed: int | None) -> Iterator[Group]:
+        chosen = np.random.default_rng(seed).permutation(self.count())[:k]
+        drawn = self._table.take(pa.array(np.sort(chosen))).combine_chunks()
+        return chain.from_iterable(map(self._objects, drawn.to_batches()))
+
+    def _objects(self, batch: pa.RecordBatch) -> Iterator[Group]:
+        for record in python_records(batch.to_struct_array()):
+            when = {name: record.pop(name) for name in self._times}
+            held = {name: record.pop(name) for name in self._components}
+            yield Group(when, held, record)
+
+    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        return iter(self._table.slice(0, limit).to_batches(max_chunksize=_BATCH))
+
+    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
+        for batch in self._batches(limit):
+            yield group_lines(batch, self._times, self._components)
+
+    def _table_of(self, items: Sequence[Group]) -> tuple[list[str], list[list[object]]]:
+        rows: list[list[object]] = [
+            [*g.time.values(), *g.partition.values(), *g.values.values()] for g in items
+        ]
+        return self.schema.names, rows

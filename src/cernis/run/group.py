@@ -1,0 +1,518 @@
+"""Aggregate over the matches of each group of `GROUP BY`.
+
+Where the plan allows it, the sliding aggregator gives the aggregates of all matches that end at
+a position (`engine.unary.aggregate`), and no match is ever made. Otherwise matches are listed, and
+each adds its own part. A group `EVERY` some time stays open until time has passed its end; one of
+`END` is reported at once.
+
+Cost contract: per batch, a few NumPy passes over its ends, and Python for each group that they
+belong to. Listing costs what listing costs. State: the open groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from cernis.encoding.evaluate import Constant, Operand, compare
+from cernis.engine.unary.aggregate import EndAggregates, Measure, MeasuredPairs, join_found
+from cernis.errors import DataError, StateError
+from cernis.events.store import EventStore
+from cernis.events.times import UNITS
+from cernis.pattern import predicate as pred
+from cernis.pattern.query import Pattern, SelectedTerm
+from cernis.pattern.selection import group_terms
+from cernis.results.aggregate import evaluate
+from cernis.results.columns import MatchFields, count_column, partition_columns
+from cernis.results.matchset import MatchSet
+from cernis.results.term import TermValue, calculate_term, to_column
+from cernis.results.values import python_values
+from cernis.run.feed import Measures
+from cernis.schema import Kind, Schema
+
+Source = tuple[str, str | None]
+"""A variable, and the attribute that is aggregated; None: the events themselves."""
+
+
+_TIME = "@time"
+
+
+class Totals(NamedTuple):
+    """The aggregates of one source over some matches; the last three are None over no pairs."""
+
+    pairs: int
+    total: Any = None
+    least: Any = None
+    greatest: Any = None
+
+    def add(self, other: Totals) -> Totals:
+        if not other.pairs or not self.pairs:
+            return other if other.pairs else self
+        return Totals(
+            self.pairs + other.pairs,
+            None if self.total is None else self.total + other.total,
+            None if self.least is None else min(self.least, other.least),
+            None if self.greatest is None else max(self.greatest, other.greatest),
+        )
+
+
+@dataclass(slots=True)
+class OpenGroup:
+    """A group that may still grow."""
+
+    count: int
+    totals: list[Totals]
+
+    def add(self, count: int, totals: Sequence[Totals]) -> None:
+        self.count += count
+        self.totals = [one.add(other) for one, other in zip(self.totals, totals, strict=True)]
+
+
+GroupKey = tuple[int, tuple[Any, ...]]
+"""The number of the interval or the end position, and the components of the partition."""
+
+
+def find_sources(pattern: Pattern) -> dict[Source, set[str]]:
+    """Return what SELECT and HAVING aggregate, with the functions that they apply."""
+    found: dict[Source, set[str]] = {}
+    for term in group_terms(pattern):
+        for part in pred.walk_term(term):
+            match part:
+                case pred.Aggregate(argument=str(variable)):
+                    found.setdefault((variable, None), set())
+                case pred.Aggregate(function=function, argument=pred.Reference() as argument):
+                    source = (argument.variable, argument.attribute.name)
+                    found.setdefault(source, set()).add(function)
+    return found
+
+
+def find_measures(pattern: Pattern, schema: Schema) -> Measures | None:
+    """Return what the sliding aggregator measures; None if it cannot hold some attribute."""
+    measures: dict[Measure, tuple[str, ...]] = {}
+    for (variable, attribute), functions in find_sources(pattern).items():
+        kinds = {Kind.INT} if attribute is None else _kinds_of(attribute, schema)
+        if kinds - {Kind.INT, Kind.FLOAT}:
+            return None
+        measure = Measure(
+            variable,
+            attribute or "",
+            is_real=Kind.FLOAT in kinds,
+            total=bool(functions & {"SUM", "AVG"}),
+            least="MIN" in functions,
+            greatest="MAX" in functions,
+        )
+        path = () if attribute is None else tuple(attribute.split("."))
+        measures[measure] = path
+    return measures
+
+
+def _kinds_of(attribute: str, schema: Schema) -> set[Kind]:
+    """Return the kinds that an attribute has in the streams; OTHER where none has it."""
+    kinds = {
+        kind
+        for stream in schema.streams
+        for attributes in (stream.attributes, *stream.events.values())
+        for name, kind in attributes.items()
+        if name == attribute
+    }
+    return kinds or {Kind.OTHER}
+
+
+@dataclass
+class Grouper:
+    """The open groups of one query."""
+
+    pattern: Pattern
+    store: EventStore
+    groups: dict[GroupKey, OpenGroup] = field(default_factory=dict)
+    ended: list[EndAggregates] = field(default_factory=list)
+    """With GROUP BY END, the aggregates of ends that are not reported yet."""
+
+    def __post_init__(self) -> None:
+        assert self.pattern.grouping is not None
+        self.grouping = self.pattern.grouping
+        self.sources = find_sources(self.pattern)
+        self._fields = MatchFields.of(self.pattern, ())
+        self._known: dict[str, pa.DataType] = {}
+
+    # -------------------------------------------------------------- adding
+
+    def add_ends(self, found: Iterable[EndAggregates]) -> None:
+        """Add the aggregates of all matches at some ends."""
+        for each in found:
+            if self.grouping.end:
+                self.ended.append(each)
+            elif len(each.ends):
+                self._add_reduced(each)
+
+    def _add_reduced(self, found: EndAggregates) -> None:
+        """Add up the ends of each group, then add the sums to the groups."""
+        which = self._number_groups(found.ends)
+        order = np.argsort(which, kind="stable")
+        starts = np.searchsorted(which[order], np.arange(which.max() + 1))
+        counts = _add_up(found.counts[order], starts)
+        columns = [_reduce_totals(measure, order, starts) for measure in found.measures]
+        for row, key in enumerate(self._keys_of(found.ends[order[starts]])):
+            self._put(key, counts[row], [column[row] for column in columns])
+
+    def _number_groups(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of each end's group, from 0."""
+        held = dict(zip(self._fields.keys, self._partition_of(ends), strict=True))
+        which = np.unique(self._numbers_of(ends), return_inverse=True)[1]
+        for name in self.grouping.components:
+            codes = np.asarray(held[name].dictionary_encode().indices, np.int64)
+            which = np.unique(which * (codes.max() + 1) + codes, return_inverse=True)[1]
+        return which
+
+    def add_matches(self, found: MatchSet) -> None:
+        """Add matches one by one, block by block."""
+        for block in found.blocks():
+            columns = []
+            for (variable, attribute), functions in self.sources.items():
+                argument = _argument(variable, attribute)
+                none = [None] * len(block.end)
+                values = [
+                    python_values(
+                        evaluate(pred.Aggregate(name, argument), block, found.variables, self.store)
+                    )
+                    if name == "COUNT" or name in functions or (name, "AVG") in _needs(functions)
+                    else none
+                    for name in ("COUNT", "SUM", "MIN", "MAX")
+                ]
+                columns.append([Totals(*each) for each in zip(*values, strict=True)])
+            for row, key in enumerate(self._keys_of(block.end)):
+                self._put(key, 1, [column[row] for column in columns])
+
+    def _put(self, key: GroupKey, count: int, totals: list[Totals]) -> None:
+        group = self.groups.get(key)
+        if group is None:
+            self.groups[key] = OpenGroup(count, totals)
+        else:
+            group.add(count, totals)
+
+    def _keys_of(self, ends: NDArray[np.int64]) -> Iterator[GroupKey]:
+        """Return the group of each end."""
+        named = dict(zip(self._fields.keys, self._partition_of(ends), strict=True))
+        components = [python_values(named[name]) for name in self.grouping.components]
+        numbers = self._numbers_of(ends).tolist()
+        held = zip(*components, strict=True) if components else iter([()] * len(ends))
+        return zip(numbers, held, strict=True)
+
+    def _numbers_of(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self.grouping.end:
+            return ends
+        if self.grouping.every is None:
+            return np.zeros(len(ends), np.int64)
+        times = self.store.column(ends, pred.TIME_NS.name)
+        if times.null_count:
+            raise DataError("GROUP BY EVERY needs a column of times")
+        return np.asarray(times, np.int64) // int(self.grouping.every)
+
+    # ------------------------------------------------------------ reporting
+
+    def take_closed(self, position: int) -> pa.Table:
+        """Report the groups whose time has passed at this position of the stream."""
+        if self.grouping.end:
+            return self.take_all()
+        closed: list[GroupKey] = []
+        if self.grouping.every is not None and position and self.groups:
+            now = self._numbers_of(np.array([position - 1]))[0]
+            closed = [key for key in self.groups if key[0] < now]
+        return self._report(closed)
+
+    def take_all(self) -> pa.Table:
+        """Report all groups: no further event comes."""
+        if not self.ended:
+            return self._report(list(self.groups))
+        ended, self.ended = join_found(self.ended), []
+        columns = self._time_columns(ended.ends)
+        held = dict(zip(self._fields.keys, self._partition_of(ended.ends), strict=True))
+        columns |= {name: held[name] for name in self.grouping.components}
+        return self._finish(columns, lambda leaf: self._read_ended(leaf, ended), len(ended.ends))
+
+    def _report(self, keys: list[GroupKey]) -> pa.Table:
+        keys.sort(key=lambda key: key[0])
+        groups = [self.groups.pop(key) for key in keys]
+        columns = self._time_columns(np.array([number for number, _ in keys], np.int64))
+        for place, name in enumerate(self.grouping.components):
+            columns[name] = pa.array([held[place] for _, held in keys], self._find_type(name))
+        return self._finish(columns, lambda leaf: self._aggregate(leaf, groups), len(groups))
+
+    def _finish(
+        self,
+        columns: dict[str, pa.Array],
+        aggregate: Callable[[pred.Aggregate], pa.Array],
+        length: int,
+    ) -> pa.Table:
+        """Return the groups that HAVING keeps, with the columns of SELECT."""
+        unit = self.store.time_unit
+
+        def read(leaf: pred.MatchTerm) -> pa.Array:
+            assert isinstance(leaf, pred.Aggregate)
+            return aggregate(leaf)
+
+        def holds(condition: pred.Condition) -> Any:
+            match condition:
+                case pred.AllOf(parts=parts):
+                    return np.logical_and.reduce(np.array([holds(part) for part in parts]), 0)
+                case pred.AnyOf(parts=parts):
+                    return np.logical_or.reduce(np.array([holds(part) for part in parts]), 0)
+                case pred.CompareTerms(op=op, left=left, right=right):
+                    one, other = (_to_operand(calculate_term(t, read, unit)) for t in (left, right))
+                    return np.asarray(compare(op, one, other, length).fill_null(False))
+                case _:
+                    raise AssertionError(condition)
+
+        for item in self.pattern.select.items:
+            if isinstance(item, SelectedTerm):
+                columns[item.name] = to_column(calculate_term(item.term, read, unit), length)
+        table = pa.table(columns)
+        having = self.grouping.having
+        return table if having is None else table.filter(pa.array(holds(having)))
+
+    # -------------------------------------------------------------- frozen
+
+    def freeze(self) -> pa.Table:
+        """Return the open groups as a table; integers of any size are texts."""
+        keys, groups = list(self.groups), list(self.groups.values())
+        columns = {"number": pa.array([number for number, _ in keys], pa.int64())}
+        for place, name in enumerate(self.grouping.components):
+            held = [values[place] for _, values in keys]
+            columns[f"component.{place}"] = pa.array(held, self._find_type(name))
+        columns["time"] = pa.nulls(len(keys), self._find_type(_TIME))
+        columns["count"] = _write_integers([group.count for group in groups])
+        for place, source in enumerate(self.sources):
+            totals = [group.totals[place] for group in groups]
+            columns[f"pairs.{place}"] = _write_integers([t.pairs for t in totals])
+            columns[f"total.{place}"] = _write_integers([t.total for t in totals])
+            kind = self._find_type(str(source[1]))
+            columns[f"least.{place}"] = pa.array([t.least for t in totals], kind)
+            columns[f"greatest.{place}"] = pa.array([t.greatest for t in totals], kind)
+        return pa.table(columns)
+
+    def thaw(self, table: pa.Table) -> None:
+        """Restore what `freeze` returned."""
+        try:
+            self._learn(table)
+            column = {
+                name: python_values(table[name].combine_chunks()) for name in table.schema.names
+            }
+            for row, number in enumerate(column["number"]):
+                held = tuple(
+                    column[f"component.{place}"][row]
+                    for place in range(len(self.grouping.components))
+                )
+                totals = [
+                    Totals(
+                        int(column[f"pairs.{place}"][row]),
+                        _read_integer(column[f"total.{place}"][row]),
+                        column[f"least.{place}"][row],
+                        column[f"greatest.{place}"][row],
+                    )
+                    for place in range(len(self.sources))
+                ]
+                key = (int(number), held)
+                self.groups[key] = OpenGroup(int(column["count"][row]), totals)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError("the frozen state is damaged: its groups cannot be read") from error
+
+    def _learn(self, table: pa.Table) -> None:
+        """Remember the types of the frozen columns: there may be no events that have them."""
+        kinds = {_TIME: table.schema.field("time").type}
+        for place, name in enumerate(self.grouping.components):
+            kinds[name] = table.schema.field(f"component.{place}").type
+        for place, (_, attribute) in enumerate(self.sources):
+            kinds[str(attribute)] = table.schema.field(f"least.{place}").type
+        self._known = kinds
+
+    def _find_type(self, name: str) -> pa.DataType | None:
+        """Return the type of the times, a component or an attribute; None if it is not known."""
+        nowhere = np.zeros(0, np.int64)
+        if name == _TIME:
+            kind = self.store.times(nowhere).type if self.store.is_timed else pa.null()
+        elif name in self._fields.keys:
+            kind = self._partition_of(nowhere)[self._fields.keys.index(name)].type
+        else:
+            kind = self.store.column(nowhere, name).type
+        kind = self._known.get(name, kind) if pa.types.is_null(kind) else kind
+        return None if pa.types.is_null(kind) else kind
+
+    def _partition_of(self, ends: NDArray[np.int64]) -> list[pa.Array]:
+        return partition_columns(ends, self._fields, self.store)
+
+    def _time_columns(self, numbers: NDArray[np.int64]) -> dict[str, pa.Array]:
+        """Return the interval or the end of each group."""
+        if self.grouping.every is not None:
+            size = int(self.grouping.every)
+            return {
+                "from_ts": self._times_of(numbers * size),
+                "to_ts": self._times_of((numbers + 1) * size),
+            }
+        if self.grouping.end:
+            rows = pa.array(self.store.rows(numbers), pa.int64())
+            return {"end": rows, "end_ts": self.store.times(numbers)}
+        return {}
+
+    def _times_of(self, nanoseconds: NDArray[np.int64]) -> pa.Array:
+        """Return times in the type of the time column."""
+        kind = self._find_type(_TIME)
+        if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            zone = kind.tz if pa.types.is_timestamp(kind) else None
+            return pa.array(nanoseconds, pa.int64()).cast(pa.timestamp("ns", zone)).cast(kind)
+        tick = UNITS[self.store.time_unit]
+        whole, rest = np.divmod(nanoseconds, tick)
+        if rest.any():
+            return pa.array(nanoseconds / tick)
+        return pa.array(whole, pa.int64())
+
+    def _find_source(self, leaf: pred.Aggregate) -> int:
+        match leaf.argument:
+            case pred.Reference(variable=variable, attribute=attribute):
+                return list(self.sources).index((variable, attribute.name))
+            case variable:
+                return list(self.sources).index((str(variable), None))
+
+    def _aggregate(self, leaf: pred.Aggregate, groups: Sequence[OpenGroup]) -> pa.Array:
+        """Return the values of an aggregate over each group."""
+        if leaf.argument is None:
+            return count_column([group.count for group in groups])
+        held = [group.totals[self._find_source(leaf)] for group in groups]
+        match leaf.function:
+            case "COUNT":
+                return count_column([totals.pairs for totals in held])
+            case "SUM":
+                return _sum_column([totals.total for totals in held])
+            case "AVG":
+                return _average([totals.total for totals in held], [t.pairs for t in held])
+        values = [t.least if leaf.function == "MIN" else t.greatest for t in held]
+        return pa.array(values, self._kind_of(leaf))
+
+    def _read_ended(self, leaf: pred.Aggregate, ended: EndAggregates) -> pa.Array:
+        """Return the values of an aggregate over the matches of each end."""
+        if leaf.argument is None:
+            return _integer_column(ended.counts)
+        measure = ended.measures[self._find_source(leaf)]
+        if leaf.function == "COUNT":
+            return _integer_column(measure.pairs)
+        empty = pa.array(np.asarray(measure.pairs == 0, np.bool_))
+        match leaf.function:
+            case "SUM":
+                assert measure.total is not None
+                column = _integer_column(measure.total)
+            case "AVG":
+                assert measure.total is not None
+                return _average(measure.total.tolist(), measure.pairs.tolist())
+            case "MIN":
+                column = pa.array(measure.least, self._kind_of(leaf))
+            case _:
+                column = pa.array(measure.greatest, self._kind_of(leaf))
+        return pc.if_else(empty, pa.scalar(None, column.type), column)
+
+    def _kind_of(self, leaf: pred.Aggregate) -> pa.DataType | None:
+        assert isinstance(leaf.argument, pred.Reference)
+        return self._find_type(leaf.argument.attribute.name)
+
+
+def _add_up(numbers: NDArray[Any], starts: NDArray[np.int64]) -> list[Any]:
+    """Return the exact sums of integers, or the sums of floats, from each start to the next."""
+    if numbers.dtype == np.int64 and np.abs(numbers.astype(np.float64)).sum() >= 2.0**62:
+        numbers = numbers.astype(object)
+    return np.add.reduceat(numbers, starts).tolist()  # type: ignore[no-any-return]
+
+
+def _reduce_totals(
+    measure: MeasuredPairs, order: NDArray[np.int64], starts: NDArray[np.int64]
+) -> list[Totals]:
+    """Return the aggregates of the ends of each group."""
+    none = [None] * len(starts)
+    empty = np.asarray(measure.pairs == 0, np.bool_)
+
+    def reduce(column: NDArray[Any] | None, of: np.ufunc, neutral: float) -> list[Any]:
+        if column is None:
+            return none
+        extreme = neutral
+        if column.dtype == np.int64:
+            info = np.iinfo(np.int64)
+            extreme = info.max if neutral > 0 else info.min
+        filled = np.where(empty, column.dtype.type(extreme), column)
+        return of.reduceat(filled[order], starts).tolist()  # type: ignore[no-any-return]
+
+    total = none
+    if measure.total is not None:
+        zero = measure.total.dtype.type(0) if measure.total.dtype != object else 0
+        total = _add_up(np.where(empty, zero, measure.total)[order], starts)
+    columns = (
+        _add_up(measure.pairs[order], starts),
+        total,
+        reduce(measure.least, np.fmin, np.inf),
+        reduce(measure.greatest, np.fmax, -np.inf),
+    )
+    return [Totals(*each) if each[0] else Totals(0) for each in zip(*columns, strict=True)]
+
+
+def _write_integers(values: Sequence[Any]) -> pa.Array:
+    if all(value is None or isinstance(value, int) for value in values):
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    return pa.array(values)
+
+
+def _read_integer(value: Any) -> Any:
+    return int(value) if isinstance(value, str) else value
+
+
+def _needs(functions: set[str]) -> set[tuple[str, str]]:
+    """Return which aggregates others are computed from: an average needs a sum."""
+    return {("SUM", "AVG")} if "AVG" in functions else set()
+
+
+def _argument(variable: str, attribute: str | None) -> str | pred.Reference:
+    if attribute is None:
+        return variable
+    return pred.Reference(variable, pred.Attribute.named(attribute))
+
+
+def _average(totals: Sequence[Any], pairs: Sequence[int]) -> pa.Array:
+    def divide(total: Any, number: int) -> float | None:
+        if not number:
+            return None
+        return float(Fraction(total, number) if isinstance(total, int) else total / number)
+
+    return pa.array(map(divide, totals, pairs), pa.float64())
+
+
+def _integer_column(numbers: NDArray[Any]) -> pa.Array:
+    """Return numbers as a column; integers of any size are exact."""
+    return count_column(numbers.tolist()) if numbers.dtype == object else pa.array(numbers)
+
+
+def _sum_column(values: list[Any]) -> pa.Array:
+    if not all(value is None or isinstance(value, int) for value in values):
+        return pa.array(values)
+    column = count_column([value or 0 for value in values])
+    known = pa.array([value is not None for value in values], pa.bool_())
+    return pc.if_else(known, column, pa.scalar(None, column.type))
+
+
+def _to_operand(value: TermValue) -> Operand:
+    """Return a value that `compare` takes: integers beyond all decimals as floats."""
+    if isinstance(value, pa.Array) and pa.types.is_string(value.type):
+        texts = value.to_pylist()
+        if all(text is None or text.lstrip("-").isdigit() for text in texts):
+            return pa.array([None if t is None else _to_float(int(t)) for t in texts], pa.float64())
+    assert isinstance(value, Constant | pa.Array) or value is None
+    return value
+
+
+def _to_float(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return inf if number > 0 else -inf

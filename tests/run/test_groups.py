@@ -1,0 +1,192 @@
+"""GROUP BY and HAVING: the embedded engine against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from fractions import Fraction
+from math import comb
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern import predicate as pred
+from cernis.pattern.query import Consume, Grouping, Pattern, Select, SelectedTerm
+from cernis.pattern.selection import marked_variables
+from cernis.testing.grammar import split_batches as split
+from cernis.testing.oracle import evaluate_groups
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.tables import make_table
+
+Events = Sequence[dict[str, Any]]
+Case = tuple[Pattern, Events]
+
+some = settings(
+    max_examples=max(150, settings.default.max_examples),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@st.composite
+def grouped(draw: st.DrawFn, **features: Any) -> Case:
+    """Draw a query with GROUP BY over a random pattern, and a stream for it."""
+    pattern, events = draw(
+        cases(consume=(Consume.NONE,), limit=False, nan=False, untimed=False, **features)
+    )
+    names = marked_variables(pattern.formula)
+
+    def aggregate() -> pred.MatchTerm:
+        function = draw(st.sampled_from(["COUNT", "SUM", "MIN", "MAX", "AVG", "*", "x"]))
+        if function == "*" or not names:
+            return pred.Aggregate("COUNT")
+        name = draw(st.sampled_from(names))
+        if function == "x":
+            return pred.Aggregate("COUNT", name)
+        attribute = pred.Attribute((draw(st.sampled_from("ab")),))
+        return pred.Aggregate(function, pred.Reference(name, attribute))
+
+    terms = [aggregate() for _ in range(draw(st.integers(1, 3)))]
+    items = tuple(SelectedTerm(term, f"v{i}") for i, term in enumerate(terms))
+    having = None
+    if draw(st.booleans()):
+        limit = pred.Literal(draw(st.integers(0, 3)))
+        having = pred.CompareTerms(draw(st.sampled_from(["<", ">=", "!="])), terms[0], limit)
+    components = tuple(name for name in pattern.components if draw(st.booleans()))
+    every = draw(st.sampled_from([None, 1, 2, 5]))
+    end = every is None and draw(st.booleans())
+    size = None if every is None else Fraction(every * 1_000_000)
+    grouping = Grouping(components, size, end, having)
+    return (
+        Pattern(
+            pattern.formula,
+            Select(False, items),
+            pattern.strategy,
+            pattern.streams,
+            pattern.partition,
+            pattern.within,
+            grouping,
+        ),
+        events,
+    )
+
+
+def show(value: Any) -> str:
+    if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
+        return f"{float(value):.9g}"
+    return repr(value)
+
+
+def compare(pattern: Pattern, events: Events, found: Sequence[Any]) -> None:
+    expected = sorted(
+        (
+            repr({name: show(value) for name, value in group.partition.items()}),
+            [show(when) for when in group.when],
+            [show(value) for value in group.values.values()],
+        )
+        for group in evaluate_groups(pattern, events)
+    )
+    got = sorted(
+        (
+            repr({name: show(value) for name, value in group.partition.items()}),
+            [show(when) for name, when in group.time.items() if name != "end_ts"],
+            [show(value) for value in group.values.values()],
+        )
+        for group in found
+    )
+    assert got == expected, str(pattern)
+
+
+@some
+@given(grouped(size=6, events=8))
+def test_random_groups_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
+
+
+@some
+@given(grouped(size=5, events=7, binary=True))
+def test_groups_of_compared_events_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
+
+
+@some
+@given(grouped(size=5, events=8, disorder=False), st.data())
+def test_batches_and_restarts_do_not_change_groups(case: Case, data: st.DataObject) -> None:
+    pattern, events = case
+    query = cernis.query(pattern)
+    session = query.session()
+    found: list[Any] = []
+    for batch in split(events, data.draw(cuts(len(events)))):
+        if batch:
+            found += session.push(make_table(batch, timed=True))
+        session = query.thaw(session.freeze())
+    compare(pattern, events, [*found, *session.finish()])
+
+
+SALES = pa.table(
+    {
+        "type": ["A", "B", "A", "B", "B"],
+        "ts": pa.array([datetime(2024, 1, 1, 12, minute) for minute in (0, 5, 7, 40, 59)]),
+        "p": [10, 11, None, 9, 5],
+        "k": ["u", "u", "v", "v", "u"],
+    }
+)
+
+
+def test_a_group_of_every_is_reported_when_its_time_has_passed() -> None:
+    query = cernis.query(
+        "SELECT COUNT(*) AS n, SUM(B[p]) AS s WHERE A ; B GROUP BY EVERY 30 MINUTES"
+    )
+    session = query.session()
+    assert list(session.push(SALES.slice(0, 3))) == []
+    (first,) = session.push(SALES.slice(3))
+    assert first.values == {"n": 1, "s": 11}
+    assert first.time["to_ts"] == datetime(2024, 1, 1, 12, 30)
+    (last,) = session.finish()
+    assert last.values == {"n": 4, "s": 28}
+    assert list(session.finish()) == []
+
+
+def test_counts_of_a_group_are_exact_beyond_64_bits() -> None:
+    parts = " ; ".join(["A"] * 40)
+    table = pa.table({"type": ["A"] * 300})
+    (group,) = cernis.query(f"SELECT COUNT(*) AS n, COUNT(A) AS m WHERE {parts} GROUP BY END").run(
+        table.slice(0, 40)
+    )
+    assert group.values == {"n": 1, "m": 40}
+    found = cernis.query(f"SELECT COUNT(*) AS n WHERE {parts} GROUP BY END").run(table)
+
+    assert [int(group.values["n"]) for group in found] == [comb(end, 39) for end in range(39, 300)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT COUNT(*) WHERE A GROUP BY [k]", "unknown component 'k' of the partition"),
+        ("SELECT COUNT(*) WHERE A GROUP BY END LIMIT 2", "LIMIT does not go with GROUP BY"),
+        ("SELECT A WHERE A GROUP BY END", "'A' has no single value in a group"),
+        ("SELECT A[p] WHERE A GROUP BY END", "A[p] has no single value in a group"),
+        ("SELECT END WHERE A GROUP BY END", "END has no single value in a group"),
+        ("SELECT LAST(A[p]) WHERE A GROUP BY END", "has no meaning over the matches of a group"),
+        ("SELECT COUNT(DISTINCT A[p]) WHERE A GROUP BY END", "has no meaning over the matches"),
+        ("SELECT * WHERE A GROUP BY END", "SELECT of a query with GROUP BY takes aggregates"),
+        ("SELECT COUNT(*) WHERE A GROUP BY k", "'k' is no key of a group"),
+        ("SELECT COUNT(*) WHERE A GROUP BY END HAVING A[p = 1]", "HAVING compares aggregates"),
+    ],
+)
+def test_a_mistake_in_group_by_is_told(text: str, message: str) -> None:
+    with pytest.raises(cernis.QueryError) as caught:
+        cernis.query(text)
+    assert message in str(caught.value)
+    assert "^" in str(caught.value)
+
+
+def test_every_needs_a_column_of_times() -> None:
+    query = cernis.query("SELECT COUNT(*) WHERE A GROUP BY EVERY 1 HOUR")
+    with pytest.raises(cernis.DataError, match="needs a column of times"):
+        query.run(pa.table({"type": ["A"]}))
