@@ -23,6 +23,7 @@ from cernis.cli.terminal import (
     answers_table,
     error_console,
     graph_matches_table,
+    groups_table,
     matches_table,
     output_console,
 )
@@ -30,6 +31,7 @@ from cernis.errors import DataError
 from cernis.output import open_output
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answers
+from cernis.results.groups import Groups
 from cernis.results.matches import Matches
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ MATCHES = ResultKind(Matches.noun, matches_table)
 COUNTS = ResultKind(Matches.noun, partial(matches_table, counting=True))
 """Of SELECT COUNT(*): a row is the number of matches at one end."""
 ANSWERS = ResultKind(Answers.noun, answers_table)
+GROUPS = ResultKind(Groups.noun, groups_table)
 GRAPH_MATCHES = ResultKind(Matches.noun, graph_matches_table)
 
 
@@ -65,6 +68,8 @@ def kind_of(query: Query[Any]) -> ResultKind:
     """Return what a query over events finds."""
     if query.plan.head is not None:
         return ANSWERS
+    if query.pattern.grouping is not None:
+        return GROUPS
     return COUNTS if counts_only(query.pattern) else MATCHES
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cernis.results.answers import Answer
+from cernis.results.groups import Group
 from cernis.results.match import Match
 
 if TYPE_CHECKING:
@@ -49,6 +50,16 @@ def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
         values += [*match.partition.values(), *match.values.values()]
         cells = [value_text(value) for value in values]
         table.add_row(*cells, *(_rows_text(rows) for rows in match.vars.values()))
+    return table
+
+
+def groups_table(groups: Sequence[Group]) -> Table:
+    """Return a row for each group: its time, its components of the partition, its values."""
+    first = groups[0]
+    table = make_table((*first.time, *first.partition, *first.values), right={*first.values})
+    for group in groups:
+        cells = (*group.time.values(), *group.partition.values(), *group.values.values())
+        table.add_row(*map(value_text, cells))
     return table
 
 

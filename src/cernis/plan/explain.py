@@ -42,6 +42,7 @@ class Explanation:
         lines += write_entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
         lines += write_entry("indexes", _describe_indexes(self.plan))
         lines += write_entry("answers", [self.plan.answers] if self.plan.answers else [])
+        lines += write_entry("groups", _describe_groups(self.plan))
         lines += write_entry("window", [_describe_window(self.plan)])
         lines += write_entry("partition", _describe_partition(self.plan))
         lines += write_entry("strategy", [_describe_strategy(self.plan)])
@@ -213,6 +214,22 @@ def _list_residual(formula: cel.Formula) -> Iterator[str]:
                     for key in keys
                 )
                 yield f"PARTITION BY [{named}]"
+
+
+def _describe_groups(plan: Plan) -> list[str]:
+    """Say what aggregates over the matches of a group cost, and when a group is reported."""
+    grouping = plan.pattern.grouping
+    if grouping is None:
+        return []
+    cost = "matches are listed, each adds its own values: linear in the matches"
+    if plan.can_aggregate:
+        cost = "a constant cost per event, no match is made (numbers; other values: listed)"
+    when = "a group is reported when the input ends"
+    if grouping.end:
+        when = "a group is reported at its end position"
+    elif grouping.every is not None:
+        when = "a group is reported when time has passed its interval"
+    return [cost, when]
 
 
 def _describe_window(plan: Plan) -> str:

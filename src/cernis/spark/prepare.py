@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from cernis.encoding.masks import BITS, mask_column
-from cernis.errors import CernisError, DataError
+from cernis.errors import CernisError, DataError, Diagnostic, QueryError
 from cernis.events.order import Scale
 from cernis.events.source import stream_of
 from cernis.pattern.atom import Atom, TypeIs
@@ -68,6 +68,10 @@ def prepare_job(
     options.check()
     if not isinstance(query, Query):
         query = Query(query, lang=lang)
+    if query.pattern.grouping is not None:
+        message = "GROUP BY runs on the embedded engine alone so far"
+        help_ = "select the values, and group the DataFrame of matches: .groupBy(…)"
+        raise QueryError([Diagnostic(message, query.pattern.grouping.span, suggestion=help_)])
     frames = make_frames(events, query.pattern.streams, options)
     plan, layout = _choose_plan(query, frames, options)
     single = layout.distribution is Distribution.SINGLE
