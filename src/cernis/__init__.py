@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cernis.rdf.matches import GraphMatches
     from cernis.rdf.query import GraphQuery
     from cernis.results.answers import Answer, Answers
+    from cernis.results.groups import Groups, MatchGroup
     from cernis.results.match import Match
     from cernis.results.matches import Matches
     from cernis.results.result import Result
@@ -38,7 +39,9 @@ __all__ = [
     "DataError",
     "GraphMatches",
     "GraphQuery",
+    "Groups",
     "Match",
+    "MatchGroup",
     "Matches",
     "Pattern",
     "Query",
@@ -59,7 +62,9 @@ _MODULES = {
     "Answers": "cernis.results.answers",
     "GraphMatches": "cernis.rdf.matches",
     "GraphQuery": "cernis.rdf.query",
+    "Groups": "cernis.results.groups",
     "Match": "cernis.results.match",
+    "MatchGroup": "cernis.results.groups",
     "Matches": "cernis.results.matches",
     "Pattern": "cernis.pattern.query",
     "Query": "cernis.run.query",

@@ -140,7 +140,7 @@ line 1, column 11: the query ends too early
 line 1, column 7: the query ends too early
   SELECT
         ^
-  expected: a variable or a value, ALL, NONE, '(' or '*'""",
+  expected: a variable or a value, ALL, NONE, '(', '[' or '*'""",
         ),
         (
             "SELECT * FROM",
@@ -394,9 +394,9 @@ line 1, column 33: unexpected '['
 line 1, column 34: unexpected 'FILTER'
   SELECT * WHERE A WITHIN 5 EVENTS FILTER A[x = 1]
                                    ^^^^^^
-  expected: CONSUME BY, FORGET AFTER, LIMIT or the end of the query
+  expected: CONSUME BY, FORGET AFTER, GROUP BY, LIMIT or the end of the query
   help: the clauses come in this order: SELECT, FROM, WHERE, FILTER, PARTITION BY, WITHIN, \
-CONSUME BY, LIMIT, FORGET AFTER""",
+GROUP BY, HAVING, CONSUME BY, LIMIT, FORGET AFTER""",
         ),
         (
             "SELECT * WHERE A LIMIT 3 LIMIT 4",

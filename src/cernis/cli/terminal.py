@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cernis.results.answers import Answer
-from cernis.results.groups import Group
+from cernis.results.groups import MatchGroup
 from cernis.results.match import Match
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
     return table
 
 
-def groups_table(groups: Sequence[Group]) -> Table:
+def groups_table(groups: Sequence[MatchGroup]) -> Table:
     """Return a row for each group: its time, its components of the partition, its values."""
     first = groups[0]
     table = make_table((*first.time, *first.partition, *first.values), right={*first.values})

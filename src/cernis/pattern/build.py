@@ -28,6 +28,7 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.check import AGGREGATES, resolve
 from cernis.pattern.query import (
     Consume,
+    Grouping,
     Pattern,
     Select,
     SelectedTerm,
@@ -770,6 +771,24 @@ class QueryBuilder:
             name = _make_attribute((_check_name(attribute, "an attribute"),))
             window = Window(Unit.ATTRIBUTE, _read_number(size, "size"), name)
         return replace(self, draft=replace(self.draft, within=window))
+
+    def group_by(
+        self,
+        *components: str,
+        every: timedelta | None = None,
+        end: bool = False,
+        having: ConditionBuilder | None = None,
+    ) -> QueryBuilder:
+        """`GROUP BY [a], EVERY d HAVING …`: aggregate over the matches of each group.
+
+        >>> query = select(count()).where("A").partition_by("k")
+        >>> print(query.group_by("k", every=timedelta(minutes=1), having=count() > 3).build())
+        SELECT COUNT(*) WHERE A PARTITION BY [k] GROUP BY [k], EVERY 1 MINUTE HAVING COUNT(*) > 3
+        """
+        names = tuple(_check_name(name, "a component") for name in components)
+        size = None if every is None else _sum_units(every, {})
+        kept = None if having is None else _unwrap_condition(having)
+        return replace(self, draft=replace(self.draft, grouping=Grouping(names, size, end, kept)))
 
     def consume(self, policy: str | Consume) -> QueryBuilder:
         chosen = _choose_member(Consume, policy, "policy")

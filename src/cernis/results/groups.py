@@ -26,7 +26,7 @@ _TIMES = ("from_ts", "to_ts", "end", "end_ts")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MatchGroup:
     """One group: when it is, its components of the partition, and its values."""
 
     time: dict[str, Any]
@@ -35,12 +35,12 @@ class Group:
     values: dict[str, Any]
 
 
-class Groups(Result[Group]):
+class Groups(Result[MatchGroup]):
     """Groups of matches, by time.
 
     >>> groups = Groups(pa.table({"from_ts": [0], "to_ts": [60], "k": ["a"], "n": [3]}), ["k"])
-    >>> groups, groups.head()
-    (<1 group>, [Group(time={'from_ts': 0, 'to_ts': 60}, partition={'k': 'a'}, values={'n': 3})])
+    >>> groups, groups.head()[0].values
+    (<1 group>, {'n': 3})
     """
 
     noun = ("group", "groups")
@@ -71,19 +71,19 @@ class Groups(Result[Group]):
         """Return the groups themselves: the numbers of matches are values of theirs."""
         return self._table
 
-    def _items(self, limit: int | None) -> Iterator[Group]:
+    def _items(self, limit: int | None) -> Iterator[MatchGroup]:
         return chain.from_iterable(map(self._objects, self._batches(limit)))
 
-    def _draw(self, k: int, seed: int | None) -> Iterator[Group]:
+    def _draw(self, k: int, seed: int | None) -> Iterator[MatchGroup]:
         chosen = np.random.default_rng(seed).permutation(self.count())[:k]
         drawn = self._table.take(pa.array(np.sort(chosen))).combine_chunks()
         return chain.from_iterable(map(self._objects, drawn.to_batches()))
 
-    def _objects(self, batch: pa.RecordBatch) -> Iterator[Group]:
+    def _objects(self, batch: pa.RecordBatch) -> Iterator[MatchGroup]:
         for record in python_records(batch.to_struct_array()):
             when = {name: record.pop(name) for name in self._times}
             held = {name: record.pop(name) for name in self._components}
-            yield Group(when, held, record)
+            yield MatchGroup(when, held, record)
 
     def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
         return iter(self._table.slice(0, limit).to_batches(max_chunksize=_BATCH))
@@ -92,7 +92,7 @@ class Groups(Result[Group]):
         for batch in self._batches(limit):
             yield group_lines(batch, self._times, self._components)
 
-    def _table_of(self, items: Sequence[Group]) -> tuple[list[str], list[list[object]]]:
+    def _table_of(self, items: Sequence[MatchGroup]) -> tuple[list[str], list[list[object]]]:
         rows: list[list[object]] = [
             [*g.time.values(), *g.partition.values(), *g.values.values()] for g in items
         ]

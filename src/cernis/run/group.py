@@ -239,7 +239,10 @@ class Grouper:
         return self._finish(columns, lambda leaf: self._read_ended(leaf, ended), len(ended.ends))
 
     def _report(self, keys: list[GroupKey]) -> pa.Table:
-        keys.sort(key=lambda key: key[0])
+        try:
+            keys.sort()
+        except TypeError:  # records have no order
+            keys.sort(key=lambda key: (key[0], repr(key[1])))
         groups = [self.groups.pop(key) for key in keys]
         columns = self._time_columns(np.array([number for number, _ in keys], np.int64))
         for place, name in enumerate(self.grouping.components):
