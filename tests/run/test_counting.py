@@ -103,7 +103,7 @@ def test_a_damaged_state_is_refused() -> None:
             del arrays[name]
         else:
             arrays[name].flat[0] = value
-        with pytest.raises(cernis.StateError, match="do not fit together"):
+        with pytest.raises(cernis.StateError, match="the frozen state is damaged"):
             cernis.query(COUNT).thaw(pack(meta, arrays))
 
 

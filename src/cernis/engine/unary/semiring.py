@@ -129,6 +129,8 @@ def add(pool, lanes, weights, new, base, source, size):
     if lanes.words == 1:
         words, length = pool.words, np.uint64(size)
         _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), length)
+    elif lanes.words == len(lanes.moduli.primes):
+        _add_residues(pool.words, lanes.moduli.primes, new, base, source, size)
     else:
         _add_lanes(pool, lanes, weights, new, base, source, size)
 
@@ -153,14 +155,8 @@ def _add_lanes(pool, lanes, weights, new, base, source, size):
         for lane in range(width):
             prime, inverse = moduli.primes[lane], moduli.inverses[lane]
             counts = lane * size
-            _add_residues(
-                words,
-                np.uint64(new + counts),
-                np.uint64(base + counts),
-                np.uint64(source + counts),
-                np.uint64(size),
-                prime,
-            )
+            for r in range(counts, counts + size):
+                words[new + r] = _reduce(words[base + r] + words[source + r], prime)
             for q in range(sums):
                 at, weight = ((1 + q) * width + lane) * size, weights.sums[q] % prime
                 for r in range(size):
@@ -206,10 +202,18 @@ def _add_counts(words, new, base, source, size):
             words[new + r] = words[base + r] + words[source + r]
 
 
-@inlined
-def _add_residues(words, new, base, source, size, prime):
-    for r in range(size):
-        words[new + r] = _reduce(words[base + r] + words[source + r], prime)
+@inner
+def _add_residues(words, primes, new, base, source, size):
+    """Do as `_add_counts`, for counts of several residues."""
+    for lane in range(len(primes)):
+        prime, at = primes[lane], lane * size
+        to, first, second = np.uint64(new + at), np.uint64(base + at), np.uint64(source + at)
+        if base == 0:
+            for r in range(np.uint64(size)):
+                words[to + r] = words[second + r]
+        else:
+            for r in range(np.uint64(size)):
+                words[to + r] = _reduce(words[first + r] + words[second + r], prime)
 
 
 @inlined
@@ -260,13 +264,26 @@ def add_product(pool, lanes, weights, result, front, source, size):
 
     `result` is a pool of one element. `front` 0 is the vector with one match at index 0.
     """
-    if lanes.words > 1:
+    if lanes.words > len(lanes.moduli.primes):
         _add_product_of_lanes(pool, lanes, weights, result, front, source, size)
+    elif lanes.words > 1:
+        _add_product_of_residues(pool.words, lanes.moduli, result.words, front, source, size)
     elif front:
         words, length = pool.words, np.uint64(size)
         result.words[0] += _multiply_counts(words, np.uint64(front), np.uint64(source), length)
     else:
         result.words[0] += pool.words[source]
+
+
+@inner
+def _add_product_of_residues(words, moduli, result, front, source, size):
+    for lane in range(len(moduli.primes)):
+        prime, at = moduli.primes[lane], lane * size
+        number = words[source + at]
+        if front:
+            inverse = moduli.inverses[lane]
+            number = _dot(words, front + at, source + at, size, prime, inverse)
+        result[lane] = _reduce(result[lane] + number, prime)
 
 
 @inner
