@@ -325,8 +325,11 @@ def _make_table(draw: random.Random) -> bytes:
         )
     table = table.set_column(table.column_names.index(name), name, wrong)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    try:
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    except pa.ArrowInvalid:  # damage that pyarrow itself does not write
+        return _make_table(draw)
     return bytes(sink.getvalue().to_pybytes())
 
 
