@@ -285,10 +285,11 @@ def test_a_row_without_a_usable_time_is_named(times: list[Any], reason: str) -> 
     assert source.skipped == 1
 
 
-def test_all_events_can_have_one_type_by_default() -> None:
-    source = only([{"x": 1}, {"x": 2}], default_type="T")
+def test_the_name_of_a_stream_without_types_is_the_type_of_its_events() -> None:
+    source = only([{"x": 1}, {"x": 2}], names=["T"])
     assert rows_of(source) == [{"x": 1, "type": "T"}, {"x": 2, "type": "T"}]
-    assert rows_of(only(ROWS, default_type="T")) == ROWS
+    assert rows_of(only(ROWS, names=["T"])) == ROWS
+    assert "no column 'kind'" in failure([{"x": 1}], names=["T"], type="kind")
 
 
 # ----------------------------------------------------------- bad text files

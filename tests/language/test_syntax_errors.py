@@ -156,7 +156,7 @@ line 1, column 14: the query ends too early
 line 1, column 15: the query ends too early
   SELECT * WHERE
                 ^
-  expected: an event type, NOT or '('""",
+  expected: an event type, NOT, '(' or '*'""",
         ),
         (
             "SELECT * WHERE A AS",
@@ -217,7 +217,7 @@ line 1, column 18: unexpected 'AND'
 line 1, column 20: unexpected ';'
   SELECT * WHERE A ; ; B
                      ^
-  expected: an event type, NOT or '('""",
+  expected: an event type, NOT, '(' or '*'""",
         ),
         (
             "SELECT * WHERE A{x}",

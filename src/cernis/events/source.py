@@ -34,6 +34,7 @@ from cernis.schema import Kind, Schema, Stream
 
 __all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of", "stream_of"]
 
+DEFAULT_TYPE = "type"
 DEFAULT_TIME = "ts"
 DEFAULT_NAME = "S"
 
@@ -191,7 +192,6 @@ def open_events(
     format: str | None = None,
     on_error: OnError | Mistakes = "fail",
     declared: Schema | None = None,
-    default_type: str | None = None,
 ) -> list[Source]:
     """Return the streams in `events`, in the order given.
 
@@ -200,7 +200,8 @@ def open_events(
     to any of these. `names` are the streams that the query reads; without names, all
     inputs are read. One input and one name need not agree. `on_error` is the policy for bad
     rows: "fail", "skip", a path, a function, or `Mistakes` to share among several
-    calls. `declared` fixes the types of columns read from text.
+    calls. `declared` fixes the types of columns read from text. Where a stream in `names` has no
+    column of types, its name is the type of all its events.
 
     >>> [source] = open_events([{"type": "A", "ts": 5}, {"type": "B", "ts": 7}])
     >>> [table.num_rows for table in source.batches()]
@@ -220,7 +221,7 @@ def open_events(
             type=type,
             time_unit=time_unit,
             mistakes=mistakes,
-            default_type=default_type,
+            default_type=name if names and type == DEFAULT_TYPE else None,
         )
         for (name, value), stream in zip(wanted, streams, strict=True)
     ]

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from cernis.errors import Span
 from cernis.pattern.predicate import Attribute, Condition, span_field
 
+ANY_TYPE = "*"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`E` or `S>E`: one event of that type; the type's name is a variable too."""
+    """`E` or `S>E`: one event of that type; the type's name is a variable too.
+
+    `*` is an event of any type. It is no variable; AS gives it one.
+    """
 
     type: str
     stream: str | None = None

@@ -37,6 +37,8 @@ def _names(formula: cel.Formula, *, everything: bool) -> list[str]:
     while stack:
         node, covered = stack.pop()
         match node:
+            case cel.Event(type=cel.ANY_TYPE):
+                continue
             case cel.Event(type=name):
                 if everything or not covered:
                     names.append(name)
@@ -73,6 +75,8 @@ _WHOLE = ""
 def _count_events(formula: cel.Formula) -> dict[str, Bounds]:
     """Return how many events each variable, and the formula as a whole, can hold."""
     match formula:
+        case cel.Event(type=cel.ANY_TYPE):
+            return {_WHOLE: (1, 1)}
         case cel.Event(type=name):
             return {name: (1, 1), _WHOLE: (1, 1)}
         case cel.Not():

@@ -365,6 +365,8 @@ def _write_repeated(formula: cel.Formula) -> str:
 
 
 def _write_event(kind: str, stream: str | None) -> str:
+    if kind == cel.ANY_TYPE:
+        return kind
     prefix = "" if stream is None else f"{write_name(stream)}>"
     return prefix + write_name(kind)
 

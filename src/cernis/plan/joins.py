@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.classes import Key, close_equalities
 from cernis.automata.correlated.hierarchical import JoinAtom
-from cernis.automata.unary.cea import Is, Test, conjoin
-from cernis.automata.unary.construct import build_test
+from cernis.automata.unary.cea import Test, conjoin
+from cernis.automata.unary.construct import build_test, build_type_test
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.atom import TypeIs
 from cernis.pattern.write import write_condition
 
 
@@ -64,7 +63,7 @@ def recognize_join(formula: cel.Formula) -> EventJoin | None:
     columns, tests = _name_variables(atoms, conditions, owner)
     joined = []
     for i, atom in enumerate(atoms):
-        test: Test = Is(TypeIs(atom.event.type, atom.event.stream))
+        test: Test = build_type_test(atom.event)
         for predicate in tests[i]:
             test = conjoin(test, build_test(predicate))
         sort = frozenset({(atom.event.stream, atom.event.type)})

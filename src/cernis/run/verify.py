@@ -63,6 +63,8 @@ def list_atoms(formula: cel.Formula) -> tuple[Atom, ...]:
     found: dict[Atom, None] = {}
     for node in cel.walk(formula):
         match node:
+            case cel.Event(type=cel.ANY_TYPE):
+                continue
             case cel.Event(type=name, stream=stream):
                 found[TypeIs(name, stream)] = None
             case cel.Filter(condition=condition):

@@ -28,7 +28,7 @@ from cernis.errors import DataError
 from cernis.events.batch import is_computed
 from cernis.events.mistakes import no_column
 from cernis.events.order import Scale
-from cernis.events.source import DEFAULT_TIME, choose_inputs
+from cernis.events.source import DEFAULT_TIME, DEFAULT_TYPE, choose_inputs
 from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.spark.carriers import noted_type
@@ -205,11 +205,21 @@ def make_frames(events: Any, names: tuple[str, ...], options: JobOptions) -> tup
     given: list[tuple[str | None, Any]] = [(None, events)]
     if isinstance(events, Mapping):
         given = [(str(name), df) for name, df in events.items()]
-    frames = tuple(make_frame(name, df, options) for name, df in choose_inputs(given, names))
+    frames = tuple(
+        make_frame(name, _type_by_name(name, df, options.type) if names else df, options)
+        for name, df in choose_inputs(given, names)
+    )
     _check_alike(frames)
     if len({bool(frame.source.isStreaming) for frame in frames}) > 1:
         raise DataError("some streams are streaming DataFrames and some are not: make them alike")
     return frames
+
+
+def _type_by_name(stream: str, df: Any, type_column: str) -> Any:
+    """Return the DataFrame with the stream's name as the type of all events, if it has none."""
+    if type_column != DEFAULT_TYPE or type_column in getattr(df, "columns", (type_column,)):
+        return df
+    return df.withColumn(type_column, F.lit(stream))
 
 
 def arrow_type(type_: T.DataType) -> pa.DataType | None:

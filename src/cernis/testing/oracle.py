@@ -106,7 +106,7 @@ def find_valuations(
             return {
                 Valuation(i, i, frozenset({(name, i)}))
                 for i, event in enumerate(events)
-                if event.get(type) == name and stream in (None, event.get(STREAM))
+                if name in (cel.ANY_TYPE, event.get(type)) and stream in (None, event.get(STREAM))
             }
         case cel.Not(body=body):
             such = {v.start for v in of(body)}
@@ -678,7 +678,7 @@ def _find_starred(formula: cel.Formula, under_as: bool = False) -> list[str]:
     """Return every AS variable, and every type outside any AS."""
     match formula:
         case cel.Event(type=name):
-            return [] if under_as else [name]
+            return [] if under_as or name == cel.ANY_TYPE else [name]
         case cel.As(body=body, variable=x):
             return [x, *_find_starred(body, True)]
         case cel.Not():

@@ -34,11 +34,9 @@ from cernis.automata.correlated.classes import Key, KeyClass
 from cernis.automata.correlated.fragments import NOTHING, Fragment, Refusal, RefusedError, Step
 from cernis.automata.correlated.pcea import PCEA, RunSource
 from cernis.automata.correlated.presence import MOST_CASES, Path
-from cernis.automata.unary.cea import Is
-from cernis.automata.unary.construct import build_condition_test, name_atom
+from cernis.automata.unary.construct import build_condition_test, build_type_test, name_atom
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.atom import TypeIs
 from cernis.pattern.write import write_formula
 
 __all__ = ["Correlation", "How", "Refusal", "Verdict", "correlate"]
@@ -162,7 +160,7 @@ class _CorrelatedBuilder:
     def build_event(self, node: cel.Event, path: Path) -> Fragment:
         labels = {node.type, name_atom(path)} if self.name_atoms else {node.type}
         state = self.states.new(frozenset(labels), node.type)
-        return Fragment((Step((), Is(TypeIs(node.type, node.stream)), state),), (state,))
+        return Fragment((Step((), build_type_test(node), state),), (state,))
 
     def build_unless(self, node: cel.Unless, path: Path, preceded: bool) -> Fragment:
         """Build the body alone; the guard is checked on each candidate."""

@@ -95,9 +95,9 @@ class Construction:
 
     def build(self, node: cel.Formula, path: tuple[int, ...]) -> StateRange:
         match node:
-            case cel.Event(type=name, stream=stream):
+            case cel.Event(type=name):
                 labels = {name, name_atom(path)} if self.name_atoms else {name}
-                return self.build_read(Is(TypeIs(name, stream)), labels)
+                return self.build_read(build_type_test(node), labels)
             case cel.Not(body=body):
                 return self.build_read(cea.Isnt(build_event_test(body)), UNMARKED)
             case cel.As():
@@ -341,6 +341,11 @@ def list_disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]
             yield from combined
 
 
+def build_type_test(event: cel.Event) -> Test:
+    """Return the test of an event's type; `*` is any event."""
+    return ANYTHING if event.type == cel.ANY_TYPE else Is(TypeIs(event.type, event.stream))
+
+
 def build_test(predicate: pred.Predicate) -> Test:
     """Return the test of a predicate; AND and OR become tests, so that an atom reads one column."""
     match predicate:
@@ -361,7 +366,7 @@ def build_event_test(node: cel.Formula) -> Test:
 def _alternatives(node: cel.Formula) -> list[tuple[Test, frozenset[str]]]:
     match node:
         case cel.Event():
-            return [(Is(TypeIs(node.type, node.stream)), frozenset({node.type}))]
+            return [(build_type_test(node), frozenset({node.type}))]
         case cel.As(body=body, variable=variable):
             return [(test, labels | {variable}) for test, labels in _alternatives(body)]
         case cel.Choice(parts=parts):

@@ -204,6 +204,9 @@ class CeqlReader(TreeReader):
         stream = owner.stream.text if owner.stream else None
         return cel.Event(owner.name.text, stream, span=owner.span)
 
+    def any_event(self, meta: Meta, parts: list[Token]) -> cel.Event:
+        return cel.Event(cel.ANY_TYPE, span=span_of_tree(meta))
+
     def negated(self, meta: Meta, parts: list[Any]) -> cel.Not:
         return cel.Not(parts[-1], span=span_of_tree(meta))
 

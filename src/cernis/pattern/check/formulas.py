@@ -82,7 +82,7 @@ class FormulaCheck(TermCheck):
         self.check_event_type(event)
         sort = (event.stream, event.type)
         sorts = frozenset((sort,))
-        return VariableScope({event.type: sorts}, sorts)
+        return VariableScope({} if event.type == cel.ANY_TYPE else {event.type: sorts}, sorts)
 
     def is_read(self, event: cel.Event) -> bool:
         """Whether FROM reads the event's stream; note the mistake if it does not."""
@@ -95,7 +95,7 @@ class FormulaCheck(TermCheck):
 
     def check_event_type(self, event: cel.Event) -> None:
         name = event.stream
-        if not self.is_read(event) or self.schema is None:
+        if not self.is_read(event) or self.schema is None or event.type == cel.ANY_TYPE:
             return
         if name is not None and self.schema.stream(name) is None:
             if not self.pattern.streams:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from cernis.pattern.formula import ANY_TYPE
 from cernis.pattern.predicate import Literal
 from cernis.schema import Attributes, Kind, Stream
 
@@ -107,7 +108,9 @@ class KnownEvents:
         found = []
         for stream in self.streams:
             if stream_name is None or stream.name == stream_name:
-                if type_ in stream.events:
+                if type_ == ANY_TYPE:
+                    found += [stream.attributes, *stream.events.values()]
+                elif type_ in stream.events:
                     found.append(stream.events[type_])
                 elif not stream.events:
                     if not stream.attributes:
