@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -459,6 +460,11 @@ def _resize(array: NDArray[Any], used: int, length: int) -> NDArray[Any]:
 
 
 def _enlarge(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if prod(shape) > MOST_WORDS:
+        raise BudgetError(
+            f"{shape[0]:,} partitions alive at once, with {shape[-1]:,} states each, need "
+            f"more than {MOST_WORDS >> 27} GiB; narrow the window or simplify the pattern"
+        )
     larger = np.zeros(shape, array.dtype)
     larger[tuple(slice(0, n) for n in array.shape)] = array
     return larger

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import inlined
+from cernis.compiled import borrowing, inlined
 
 LANE_BITS = 50
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -85,6 +85,9 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
     """
     if residues.shape[1] == 1:
         return residues[:, 0].copy()
+    small = np.empty(len(residues), np.int64)
+    if _read_small(residues, moduli, small):
+        return small
     primes = [int(p) for p in moduli.primes]
     product = int(np.prod(np.array(primes, object)))
     factors = np.array([product // p * pow(product // p, -1, p) for p in primes], object)
@@ -93,6 +96,24 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
     if len(found) and not (found.min() >= -(2**63) and found.max() < 2**63):
         return found
     return found.astype(np.int64)
+
+
+@borrowing
+def _read_small(residues, moduli, out):
+    """Write the integers of some rows, as far as they are below 2^61; return whether all are."""
+    primes, first = moduli.primes, moduli.primes[0]
+    for i in range(len(residues)):
+        digit = (residues[i, 1] - residues[i, 0]) % primes[1]
+        digit = multiply(digit, moduli.crossings[0, 1], primes[1], moduli.inverses[1])
+        if digit > primes[1] // 2:
+            digit -= primes[1]
+        if abs(digit) >= 1 << 11:
+            return False
+        out[i] = residues[i, 0] + first * digit
+        for lane in range(2, len(primes)):
+            if out[i] % primes[lane] != residues[i, lane]:
+                return False
+    return True
 
 
 @inlined

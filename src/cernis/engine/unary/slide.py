@@ -283,8 +283,8 @@ def scale_bounds(memory, lanes, row, steps):
                     reals[i] = max(reals[i] * factor, _TINY)
     record["scale"] += steps
     bits = _find_bits(len(lanes.moduli.primes)) - _LARGE_BITS * record["scale"]
-    record["limit"] = ldexp(1.0, min(bits, 1023))
-    record["unit"] = max(ldexp(1.0, -_LARGE_BITS * record["scale"]), _TINY)
+    record["limit"] = ldexp(1.0, int(min(bits, 1023)))
+    record["unit"] = max(ldexp(1.0, int(-_LARGE_BITS * record["scale"])), _TINY)
 
 
 @inlined
