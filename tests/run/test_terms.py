@@ -96,6 +96,33 @@ def test_a_duration_is_written_alike_whatever_the_unit_of_times(unit: str, tmp_p
     assert line.endswith('"values":{"length":"PT300S","back":"-PT300S"}}')
 
 
+@pytest.mark.parametrize(
+    ("unit", "seventh"), [("s", 42_857_143_000), ("us", 42_857_143_000), ("ns", 42_857_142_857)]
+)
+def test_a_part_of_a_duration_is_rounded_to_microseconds(unit: str, seventh: int) -> None:
+    table = PRICES.set_column(1, "ts", PRICES["ts"].cast(pa.timestamp(unit)))
+    query = "SELECT (END - START) / 7 AS part, (END - START) * 2 AS more"
+    found = cernis.query(f"{query} WHERE A AS a : B AS b LIMIT 1").run(table).to_arrow()
+    assert str(found.schema.field("part").type) == f"duration[{'ns' if unit == 'ns' else 'us'}]"
+    assert found["part"].cast(pa.duration("ns")).cast(pa.int64()).to_pylist()[0] == seventh
+    assert found["more"].to_pylist()[0] == timedelta(minutes=10)
+
+
+def test_durations_that_are_constants_are_calculated_with() -> None:
+    text = """
+        SELECT 2 * 1 HOUR AS two, START + 3 * (15 MINUTES + 5 MINUTES) AS later, -(1 HOUR) AS back,
+            1 HOUR / 15 MINUTES AS quarters
+        WHERE A AS a : B AS b LIMIT 1
+    """
+    match = cernis.query(text).run(PRICES).head(1)[0]
+    assert match.values == {
+        "two": timedelta(hours=2),
+        "later": match.start_ts + timedelta(hours=1),
+        "back": timedelta(hours=-1),
+        "quarters": 4,
+    }
+
+
 def test_a_duration_below_microseconds_is_exact() -> None:
     table = pa.table({"type": ["A", "B"], "ts": pa.array([0, 1_500_000_001], pa.timestamp("ns"))})
     (match,) = cernis.query("SELECT END - START AS length WHERE A ; B").run(table)

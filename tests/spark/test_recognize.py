@@ -92,6 +92,20 @@ def test_the_matches_are_those_of_the_embedded_engine_with_their_events(
         assert found.to_pylist() == expected.sort_by(order).to_pylist()
 
 
+def test_values_are_flat_columns_and_durations_are_intervals(spark: Any, events: pa.Table) -> None:
+    terms = "b[price] - a[price] AS rise, END - START AS length, (END - START) / 7 AS part"
+    query = KEYED.replace("*", f"{terms}, START AS began")
+    found = recognize(spark.createDataFrame(events), query)
+    kinds = [field.dataType.simpleString() for field in found.schema.fields[-4:]]
+    assert kinds == ["double", "interval day to second", "interval day to second", "timestamp"]
+    expected = cernis.query(query).run(events).to_arrow()
+    order = [("end", "ascending"), ("start", "ascending")]
+    assert expected.num_rows > 10
+    assert (
+        found.orderBy("end", "start").toArrow().to_pylist() == expected.sort_by(order).to_pylist()
+    )
+
+
 def test_counts_per_end_need_no_matches(spark: Any, events: pa.Table) -> None:
     query = "SELECT * FROM S WHERE SELL AS a ; BUY+ AS b ; SELL AS c WITHIN 60 EVENTS"
     found = recognize(spark.createDataFrame(events), query, matches="count").toArrow()

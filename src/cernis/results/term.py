@@ -2,7 +2,8 @@
 
 Numbers follow the arithmetic of predicates: whole numbers that leave 64 bits are NULL, `/` is
 true division, dividing by zero is NULL. Differences of times are durations. A column of times that
-holds numbers counts ticks: there a duration is a number of ticks.
+holds numbers counts ticks: there a duration is a number of ticks. A product or quotient of a
+duration is rounded to microseconds, as Spark's intervals are, or to its own unit if that is finer.
 
 Cost contract: one gather for each attribute and one pass in Arrow for each operation, whatever the
 number of matches.
@@ -101,6 +102,10 @@ def _calculate(
 ) -> TermValue:
     if _is_temporal(one) or _is_temporal(other):
         return _calculate_times(op, one, other)
+    if not isinstance(one, pa.Array) and not isinstance(other, pa.Array):
+        found = _calculate_times(op, one, other)  # of constant durations
+        if found is not None:
+            return found
     tick = UNITS[time_unit]
     return calculate(op, _to_ticks(one, tick), _to_ticks(other, tick), negative)
 
@@ -135,7 +140,7 @@ def _calculate_times(op: str, one: TermValue, other: TermValue) -> TermValue:
         case "duration", "*" | "/", "number":
             return _scale(op, one, other)
         case "duration", "/", "duration":
-            return calculate("/", _nanoseconds(one), _nanoseconds(other))
+            return calculate("/", _count_ticks(one, "ns"), _count_ticks(other, "ns"))
         case "number", "-", "duration" if one == Constant(0):  # unary minus
             return _scale("*", other, Constant(-1))
     return None
@@ -157,7 +162,10 @@ def _classify(value: TermValue) -> str:
     return "number" if numeric else "text"
 
 
-def _add_times(op: str, one: TermValue, other: TermValue) -> pa.Array:
+def _add_times(op: str, one: TermValue, other: TermValue) -> pa.Array | _ConstantSpan:
+    if isinstance(one, _ConstantSpan) and isinstance(other, _ConstantSpan):
+        sign = 1 if op == "+" else -1
+        return _ConstantSpan(one.nanoseconds + sign * other.nanoseconds)
     unit = min((_unit(side) for side in (one, other)), key=UNITS.__getitem__)
     left, right = _in_unit(one, unit), _in_unit(other, unit)
     return (pc.add_checked if op == "+" else pc.subtract_checked)(left, right)
@@ -183,11 +191,11 @@ def _in_unit(value: TermValue, unit: str) -> Any:
     return value.cast(pa.timestamp(unit))
 
 
-def _nanoseconds(value: TermValue) -> Operand:
-    if isinstance(value, _ConstantSpan):
-        return Constant(float(value.nanoseconds))
-    assert isinstance(value, pa.Array)
-    return value.cast(pa.duration("ns")).cast(pa.int64())
+def _count_ticks(duration: TermValue, unit: str) -> Operand:
+    if isinstance(duration, _ConstantSpan):
+        return Constant(float(duration.nanoseconds / UNITS[unit]))
+    assert isinstance(duration, pa.Array)
+    return duration.cast(pa.duration(unit)).cast(pa.int64())
 
 
 def _scale(op: str, duration: TermValue, factor: TermValue) -> pa.Array | _ConstantSpan | None:
@@ -199,8 +207,9 @@ def _scale(op: str, duration: TermValue, factor: TermValue) -> pa.Array | _Const
         return _ConstantSpan(
             duration.nanoseconds * number if op == "*" else duration.nanoseconds / number
         )
-    found = calculate(op, _nanoseconds(duration), factor)
+    unit = min("us", _unit(duration), key=UNITS.__getitem__)
+    found = calculate(op, _count_ticks(duration, unit), factor)
     if not isinstance(found, pa.Array):
         return None
     whole = found if pa.types.is_integer(found.type) else pc.round(found).cast(pa.int64())
-    return whole.cast(pa.duration("ns"))
+    return whole.cast(pa.duration(unit))

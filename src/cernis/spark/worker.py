@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cernis.encoding.masks import MaskEncoder
 from cernis.errors import DataError
@@ -161,10 +162,8 @@ class Recognizer:
         assert schema is not None
         if batch.schema == schema:
             return batch
-        columns = [
-            convert(pa.chunked_array([column]), field.type).combine_chunks()
-            for column, field in zip(batch.columns, schema, strict=True)
-        ]
+        pairs = zip(batch.columns, schema, strict=True)
+        columns = [_to_carrier(column, field.type) for column, field in pairs]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _format(self, found: Matches | Answers) -> Iterable[pa.RecordBatch]:
@@ -265,3 +264,14 @@ def _split_parts(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         return
     for number in distinct:
         yield int(number), table.filter(pa.array(parts == number))
+
+
+def _to_carrier(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return a column of matches in a type that Spark has; computed durations lose nanoseconds.
+
+    >>> _to_carrier(pa.array([1_500], pa.duration("ns")), pa.duration("us"))[0].value
+    1
+    """
+    if pa.types.is_duration(column.type) and pa.types.is_duration(type_):
+        return column.cast(options=pc.CastOptions(target_type=type_, allow_time_truncate=True))
+    return convert(pa.chunked_array([column]), type_).combine_chunks()
