@@ -22,7 +22,7 @@ from pathlib import Path
 @cache
 def own_folder() -> Path | None:
     """Return the folder, made if it is missing; None if there is no place for one."""
-    return next((place for place in _places() if _is_ours(place)), None)
+    return next((place for place in _places() if is_ours(place)), None)
 
 
 def write_whole(file: Path, content: bytes, mode: int = 0o600) -> None:
@@ -45,7 +45,8 @@ def _places() -> Iterator[Path]:
     yield Path(tempfile.gettempdir(), f"cernis-{_user()}")
 
 
-def _is_ours(folder: Path) -> bool:
+def is_ours(folder: Path) -> bool:
+    """Return whether a folder, made if it is missing, is one that only this user may write to."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)

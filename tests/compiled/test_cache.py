@@ -203,3 +203,17 @@ def test_a_numba_without_the_parts_used_here_keeps_code_its_own_way(tmp_path: Pa
         "print(f(1), type(f._cache).__name__)"
     )
     assert answer(started(at, tmp_path, script)) == "4 FunctionCache\n"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_chosen_folder_that_others_may_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    chosen = tmp_path / "chosen"
+    chosen.mkdir()
+    monkeypatch.setattr(config, "CACHE_DIR", str(chosen))
+    chosen.chmod(mode)
+    with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR=.*: not used"):
+        assert cache._folder.__wrapped__() != chosen
+    chosen.chmod(0o700)
+    assert cache._folder.__wrapped__() == chosen

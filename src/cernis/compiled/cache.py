@@ -1,7 +1,7 @@
 """Compiled kernels on disk: a file for each kernel, each version of it and each signature.
 
-They are in `NUMBA_CACHE_DIR` where that is set, and otherwise in Cernis' own folder
-(`cernis.folder`): a place that executors can write to and that all workers of a machine and
+They are in `NUMBA_CACHE_DIR` where that is set and this user's alone, and otherwise in Cernis' own
+folder (`cernis.folder`): a place that executors can write to and that all workers of a machine and
 all applications share, wherever their copy of the package is.
 
 The name of a file identifies its content: it has a digest of the kernel (`identity`), of the
@@ -21,6 +21,7 @@ import os
 import pickle
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
@@ -35,7 +36,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from cernis.compiled.identity import identity, spelled
-from cernis.folder import own_folder
+from cernis.folder import is_ours, own_folder
 
 _CONFIG: Any = config  # its settings are made at run time
 _reduce: Any = CompileResult._reduce
@@ -108,6 +109,13 @@ class KernelCache:
 @cache
 def _folder() -> Path | None:
     if _CONFIG.CACHE_DIR:
-        return Path(_CONFIG.CACHE_DIR)
+        chosen = Path(_CONFIG.CACHE_DIR).resolve()
+        if is_ours(chosen):
+            return chosen
+        warnings.warn(
+            f"NUMBA_CACHE_DIR={_CONFIG.CACHE_DIR}: not used for compiled code, which others could "
+            "replace there: the folder must be this user's, and no one else may write to it",
+            stacklevel=1,
+        )
     own = own_folder()
     return None if own is None else own / "kernels"

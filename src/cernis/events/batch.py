@@ -83,12 +83,12 @@ def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:
     >>> attribute(pa.table({"user": [{"id": 7}, None]}), ("user", "id")).to_pylist()
     [7, None]
     """
-    names = table.column_names
-    if len(path) > 1 and ".".join(path) in names:
-        return table.column(".".join(path))
-    if path[0] not in names:
+    schema = table.schema  # an index, where `column_names` is a list that is made for each call
+    if len(path) > 1 and (whole := schema.get_field_index(".".join(path))) >= 0:
+        return table.column(whole)
+    if (first := schema.get_field_index(path[0])) < 0:
         return None
-    column = table.column(path[0])
+    column = table.column(first)
     for name in path[1:]:
         if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
             return None

@@ -98,9 +98,11 @@ def no_column(label: str, name: str, purpose: str, names: Sequence[str]) -> str:
 
 def check_names(label: str, names: Sequence[str]) -> None:
     """Raise if two columns have one name."""
-    for i, name in enumerate(names):
-        if name in names[:i]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
             raise DataError(f"{label}: the column name {name!r} occurs twice")
+        seen.add(name)
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

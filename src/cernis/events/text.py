@@ -14,12 +14,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,9 @@ from cernis.events.reader import Piece, Place
 from cernis.events.times import cast_text, is_fraction, is_text, parse_timestamps
 
 BLOCK_BYTES = 1 << 23
-_LONGEST_RECORD = 32  # blocks
+LONGEST_RECORD = 1 << 24
+"""In bytes, unless CERNIS_LONGEST_RECORD says otherwise. Parsing takes several times as much."""
+_SHOWN_BYTES = 400
 _JSON_BYTES = 1 << 20  # of a block at a time, so that all cores take part
 _DEEPEST = 100
 
@@ -64,20 +67,20 @@ def describe_type(type_: pa.DataType) -> str:
 # ------------------------------------------------------------------ blocks
 
 
-def read_blocks(
-    stream: Any, cut: Callable[[bytes], int], size: int | None = None
-) -> Iterator[bytes]:
-    """Read bytes in blocks of whole records; `cut` finds where the last record ends."""
-    size = size or BLOCK_BYTES
-    rest = b""
-    while data := stream.read(size):
-        rest += data
-        end = cut(rest)
-        if end:
-            yield rest[:end]
-            rest = rest[end:]
-    if rest:
-        yield rest
+class BrokenRecord(NamedTuple):
+    """A line that no record ends in, or a record that is too long: its beginning, and why."""
+
+    text: str
+    reason: str
+    lines: int = 1
+
+
+def longest_record() -> int:
+    """Return how many bytes a record of text may have: a line of JSON, a row of CSV."""
+    setting = os.environ.get("CERNIS_LONGEST_RECORD", "")
+    if setting and not (setting.isdecimal() and int(setting)):
+        raise DataError(f"CERNIS_LONGEST_RECORD={_short(setting)}: expected a number of bytes")
+    return int(setting or LONGEST_RECORD)
 
 
 def after_last_line(block: bytes) -> int:
@@ -86,11 +89,7 @@ def after_last_line(block: bytes) -> int:
 
 
 def after_last_record(block: bytes) -> int:
-    """Return the end of the last CSV record: a line end outside quotes, or 0 for more text.
-
-    If stray quotes leave no such line end for many blocks, any line end will do: then no
-    value spans lines.
-    """
+    """Return the end of the last CSV record: a line end with as many quotes before it as close."""
     before = count_byte(block, b'"')  # quotes before the line end at hand
     stop = len(block)
     while (end := block.rfind(b"\n", 0, stop)) >= 0:
@@ -98,7 +97,7 @@ def after_last_record(block: bytes) -> int:
         if before % 2 == 0:
             return end + 1
         stop = end
-    return 0 if len(block) < _LONGEST_RECORD * BLOCK_BYTES else after_last_line(block)
+    return 0
 
 
 def count_byte(block: bytes, byte: bytes) -> int:
@@ -144,6 +143,12 @@ class TextReader:
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         row, line = 0, 1 + self._header_lines
         for block in self._blocks():
+            if isinstance(block, BrokenRecord):
+                where = f"{self.label}, line {line} (row {row})"
+                text = _short(block.text)
+                self.mistakes.bad(self.label, row, None, block.reason, text=text, where=where)
+                row, line = row + 1, line + block.lines
+                continue
             table, kept, total = self._parse(block, row, line, columns)
             rows = np.arange(row, row + total, dtype=np.int64)
             if kept is not None:
@@ -176,16 +181,73 @@ class TextReader:
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{self.label}: cannot be read: {error}") from error
 
-    def _read(self, cut: Callable[[bytes], int]) -> Iterator[bytes]:
+    def _read(self) -> Iterator[bytes | BrokenRecord]:
+        """Read the file in blocks of whole records."""
         with self._open() as stream:
             try:
-                yield from read_blocks(stream, cut)
+                yield from self._cut_blocks(stream, longest_record())
             except (OSError, pa.ArrowException) as error:
                 raise DataError(f"{self.label}: cannot be read: {error}") from error
 
+    def _cut_blocks(self, stream: Any, longest: int) -> Iterator[bytes | BrokenRecord]:
+        rest, skips, ended = b"", False, False
+        while not ended:
+            data = stream.read(BLOCK_BYTES)
+            ended = not data
+            if skips:  # the rest of a line that is too long
+                end = data.find(b"\n") + 1
+                skips, data = not end, data[end:] if end else b""
+            rest += data
+            while rest:
+                final = ended or len(rest) > longest
+                end = self._last_end(rest, final=final, ended=ended)
+                if end:
+                    yield from self._part_long_records(rest[:end], longest)
+                    rest = rest[end:]
+                elif final:
+                    yield BrokenRecord(*self._describe_broken(rest, longest, ended))
+                    end = rest.find(b"\n") + 1
+                    skips, rest = not end, rest[end:] if end else b""
+                else:
+                    break
+
+    def _part_long_records(self, block: bytes, longest: int) -> Iterator[bytes | BrokenRecord]:
+        """Yield a block in which no record is too long, those that are, and the other blocks."""
+        if len(block) <= longest:
+            yield block
+            return
+        ends = np.union1d(self._ends(block), [len(block)])
+        starts = np.concatenate([[0], ends[:-1]])
+        done = 0
+        for i in np.flatnonzero(ends - starts > longest).tolist():
+            start, end = int(starts[i]), int(ends[i])
+            if start > done:
+                yield block[done:start]
+            text = block[start : start + _SHOWN_BYTES].decode(errors="replace")
+            lines = block.count(b"\n", start, end)
+            yield BrokenRecord(text, _too_long(longest), lines)
+            done = end
+        if done < len(block):
+            yield block[done:]
+
+    def _describe_broken(self, rest: bytes, longest: int, ended: bool) -> tuple[str, str]:
+        """Return the beginning of a record that does not end, and what is wrong with it."""
+        return rest[:_SHOWN_BYTES].decode(errors="replace"), _too_long(longest)
+
     # defined by each format
 
-    def _blocks(self) -> Iterator[bytes]:
+    def _last_end(self, block: bytes, *, final: bool, ended: bool) -> int:
+        """Return where the last whole record ends, 0 if none does.
+
+        Exact if the answer is `final`; the file may have `ended`.
+        """
+        raise NotImplementedError
+
+    def _ends(self, block: bytes) -> Int64s:
+        """Return where the records end."""
+        raise NotImplementedError
+
+    def _blocks(self) -> Iterator[bytes | BrokenRecord]:
         raise NotImplementedError
 
     def _records(self, block: bytes) -> Iterable[tuple[int, str]]:
@@ -223,10 +285,16 @@ class CsvReader(TextReader):
     ) -> None:
         super().__init__(path, mistakes, {type_column: pa.string(), **declared})
         self._delimiter = delimiter
+        self._quoted = re.compile(
+            rb'(?<![^%s\r\n])"[^"]*+(?:""[^"]*+)*+("|\Z)' % delimiter.encode(), re.DOTALL
+        )
+        """A value in quotes; without its closing quote, it has no group."""
         self._names = self._header()
 
     def _header(self) -> list[str]:
-        first = next(self._read(after_last_record), b"")
+        first = next(self._read(), b"")
+        if isinstance(first, BrokenRecord):
+            raise DataError(f"{self.label}: the header cannot be read: {first.reason}")
         lines = (line.decode("utf-8-sig", errors="replace") for line in io.BytesIO(first))
         reader = csv.reader(lines, delimiter=self._delimiter)
         try:
@@ -242,10 +310,40 @@ class CsvReader(TextReader):
     def _empty(self) -> pa.Schema:
         return pa.schema([(n, self._types.get(n, pa.null())) for n in self._names])
 
-    def _blocks(self) -> Iterator[bytes]:
+    def _last_end(self, block: bytes, *, final: bool, ended: bool) -> int:
+        end = len(block) if ended and not count_byte(block, b'"') % 2 else 0
+        if not end and not ended:
+            end = after_last_record(block)
+        if end or not final:
+            return end
+        # quotes inside of values that are not quoted are plain text: look at each
+        quoted = list(self._quoted.finditer(block))
+        if not quoted or quoted[-1][1]:
+            end = len(block) if ended else after_last_line(block)
+        else:
+            end = block.rfind(b"\n", 0, quoted.pop().start()) + 1
+        for value in reversed(quoted):
+            if value.start() < end <= value.end():  # a line end inside of a value
+                end = block.rfind(b"\n", 0, value.start()) + 1
+        return end
+
+    def _ends(self, block: bytes) -> Int64s:
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+        spans = np.array([value.span() for value in self._quoted.finditer(block)], np.int64)
+        before = np.searchsorted(spans.reshape(-1), ends)
+        return ends[before % 2 == 0]  # not between the beginning and the end of a value
+
+    def _describe_broken(self, rest: bytes, longest: int, ended: bool) -> tuple[str, str]:
+        text, reason = super()._describe_broken(rest, longest, ended)
+        if not any(not value[1] for value in self._quoted.finditer(rest)):
+            return text, reason
+        within = "before the end of the file" if ended else f"within {longest:,} bytes"
+        return text.split("\n")[0].rstrip("\r"), f"a quote is not closed {within}"
+
+    def _blocks(self) -> Iterator[bytes | BrokenRecord]:
         header = self._header_lines
-        for block in self._read(after_last_record):
-            if header:
+        for block in self._read():
+            if header and not isinstance(block, BrokenRecord):
                 start = 0
                 for _ in range(header):
                     end = block.find(b"\n", start)
@@ -425,6 +523,10 @@ def _lines(block: bytes) -> list[str]:
     return list(io.StringIO(text, newline=""))
 
 
+def _too_long(longest: int) -> str:
+    return f"the record is longer than {longest:,} bytes (CERNIS_LONGEST_RECORD allows more)"
+
+
 def _short(text: object) -> str:
     line = str(text)
     return line if len(line) <= 80 else line[:79] + "…"
@@ -439,9 +541,15 @@ class JsonReader(TextReader):
     def _empty(self) -> pa.Schema:
         raise DataError(f"{self.label}: the file holds no events")
 
-    def _blocks(self) -> Iterator[bytes]:
-        for i, block in enumerate(self._read(after_last_line)):
-            if i == 0:
+    def _last_end(self, block: bytes, *, final: bool, ended: bool) -> int:
+        return len(block) if ended and len(block) <= longest_record() else after_last_line(block)
+
+    def _ends(self, block: bytes) -> Int64s:
+        return np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+
+    def _blocks(self) -> Iterator[bytes | BrokenRecord]:
+        for i, block in enumerate(self._read()):
+            if i == 0 and not isinstance(block, BrokenRecord):
                 block = block.removeprefix(b"\xef\xbb\xbf")
                 if block.lstrip().startswith(b"["):
                     raise DataError(
@@ -480,7 +588,7 @@ class JsonReader(TextReader):
             except pa.ArrowInvalid:
                 return None
         if columns is not None:
-            have = table.column_names
+            have = frozenset(table.column_names)
             table = pa.table(
                 [table.column(n) if n in have else pa.nulls(table.num_rows) for n in columns],
                 names=list(columns),
