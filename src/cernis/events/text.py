@@ -328,7 +328,7 @@ class CsvReader(TextReader):
         return end
 
     def _ends(self, block: bytes) -> Int64s:
-        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+        ends: Int64s = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
         spans = np.array([value.span() for value in self._quoted.finditer(block)], np.int64)
         before = np.searchsorted(spans.reshape(-1), ends)
         return ends[before % 2 == 0]  # not between the beginning and the end of a value
