@@ -328,10 +328,11 @@ class CsvReader(TextReader):
         return end
 
     def _ends(self, block: bytes) -> Int64s:
-        ends: Int64s = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
         spans = np.array([value.span() for value in self._quoted.finditer(block)], np.int64)
         before = np.searchsorted(spans.reshape(-1), ends)
-        return ends[before % 2 == 0]  # not between the beginning and the end of a value
+        outside: Int64s = ends[before % 2 == 0]  # not between a value's beginning and its end
+        return outside
 
     def _describe_broken(self, rest: bytes, longest: int, ended: bool) -> tuple[str, str]:
         text, reason = super()._describe_broken(rest, longest, ended)
