@@ -213,8 +213,35 @@ def test_unless_is_asked_of_the_candidates_that_the_indexes_leave() -> None:
 def test_a_partitioned_query_is_distributed_by_its_partition() -> None:
     said = entries(f"{PAIR} x[v] = y[v] PARTITION BY [k] WITHIN 10 EVENTS")
     assert said["class"] == CHAIN
-    assert said["partition"] == ["by k; idle keys leave with the window"]
+    stay = "by k; idle keys stay: the window counts events inside the key"
+    assert said["partition"] == [f"{stay} (add FORGET AFTER a time)"]
     assert said["distributed"] == ["keyed: by k"]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "expected"),
+    [
+        ("PARTITION BY [k] WITHIN 5 SECONDS", "by k; idle keys leave with the window"),
+        (
+            "PARTITION BY [k] WITHIN 5 [n]",
+            "by k; idle keys stay: the window counts n inside the key (add FORGET AFTER a time)",
+        ),
+        (
+            "PARTITION BY [k]",
+            (
+                "by k; idle keys stay: without a window, nothing ends "
+                "(add WITHIN a time, or FORGET AFTER a time)"
+            ),
+        ),
+        (
+            "PARTITION BY [k] WITHIN 5 EVENTS FORGET AFTER 90 SECONDS",
+            "by k; idle keys are forgotten after 1 minute 30 seconds",
+        ),
+        ("FORGET AFTER 1 HOUR", "none; an idle stream is forgotten after 1 hour"),
+    ],
+)
+def test_explain_says_which_keys_leave(clauses: str, expected: str) -> None:
+    assert entries(f"SELECT * WHERE A ; B {clauses}")["partition"] == [expected]
 
 
 @pytest.mark.parametrize("strategy", ["MAX", "NEXT", "LAST", "ANY", "STRICT"])

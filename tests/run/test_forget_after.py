@@ -102,6 +102,21 @@ def test_it_needs_a_time_column() -> None:
         query.run([{"type": "A"}, {"type": "B"}])
 
 
+def test_a_session_with_many_partitions_that_stay_has_a_note(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cernis.run.session.MANY_KEYS", 2)
+    query = "SELECT * WHERE A ; B PARTITION BY [k] WITHIN 5 EVENTS"
+    events = [{"type": t, "k": k, "ts": k} for k in range(2) for t in "AB"]
+    note = (
+        "2 partitions, and idle ones stay: the window counts events inside the key "
+        "(add FORGET AFTER a time)"
+    )
+    assert cernis.query(query).session().push(events).notes == (note,)
+    assert cernis.query(query).run(events).notes == ()
+    assert cernis.query(f"{query} FORGET AFTER 1 HOUR").session().push(events).notes == ()
+
+
 QUERIES = {
     "unary": "SELECT * WHERE A ; B PARTITION BY [k] WITHIN 100 EVENTS",
     "attribute": "SELECT * WHERE A ; B PARTITION BY [k] WITHIN 100 [n]",

@@ -45,7 +45,8 @@ def job(pattern: Pattern | cernis.Query, events: Events, timed: bool | None = No
     """The events with their row numbers, as one stream or several."""
     query = pattern if isinstance(pattern, cernis.Query) else cernis.query(pattern)
     within = query.pattern.within
-    if within is not None and within.unit is Unit.TIME:
+    in_time = within is not None and within.unit is Unit.TIME
+    if in_time or query.pattern.forget is not None:
         timed = True
     if timed is None:
         timed = any("ts" in event for event in events)
@@ -217,6 +218,17 @@ def test_comparisons_between_events_agree_with_the_oracle(
     st.sampled_from(SPREAD),
 )
 def test_partitions_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(
+    many(forget=True, untimed=False, selects=("*", "list", "NONE", "COUNT")),
+    st.sampled_from(SPREAD),
+)
+def test_lives_of_partitions_agree_with_the_oracle(
     spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
 ) -> None:
     _agree(spark, drawn, spread)

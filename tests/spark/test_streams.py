@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -367,6 +367,33 @@ def test_late_events_and_those_of_a_clock_ahead_are_set_aside(spark: Any, tmp_pa
     assert told == [("ahead", "A1000000000"), ("late", "B1"), ("no time", "ANone")]
     assert query.progress[-1].watermark is not None
     assert query.progress[-1].watermark.startswith("2023")
+
+
+def test_a_batch_that_runs_again_on_other_partitions_sets_each_event_aside_once(
+    spark: Any, tmp_path: Path
+) -> None:
+    source, aside = Source(tmp_path / "in", TRADES), tmp_path / "aside"
+    options = {"late_output": str(aside), "on_error": "skip", "tasks": 2}
+    source.put(trades(*(("A", None if k % 2 else 10**9 + k, k) for k in range(12))))
+
+    def run(partitions: int, write: Callable[[Any, int], Any]) -> None:
+        stream = source.stream(spark).repartition(partitions)
+        started = recognize(stream, PAIRS, **options).writeStream.foreachBatch(write)
+        running = started.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            running.processAllAvailable()
+        finally:
+            running.stop()
+
+    def fail(found: Any, _: int) -> None:
+        found.collect()
+        raise OSError("the sink is full")
+
+    with pytest.raises(Exception, match="the sink is full"):
+        run(3, fail)
+    run(1, lambda found, _: found.collect())
+    lines = [json.loads(line) for path in aside.glob("*.jsonl") for line in path.open()]
+    assert sorted(line["event"]["k"] for line in lines) == list(range(12))
 
 
 def test_an_event_without_a_time_stops_the_query_unless_told_otherwise(

@@ -32,6 +32,7 @@ from cernis.testing.tables import make_table, split_by_stream
 
 Events = Sequence[dict[str, Any]]
 FOREVER = 2**40
+PLAIN = ("*", "list", "NONE", "COUNT")
 
 
 @dataclass
@@ -267,6 +268,16 @@ def test_strategies_choose_the_same_matches(
     random_cases(untimed=False, binary=True, previous=True, size=7, events=7),
 )
 def test_comparisons_between_events_find_the_same_matches(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(
+    st.data(),
+    random_cases(untimed=False, forget=True, binary=True, size=7, events=9, selects=PLAIN),
+)
+def test_lives_of_partitions_survive_restarts(
     data: st.DataObject, case: tuple[Pattern, Events]
 ) -> None:
     agree(data, case)

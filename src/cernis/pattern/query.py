@@ -199,6 +199,13 @@ class Pattern:
             for node in walk(self.formula)
         )
 
+    @property
+    def keeps_idle(self) -> bool:
+        """Whether a partition keeps its partial matches however long it has no event."""
+        within = self.within
+        timed = within is not None and (within.unit is Unit.TIME or within.plain)
+        return bool(self.partition) and not timed and self.forget is None
+
     def __str__(self) -> str:
         strategy = "" if self.strategy is Strategy.ALL else f"{self.strategy.value} "
         clauses = [f"SELECT {strategy}{self.select}"]

@@ -14,9 +14,9 @@ from cernis.automata.unary.mermaid import draw_cea
 from cernis.engine.dag.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Strategy, Unit
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
-from cernis.pattern.write import write_condition, write_name
+from cernis.pattern.write import write_condition, write_duration, write_name
 from cernis.plan.plan import Distribution, Guarantee, Plan
 
 
@@ -235,7 +235,8 @@ def _describe_groups(plan: Plan) -> list[str]:
 def _describe_window(plan: Plan) -> str:
     within = plan.pattern.within
     if within is None:
-        return "none: partial matches are kept for ever (WITHIN bounds memory)"
+        until = "for ever" if plan.pattern.forget is None else "until they are forgotten"
+        return f"none: partial matches are kept {until} (WITHIN bounds memory)"
     if within.unit is Unit.EVENTS:
         return f"{_write_number(within.size)} events"
     if within.unit is Unit.TIME:
@@ -252,10 +253,25 @@ def _write_number(size: Fraction) -> str:
 
 
 def _describe_partition(plan: Plan) -> list[str]:
-    if not plan.pattern.partition:
-        return []
-    groups = ", ".join(" or ".join(group) for group in plan.pattern.partition)
-    return [f"by {groups}; idle keys leave with the window"]
+    pattern = plan.pattern
+    idle = "" if pattern.forget is None else f"after {write_duration(pattern.forget).lower()}"
+    if not pattern.partition:
+        return [f"none; an idle stream is forgotten {idle}"] if idle else []
+    by = f"by {', '.join(' or '.join(group) for group in pattern.partition)}"
+    if idle:
+        return [f"{by}; idle keys are forgotten {idle}"]
+    if not pattern.keeps_idle:
+        return [f"{by}; idle keys leave with the window"]
+    return [f"{by}; idle keys stay: {why_idle_stay(pattern)}"]
+
+
+def why_idle_stay(pattern: Pattern) -> str:
+    """Return why partitions without events keep their state, and what to write."""
+    if pattern.within is None:
+        return "without a window, nothing ends (add WITHIN a time, or FORGET AFTER a time)"
+    attribute = pattern.within.attribute
+    counted = "events" if attribute is None else attribute.name
+    return f"the window counts {counted} inside the key (add FORGET AFTER a time)"
 
 
 def _describe_strategy(plan: Plan) -> str:

@@ -28,6 +28,7 @@ from cernis.events.store import EventStore, cast_table
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Consume, Unit
+from cernis.plan.explain import why_idle_stay
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.groups import Groups
@@ -39,6 +40,9 @@ from cernis.run.feed import Engine, Measures
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
 from cernis.run.group import find_measures
 from cernis.run.pipeline import Pipeline
+
+MANY_KEYS = 1 << 16
+"""A stream with so many partitions that never end has a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,8 @@ class Session(Generic[Found]):
         self._keeps_answers = keep and plan.head is not None and plan.within is None
         """Without a window, an answer stays one."""
         self._answers_so_far: list[pa.Table] = []
+        self._is_endless = False
+        """Whether events have come that more may follow."""
         self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
         self._given = plan
         self._start(plan)
@@ -131,6 +137,7 @@ class Session(Generic[Found]):
         """
         reading = self._begin(events)
         with self._guard:
+            self._is_endless = True
             found = self._collect(reading)
             self.pipeline.forget_if_due()
             return found
@@ -154,6 +161,7 @@ class Session(Generic[Found]):
         """Yield the matches batch by batch; they stay valid."""
         reading = self._begin(events)
         with self._guard:
+            self._is_endless = True
             for segments in self._batches(reading):
                 self.renew_budget()
                 found = self._result(segments) if segments else None
@@ -250,6 +258,7 @@ class Session(Generic[Found]):
             *skipped_notes(ordering.sources),
             *self._absent_types(),
             *self.plan.notes,
+            *self._idle_partitions(),
             *spent,
         ]
 
@@ -281,6 +290,12 @@ class Session(Generic[Found]):
         if pattern.forget is not None:
             ordering.scale.ticks(pattern.forget, "FORGET AFTER")
         return ordering
+
+    def _idle_partitions(self) -> Iterator[str]:
+        """Yield a note where a stream has many partitions that stay."""
+        keys, pattern = self.pipeline.keys, self.plan.pattern
+        if self._is_endless and pattern.keeps_idle and keys is not None and len(keys) >= MANY_KEYS:
+            yield f"{len(keys):,} partitions, and idle ones stay: {why_idle_stay(pattern)}"
 
     def _absent_types(self) -> Iterator[str]:
         """Yield a note for each type that the query names and no event has had."""

@@ -22,9 +22,9 @@ from cernis.errors import StateError
 from cernis.events.batch import Int64s
 from cernis.spark.streaming.buffer import EventBuffer
 from cernis.spark.streaming.log import Header, Log, Store, StoredChunk, damaged, read_snapshot
-from cernis.spark.streaming.packing import read_blob, write_blob
+from cernis.spark.streaming.packing import read_blob, select_aside, write_blob
 from cernis.spark.streaming.report import Report
-from cernis.spark.streaming.side_output import EVENT
+from cernis.spark.streaming.side_output import EVENT, LATE, REASON
 from cernis.spark.worker import ROW, STREAM, TICKS, Recognizer, Work, ticks_of
 
 _MS = 1_000_000
@@ -81,6 +81,8 @@ class Bucket:
         self.recognizer = Recognizer(stream.work)
         self.late: pa.Table | None = None
         """The late events of the last call."""
+        self.rejected: list[pa.Table] = []
+        """The events of the last call that were rejected before they came here."""
         self.report = Report()
         self._kept_events = 0
         """How many events the session had when it last dropped some."""
@@ -100,11 +102,20 @@ class Bucket:
         self.report = replace(self.report, events=0, late=0, matches=0, engine_ms=0.0)
         began = perf_counter()
         tables = [read_blob(blob) for blob in blobs]
-        self._accept(store, tables, watermark)
+        self.rejected = [table for table in tables if REASON in table.column_names]
+        self._accept(store, [t for t in tables if REASON not in t.column_names], watermark)
         self.report.state_ms += 1000 * (perf_counter() - began)
         if watermark is not None:
             yield from self._read(store, watermark)
         self._close(store, call)
+
+    def read_aside(self) -> pa.Table | None:
+        """Return the events of the last call that were not read, with their reasons."""
+        aside = self.rejected
+        if self.late is not None:
+            reasons = pa.array([LATE] * self.late.num_rows)
+            aside = [*aside, select_aside(self.late.append_column(REASON, reasons))]
+        return pa.concat_tables(aside) if aside else None
 
     @property
     def _next_call(self) -> int | None:

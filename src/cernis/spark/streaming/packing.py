@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError
-from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON, write_side_output
+from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON
 from cernis.spark.worker import BUCKET, STREAM, gather
 
 ARRIVAL, BLOB = "arrival", "blob"
@@ -33,8 +33,8 @@ class Packing:
     """The work of a task that packs rows."""
 
     streams: tuple[str, ...]
-    side_output: str | None
-    """The folder of events that are not read."""
+    side_output: bool
+    """Events that are not read go to their buckets too, which write them to a folder."""
     fails: bool
     """An event that cannot be read is an error."""
 
@@ -46,17 +46,21 @@ def pack_rows(packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
     for piece, table in enumerate(gather(batches)):
+        arrival = partition * _PIECES + piece
         rejected = table.column(REASON).is_valid()
         if pc.any(rejected).as_py():
             rejected_rows, table = table.filter(rejected), table.filter(pc.invert(rejected))
             _check(packing, rejected_rows)
-            if packing.side_output is not None:
-                write_side_output(
-                    packing.side_output, f"in-{partition}-{piece}", rejected_rows, packing.streams
-                )
+            if packing.side_output:
+                yield from pack_buckets(select_aside(rejected_rows, BUCKET), arrival)
         table = table.drop_columns([REASON])
         if table.num_rows:
-            yield from pack_buckets(table, partition * _PIECES + piece)
+            yield from pack_buckets(table, arrival)
+
+
+def select_aside(table: pa.Table, *more: str) -> pa.Table:
+    """Return the columns that the side output needs, and some more."""
+    return table.select([n for n in (*more, REASON, STREAM, EVENT) if n in table.column_names])
 
 
 def _check(packing: Packing, rejected_rows: pa.Table) -> None:

@@ -79,7 +79,7 @@ class BucketProcessor(StatefulProcessor):
 
         from cernis.spark.streaming.bucket import restore_bucket
         from cernis.spark.streaming.packing import write_blob
-        from cernis.spark.streaming.side_output import LATE, REASON, write_side_output
+        from cernis.spark.streaming.side_output import write_side_output
 
         stream, side_output = self._unpacked
         milliseconds = timers.getCurrentWatermarkInMs()
@@ -89,10 +89,9 @@ class BucketProcessor(StatefulProcessor):
             bucket.log.header.timer = None  # Spark has removed it
         for batch in bucket.take(self.store, blobs, watermark, self._move_timer):
             yield _row(number, write_blob(pa.Table.from_batches([batch])), Report())
-        if bucket.late is not None and side_output is not None:
-            late = bucket.late.append_column(REASON, pa.array([LATE] * bucket.late.num_rows))
+        if side_output is not None and (aside := bucket.read_aside()) is not None:
             streams = tuple(source.name for source in stream.work.streams)
-            write_side_output(side_output, f"late-{number}", late, streams)
+            write_side_output(side_output, number, aside, streams)
         yield _row(number, None, bucket.report)
         _live[stream.query, number] = bucket
         while len(_live) > _MOST:

@@ -27,6 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import DataError
 from cernis.events.times import UNITS
+from cernis.plan.explain import why_idle_stay
 from cernis.spark.frame import Frame, quote_name
 from cernis.spark.options import DEFAULT_TASKS, shuffle_partitions
 from cernis.spark.prepare import Job, make_work
@@ -75,7 +76,7 @@ def recognize_stream(job: Job, options: StreamOptions) -> Any:
         claim(options.checkpoint, _note(job, stream))
     side_output = options.late_output or None
     streams = tuple(frame.stream for frame in job.frames)
-    packing = Packing(streams, side_output, fails=job.options.on_error == "fail")
+    packing = Packing(streams, side_output is not None, fails=job.options.on_error == "fail")
     name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
     rows = _select_rows(job, options, stream, f"{ROWS}{name}")
     found = (
@@ -110,6 +111,9 @@ def _check(job: Job) -> None:
             f"session's is {zone}; cast it to timestamp, or set spark.sql.session.timeZone "
             "to UTC"
         )
+    if job.plan.pattern.keeps_idle:
+        why = why_idle_stay(job.plan.pattern)
+        warnings.warn(f"the state grows with the number of keys: {why}", stacklevel=4)
     for name, (default, value) in _SETTINGS.items():
         if spark.conf.get(name, "") in ("", default):
             spark.conf.set(name, value)

@@ -1,8 +1,9 @@
 """The side output: a folder of events that are not read: late, too far ahead, or bad.
 
-Each becomes a line of JSON: the reason, the stream, and the event as it came. The names of a
-micro-batch's files say which task wrote them, and files appear whole. A micro-batch that runs
-again writes the same files again, so each event is there once.
+Each becomes a line of JSON: the reason, the stream, and the event as it came. Each bucket writes
+one file for a micro-batch, which appears whole. The bucket of an event does not depend on how
+Spark cuts its input, so a micro-batch that runs again replaces these files, and each event is
+there once.
 
 Cost: where there is a side output, every event travels with its whole text.
 """
@@ -26,10 +27,10 @@ REASON, EVENT = "@aside", "@whole"
 LATE, AHEAD, UNTIMED, UNDECODABLE = "late", "ahead", "no time", "undecodable"
 
 
-def write_side_output(folder: str, task: str, rows: pa.Table, streams: Sequence[str]) -> None:
-    """Write the events of one task in one micro-batch; a column has the reasons."""
+def write_side_output(folder: str, bucket: int, rows: pa.Table, streams: Sequence[str]) -> None:
+    """Write the events of one bucket in one micro-batch; a column has the reasons."""
     lines = "".join(_lines(rows, streams).to_pylist())
-    write_file(folder, f"{_batch():012}-{task}.jsonl", lines.encode())
+    write_file(folder, f"{_batch():012}-{bucket}.jsonl", lines.encode())
 
 
 def write_file(folder: str, name: str, content: bytes) -> None:
