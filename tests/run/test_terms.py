@@ -249,3 +249,19 @@ def test_a_plan_shows_the_query_as_it_was_written() -> None:
 def test_a_term_of_one_event_costs_nothing_more() -> None:
     query = cernis.query("SELECT a WHERE (A AS a ; B AS b) FILTER 2 * a[p] > 4 AND b[p] = 1")
     assert "unary" in str(query.explain())
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [
+        ("A+ AS x FILTER COUNT(x) >= 3", "A{3,} AS x"),
+        ("(A AS x)+ FILTER 5 > COUNT(x)", "(A AS x){1,4}"),
+        ("(B ; A{2,9} ; C) FILTER COUNT(A) = 4", "B ; A{4} ; C"),
+        ("(B ; A+) FILTER COUNT(A) > 1 AND A[v > 2]", "(B ; A{2,}) FILTER A[v > 2]"),
+        ("(A ; B)+ FILTER COUNT(A) > 1", "(A ; B)+ FILTER COUNT(A) > 1"),
+        ("(A+ ; A) FILTER COUNT(A) > 3", "(A+ ; A) FILTER COUNT(A) > 3"),
+    ],
+)
+def test_a_count_of_rounds_becomes_a_bound_of_the_iteration(text: str, formula: str) -> None:
+    query = cernis.query(f"SELECT * WHERE {text}")
+    assert str(query.plan.pattern) == f"SELECT * WHERE {formula}"

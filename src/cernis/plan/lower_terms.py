@@ -2,6 +2,7 @@
 
 - A term of one variable with one event is a value of that event: `2 * x[a] > 5` is
   `x[2 * a > 5]`, and every aggregate of one event is its value.
+- `COUNT(x) >= 3` is `{3,}` if x holds the events of one iteration of single events, and the like.
 - `x INCREASING BY a` is `PREV(x)[a] < x[a]` if nothing of the match stands between two events of x.
 - AND and OR are rewritten part by part.
 
@@ -14,8 +15,12 @@ from dataclasses import replace
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import single_variables
+
+_MOST_ROUNDS = 100
+"""Larger bounds unroll the automaton too far; such counts are checked on candidates."""
 
 
 def lower_terms(pattern: Pattern) -> Pattern:
@@ -34,7 +39,10 @@ def _lower(node: cel.Formula) -> cel.Formula:
         case cel.Event():
             return node
         case cel.Filter(body=body, condition=condition):
-            return replace(node, body=_lower(body), condition=_lower_condition(condition, body))
+            body, left = _count_rounds(body, condition)
+            if left is None:
+                return _lower(body)
+            return replace(node, body=_lower(body), condition=_lower_condition(left, body))
         case cel.Unless(body=body, guard=guard):
             return replace(node, body=_lower(body), guard=_lower(guard))
         case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
@@ -43,6 +51,80 @@ def _lower(node: cel.Formula) -> cel.Formula:
             return replace(node, parts=tuple(map(_lower, parts)))
         case _:
             return replace(node, body=_lower(node.body))
+
+
+# ------------------------------------------------------------- COUNT(x) op n
+
+
+def _count_rounds(
+    body: cel.Formula, condition: pred.Condition
+) -> tuple[cel.Formula, pred.Condition | None]:
+    """Return the body with the bounds that counts in the condition give, and what is left of it."""
+    left = []
+    for part in pred.conjuncts(condition):
+        bounds = _read_bounds(part)
+        tightened = None if bounds is None else _tighten(body, *bounds)
+        if tightened is None:
+            left.append(part)
+        else:
+            body = tightened
+    if not left:
+        return body, None
+    return body, left[0] if len(left) == 1 else pred.AllOf(tuple(left), span=condition.span)
+
+
+def _read_bounds(condition: pred.Condition) -> tuple[str, int, int | None] | None:
+    """Return x with the least and the greatest number of `COUNT(x) op n`."""
+    match condition:
+        case pred.CompareTerms(op=op, left=pred.Literal(), right=pred.Aggregate() as count):
+            return _read_bounds(pred.CompareTerms(pred.MIRRORED[op], count, condition.left))
+        case pred.CompareTerms(
+            op=op,
+            left=pred.Aggregate(function="COUNT", argument=str(variable)),
+            right=pred.Literal(value=int(n)),
+        ) if not isinstance(n, bool) and 0 <= n <= _MOST_ROUNDS:
+            bounds = {">=": (n, None), ">": (n + 1, None), "<=": (0, n), "<": (0, n - 1)}
+            low, high = bounds.get(op, (n, n))
+            return None if op == "!=" else (variable, low, high)
+    return None
+
+
+def _tighten(node: cel.Formula, variable: str, low: int, high: int | None) -> cel.Formula | None:
+    """Return the formula with bounds on the iteration whose events the variable holds."""
+    match node:
+        case cel.As(variable=name, body=cel.Iterate() as body) if name == variable:
+            rounds = None if _mentions(body, variable) else _tighten_rounds(body, low, high)
+            return None if rounds is None else replace(node, body=rounds)
+        case cel.Iterate(body=cel.As(variable=name)) if name == variable:
+            return _tighten_rounds(node, low, high)
+        case cel.Iterate(body=cel.Event(type=name)) if name == variable:
+            return _tighten_rounds(node, low, high)
+        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
+            holding = [i for i, part in enumerate(parts) if _mentions(part, variable)]
+            if len(holding) != 1:
+                return None
+            part = _tighten(parts[holding[0]], variable, low, high)
+            if part is None:
+                return None
+            return replace(node, parts=(*parts[: holding[0]], part, *parts[holding[0] + 1 :]))
+        case cel.As() | cel.Filter() | cel.PartitionBy():
+            inside = _tighten(node.body, variable, low, high)
+            return None if inside is None else replace(node, body=inside)
+        case _:
+            return None
+
+
+def _tighten_rounds(node: cel.Iterate, low: int, high: int | None) -> cel.Iterate | None:
+    if not is_single_event(node.body):
+        return None
+    least = max(node.low, low)
+    most = min((each for each in (node.high, high) if each is not None), default=None)
+    if most is not None and most < max(least, 1):
+        return None
+    return replace(node, low=least, high=most)
+
+
+# ------------------------------------------------------------------ other terms
 
 
 def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condition:
