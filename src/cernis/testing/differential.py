@@ -96,8 +96,10 @@ def assert_agrees(
     **options: Any,
 ) -> None:
     """Raise unless these matches are the oracle's, or a choice that is as good."""
-    answers = [comparable_match(each, values=True) for each in got]
-    missing, surplus = find_differences(pattern, events, answers, **options)
+    matches = list(got)
+    values = all(hasattr(match, "values") for match in matches)
+    answers = [comparable_match(match, values=values) for match in matches]
+    missing, surplus = find_differences(pattern, events, answers, values=values, **options)
     lines = [
         line
         for title, entries in (("missing:", missing), ("surplus:", surplus))
@@ -127,26 +129,39 @@ def assert_counts_agree(
 
 
 def find_differences(
-    pattern: Pattern, events: Sequence[Event], got: Iterable[ComparableMatch], **options: Any
+    pattern: Pattern,
+    events: Sequence[Event],
+    got: Iterable[ComparableMatch],
+    *,
+    values: bool = False,
+    **options: Any,
 ) -> tuple[list[str], list[str]]:
-    """Return the missing and the surplus matches; both empty when the answer is right."""
+    """Return the missing and the surplus matches; both empty when the answer is right.
+
+    `values` says whether the answers have their values.
+    """
+
+    def comparable(match: MatchLike) -> ComparableMatch:
+        return comparable_match(match, values=values)
+
     found = Counter(got)
     if pattern.strategy is Strategy.ANY:
         twice = [f"{each}  (given {times} times)" for each, times in found.items() if times > 1]
-        missing, surplus = _compare_with_any(pattern, events, set(found), options)
+        missing, surplus = _compare_with_any(pattern, events, set(found), comparable, options)
         return missing, surplus + twice
-    return _compare_with_limit(pattern, events, found, options)
+    return _compare_with_limit(pattern, events, found, comparable, options)
 
 
 def _compare_with_limit(
     pattern: Pattern,
     events: Sequence[Event],
     found: Counter[ComparableMatch],
+    comparable: Callable[[MatchLike], ComparableMatch],
     options: Mapping[str, Any],
 ) -> tuple[list[str], list[str]]:
     """Compare as multisets: variables that are no columns may tell matches apart."""
     matches = oracle.evaluate(replace(pattern, limit=None), events, **options)
-    allowed = Counter(comparable_match(match, values=True) for match in matches)
+    allowed = Counter(map(comparable, matches))
     surplus = [str(each) for each in sorted((found - allowed).elements())]
     if pattern.limit is None:
         return [str(each) for each in sorted((allowed - found).elements())], surplus
@@ -169,6 +184,7 @@ def _compare_with_any(
     pattern: Pattern,
     events: Sequence[Event],
     found: set[ComparableMatch],
+    comparable: Callable[[MatchLike], ComparableMatch],
     options: Mapping[str, Any],
 ) -> tuple[list[str], list[str]]:
     """Ask for one valuation per end; an end has none only if an earlier match used it up."""
@@ -177,16 +193,14 @@ def _compare_with_any(
     wanted = {key: value for key, value in options.items() if key in ("time", "stream")}
     rank = {row: i for i, row in enumerate(oracle.order_rows(pattern, events, **wanted))}
     missing: list[str] = []
-    surplus = [
-        str(each) for each in sorted(found - {comparable_match(m, values=True) for m in members})
-    ]
+    surplus = [str(each) for each in sorted(found - set(map(comparable, members)))]
     used: dict[tuple[Any, ...], int] = {}
     for end in sorted({m.end for m in members}, key=rank.__getitem__):
         here = [m for m in members if m.end == end]
         partition = here[0].partition if pattern.consume is Consume.PARTITION else ()
         last_used = used.get(partition, -1)
-        every = {comparable_match(m, values=True) for m in here}
-        usable = {comparable_match(m, values=True) for m in here if rank[m.start] > last_used}
+        every = set(map(comparable, here))
+        usable = {comparable(m) for m in here if rank[m.start] > last_used}
         given = {each for each in found if each.end == end}
         surplus += [f"{each}  (used up)" for each in sorted(given - usable & every)]
         if len(given) > 1:
