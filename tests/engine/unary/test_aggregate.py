@@ -301,3 +301,16 @@ def test_many_partitions_come_and_go() -> None:
         counted = query.run(table).counts().to_pydict()
         expected = dict(zip(counted["end"], counted["count"], strict=True))
         assert {end: each[0] for end, each in got.items()} == expected
+
+
+def test_a_thawed_log_leads_through_states_without_partial_matches() -> None:
+    query = cernis.query("SELECT * FROM S WHERE A ALL B ALL NOT (A OR B) WITHIN 8 EVENTS")
+    events = [{"type": type_} for type_ in "ABCCBACABBCACBACCABA" * 8]
+    table = make_table(events)
+    counted = query.run(table).counts().to_pydict()
+    for at in range(1, len(events), 3):
+        parts = [table.slice(0, at), table.slice(at)]
+        got = aggregate(query.plan, parts, [], freeze_before=1)
+        assert [(end, each[0]) for end, each in got.items()] == list(
+            zip(counted["end"], counted["count"], strict=True)
+        )

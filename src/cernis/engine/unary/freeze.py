@@ -165,7 +165,8 @@ def is_known(tables: UnaryTables, meta: Mapping[str, Any]) -> bool:
 def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return (meta, arrays) of an aggregator that has just been collected, to be packed."""
     memory, alphabet = engine.memory, engine.tables.automaton.alphabet
-    used = np.flatnonzero(memory.places.any(axis=0))
+    # the events of the log lead through states that may hold no partial match by now
+    used = np.flatnonzero(engine.tables.arrays.expanded[: memory.places.shape[1]])
     tests = {test: number for number, test in enumerate(alphabet.tests)}
     meta = {
         "position": engine.position,
