@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
+from cernis.cli.main import main
 from cernis.pattern.selection import counts_only
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import FAMILIES, Family
@@ -117,6 +119,53 @@ def test_a_session_with_many_partitions_that_stay_has_a_note(
     assert cernis.query(f"{query} FORGET AFTER 1 HOUR").session().push(events).notes == ()
 
 
+def push_keys(session: Any, keys: list[int]) -> Any:
+    types = ["A" if key >= 0 else "B" for key in keys]
+    return session.push(pa.table({"type": types, "k": [abs(key) for key in keys]}))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * WHERE A ; B PARTITION BY [k]",
+        "SELECT * WHERE A AS a ; B AS b FILTER a[k] = b[k] PARTITION BY [k]",
+        "SELECT MAX * WHERE A AS a ; B AS b FILTER a[k] <= b[k] PARTITION BY [k]",
+        "SELECT COUNT(*) WHERE A ; B PARTITION BY [k]",
+    ],
+)
+@pytest.mark.parametrize("freezes", [False, True])
+def test_more_partitions_than_allowed_drop_those_that_are_idle_longest(
+    query: str, freezes: bool
+) -> None:
+    options: dict[str, Any] = {"max_keys": 3, "on_full": "oldest"}
+    one = cernis.query(query)
+    session = one.session(**options)
+    push_keys(session, [1, 2, 3, 1])
+    if freezes:
+        session = one.thaw(session.freeze(), **options)
+    found = push_keys(session, [4])
+    assert found.notes == (
+        "no event has the type 'B'",
+        "1 partition was dropped, idle longest: max_keys is 3; matches may be missing",
+    )
+    found = push_keys(session, [-1, -2, -3, -4])
+    assert found.counts().column("end").to_pylist() == [5, 7, 8]
+
+
+def test_more_partitions_than_allowed_are_an_error() -> None:
+    session = cernis.query("SELECT * WHERE A ; B PARTITION BY [k]").session(max_keys=2)
+    push_keys(session, [1, 2])
+    with pytest.raises(cernis.BudgetError, match="max_keys is 2; add FORGET AFTER"):
+        push_keys(session, [3])
+
+
+def test_partitions_that_have_left_the_window_do_not_count() -> None:
+    query = cernis.query("SELECT * WHERE A ; B PARTITION BY [k] WITHIN 1 SECOND")
+    session = query.session(max_keys=2)
+    for key in range(10):
+        session.push(pa.table({"type": ["A"], "k": [key], "ts": [1000 * key]}))
+
+
 QUERIES = {
     "unary": "SELECT * WHERE A ; B PARTITION BY [k] WITHIN 100 EVENTS",
     "attribute": "SELECT * WHERE A ; B PARTITION BY [k] WITHIN 100 [n]",
@@ -145,3 +194,21 @@ def test_the_state_of_fresh_keys_stays_bounded(name: str) -> None:
         assert pipeline.engine.position - pipeline.kept_from == (0 if name == "counted" else 1_000)
     assert max(sizes) < 12_000_000
     assert max(sizes[10:]) <= 1.5 * max(sizes[:10])
+
+
+# ------------------------------------------------------------ command line
+
+
+def test_the_command_line_bounds_the_partitions(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "S.jsonl"
+    file.write_text('{"type":"A","k":1}\n{"type":"A","k":2}\n{"type":"B","k":2}\n')
+    run = ["run", "SELECT * WHERE A ; B PARTITION BY [k]", str(file), "--count", "--max-keys", "1"]
+    assert main(run) == 1
+    assert "2 partitions have partial matches, and max_keys is 1" in capfd.readouterr().err
+    assert main([*run, "--drop-oldest"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "1\n"
+    assert "note: 1 partition was dropped, idle longest: max_keys is 1" in err
+    assert main([*run, "--engine", "spark"]) == 2

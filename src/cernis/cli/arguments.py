@@ -51,6 +51,8 @@ class RunArguments:
     on_error: str = "fail"
     budget: int | None = None
     partial: bool = False
+    max_keys: int | None = None
+    drop_oldest: bool = False
     background: Sequence[str] = ()
 
     @property
@@ -62,7 +64,10 @@ class RunArguments:
     @property
     def limits(self) -> dict[str, Any]:
         budget = {} if self.budget is None else {"budget": self.budget}
-        return {**budget, "on_budget": "partial" if self.partial else "fail"}
+        keys: dict[str, Any] = {}
+        if self.max_keys is not None:
+            keys = {"max_keys": self.max_keys, "on_full": "oldest" if self.drop_oldest else "fail"}
+        return {**budget, "on_budget": "partial" if self.partial else "fail", **keys}
 
     @property
     def reading_graphs(self) -> dict[str, Any]:

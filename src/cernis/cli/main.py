@@ -84,6 +84,18 @@ def run(
         bool,
         typer.Option("--partial", help="When the budget is spent: keep the matches found so far."),
     ] = False,
+    max_keys: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="At most so many partitions have partial matches; otherwise any number.",
+        ),
+    ] = None,
+    drop_oldest: Annotated[
+        bool,
+        typer.Option("--drop-oldest", help="Beyond --max-keys: drop those that are idle longest."),
+    ] = False,
     background: Background = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
@@ -97,6 +109,10 @@ def run(
             if background:
                 raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
             check_output(output)
+        if max_keys is not None and (engine is EngineName.spark or language == "spaseq"):
+            raise typer.BadParameter(
+                "is for queries over events in this process", param_hint="--max-keys"
+            )
         arguments = RunArguments(
             text=text,
             language=language,
@@ -108,6 +124,8 @@ def run(
             on_error=on_error,
             budget=budget,
             partial=partial,
+            max_keys=max_keys,
+            drop_oldest=drop_oldest,
             background=background or (),
         )
         check_outputs(query, arguments, output)

@@ -91,6 +91,8 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
         meta["moment"], arrays["answers"] = pipeline.projector.freeze()
     if pipeline.keys is not None:
         arrays |= {f"keys.{name}": array for name, array in pipeline.keys.freeze().items()}
+    if pipeline.limit.most is not None:
+        arrays["last_events"] = pipeline.limit.last
     if pipeline.clock is not None:
         arrays |= {f"clock.{name}": array for name, array in pipeline.clock.freeze().items()}
     return pack(meta, {**arrays, **tables})
@@ -136,6 +138,8 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
         pipeline.keys.thaw(select_arrays("keys.", arrays))
         live = pipeline.engine.live_keys()
         require(is_inside(live, 0, len(pipeline.keys)), "a partition has no key")
+    if "last_events" in arrays:
+        pipeline.limit.last = read_array(arrays, "last_events", np.int64).copy()
     if pipeline.clock is not None:
         pipeline.clock.thaw(select_arrays("clock.", arrays), len(pipeline.keys or ()))
     pipeline.kept_from = check_number(meta.get("kept_from"), "'kept_from'", 0, position + 1)

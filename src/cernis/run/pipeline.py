@@ -35,6 +35,7 @@ from cernis.run.budget import Budget
 from cernis.run.feed import Engine, Measures, SlidingFeed, make_feed
 from cernis.run.group import Grouper
 from cernis.run.history import MatchHistory
+from cernis.run.key_limit import KeyLimit
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
 
@@ -65,6 +66,7 @@ class Pipeline:
         self.budget = budget
         self.encode = encode
         self.keys = _make_coder(plan.pattern)
+        self.limit = KeyLimit()
         self.clock = _attribute_clock(plan)
         if counts_only(plan.pattern) and not keep:
             measures = {}
@@ -96,7 +98,19 @@ class Pipeline:
             self.sieve.note(batch, keys)
         if self.history:
             self.history.note(batch, keys, self._pull_clock(batch, clock, scale))
-        return self.feed.take(batch, keys, clock)
+        taken = self.feed.take(batch, keys, clock)
+        if self.limit.most is not None and keys is not None:
+            self.limit.note(batch.base, keys)
+            self._limit_keys(self.limit.most)
+        return taken
+
+    def _limit_keys(self, most: int) -> None:
+        """Drop partitions beyond the limit, or raise an error."""
+        if len(self.engine.live_keys()) > most:
+            self.engine.collect()
+            live = self.engine.live_keys()
+            if len(live) > most:
+                self.engine.drop_keys(self.limit.choose(live))
 
     def _read_keys(self, batch: EventBatch, scale: Scale) -> NDArray[np.int64] | None:
         """Return the partition of each event; None where there is only one."""
@@ -189,6 +203,8 @@ class Pipeline:
         if len(self.keys) <= 4 * len(live) + _FORGET_KEYS:
             return
         self.keys.keep_only(live)
+        if self.limit.most is not None:
+            self.limit.keep_only(live)
         self.feed.keep_keys(live)
         if self.clock is not None:
             self.clock.keep_only(live)

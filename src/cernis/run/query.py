@@ -20,6 +20,7 @@ from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
 from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
+from cernis.run.key_limit import OnFull
 from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema, Stream
 
@@ -91,6 +92,8 @@ class Query(Generic[Found]):
         on_error: OnError = "fail",
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
+        max_keys: int | None = None,
+        on_full: OnFull = "fail",
     ) -> Found:
         """Return all matches in the events.
 
@@ -99,7 +102,9 @@ class Query(Generic[Found]):
         `time_unit`s. `on_error` is "fail", "skip", or a path or function that receives bad rows.
         `budget` is the most candidates that a query which compares events with each other may
         check in this run. Beyond it the run raises an error, or with `on_budget="partial"`
-        returns the matches found so far (`partial`).
+        returns the matches found so far (`partial`). `max_keys` is the most partitions that may
+        have partial matches at once. Beyond it the run raises an error, or with
+        `on_full="oldest"` drops the partitions that have been idle longest, with a note.
         """
         session = self.session(
             time=time,
@@ -109,6 +114,8 @@ class Query(Generic[Found]):
             on_error=on_error,
             budget=budget,
             on_budget=on_budget,
+            max_keys=max_keys,
+            on_full=on_full,
         )
         return session.collect(events)
 
@@ -128,12 +135,21 @@ class Query(Generic[Found]):
         on_error: OnError = "fail",
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
+        max_keys: int | None = None,
+        on_full: OnFull = "fail",
     ) -> Session[Found]:
         """Return the session that `Session.freeze` turned into bytes.
 
-        The bytes do not say what to do with bad rows and with too many candidates.
+        The bytes do not say what to do with bad rows, too many candidates and too many keys.
         """
-        options = RunOptions(format=format, on_error=on_error, budget=budget, on_budget=on_budget)
+        options = RunOptions(
+            format=format,
+            on_error=on_error,
+            budget=budget,
+            on_budget=on_budget,
+            max_keys=max_keys,
+            on_full=on_full,
+        )
         return Session.thaw(self.plan, frozen, options)
 
     def __str__(self) -> str:

@@ -39,6 +39,7 @@ from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.feed import Engine, Measures
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
 from cernis.run.group import find_measures
+from cernis.run.key_limit import KeyLimit, OnFull
 from cernis.run.pipeline import Pipeline
 
 MANY_KEYS = 1 << 16
@@ -58,6 +59,10 @@ class RunOptions:
     """The most candidates that a push may have to check one by one."""
     on_budget: OnBudget = "fail"
     """When they are more: an error, or the matches found so far, flagged as partial."""
+    max_keys: int | None = None
+    """The most partitions that may have partial matches; None: any number."""
+    on_full: OnFull = "fail"
+    """When they are more: an error, or the partitions that have been idle longest are dropped."""
 
     def new_budget(self) -> Budget:
         return Budget(self.budget, self.on_budget)
@@ -89,6 +94,7 @@ class Session(Generic[Found]):
         self.options = options or RunOptions()
         self.keep = keep
         self.budget = self.options.new_budget()
+        self._limit = KeyLimit(self.options.max_keys, self.options.on_full)
         self.mistakes = Mistakes(self.options.on_error)
         self.store = EventStore(self.options.time_unit)
         self.progress = StreamPosition()
@@ -108,6 +114,7 @@ class Session(Generic[Found]):
         self.pipeline = Pipeline(
             plan, self.store, self.budget, self._encode, keep=keep, measures=measures
         )
+        self.pipeline.limit = self._limit
 
     @property
     def plan(self) -> Plan:
@@ -259,6 +266,7 @@ class Session(Generic[Found]):
             *self._absent_types(),
             *self.plan.notes,
             *self._idle_partitions(),
+            *([self._limit.note_dropped] if self._limit.dropped else []),
             *spent,
         ]
 
