@@ -25,9 +25,42 @@ __all__ = [
     "SessionGuard",
     "Span",
     "StateError",
+    "neutralize",
+    "write_message",
 ]
 
 _WIDEST_LINE = 120
+LONGEST_MESSAGE = 1000
+"""The characters in a line of a message; the middle of a longer one is left out."""
+_SIGNS = {
+    **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
+    0x7F: 0x2421,
+    **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
+}
+"""Signs for the characters that steer a terminal: control characters, changes of direction."""
+
+
+def neutralize(text: str) -> str:
+    r"""Return text that a terminal shows as it is: with signs for control characters.
+
+    >>> neutralize("\x1b[31mred\x07")
+    '␛[31mred␇'
+    """
+    return text.translate(_SIGNS)
+
+
+def write_message(text: object) -> str:
+    """Return a message as people see it: neutralized, and without the middle of endless lines."""
+    lines = neutralize(str(text)).split("\n")
+    return "\n".join(map(_shorten_line, lines))
+
+
+def _shorten_line(line: str) -> str:
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    left_out = len(line) - LONGEST_MESSAGE
+    tail = LONGEST_MESSAGE // 4
+    return f"{line[: LONGEST_MESSAGE - tail]} […{left_out:,} characters…] {line[-tail:]}"
 
 
 class Span(NamedTuple):
@@ -73,7 +106,7 @@ class Diagnostic:
             lines.append(f"  expected: {self.expected}")
         if self.suggestion:
             lines.append(f"  help: {self.suggestion}")
-        return "\n".join(lines)
+        return write_message("\n".join(lines))
 
 
 def _locate(source: str, position: int) -> tuple[int, int, str, int]:
@@ -94,6 +127,9 @@ def _locate(source: str, position: int) -> tuple[int, int, str, int]:
 
 class CernisError(Exception):
     """The base of everything that a user's input can cause."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(write_message(message))
 
 
 class QueryError(CernisError):

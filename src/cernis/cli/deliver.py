@@ -26,6 +26,7 @@ from cernis.cli.terminal import (
     groups_table,
     matches_table,
     output_console,
+    print_message,
 )
 from cernis.errors import DataError
 from cernis.output import open_output
@@ -181,7 +182,7 @@ def say_written(number: int, output: str, kind: ResultKind) -> None:
     """Print how many matches were written, and where, unless to standard output."""
     if output == "-":
         return
-    error_console().print(f"wrote {kind.describe(number)} to {output}", soft_wrap=True)
+    print_message(f"wrote {kind.describe(number)} to {output}")
 
 
 def stream_files(session: Session | GraphSession, files: Any, output: str | None) -> Runs:

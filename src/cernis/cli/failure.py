@@ -9,15 +9,16 @@ of its class tells an exception of Spark's, so that Spark need not be imported.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
 
-from cernis.errors import CernisError, QueryError
+from cernis.errors import CernisError, QueryError, write_message
 
 MISTAKE, INTERRUPTED, CLOSED_PIPE = 1, 130, 141
 
@@ -36,8 +37,7 @@ def reported() -> Iterator[None]:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except BrokenPipeError:
-        # Python would complain at exit that the buffer cannot be written
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         raise typer.Exit(CLOSED_PIPE) from None
     except KeyboardInterrupt:
         raise _failed("error: interrupted", INTERRUPTED) from None
@@ -45,6 +45,12 @@ def reported() -> Iterator[None]:
         if isinstance(error, SystemExit | GeneratorExit) or os.environ.get("CERNIS_DEBUG"):
             raise
         raise _failed(_message(error), MISTAKE) from None
+
+
+def _drop_output() -> None:
+    """Send the rest of standard output nowhere: Python would complain at exit."""
+    with suppress(OSError, ValueError):  # there may be no such file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _message(error: BaseException) -> str:
@@ -57,6 +63,9 @@ def _message(error: BaseException) -> str:
             return f"error: out of memory; {_LESS}"
         case _ if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):
             return _from_spark(error)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO, filename=None):
+            _drop_output()
+            return f"error: the output, or a temporary file, cannot be written: {error.strerror}"
         case OSError(filename=str() | bytes() as name, strerror=str() as reason):
             return f"error: {os.fsdecode(name)}: {reason}"
         case _:
@@ -74,6 +83,8 @@ def _from_spark(error: BaseException) -> str:
         return f"error: {ours[-1].rstrip()}"
     if "java.lang.OutOfMemoryError" in text or "MemoryError" in text:
         return f"error: Spark is out of memory; {_LESS}"
+    if "No space left on device" in text:
+        return "error: Spark cannot write its temporary files: No space left on device"
     if "Traceback (most recent call last)" in text:  # of a worker: a mistake in Cernis
         raised = _RAISED.findall(text)
         if raised and raised[-1].startswith("ModuleNotFoundError"):
@@ -90,5 +101,5 @@ def _from_spark(error: BaseException) -> str:
 
 
 def _failed(message: str, code: int) -> typer.Exit:
-    typer.echo(message, err=True)
+    typer.echo(write_message(message), err=True)
     return typer.Exit(code)

@@ -30,7 +30,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from cernis.spark import Progress
+    from cernis.errors import neutralize
+from cernis.spark import Progress
 
 _SHOWN = 3
 _WINDOW = 30.0
@@ -99,10 +100,15 @@ def render(view: View) -> RenderableType:
     grid.add_row("state", _size(view.state_bytes))
     grid.add_row("watermark", _watermark(view))
     grid.add_row("batch", _batch(view))
-    lines: list[RenderableType] = [Text(f"{view.title}  [{view.state}]", style="bold"), grid]
+    lines: list[RenderableType] = [
+        Text(neutralize(f"{view.title}  [{view.state}]"), style="bold"),
+        grid,
+    ]
     if view.last:
         lines.append(Text("last matches", style="bold cyan"))
-        lines += [Text(f"  {text}", overflow="ellipsis", no_wrap=True) for text in view.last]
+        lines += [
+            Text(f"  {neutralize(text)}", overflow="ellipsis", no_wrap=True) for text in view.last
+        ]
     return Group(*lines)
 
 

@@ -38,7 +38,7 @@ from cernis.cli.options import (
     TypeColumn,
     Unit,
 )
-from cernis.errors import CernisError
+from cernis.errors import CernisError, neutralize
 
 app = typer.Typer(
     name="cernis",
@@ -293,7 +293,7 @@ def explain(
         )
         runner = choose_runner(language, on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)
-        typer.echo(explanation.mermaid() if mermaid else str(explanation))
+        typer.echo(neutralize(explanation.mermaid() if mermaid else str(explanation)))
 
 
 @app.command()

@@ -28,8 +28,8 @@ import typer
 
 import cernis
 from cernis.cli.live import Tally, WatermarkClock, show_live, summarize
-from cernis.cli.terminal import error_console, spinner
-from cernis.errors import QueryError
+from cernis.cli.terminal import error_console, print_message, spinner
+from cernis.errors import QueryError, neutralize
 from cernis.events.times import UNITS
 from cernis.plan.explain import write_entry
 from cernis.run.query import Query
@@ -122,10 +122,12 @@ def stream(text: str, language: str, arguments: StreamArguments) -> None:
     spark = _session(arguments.cores, plan)
     for input_ in plan.inputs:
         if input_.found_in is not None:
-            _say(f"note: {input_.stream}: the columns of {input_.found_in}: {input_.columns}")
+            print_message(
+                f"note: {input_.stream}: the columns of {input_.found_in}: {input_.columns}"
+            )
     frames = sources.read_inputs(spark, plan.inputs, arguments.reading, arguments.max_files)
     if arguments.explain:
-        typer.echo(_explain(plan, frames))
+        typer.echo(neutralize(_explain(plan, frames)))
     else:
         _run(plan, spark, frames)
 
@@ -238,7 +240,7 @@ def _connector(plan: StreamPlan) -> dict[str, str]:
     except UnreachableError:  # Spark may know of another registry, or keep the jars itself
         return {"spark.jars.packages": kafka_package(protobuf=protobuf)}
     if note is not None:
-        _say(f"note: {note}")
+        print_message(f"note: {note}")
     return {"spark.jars": ",".join(map(str, jars))}
 
 
@@ -258,7 +260,7 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
     finally:
         with suppress(Exception):  # Java may be gone
             spark.streams.removeListener(listener)
-    _say(summarize(tally.view()))
+    print_message(summarize(tally.view()))
 
 
 def _recognize(plan: StreamPlan, frames: dict[str, Any]) -> Any:
@@ -278,7 +280,7 @@ def _recognize(plan: StreamPlan, frames: dict[str, Any]) -> Any:
             **plan.options,
         )
     for one in caught:
-        _say(f"note: {one.message}")
+        print_message(f"note: {one.message}")
     return sinks.format_lines(found, plan.answers) if plan.form == "jsonl" else found
 
 
@@ -404,7 +406,3 @@ def _clock(plan: StreamPlan, frames: dict[str, Any]) -> WatermarkClock:
     if kind in ("timestamp", "timestamp_ntz", "date"):
         return WatermarkClock()
     return WatermarkClock(SHIFT, UNITS[reading.time_unit])
-
-
-def _say(text: str) -> None:
-    error_console().print(text, soft_wrap=True)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cernis.errors import neutralize, write_message
 from cernis.results.answers import Answer
 from cernis.results.groups import MatchGroup
 from cernis.results.match import Match
@@ -34,7 +35,7 @@ def make_table(names: Iterable[str], right: Collection[str] = ()) -> Table:
     """Return a table without rows; the columns named in `right` are flush right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
-        table.add_column(Text(name), justify="right" if name in right else "left")
+        table.add_column(Text(neutralize(name)), justify="right" if name in right else "left")
     return table
 
 
@@ -79,7 +80,7 @@ def graph_matches_table(matches: Sequence[GraphMatch]) -> Table:
         bound = [match.bindings.get(name) for name in names]
         events = ", ".join(f"{stream} {number}" for stream, number in match.events)
         cells = [value_text(value) for value in (match.start_ts, match.end_ts, *bound)]
-        table.add_row(*cells, Text(events))
+        table.add_row(*cells, Text(neutralize(events)))
     return table
 
 
@@ -94,7 +95,7 @@ def events_table(match: Match) -> Table:
     table = make_table(("", *columns))
     for _, name, event in sorted(places, key=lambda place: place[0]):
         cells = (value_text(event.get(column)) for column in columns)
-        table.add_row(Text(name, style="bold cyan"), *cells)
+        table.add_row(Text(neutralize(name), style="bold cyan"), *cells)
     return table
 
 
@@ -104,7 +105,7 @@ def value_text(value: Any) -> Text:
         return Text("–", style="dim")
     if hasattr(value, "isoformat"):
         return Text(str(value).removesuffix("000") if "." in str(value) else str(value))
-    return Text(str(value))
+    return Text(neutralize(str(value)))
 
 
 def _rows_text(rows: Sequence[int]) -> Text:
@@ -115,7 +116,12 @@ def _rows_text(rows: Sequence[int]) -> Text:
 def print_notes(notes: Iterable[str]) -> None:
     """Print remarks on a run to standard error."""
     for note in notes:
-        error_console().print(f"note: {note}", soft_wrap=True)
+        print_message(f"note: {note}")
+
+
+def print_message(text: str) -> None:
+    """Print a message to standard error."""
+    error_console().print(write_message(text), soft_wrap=True)
 
 
 @contextmanager

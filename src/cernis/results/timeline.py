@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from cernis.errors import neutralize
+
 Marks = Mapping[str, Sequence[int]]
 
 _MARK, _SKIPPED, _LINE = "●", "·", "─"
@@ -84,4 +86,5 @@ def timeline_svg(marks: Marks, start: int, end: int, *, width: int = 320) -> str
 
 
 def _shorten(name: str) -> str:
+    name = neutralize(name)
     return name if len(name) <= _WIDEST_NAME else name[: _WIDEST_NAME - 1] + "…"
