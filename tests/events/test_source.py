@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import cernis
 from cernis.errors import DataError
 from cernis.events import text
 from cernis.events.mistakes import Mistakes
@@ -838,3 +839,20 @@ def test_a_column_whose_name_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "S.arrow").write_bytes(sink.getvalue().to_pybytes().replace(b"names", b"n\xffmes"))
     with pytest.raises(DataError, match=r"S\.arrow: the name of a column is not UTF-8"):
         open_events(tmp_path / "S.arrow")
+
+
+@pytest.mark.parametrize("name", [1, None, (1, 2), b"x", "\ud800"])
+def test_names_of_attributes_are_text(name: Any) -> None:
+    with pytest.raises(DataError, match=r"stream 'S': the column name .* is not text"):
+        open_events([{"type": "A", name: 2}])
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_a_time_zone_that_is_unknown_is_said(unit: str) -> None:
+    times = pa.array([1, 2], pa.timestamp(unit, "Mars/Olympus"))
+    found = cernis.query("SELECT * FROM S WHERE A AS a ; A AS b").run(
+        pa.table({"type": ["A", "A"], "ts": times})
+    )
+    assert found.count() == 1
+    with pytest.raises(DataError, match="the zone 'Mars/Olympus', which is unknown here"):
+        found.head()

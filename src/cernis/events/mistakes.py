@@ -97,12 +97,23 @@ def no_column(label: str, name: str, purpose: str, names: Sequence[str]) -> str:
 
 
 def check_names(label: str, names: Sequence[str]) -> None:
-    """Raise if two columns have one name."""
+    """Raise if two columns have one name, or if a name is no text."""
     seen: set[str] = set()
     for name in names:
+        if not _is_text(name):
+            raise DataError(f"{label}: the column name {name!r} is not text")
         if name in seen:
             raise DataError(f"{label}: the column name {name!r} occurs twice")
         seen.add(name)
+
+
+def _is_text(name: object) -> bool:
+    if not isinstance(name, str):
+        return False
+    try:
+        return name.isascii() or bool(name.encode())
+    except UnicodeEncodeError:  # half a character
+        return False
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -339,6 +339,7 @@ def _from_list(
         if not isinstance(record, Mapping):
             found = record.__class__.__name__
             raise DataError(f"{label}, row {row}: expected a dict, found {found}")
+    check_names(label, list(dict.fromkeys(name for record in values for name in record)))
     table, failed = make_table(values, types, frozenset(types))
     if not failed:
         return TableReader(label, table)

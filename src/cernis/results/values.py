@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.errors import DataError
 from cernis.events.times import UNITS
 
 
@@ -35,7 +36,7 @@ def python_values(column: pa.Array) -> list[Any]:
         return column.to_numpy(zero_copy_only=False).astype("M8[us]").tolist()  # type: ignore[no-any-return]
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         try:
-            return column.cast(pa.timestamp("us", kind.tz)).to_pylist()  # type: ignore[no-any-return]
+            return _to_list(column.cast(pa.timestamp("us", kind.tz)))
         except pa.ArrowInvalid:
             ticks = column.cast(pa.int64()).to_pylist()
             return [None if tick is None else np.datetime64(tick, "ns") for tick in ticks]
@@ -45,7 +46,16 @@ def python_values(column: pa.Array) -> list[Any]:
         except pa.ArrowInvalid:
             ticks = column.cast(pa.int64()).to_pylist()
             return [None if tick is None else np.timedelta64(tick, "ns") for tick in ticks]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    return _to_list(column)
+
+
+def _to_list(column: pa.Array) -> list[Any]:
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (KeyError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"a time has the zone {error.args[0]!r}, which is unknown here; convert it to UTC"
+        ) from error
 
 
 def python_records(structs: pa.StructArray) -> list[dict[str, Any]]:
