@@ -107,7 +107,7 @@ class LifeCoder:
             self._keys.thaw(arrays)
         keys = 1 if self._keys is None else len(self._keys)
         self._count, self._now = read_array(arrays, "clock", np.int64, (2,)).tolist()
-        require(self._count >= 0, "the number of lives is negative")
+        require(0 <= self._count <= keys, "it has more lives than keys")
         self._last = read_array(arrays, "last", np.int64, (keys,)).copy()
         self._life = read_array(arrays, "life", np.int64, (keys,)).copy()
         alive = self._life[self._life >= 0]

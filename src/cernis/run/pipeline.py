@@ -179,8 +179,11 @@ class Pipeline:
             if isinstance(self.keys, LifeCoder):
                 self._forget_lives_at = 2 * (_FORGET_KEYS + len(self.keys))
 
-    def forget(self) -> None:
-        """Drop the events, values and keys that no partial match reaches back to."""
+    def forget(self, *, every_key: bool = False) -> None:
+        """Drop the events, values and keys that no partial match reaches back to.
+
+        Dead keys are dropped once they are many, or `every_key` at once.
+        """
         if isinstance(self.keys, LifeCoder):
             self.engine.drop_keys(self.keys.find_alive())
         self.kept_from = self.engine.earliest()
@@ -190,17 +193,17 @@ class Pipeline:
         self.store.forget_before(self.kept_from)
         if self.sieve:
             self.sieve.forget_before(self.kept_from)
-        self._forget_keys()
+        self._forget_keys(0 if every_key else _FORGET_KEYS)
         self.feed.forget()
 
-    def _forget_keys(self) -> None:
-        """Renumber the live keys, once most keys are dead."""
+    def _forget_keys(self, spare: int) -> None:
+        """Renumber the live keys, once there are more dead ones than that and most are dead."""
         if self.keys is None:
             return
         live = self.engine.live_keys()
         if self.history:
             live = np.union1d(live, self.history.keys())
-        if len(self.keys) <= 4 * len(live) + _FORGET_KEYS:
+        if len(self.keys) <= (4 * len(live) + spare if spare else len(live)):
             return
         self.keys.keep_only(live)
         if self.limit.most is not None:

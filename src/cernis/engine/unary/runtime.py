@@ -282,8 +282,11 @@ class UnaryEngine:
 
     def keep_keys(self, keys: NDArray[np.int64]) -> None:
         """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""
+        rows = np.flatnonzero(self.memory.key_of_row >= 0)
+        if len(self.memory.key_of_row) > max(64, 8 * len(rows)):
+            self.memory = _shrink_rows(self.memory, rows, max(64, 2 * len(rows)))
+            rows = np.arange(len(rows))
         key_of_row = self.memory.key_of_row
-        rows = np.flatnonzero(key_of_row >= 0)
         key_of_row[rows] = np.searchsorted(keys, key_of_row[rows])
         size = max(64, 2 * len(keys))
         row_of_key = np.full(size, -1, np.int32)
@@ -308,6 +311,24 @@ def _first_memory(partitioned: bool) -> UnaryMemory:
         row_epoch=np.zeros(rows, np.int64),
         row_bound=np.full(rows, FOREVER, np.int64),
         free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
+    )
+
+
+def _shrink_rows(memory: UnaryMemory, used: NDArray[np.int64], size: int) -> UnaryMemory:
+    """Return the memory with so many rows, of which the used ones are the first."""
+
+    def move(array: NDArray[Any], fill: int) -> NDArray[Any]:
+        return _lengthen(array[used], size, fill)
+
+    free = size - len(used)
+    memory.counters[a.FREE_ROWS] = free
+    return memory._replace(
+        slots=enlarge_slots(memory.slots[used], size, memory.slots.shape[1]),
+        key_of_row=move(memory.key_of_row, -1),
+        row_ordinal=move(memory.row_ordinal, 0),
+        row_epoch=move(memory.row_epoch, 0),
+        row_bound=move(memory.row_bound, int(FOREVER)),
+        free_rows=_lengthen(np.arange(size - 1, len(used) - 1, -1), size, 0),
     )
 
 
