@@ -229,7 +229,7 @@ class UnaryEngine:
         self._capacity = max(self._capacity, 2 * (nodes + room))
         if self._capacity > len(self.memory.arena):
             if self._capacity > MOST_NODES:
-                raise BudgetError("more than 2^29 nodes are alive; set a smaller window")
+                raise BudgetError("more than 2^30 nodes are alive; set a smaller window")
             larger = np.empty(self._capacity, a.NODE)
             larger[:nodes] = self.memory.arena[:nodes]
             self.memory, self._spare = self.memory._replace(arena=larger), None
