@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cernis.encoding.evaluate import Constant, Operand, compare
+from cernis.encoding.evaluate import compare
 from cernis.engine.unary.aggregate import EndAggregates, Measure, MeasuredPairs, join_found
 from cernis.errors import DataError, StateError
 from cernis.events.store import EventStore
@@ -32,15 +30,15 @@ from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.pattern.selection import group_terms
 from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, count_column, partition_columns
+from cernis.results.group_columns import average_column, integer_column, sum_column, to_operand
 from cernis.results.matchset import MatchSet
-from cernis.results.term import TermValue, calculate_term, to_column
+from cernis.results.term import calculate_term, to_column
 from cernis.results.values import python_values
 from cernis.run.feed import Measures
 from cernis.schema import Kind, Schema
 
 Source = tuple[str, str | None]
 """A variable, and the attribute that is aggregated; None: the events themselves."""
-
 
 _TIME = "@time"
 
@@ -183,7 +181,7 @@ class Grouper:
                     python_values(
                         evaluate(pred.Aggregate(name, argument), block, found.variables, self.store)
                     )
-                    if name == "COUNT" or name in functions or (name, "AVG") in _needs(functions)
+                    if name == "COUNT" or name in functions | {"SUM" if "AVG" in functions else ""}
                     else none
                     for name in ("COUNT", "SUM", "MIN", "MAX")
                 ]
@@ -269,7 +267,7 @@ class Grouper:
                 case pred.AnyOf(parts=parts):
                     return np.logical_or.reduce(np.array([holds(part) for part in parts]), 0)
                 case pred.CompareTerms(op=op, left=left, right=right):
-                    one, other = (_to_operand(calculate_term(t, read, unit)) for t in (left, right))
+                    one, other = (to_operand(calculate_term(t, read, unit)) for t in (left, right))
                     return np.asarray(compare(op, one, other, length).fill_null(False))
                 case _:
                     raise AssertionError(condition)
@@ -392,27 +390,27 @@ class Grouper:
             case "COUNT":
                 return count_column([totals.pairs for totals in held])
             case "SUM":
-                return _sum_column([totals.total for totals in held])
+                return sum_column([totals.total for totals in held])
             case "AVG":
-                return _average([totals.total for totals in held], [t.pairs for t in held])
+                return average_column([totals.total for totals in held], [t.pairs for t in held])
         values = [t.least if leaf.function == "MIN" else t.greatest for t in held]
         return pa.array(values, self._kind_of(leaf))
 
     def _read_ended(self, leaf: pred.Aggregate, ended: EndAggregates) -> pa.Array:
         """Return the values of an aggregate over the matches of each end."""
         if leaf.argument is None:
-            return _integer_column(ended.counts)
+            return integer_column(ended.counts)
         measure = ended.measures[self._find_source(leaf)]
         if leaf.function == "COUNT":
-            return _integer_column(measure.pairs)
+            return integer_column(measure.pairs)
         empty = pa.array(np.asarray(measure.pairs == 0, np.bool_))
         match leaf.function:
             case "SUM":
                 assert measure.total is not None
-                column = _integer_column(measure.total)
+                column = integer_column(measure.total)
             case "AVG":
                 assert measure.total is not None
-                return _average(measure.total.tolist(), measure.pairs.tolist())
+                return average_column(measure.total.tolist(), measure.pairs.tolist())
             case "MIN":
                 column = pa.array(measure.least, self._kind_of(leaf))
             case _:
@@ -471,51 +469,7 @@ def _read_integer(value: Any) -> Any:
     return int(value) if isinstance(value, str) else value
 
 
-def _needs(functions: set[str]) -> set[tuple[str, str]]:
-    """Return which aggregates others are computed from: an average needs a sum."""
-    return {("SUM", "AVG")} if "AVG" in functions else set()
-
-
 def _argument(variable: str, attribute: str | None) -> str | pred.Reference:
     if attribute is None:
         return variable
     return pred.Reference(variable, pred.Attribute.named(attribute))
-
-
-def _average(totals: Sequence[Any], pairs: Sequence[int]) -> pa.Array:
-    def divide(total: Any, number: int) -> float | None:
-        if not number:
-            return None
-        return float(Fraction(total, number) if isinstance(total, int) else total / number)
-
-    return pa.array(map(divide, totals, pairs), pa.float64())
-
-
-def _integer_column(numbers: NDArray[Any]) -> pa.Array:
-    """Return numbers as a column; integers of any size are exact."""
-    return count_column(numbers.tolist()) if numbers.dtype == object else pa.array(numbers)
-
-
-def _sum_column(values: list[Any]) -> pa.Array:
-    if not all(value is None or isinstance(value, int) for value in values):
-        return pa.array(values)
-    column = count_column([value or 0 for value in values])
-    known = pa.array([value is not None for value in values], pa.bool_())
-    return pc.if_else(known, column, pa.scalar(None, column.type))
-
-
-def _to_operand(value: TermValue) -> Operand:
-    """Return a value that `compare` takes: integers beyond all decimals as floats."""
-    if isinstance(value, pa.Array) and pa.types.is_string(value.type):
-        texts = value.to_pylist()
-        if all(text is None or text.lstrip("-").isdigit() for text in texts):
-            return pa.array([None if t is None else _to_float(int(t)) for t in texts], pa.float64())
-    assert isinstance(value, Constant | pa.Array) or value is None
-    return value
-
-
-def _to_float(number: int) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return inf if number > 0 else -inf
