@@ -115,7 +115,18 @@ def test_groups_of_compared_events_agree_with_the_oracle(case: Case) -> None:
 
 
 @some
-@given(grouped(size=5, events=8, disorder=False), st.data())
+@given(grouped(size=5, events=8, forget=True))
+def test_groups_of_lives_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
+
+
+@some
+@given(
+    grouped(size=5, events=8, disorder=False)
+    | grouped(size=5, events=8, disorder=False, forget=True),
+    st.data(),
+)
 def test_batches_and_restarts_do_not_change_groups(case: Case, data: st.DataObject) -> None:
     pattern, events = case
     query = cernis.query(pattern)
