@@ -425,6 +425,10 @@ def _queries() -> dict[str, tuple[str, str]]:
         "joined": f"(A AS x ALL B AS y ALL C AS z) FILTER x[id] = y[id] AND y[id] = z[id] {window}",
         "residual": f"(A AS x ; B AS y ; C AS z) FILTER x[id] = z[id] {window}",
         "parts": f"(A AS x ; B AS y) FILTER x[u] = y[u] PARTITION BY [k] {window}",
+        "forgotten": f"(A AS a ; B+ AS b) PARTITION BY [k] {window} FORGET AFTER 5 MILLISECONDS",
+        "forgotten-all": "(A AS x ; B AS y) FILTER x[u] = y[u] FORGET AFTER 9 MILLISECONDS",
+        "forgotten-listed": "(A AS x ; B AS y ; C AS z) FILTER x[id] = z[id] PARTITION BY [u] "
+        "FORGET AFTER 20 MILLISECONDS",
         "chosen": "(A AS x ; B AS y ; C AS z) FILTER x[id] = z[id] PARTITION BY [u] "
         "CONSUME BY PARTITION",
     }
