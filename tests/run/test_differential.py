@@ -254,7 +254,8 @@ def test_how_often_memory_is_given_back_changes_nothing(case: Case) -> None:
         patch.setattr("cernis.engine.unary.runtime.FIRST_NODES", 128)
         session = query.session()
         scarce = session.push(streams(pattern, events))
-    assert len(session.engine.memory.arena) < 100_000
+    if not counts_only(pattern):  # numbers alone need no arena
+        assert len(session.engine.memory.arena) < 100_000
     assert scarce.counts().equals(plenty.counts())
     if not counts_only(pattern):
         assert [plain(m) for m in scarce.head(200)] == [plain(m) for m in plenty.head(200)]

@@ -314,14 +314,14 @@ def test_names_that_occur_twice_are_refused_and_other_capitals_are_not(
 
 
 def test_decimals_dates_and_nested_attributes_are_what_they_are(odd: Any) -> None:
-    query = """SELECT x[Price, day, user.id], y[user] FROM S WHERE A AS x ; B AS y
+    query = """SELECT x[Price, day, user.id], y[user] AS of FROM S WHERE A AS x ; B AS y
                FILTER x[Price = 1.5 AND day < '2024-01-02' AND user.id = 7] AND y[Price > 2]
                WITHIN 1 SECONDS"""
     [row] = recognize(odd, query).collect()
     assert row.x[0][0] == Decimal("1.50")
     assert row.x[0][1] == date(2024, 1, 1)
     assert row.x[0][2] == 7
-    assert row.y[0].user.tags == []
+    assert row.of.tags == []
     keyed = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [user.id] WITHIN 5 EVENTS"
     [match] = recognize(odd, keyed).collect()
     assert match["user.id"] == 7

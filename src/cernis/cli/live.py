@@ -29,9 +29,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cernis.errors import neutralize
+
 if TYPE_CHECKING:
-    from cernis.errors import neutralize
-from cernis.spark import Progress
+    from cernis.spark import Progress
 
 _SHOWN = 3
 _WINDOW = 30.0

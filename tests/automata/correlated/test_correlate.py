@@ -95,7 +95,12 @@ def verified(of: cel.Formula, candidates: Found, events: Events) -> Found:
             for atom in verifier.atoms
         }
 
-    window = EventView(truth, lambda position, name: read_attribute(name, events[position]))
+    window = EventView(
+        truth,
+        lambda position, name: read_attribute(name, events[position]),
+        lambda position: events[position].get("ts"),
+        1_000_000,
+    )
     found: Found = set()
     for start, end, labels in candidates:
         paths = {(label, p): verifier.path_of(label) for label, p in labels}
