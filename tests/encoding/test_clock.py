@@ -165,6 +165,39 @@ def test_a_column_cannot_turn_from_integers_to_fractions() -> None:
     )
 
 
+def test_numbers_without_a_sign_are_read_up_to_their_last() -> None:
+    clock, thawed = AttributeClock("a", Fraction(3)), AttributeClock("a", Fraction(3))
+    read = clock.read(batch_of(pa.array([0, 5, None, 2**63 + 1, 2**64 - 1], pa.uint64())))
+    assert [sum(row) for row in inside(read)] == [1, 1, 0, 1, 1]
+    assert read.clock[4] - read.bound[4] == 3
+    assert read.usable is not None
+    assert read.usable.tolist() == [1, 1, 0, 1, 1]
+    thawed.thaw(clock.freeze())
+    with pytest.raises(DataError, match=rf"\({2**63} after {2**64 - 1}\)"):
+        thawed.read(batch_of(pa.array([2**63], pa.uint64()), base=5))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "where"),
+    [
+        (pa.array([0], pa.uint64()), pa.array([-1]), "below 0"),
+        (pa.array([0]), pa.array([2**63], pa.uint64()), "above 2^63 - 1"),
+    ],
+)
+def test_a_number_that_the_first_kind_cannot_hold_is_an_error(
+    first: pa.Array, second: pa.Array, where: str
+) -> None:
+    clock = AttributeClock("a", Fraction(1))
+    clock.read(batch_of(first))
+    clock.read(batch_of(pa.array([5], second.type), base=1))
+    with pytest.raises(DataError) as error:
+        clock.read(batch_of(second, base=2))
+    assert str(error.value) == (
+        f"WITHIN 1 [a]: 'a' has numbers {where}, and whole numbers with a sign and without one in "
+        "turn; a window needs one kind of values"
+    )
+
+
 # ---------------------------------------------------------------------- time
 
 

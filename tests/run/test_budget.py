@@ -149,3 +149,8 @@ def test_a_query_that_an_index_decides_spends_nothing() -> None:
     matches = pattern.run(events(40), budget=0)
     assert matches.count() > 100
     assert not matches.partial
+
+
+def test_a_negative_budget_is_refused() -> None:
+    with pytest.raises(cernis.CernisError, match=r"^budget must be at least 0$"):
+        query(LISTED).run(events(1), budget=-1)

@@ -212,3 +212,26 @@ def test_the_command_line_bounds_the_partitions(
     assert out == "1\n"
     assert "note: 1 partition was dropped, idle longest: max_keys is 1" in err
     assert main([*run, "--engine", "spark"]) == 2
+
+
+@pytest.mark.parametrize("window", ["", "WITHIN 5 EVENTS", "WITHIN 100 MILLISECONDS"])
+@pytest.mark.parametrize("condition", ["", "FILTER a[v] < b[v]", "FILTER SUM(m[v]) > 0"])
+def test_pull_does_not_show_the_matches_of_a_forgotten_partition(
+    window: str, condition: str
+) -> None:
+    text = (
+        f"(A AS a ; B AS b) AS m {condition} PARTITION BY [k] {window} FORGET AFTER 3 MILLISECONDS"
+    )
+    session = cernis.query(f"SELECT a, b FROM S WHERE {text}").session(keep=True)
+
+    def push(*events: tuple[str, str, int]) -> list[tuple[int, int]]:
+        rows = [{"type": t, "k": k, "ts": ts, "v": ts} for t, k, ts in events]
+        session.push(rows)
+        return sorted((match.start, match.end) for match in session.pull())
+
+    assert push(("A", "x", 0), ("A", "y", 1), ("B", "x", 2)) == [(0, 2)]
+    assert push(("B", "y", 3), ("A", "y", 5)) == [(0, 2), (1, 3)]
+    assert push(("A", "z", 6)) == [(1, 3)]  # nothing of x for longer than 3 ms
+    assert push(("A", "x", 7), ("B", "x", 8)) == [(1, 3), (6, 7)]
+    session.forget()
+    assert push(("C", "z", 9)) == [(6, 7)]

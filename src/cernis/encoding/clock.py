@@ -5,8 +5,9 @@
 This is exactly `a(e) - a(s) <= n` in the attribute's own arithmetic: integers exactly,
 fractions in float64. So an engine tests a window with one comparison of integers.
 
-Floats become integers that sort alike. The bound of a float is found by search, not by
-`e - n`: rounding makes `1.0 - s <= 1.0` true for s = -1e-20 as well.
+Numbers without a sign (uint64) are moved down by 2^63. Floats become integers that sort alike. The
+bound of a float is found by search, not by `e - n`: rounding makes `1.0 - s <= 1.0` true for
+s = -1e-20 as well.
 
 The attribute must never decrease (within its partition). The first event that breaks this is
 an error. Cost: a few nanoseconds per event.
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cernis.compiled import kernel
 from cernis.encoding.evaluate import float_at_most
@@ -105,7 +107,7 @@ class AttributeClock:
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]], keys: int = 0) -> None:
         """Restore the state that `freeze` returned, with readings of at least so many keys."""
         kind = read_array(arrays, "kind", np.uint8).tobytes()
-        require(kind in (b"", b"int", b"float"), "the window's clock has another kind")
+        require(kind in (b"", b"int", b"uint", b"float"), "the window's clock has another kind")
         self._last = read_array(arrays, "last", np.int64)
         require(len(self._last) >= keys, "the window's clock lacks partitions")
         self._kind = kind.decode() or None
@@ -120,8 +122,10 @@ class AttributeClock:
         }
         if self._kind is not None:
             kinds.add(self._kind)
-        if kinds == {"int", "float"} and self._kind != "int":
+        if "float" in kinds and self._kind in (None, "float"):
             kinds = {"float"}
+        elif kinds == {"int", "uint"}:
+            kinds = {self._kind or "int"}
         if len(kinds) > 1:
             raise DataError(
                 f"{self._title()}: {self.attribute!r} is {' and '.join(sorted(kinds))} in turn; "
@@ -134,7 +138,7 @@ class AttributeClock:
         if pa.types.is_null(type_):
             return None
         if pa.types.is_integer(type_):
-            return "int"
+            return "uint" if pa.types.is_uint64(type_) else "int"
         if is_fraction(type_):
             return "float"
         raise DataError(
@@ -149,10 +153,26 @@ class AttributeClock:
         if self._kind == "int":
             ticks, bad = to_ticks(column, "ns", UNITS["ns"])
             out["clock"], out["usable"] = ticks, True if bad is None else ~bad
+            if pa.types.is_uint64(value_type(column.type)):
+                self._refuse((pc.max(column).as_py() or 0) > _LARGEST, "above 2^63 - 1")
+            return out
+        if self._kind == "uint":
+            out["usable"] = column.is_valid().to_numpy()
+            numbers = column.cast(value_type(column.type)).fill_null(0)
+            if not pa.types.is_uint64(numbers.type):
+                self._refuse((pc.min(numbers).as_py() or 0) < 0, "below 0")
+            out["clock"] = numbers.cast(pa.uint64()).to_numpy().view(np.int64) ^ _SMALLEST
             return out
         numbers = as_floats(column).fill_null(np.nan).to_numpy()
         out["clock"], out["usable"] = to_sortable(numbers), ~np.isnan(numbers)
         return out
+
+    def _refuse(self, is_out_of_range: bool, where: str) -> None:
+        if is_out_of_range:
+            raise DataError(
+                f"{self._title()}: {self.attribute!r} has numbers {where}, and whole numbers with "
+                "a sign and without one in turn; a window needs one kind of values"
+            )
 
     def _bound(self, clock: Int64s) -> Int64s:
         if self._kind != "float":
@@ -180,7 +200,7 @@ class AttributeClock:
 
     def _show(self, reading: int) -> str:
         if self._kind != "float":
-            return str(reading)
+            return str(reading - _SMALLEST if self._kind == "uint" else reading)
         return repr(float(from_sortable(np.array([reading]))[0]))
 
     def _title(self) -> str:

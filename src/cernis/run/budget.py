@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cernis.errors import BudgetError
+from cernis.errors import BudgetError, CernisError
 
 CANDIDATE_BUDGET = 1_000_000
 
@@ -29,6 +29,8 @@ class Budget:
     """
 
     def __init__(self, most: int = CANDIDATE_BUDGET, on_budget: OnBudget = "fail") -> None:
+        if most < 0:
+            raise CernisError("budget must be at least 0")
         self.most = most
         self.on_budget = on_budget
         self.used = 0

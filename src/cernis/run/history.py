@@ -86,6 +86,7 @@ class MatchHistory:
         """Whether matches are kept one by one: they are listed, or a strategy has chosen them,
         and its roots have lost the window."""
         self.moves = self.partitioned and self.window == EVENT_WINDOW
+        self.needs_readings = self.window != NO_WINDOW or plan.pattern.forget is not None
         self._readings: list[_Readings] = []
         self._counts = np.zeros(1, np.int64)
         self._bounds = np.full(1, FOREVER, np.int64)
@@ -98,7 +99,7 @@ class MatchHistory:
 
     def note(self, batch: EventBatch, keys: Numbers | None, clock: Clock | None) -> None:
         """Store the ranks or times of the events of a batch."""
-        if self.window == NO_WINDOW or not len(batch):
+        if not self.needs_readings or not len(batch):
             return
         own = np.zeros(len(batch), np.int64) if keys is None else keys
         self._reserve(int(own.max()) + 1)
@@ -149,7 +150,7 @@ class MatchHistory:
     def _read(self, positions: Numbers) -> tuple[Numbers, Numbers]:
         """Return the partitions of events, and their readings."""
         keys, values = np.zeros((2, len(positions)), np.int64)
-        if self.window != NO_WINDOW:
+        if self.needs_readings:
             bases = [readings.base for readings in self._readings]
             batches = np.searchsorted(bases, positions, side="right") - 1
             for number in np.unique(batches):
@@ -186,6 +187,9 @@ class MatchHistory:
             _keep_listed(one, one.starts >= self._find_horizon(one.keys)) for one in self._listed
         )
         self._listed = [one for one in listed if len(one.keys)]
+        self._recount()
+
+    def _recount(self) -> None:
         self._number = sum(len(one.readings) for one in self._roots)
         self._number += sum(len(one.keys) for one in self._listed)
 
@@ -224,6 +228,14 @@ class MatchHistory:
         """Drop the readings before this position, which no later match reaches."""
         last = bisect_right(self._readings, position, key=lambda readings: readings.base) - 1
         del self._readings[: max(0, last)]
+
+    def drop_keys(self, keys: Numbers) -> None:
+        """Drop the matches of all partitions but these."""
+        roots = (_keep_inside(one, np.isin(one.taken.roots["key"], keys)) for one in self._roots)
+        self._roots = [one for one in roots if len(one.taken.roots)]
+        listed = (_keep_listed(one, np.isin(one.keys, keys)) for one in self._listed)
+        self._listed = [one for one in listed if len(one.keys)]
+        self._recount()
 
     def keys(self) -> Numbers:
         """Return the partitions that have matches, ascending."""

@@ -165,6 +165,8 @@ class Pipeline:
         """Return all matches inside the window that ends now."""
         assert self.history is not None
         plan = self.plan
+        if isinstance(self.keys, LifeCoder):
+            self.history.drop_keys(self.keys.find_alive())
         if self.history.lists:
             return self.history.listed(plan.variables)
         return self.feed.find(plan.variables, self.history.roots(), plan.pattern.limit, budget)
@@ -185,7 +187,10 @@ class Pipeline:
         Dead keys are dropped once they are many, or `every_key` at once.
         """
         if isinstance(self.keys, LifeCoder):
-            self.engine.drop_keys(self.keys.find_alive())
+            alive = self.keys.find_alive()
+            self.engine.drop_keys(alive)
+            if self.history:
+                self.history.drop_keys(alive)
         self.kept_from = self.engine.earliest()
         if self.history:
             self.kept_from = self.history.earliest(self.kept_from)
