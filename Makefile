@@ -15,11 +15,17 @@ N       ?= 5000
 MINUTES ?=
 HOSTILE ?= $(if $(MINUTES),$(shell echo $$(( 15 * $(MINUTES) ))),60)
 SEED    ?= $(shell date +%s)
+
+# make exhaustive: formulas of up to NODES nodes, streams of EVENTS events; PART=3/100 is a hundredth
+NODES   ?= 4
+EVENTS  ?= 3
+PART    ?= 0/1
+
 FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_differential.py \
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit fuzz soak crash bench bench-peer docs-check architecture format clean
+.PHONY: help setup demo test lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer docs-check architecture format clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +106,13 @@ fuzz: $(VENV)/.dev ## Long random runs: hostile input, then against the oracle (
 			$(FUZZ) -q || exit 1; \
 		done; \
 	fi
+
+exhaustive: $(VENV)/.dev ## Every small query over every short stream, against the oracle (NODES=4)
+	@$(BIN)/python tests/exhaustive/agreement.py --nodes $(NODES) --events $(EVENTS) --part $(PART)
+
+boundscheck: $(VENV)/.dev ## The tests of the engine with code that checks every index
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n $(JOBS) tests/encoding tests/engine tests/exhaustive tests/rdf \
+		tests/results tests/run tests/streaming
 
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, and random queries (N=1000)
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \

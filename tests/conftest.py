@@ -28,6 +28,9 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# what a collection has freed is overwritten, also in processes that tests start
+os.environ.setdefault("CERNIS_POISON", "1")
+
 # of every local session, also of those in processes that tests start
 SPARK = {
     # it runs for seconds: it need not optimize its code, nor collect garbage beside the work

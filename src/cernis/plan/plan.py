@@ -197,7 +197,9 @@ def make_plan(
     """
     pattern = lower_terms(pattern)
     if is_correlated(pattern.formula):
-        return _plan_correlated(pattern, unordered, conjunctive)
+        selected = frozenset(selected_variables(pattern))
+        found = plan_correlated(pattern, selected, unordered, conjunctive)
+        return make_correlated_plan(pattern, found, unordered, conjunctive)
     strategy = pattern.strategy
     cea = construct(pattern.formula)
     variables = selected_variables(pattern)
@@ -236,12 +238,14 @@ def _build_candidates(pattern: Pattern, cea: CEA) -> Deterministic:
     return Deterministic(cea, marked, Strategy.ALL, keep_marks=False)
 
 
-def _plan_correlated(
-    pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
+def make_correlated_plan(
+    pattern: Pattern,
+    found: Correlated,
+    unordered: frozenset[str] = frozenset(),
+    conjunctive: ConjunctiveQuery | None = None,
 ) -> Plan:
-    """Return the plan of a pattern that compares events with each other."""
+    """Return the plan of a pattern with the automaton found for it, or where there is none."""
     variables = selected_variables(pattern)
-    found = plan_correlated(pattern, frozenset(variables), unordered, conjunctive)
     pcea = found.pcea
     loose = pcea is not None and not pcea.is_chain and _has_attribute_window(pattern)
     listed = (

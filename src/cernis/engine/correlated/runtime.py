@@ -44,6 +44,8 @@ class CorrelatedEngine:
         self.capacity = [0] * len(tables.domains)
         self.bucket_kinds = np.empty(0, np.int32)
         self._has_dropped = False
+        self._is_shared = False
+        """Whether matches refer to the records."""
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
 
@@ -176,6 +178,7 @@ class CorrelatedEngine:
         if found:
             roots = self.memory.roots[:found].copy()
             segments.append(DagSegment(self.tables.arrays.links, self.memory, roots))
+            self._is_shared = True
             self.memory.counters[r.ROOTS] = 0
 
     # ----------------------------------------------------------- forgetting
@@ -206,8 +209,13 @@ class CorrelatedEngine:
         assert self.memory.counters[r.PENDING] == 0
         before = self.memory.counters
         self.memory = collect(
-            self.tables.arrays.links, self.memory, self.bucket_kinds, self._part_bounds()
+            self.tables.arrays.links,
+            self.memory,
+            self.bucket_kinds,
+            self._part_bounds(),
+            is_shared=self._is_shared,
         )
+        self._is_shared = False
         # Every array gets room in proportion to the largest one (if records of a small array
         # die young, it would start a collection again and again) and to the buckets to visit.
         live = int(self.memory.counters[r.VERTICES : r.ROOTS].max())

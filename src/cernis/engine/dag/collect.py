@@ -20,9 +20,24 @@ from cernis.compiled import borrowing as kernel
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unlike
 from cernis.engine.dag.links import Links
+from cernis.engine.poison import poison
 
 _V, _N, _E, _B = range(4)
 """Sorts of records on the stack: 4·record + sort."""
+
+_REPLACED = (
+    "vertices",
+    "facts",
+    "sources",
+    "nodes",
+    "entries",
+    "values",
+    "back",
+    "branches",
+    "asked",
+    "buckets",
+)
+"""The arrays that a collection makes anew."""
 
 
 class Marks(NamedTuple):
@@ -175,12 +190,19 @@ def link_spines(nodes, buckets, kinds):
 
 
 def collect(
-    links: Links, memory: r.RunMemory, kinds: NDArray[np.int32], bounds: NDArray[np.int64]
+    links: Links,
+    memory: r.RunMemory,
+    kinds: NDArray[np.int32],
+    bounds: NDArray[np.int64],
+    *,
+    is_shared: bool,
 ) -> r.RunMemory:
     """Return memory with the live records alone.
 
-    `kinds` has the kind of each bucket's store, `bounds` the window of each partition, or of all.
+    `kinds` has the kind of each bucket's store, `bounds` the window of each partition, or of all;
+    `is_shared` says whether matches refer to the records.
     """
+    before = memory
     memory = memory._replace(sources=memory.sources.copy())  # matches may use the old ones
     marks = _mark_live(links, memory, kinds, bounds)
     moved_v, moved_n, moved_e, moved_b = (_number(mark) for mark in marks[:4])
@@ -215,6 +237,8 @@ def collect(
     for place in range(r.VERTICES, r.ROOTS):
         memory.counters[place] = len(getattr(memory, r.GROWING[place]))
     memory.counters[r.ROOTS] = 0
+    if not is_shared:
+        poison(*(getattr(before, name) for name in _REPLACED))
     return memory
 
 

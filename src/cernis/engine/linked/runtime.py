@@ -37,6 +37,8 @@ class LinkedEngine:
         self.bound = int(FOREVER)
         self.moment = 0
         self.links = link_of_unions()
+        self._is_shared = False
+        """Whether matches refer to the records."""
         self.memory = kernel.LinkedMemory(
             r.new_memory(FIRST_RECORDS, buckets=FIRST_ENTRIES),
             w.new_waiting_runs(FIRST_ENTRIES, columns, tables.index_of.shape[1]),
@@ -101,6 +103,7 @@ class LinkedEngine:
         found = int(dag.counters[r.ROOTS])
         if found:
             segments.append(DagSegment(self.links, dag, dag.roots[:found].copy()))
+            self._is_shared = True
             dag.counters[r.ROOTS] = 0
 
     # ---------------------------------------------------------------- room
@@ -166,7 +169,9 @@ class LinkedEngine:
         self._sweep()
         dag = self.memory.dag
         kinds = np.full(len(dag.buckets), r.UNION, np.int32)
-        dag = collect(self.links, dag, kinds, np.array([self.bound], np.int64))
+        bounds = np.array([self.bound], np.int64)
+        dag = collect(self.links, dag, kinds, bounds, is_shared=self._is_shared)
+        self._is_shared = False
         self.memory = self.memory._replace(dag=dag)
         for array in (r.VERTICES, r.SOURCES, r.NODES):
             self._grow(array, int(dag.counters[array]) + 1)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.poison import poison
 from cernis.engine.settings import (
     CLOCK_WINDOW,
     CONSUME_PARTITION,
@@ -259,6 +260,9 @@ class UnaryEngine:
         move_slots(memory, moved, self.settings.partitioned)
         self._spare = None if self._is_shared else memory.arena
         self._is_shared = False
+        if self._spare is not None:
+            poison(self._spare[1:])
+        poison(fresh[live:])
         self.memory = memory._replace(arena=fresh)
 
     def _row_bounds(self) -> NDArray[np.int64]:

@@ -1,0 +1,31 @@
+"""Small queries over all short streams: the short form of `make exhaustive`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parent / "agreement.py"
+
+
+def run(*arguments: str, **environment: str) -> list[str]:
+    """Return the lines that the script printed; an error if it found a difference."""
+    command = [sys.executable, "-W", "ignore", str(SCRIPT), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_queries_of_three_nodes_agree_with_the_oracle() -> None:
+    *_, last = run("--nodes", "3", "--part", "7/60")
+    assert last == "30 queries"
+
+
+def test_as_plain_python_the_kernels_agree_and_read_inside_their_arrays() -> None:
+    """NumPy checks every index, as NUMBA_BOUNDSCHECK does, without minutes of compilation."""
+    *_, last = run("--nodes", "2", "--events", "2", "--part", "0/2", NUMBA_DISABLE_JIT="1")
+    assert last == "79 queries"
