@@ -124,6 +124,10 @@ def test_conditions_equal_their_text(condition: ConditionBuilder, text: str) -> 
             "SELECT A, MAX(A[x]) WHERE A",
         ),
         (p.select(p.var("A")["x"]).where(A), "SELECT A[x] WHERE A"),
+        (p.select().where(p.follow(A, B >> "C", "D")), "SELECT * WHERE A -> (B ; C) -> D"),
+        (p.select().where(p.follow(A, B) >> "C"), "SELECT * WHERE (A -> B) ; C"),
+        (p.select().where(A.plus(follow=True)), "SELECT * WHERE A->+"),
+        (p.select().where(A.times(2, None, follow=True)), "SELECT * WHERE A->{2,}"),
         (p.select().where(A).within(events=10), "SELECT * WHERE A WITHIN 10 EVENTS"),
         (
             p.select().where(A).within(minutes=5, seconds=0.1),
@@ -163,6 +167,11 @@ def test_queries_equal_their_text(query: QueryBuilder, text: str) -> None:
     ("wrong", "message"),
     [
         (lambda: p.seq(A), "seq() needs at least two formulas"),
+        (lambda: p.follow(A), "follow() needs at least two formulas"),
+        (
+            lambda: A.plus(contiguous=True, follow=True),
+            "rounds are contiguous, or each begins with the next that fits, not both",
+        ),
         (lambda: p.seq(A, 3), "expected a formula such as p.event('A'), not 3"),
         (lambda: p.event(""), "an event type must be a string that is not empty, not ''"),
         (

@@ -290,6 +290,24 @@ line 1, column 20: NOT takes a single event
   help: to forbid a pattern between two events, use UNLESS""",
         ),
         (
+            "SELECT * WHERE A -> (B ALL C)",
+            """\
+line 1, column 22: what follows '->' must begin with single events, not with ALL
+  SELECT * WHERE A -> (B ALL C)
+                       ^^^^^^^
+  expected: an event type, also with AS, FILTER, OR, + or ?
+  help: use ';', or say which event comes first""",
+        ),
+        (
+            "SELECT * WHERE (A? ; NOT B)->+",
+            """\
+line 1, column 22: what follows '->' must begin with single events, not with NOT
+  SELECT * WHERE (A? ; NOT B)->+
+                       ^^^^^
+  expected: an event type, also with AS, FILTER, OR, + or ?
+  help: '->' passes over events that do not fit; use ':' or ';' before NOT""",
+        ),
+        (
             "SELECT * WHERE NOT (B FILTER C[x = 1])",
             """\
 line 1, column 30: unknown variable 'C' in FILTER

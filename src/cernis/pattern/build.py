@@ -514,19 +514,28 @@ class FormulaBuilder:
         """`φ FILTER condition`."""
         return FormulaBuilder(cel.Filter(self.formula, _unwrap_condition(condition)))
 
-    def plus(self, *, contiguous: bool = False) -> FormulaBuilder:
-        """`φ+`, or `φ:+`: one or more times."""
-        return FormulaBuilder(cel.Iterate(self.formula, contiguous=contiguous))
+    def plus(self, *, contiguous: bool = False, follow: bool = False) -> FormulaBuilder:
+        """`φ+`, `φ:+` or, with `follow`, `φ->+`: one or more times."""
+        link = _make_link(contiguous, follow)
+        return FormulaBuilder(cel.Iterate(self.formula, 1, None, *link))
 
-    def times(self, low: int, high: int | None = -1, *, contiguous: bool = False) -> FormulaBuilder:
-        """`φ{low}`, `φ{low,high}`, or with high None `φ{low,}`."""
+    def times(
+        self,
+        low: int,
+        high: int | None = -1,
+        *,
+        contiguous: bool = False,
+        follow: bool = False,
+    ) -> FormulaBuilder:
+        """`φ{low}`, `φ{low,high}`, or with high None `φ{low,}`; with `follow` `φ->{low}`."""
         least = _check_whole(low, "the lower bound")
         most = least if high == -1 else high
         if most is not None:
             most = _check_whole(most, "the upper bound")
         if least < 0 or (most is not None and most < max(least, 1)):
             _fail(f"times({low}, {most}) allows no number of repetitions")
-        return FormulaBuilder(cel.Iterate(self.formula, least, most, contiguous))
+        link = _make_link(contiguous, follow)
+        return FormulaBuilder(cel.Iterate(self.formula, least, most, *link))
 
     def optional(self) -> FormulaBuilder:
         """`φ?`."""
@@ -546,7 +555,8 @@ class FormulaBuilder:
         self, node: type[cel.Sequence | cel.Choice | cel.All], other: object
     ) -> FormulaBuilder:
         mine = self.formula
-        head = mine.parts if self.chained and isinstance(mine, node) else (mine,)
+        plain = not isinstance(mine, cel.Sequence) or not mine.separators
+        head = mine.parts if self.chained and isinstance(mine, node) and plain else (mine,)
         return FormulaBuilder(node((*head, _make_formula(other))), chained=True)
 
     def __rshift__(self, other: FormulaBuilder | str) -> FormulaBuilder:
@@ -557,6 +567,13 @@ class FormulaBuilder:
 
     def __and__(self, other: FormulaBuilder | str) -> FormulaBuilder:
         return self._chain(cel.All, other)
+
+
+def _make_link(contiguous: bool, follow: bool) -> tuple[bool, cel.Separator]:
+    """Return how the rounds of an iteration follow each other."""
+    if contiguous and follow:
+        _fail("rounds are contiguous, or each begins with the next that fits, not both")
+    return contiguous, cel.Separator(next=follow)
 
 
 def _make_key(key: str | Property) -> cel.KeyPart:
@@ -622,6 +639,17 @@ def no(body: FormulaBuilder | str) -> FormulaBuilder:
 def seq(*parts: FormulaBuilder | str) -> FormulaBuilder:
     """`φ ; ψ`: some time later."""
     return FormulaBuilder(cel.Sequence(_make_parts("seq", parts)))
+
+
+def follow(*parts: FormulaBuilder | str) -> FormulaBuilder:
+    """`φ -> ψ`: each part begins with the first event that fits.
+
+    >>> print(follow("DEPLOY", event("FAILURE").plus()))
+    DEPLOY -> FAILURE+
+    """
+    made = _make_parts("follow", parts)
+    separators = (cel.Separator(next=True),) * (len(made) - 1)
+    return FormulaBuilder(cel.Sequence(made, separators))
 
 
 def then(*parts: FormulaBuilder | str) -> FormulaBuilder:

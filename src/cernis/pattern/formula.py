@@ -50,11 +50,37 @@ class As:
 
 
 @dataclass(frozen=True, slots=True)
+class Separator:
+    """What may stand between two parts of a sequence: `;` anything, `->` nothing that fits.
+
+    With `next` the second part begins with the first event that can begin it.
+    """
+
+    next: bool = False
+
+
+LATER = Separator()
+"""`;`"""
+
+
+@dataclass(frozen=True, slots=True)
 class Sequence:
-    """`φ ; ψ ; …`: one after the other, anything may stand between them."""
+    """`φ ; ψ -> …`: one after the other.
+
+    `separators` has one for each part but the first; it is empty if all are `;`.
+    """
 
     parts: tuple[Formula, ...]
+    separators: tuple[Separator, ...] = ()
     span: Span | None = span_field()
+
+    def __post_init__(self) -> None:
+        if all(separator == LATER for separator in self.separators):
+            object.__setattr__(self, "separators", ())
+
+    def separator_before(self, part: int) -> Separator:
+        """Return the separator before a part; there is none before part 0."""
+        return self.separators[part - 1] if self.separators else LATER
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +109,14 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class Iterate:
-    """`φ+`, `φ:+`, `φ{m,n}`, `φ{m,}`, `φ:{m,n}`; high None means no upper bound."""
+    """`φ+`, `φ:+`, `φ->+`, `φ{m,n}`, `φ{m,}`, `φ:{m,n}`; high None means no upper bound."""
 
     body: Formula
     low: int = 1
     high: int | None = None
     contiguous: bool = False
+    separator: Separator = LATER
+    """What may stand between two rounds, unless they are contiguous."""
     span: Span | None = span_field()
 
 

@@ -385,6 +385,17 @@ def leaves(condition: Condition) -> Iterator[Leaf]:
         yield condition
 
 
+def leaf_variables(leaf: Leaf) -> tuple[str, ...]:
+    """Return the variables that a condition mentions."""
+    match leaf:
+        case Compare(left=left, right=right):
+            return left.variable, right.variable
+        case CompareTerms(left=one, right=other):
+            return *variables_of(one), *variables_of(other)
+        case _:
+            return (leaf.variable,)
+
+
 def attributes_of(node: Predicate | Value) -> Iterator[Attribute]:
     """Yield every attribute that a predicate or value mentions, left to right."""
     match node:

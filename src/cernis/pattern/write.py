@@ -352,11 +352,21 @@ def _write_chain(parts: tuple[cel.Formula, ...], operator: str, level: int) -> s
     return operator.join(_write_inner_formula(part, level - 1) for part in parts)
 
 
-def _write_bounds(low: int, high: int | None, contiguous: bool) -> str:
-    colon = ":" if contiguous else ""
+def _write_sequence(formula: cel.Sequence) -> str:
+    text = ""
+    for i, part in enumerate(formula.parts):
+        if i:
+            text += " -> " if formula.separator_before(i).next else " ; "
+        text += _write_inner_formula(part, _POSTFIX)
+    return text
+
+
+def _write_bounds(formula: cel.Iterate) -> str:
+    low, high = formula.low, formula.high
+    link = ":" if formula.contiguous else "->" if formula.separator.next else ""
     if high is None:
-        return f"{colon}+" if low == 1 else f"{colon}{{{low},}}"
-    return f"{colon}{{{low}}}" if low == high else f"{colon}{{{low},{high}}}"
+        return f"{link}+" if low == 1 else f"{link}{{{low},}}"
+    return f"{link}{{{low}}}" if low == high else f"{link}{{{low},{high}}}"
 
 
 def _write_repeated(formula: cel.Formula) -> str:
@@ -384,12 +394,12 @@ def write_formula(formula: cel.Formula) -> str:
             return f"NOT {_write_inner_formula(body, _PRIMARY)}"
         case cel.As(body=body, variable=variable):
             return f"{_write_inner_formula(body, _POSTFIX)} AS {write_name(variable)}"
-        case cel.Iterate(body=body, low=low, high=high, contiguous=contiguous):
-            return _write_repeated(body) + _write_bounds(low, high, contiguous)
+        case cel.Iterate(body=body):
+            return _write_repeated(body) + _write_bounds(formula)
         case cel.Optional(body=body):
             return f"{_write_repeated(body)}?"
-        case cel.Sequence(parts=parts):
-            return _write_chain(parts, " ; ", _SEQUENCE)
+        case cel.Sequence():
+            return _write_sequence(formula)
         case cel.Contiguous(parts=parts):
             return _write_chain(parts, " : ", _CONTIGUOUS)
         case cel.All(parts=parts):

@@ -16,7 +16,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
-from cernis.pattern.write import write_condition, write_duration, write_name
+from cernis.pattern.write import write_condition, write_duration, write_formula, write_name
 from cernis.plan.plan import Distribution, Guarantee, Plan
 
 
@@ -208,6 +208,12 @@ def _list_residual(formula: cel.Formula) -> Iterator[str]:
         match node:
             case cel.Filter(condition=condition) if compares_events(condition):
                 yield f"FILTER {write_condition(condition)}"
+            case cel.Sequence(parts=parts):
+                for i, part in enumerate(parts[1:], start=1):
+                    if node.separator_before(i).next:
+                        yield f"-> {write_formula(part)}"
+            case cel.Iterate(body=body) if node.separator.next:
+                yield f"-> {write_formula(body)}"
             case cel.PartitionBy(keys=keys):
                 named = ", ".join(
                     f"{key.variable}[{key.attribute.name}]" if key.variable else key.attribute.name

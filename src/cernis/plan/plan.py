@@ -31,6 +31,7 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
+from cernis.pattern.waits import list_waits
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
@@ -256,8 +257,8 @@ def make_correlated_plan(
         or loose
     )
     key = None
-    if pcea is not None and not any(isinstance(n, cel.Unless) for n in cel.walk(pattern.formula)):
-        key = find_shared_key(pcea)  # a guard's events may have any key
+    if pcea is not None and not _looks_between(pattern.formula):
+        key = find_shared_key(pcea)
     head = _make_head(pattern, conjunctive)
     collapsed: frozenset[int] = frozenset()
     if head is not None and pcea is not None and not listed and not found.apart:
@@ -285,6 +286,13 @@ def make_correlated_plan(
         unordered=unordered,
         key=key,
     )
+
+
+def _looks_between(formula: cel.Formula) -> bool:
+    """Whether events count that are not in the match, and may have any key."""
+    if next(list_waits(formula), None) is not None:
+        return True
+    return any(isinstance(node, cel.Unless) for node in cel.walk(formula))
 
 
 def _make_head(pattern: Pattern, conjunctive: ConjunctiveQuery | None) -> Head | None:

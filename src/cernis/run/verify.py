@@ -5,7 +5,7 @@ parts of `;`, `:`, OR and ALL without a choice. Only the cuts between the rounds
 iteration are open, and `_find_iterations` tries all of them.
 
 Cost contract: a check is polynomial in the candidate, times the length of its interval where
-NOT is involved. An UNLESS whose guard compares events is the exception: its candidates are
+NOT or `->` is involved. An UNLESS whose guard compares events is the exception: its candidates are
 searched one by one.
 
 The rejected design was to filter the finished match by its variables: a condition
@@ -15,7 +15,8 @@ rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -27,11 +28,12 @@ from cernis.errors import BudgetError
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.selection import single_variables
+from cernis.pattern.waits import Path, Wait, find_bound, is_below, list_events, list_waits
 from cernis.run.terms import Valued, compare_terms, evaluate_term
 
 MOST_GUARD_STEPS = 1_000_000
 
-Path = tuple[int, ...]
 Spans = frozenset[tuple[int, int] | None]
 """Intervals that a formula can cover with given marks; None is the empty valuation."""
 
@@ -46,6 +48,17 @@ class Mark(NamedTuple):
 
 
 Marks = tuple[Mark, ...]
+
+
+class EnclosingCondition(NamedTuple):
+    """A FILTER or PARTITION BY around the first atom of a wait."""
+
+    path: Path
+    node: cel.Filter | cel.PartitionBy
+    inside: bool
+    """It stands in the part after the arrow, so it sees no event before."""
+    repeated: bool
+    """It sees several rounds of an iteration that the arrow is in."""
 
 
 class EventView(NamedTuple):
@@ -83,8 +96,10 @@ class Verifier:
     def __init__(self, formula: cel.Formula) -> None:
         self.formula = formula
         self.atoms = list_atoms(formula)
-        self._labels = {construct.name_atom(path): path for path, _ in _list_events(formula, ())}
+        self._labels = {construct.name_atom(path): path for path, _ in list_events(formula)}
         self._variables: dict[Path, dict[str, frozenset[Path]]] = {}
+        self._waits = {(wait.node, wait.part): wait for wait in list_waits(formula)}
+        self._enclosing: dict[tuple[Wait, Path], tuple[EnclosingCondition, ...]] = {}
         self._guards: dict[Path, Runs] = {}
 
     def path_of(self, label: str) -> Path | None:
@@ -116,13 +131,15 @@ class Verifier:
                 return inner if marks else inner | {None}
             case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts) | cel.All(parts=parts):
                 spans: Spans = frozenset({None})
+                before: Marks = ()
                 for i, part in enumerate(parts):
-                    here = (*path, i)
-                    more = self._find_spans(part, here, _select_below(marks, here), low, high, view)
+                    own = _select_below(marks, (*path, i))
+                    more = self._find_spans(part, (*path, i), own, low, high, view)
                     if isinstance(node, cel.All):
                         spans = frozenset(_span_both(a, b) for a in spans for b in more)
                     else:
-                        spans = _concatenate(spans, more, isinstance(node, cel.Contiguous))
+                        spans = self._concatenate(node, spans, more, (path, i), before, view)
+                        before += own
                 return spans
             case cel.Choice(parts=parts):
                 return frozenset(
@@ -177,8 +194,8 @@ class Verifier:
             for upto in (cut for cut in cuts if cut >= used):
                 group = marks[used:upto]
                 for more in self._find_spans(node.body, here, group, begin, high, view):
-                    for joined in _concatenate(
-                        frozenset({span}), frozenset({more}), node.contiguous
+                    for joined in self._concatenate(
+                        node, {span}, {more}, (path, 0), marks[:used], view
                     ):
                         counted = rounds + 1
                         if node.high is None or more is None:
@@ -189,13 +206,127 @@ class Verifier:
                             stack.append(state)
         return frozenset(found)
 
+    def _concatenate(
+        self,
+        node: cel.Sequence | cel.Contiguous | cel.Iterate,
+        left: Iterable[tuple[int, int] | None],
+        right: Iterable[tuple[int, int] | None],
+        place: tuple[Path, int],
+        before: Marks,
+        view: EventView,
+    ) -> Spans:
+        """Return the spans of two parts, or rounds, one after the other.
+
+        `place` is the node's path and the number of the part, `before` are the marks before it.
+        """
+        contiguous = isinstance(node, cel.Contiguous) or (
+            isinstance(node, cel.Iterate) and node.contiguous
+        )
+        wait = self._waits.get(place)
+        joined: set[tuple[int, int] | None] = set()
+        for a in left:
+            for b in right:
+                if a is None or b is None:
+                    joined.add(a or b)
+                elif a[1] + 1 == b[0] if contiguous else a[1] < b[0]:
+                    between = range(a[1] + 1, b[0]) if wait is not None else ()
+                    if wait is None or not any(
+                        self._fits(wait, before, position, view) for position in between
+                    ):
+                        joined.add((a[0], b[1]))
+        return frozenset(joined)
+
+    # ------------------------------------------------------------------ waits
+
+    def _fits(self, wait: Wait, before: Marks, position: int, view: EventView) -> bool:
+        """Whether an event can begin the part after an arrow, after these marks."""
+        for path, atom in wait.first:
+            if passes(construct.build_type_test(atom), view.truth(position)):
+                mark = Mark(position, path)
+                if all(
+                    self._holds_so_far(one, wait, (mark,) if one.inside else (*before, mark), view)
+                    for one in self._find_enclosing(wait, path)
+                ):
+                    return True
+        return False
+
+    def _find_enclosing(self, wait: Wait, path: Path) -> tuple[EnclosingCondition, ...]:
+        """Return the conditions around a first atom of a wait, from the outside."""
+        found = self._enclosing.get((wait, path))
+        if found is None:
+            node = self.formula
+            nodes: list[tuple[Path, cel.Formula]] = [((), node)]
+            for depth, child in enumerate(path):
+                node = cel.children(node)[child]
+                nodes.append((path[: depth + 1], node))
+            rounds = [
+                at for at, n in nodes if isinstance(n, cel.Iterate) and is_below(wait.node, at)
+            ]
+            found = self._enclosing[wait, path] = tuple(
+                EnclosingCondition(
+                    at,
+                    n,
+                    inside=not is_below(wait.node, at),
+                    repeated=any(len(each) > len(at) for each in rounds),
+                )
+                for at, n in nodes
+                if isinstance(n, cel.Filter | cel.PartitionBy)
+            )
+        return found
+
+    def _holds_so_far(
+        self, one: EnclosingCondition, wait: Wait, marks: Marks, view: EventView
+    ) -> bool:
+        """Whether a condition holds of the events up to the first of the part after an arrow."""
+        body, below = one.node.body, (*one.path, 0)
+        if isinstance(one.node, cel.PartitionBy):
+            return self._has_one_value(one.node.keys, body, below, marks, view)
+
+        def settle(condition: pred.Condition) -> pred.Condition:
+            match condition:
+                case pred.CompareTerms():
+                    settled = self._is_settled(condition, one, wait, marks)
+                    return condition if settled else pred.AllOf(())
+                case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
+                    return replace(condition, parts=tuple(map(settle, parts)))
+                case _:
+                    return condition
+
+        return self._is_satisfied(settle(one.node.condition), body, below, marks, view)
+
+    def _is_settled(
+        self, leaf: pred.CompareTerms, one: EnclosingCondition, wait: Wait, marks: Marks
+    ) -> bool:
+        """Whether the terms of a condition have their values already.
+
+        A variable's events are all there if it has one in every valuation, and here, or if the
+        parts before the arrow alone give it events.
+        """
+        parts = [part for term in (leaf.left, leaf.right) for part in pred.walk_term(term)]
+        if any(p == pred.Aggregate("COUNT") or isinstance(p, pred.IntervalTime) for p in parts):
+            return False
+        body, below = one.node.body, (*one.path, 0)
+        single = single_variables(body)
+        bound = find_bound(body, below)
+        return all(
+            (name in single and bool(self._find_positions(name, body, below, marks)))
+            or (
+                not one.inside
+                and not one.repeated
+                and all(any(is_below(at, side) for side in wait.before) for at in bound[name])
+            )
+            for name in pred.leaf_variables(leaf)
+        )
+
+    # ------------------------------------------------------------- conditions
+
     def _find_positions(
         self, variable: str, body: cel.Formula, path: Path, marks: Marks
     ) -> list[int]:
         """Return μ(variable) of the valuation of `body` that these marks describe."""
         names = self._variables.get(path)
         if names is None:
-            names = self._variables[path] = _find_bound(body, path)
+            names = self._variables[path] = find_bound(body, path)
         atoms = names.get(variable, frozenset())
         return sorted({mark.position for mark in marks if mark.path in atoms})
 
@@ -350,40 +481,3 @@ def _span_both(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[in
     if a is None or b is None:
         return a or b
     return min(a[0], b[0]), max(a[1], b[1])
-
-
-def _concatenate(left: Spans, right: Spans, contiguous: bool) -> Spans:
-    joined: set[tuple[int, int] | None] = set()
-    for a in left:
-        for b in right:
-            if a is None or b is None:
-                joined.add(a or b)
-            elif a[1] + 1 == b[0] if contiguous else a[1] < b[0]:
-                joined.add((a[0], b[1]))
-    return frozenset(joined)
-
-
-def _list_events(node: cel.Formula, path: Path) -> Iterator[tuple[Path, frozenset[str]]]:
-    """Yield each atom that can mark an event, with the variables that the event joins."""
-    match node:
-        case cel.Event(type=name):
-            yield path, frozenset({name})
-        case cel.Not():
-            return
-        case cel.As(body=body, variable=variable):
-            for below, names in _list_events(body, (*path, 0)):
-                yield below, names | {variable}
-        case cel.Unless(body=body):
-            yield from _list_events(body, (*path, 0))
-        case _:
-            for i, child in enumerate(cel.children(node)):
-                yield from _list_events(child, (*path, i))
-
-
-def _find_bound(body: cel.Formula, path: Path) -> dict[str, frozenset[Path]]:
-    """Return for each variable the atoms of the formula that give it events."""
-    found: dict[str, set[Path]] = {}
-    for below, names in _list_events(body, path):
-        for name in names:
-            found.setdefault(name, set()).add(below)
-    return {name: frozenset(paths) for name, paths in found.items()}

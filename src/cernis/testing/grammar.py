@@ -37,6 +37,7 @@ from cernis.pattern.query import (
     Variable,
     Window,
 )
+from cernis.pattern.waits import list_first
 from cernis.testing.terms import make_term_condition, make_value_select
 
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class Features:
     types: tuple[str, ...] = ("A", "B", "C")
     variables: tuple[str, ...] = ("x", "y", "z")
     contiguous: bool = True
+    next_: bool = False
     iterate: bool = True
     optional: bool = True
     filters: bool = True
@@ -119,7 +121,9 @@ class Features:
     disorder: bool = True
 
 
-EVERYTHING = Features(binary=True, previous=True, partition_by_inside=True, streams=("S", "T"))
+EVERYTHING = Features(
+    binary=True, previous=True, partition_by_inside=True, next_=True, streams=("S", "T")
+)
 
 
 def random_case(seed: int, features: Features | None = None) -> RandomCase:
@@ -224,7 +228,7 @@ class QueryGrammar(Choices):
         ]
         if size > 2:
             weights += [
-                (partial(self._make_several, cel.Sequence), 5),
+                (partial(self._make_several, self._make_sequence), 5),
                 (partial(self._make_several, cel.Choice), 2),
                 (partial(self._make_several, cel.Contiguous), 2 * on.contiguous),
                 (partial(self._make_several, cel.All), on.all_),
@@ -265,7 +269,13 @@ class QueryGrammar(Choices):
         low, high = self.pick(_BOUNDS)
         if low == 0 and not self.features.optional:
             low = 1
-        return cel.Iterate(body, low, high, contiguous)
+        separator = cel.LATER if contiguous else self._make_separator(body)
+        return cel.Iterate(body, low, high, contiguous, separator)
+
+    def _make_separator(self, after: cel.Formula) -> cel.Separator:
+        """Make what may stand between two parts: `->` where the second part allows it."""
+        allowed = all(isinstance(first, cel.Event) for _, first in list_first(after))
+        return cel.Separator(next=self.features.next_ and allowed and self.choose(2) == 1)
 
     def _make_unless(self, size: int) -> cel.Formula:
         guard = 1 + self.choose(max(1, size // 3))
@@ -280,6 +290,9 @@ class QueryGrammar(Choices):
         for _ in range(size - number):
             shares[self.choose(number)] += 1
         return operator(tuple(self.make_formula(share) for share in shares))
+
+    def _make_sequence(self, parts: tuple[cel.Formula, ...]) -> cel.Formula:
+        return cel.Sequence(parts, tuple(map(self._make_separator, parts[1:])))
 
     def _make_filter(self, size: int) -> cel.Formula:
         return self._filter_formula(self.make_formula(size))
@@ -329,8 +342,8 @@ class QueryGrammar(Choices):
         if self.features.contiguous and self.happens(5):
             return cel.Contiguous(steps)
         if self.features.unless and self.happens(12):
-            return cel.Unless(cel.Sequence(steps), self._make_event())
-        return cel.Sequence(steps)
+            return cel.Unless(self._make_sequence(steps), self._make_event())
+        return self._make_sequence(steps)
 
     def _make_step(self, name: str) -> cel.Formula:
         """Make a step of one name: often one event, sometimes several, none, or of either type."""

@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import count, pairwise
 from itertools import product as pairs
 from typing import Any, Final, NamedTuple
@@ -48,7 +49,8 @@ from cernis.pattern.query import (
     Variable,
     Window,
 )
-from cernis.pattern.selection import group_terms
+from cernis.pattern.selection import group_terms, single_variables
+from cernis.pattern.waits import is_nullable
 from cernis.testing.predicates import (
     Event,
     calculate,
@@ -86,9 +88,15 @@ def positions(v: Valuation) -> frozenset[int]:
 
 
 def find_valuations(
-    formula: cel.Formula, events: Sequence[Event], *, type: str = "type"
+    formula: cel.Formula,
+    events: Sequence[Event],
+    *,
+    type: str = "type",
+    around: tuple[cel.Formula, ...] = (),
 ) -> set[Valuation]:
     """Return every valuation of the formula over the events in order, EPSILON included.
+
+    `around` are the formulas that it is a part of, from the inside; `->` asks their FILTERs.
 
     >>> A, B = cel.Event("A"), cel.Event("B")
     >>> stream = [{"type": "A"}, {"type": "A"}, {"type": "B"}]
@@ -99,14 +107,14 @@ def find_valuations(
     """
 
     def of(f: cel.Formula) -> set[Valuation]:
-        return find_valuations(f, events, type=type)
+        return find_valuations(f, events, type=type, around=(formula, *around))
 
     match formula:
-        case cel.Event(type=name, stream=stream):
+        case cel.Event(type=name):
             return {
                 Valuation(i, i, frozenset({(name, i)}))
                 for i, event in enumerate(events)
-                if name in (cel.ANY_TYPE, event.get(type)) and stream in (None, event.get(STREAM))
+                if _is_event(formula, event, type)
             }
         case cel.Not(body=body):
             such = {v.start for v in of(body)}
@@ -117,7 +125,12 @@ def find_valuations(
                 for v in of(body)
             }
         case cel.Sequence(parts=parts):
-            return _fold(_make_product(_is_after), map(of, parts))
+            found = of(parts[0])
+            for i, part in enumerate(parts[1:], start=1):
+                arrow = _Arrow(formula, parts[:i], part, around, events, type)
+                next_ = formula.separator_before(i).next
+                found = _make_product(arrow.is_next if next_ else _is_after)(found, of(part))
+            return found
         case cel.Contiguous(parts=parts):
             return _fold(_make_product(_is_right_after), map(of, parts))
         case cel.Choice(parts=parts):
@@ -125,9 +138,10 @@ def find_valuations(
         case cel.All(parts=parts):
             return _fold(_join_all, map(of, parts))
         case cel.Iterate(body=body, low=low, high=high, contiguous=contiguous):
-            return _raise_to_powers(
-                of(body), low, high, _make_product(_is_right_after if contiguous else _is_after)
-            )
+            follows = _is_right_after if contiguous else _is_after
+            if formula.separator.next:
+                follows = _Arrow(formula, (body,), body, around, events, type).is_next
+            return _raise_to_powers(of(body), low, high, _make_product(follows))
         case cel.Optional(body=body):
             return of(body) | {EPSILON}
         case cel.Filter(body=body, condition=condition):
@@ -135,10 +149,16 @@ def find_valuations(
         case cel.PartitionBy(body=body, keys=keys):
             return {v for v in of(body) if _has_common_value(keys, v, events)}
         case cel.Unless(body=body, guard=guard):
-            guards = of(guard) - {EPSILON}
+            guards = find_valuations(guard, events, type=type) - {EPSILON}
             return {
                 v for v in of(body) if not any(v.start < g.start and g.end < v.end for g in guards)
             }
+
+
+def _is_event(atom: cel.Event, event: Event, type: str) -> bool:
+    """Whether an event has the type, and the stream, that an atom asks for."""
+    named = atom.type in (cel.ANY_TYPE, event.get(type))
+    return named and atom.stream in (None, event.get(STREAM))
 
 
 Product = Callable[[set[Valuation], set[Valuation]], set[Valuation]]
@@ -199,8 +219,127 @@ def _raise_to_powers(
     raise AssertionError("unreachable")
 
 
-def satisfies(condition: pred.Condition, v: Valuation, events: Sequence[Event]) -> bool:
-    """Whether a filter's condition holds: of every event, of every pair, of all neighbours."""
+@dataclass(frozen=True, slots=True)
+class _Arrow:
+    """One `->`: the parts before it, the part after it, and the formulas around it.
+
+    An event *fits* after V₁ if, put in the place of the first event after the arrow, it has the
+    type of an atom there, and V₁ with that event satisfies every FILTER and PARTITION BY around
+    the atom (those after the arrow see that event alone). Variables without events satisfy
+    their conditions; a condition on terms counts once its terms have their values.
+    """
+
+    node: cel.Formula
+    before: tuple[cel.Formula, ...]
+    after: cel.Formula
+    around: tuple[cel.Formula, ...]
+    events: Sequence[Event]
+    type: str
+
+    def is_next(self, v: Valuation, w: Valuation) -> bool:
+        return v.end < w.start and not any(self.fits(v, i) for i in range(v.end + 1, w.start))
+
+    def fits(self, v: Valuation, i: int) -> bool:
+        return any(self._continues(v, i, wraps) for wraps in _list_first(self.after))
+
+    def _continues(self, v: Valuation, i: int, wraps: tuple[cel.Formula, ...]) -> bool:
+        atom, *inside = wraps
+        if not isinstance(atom, cel.Event) or not _is_event(atom, self.events[i], self.type):
+            return False
+        after = self._wrap(Valuation(i, i, frozenset({(atom.type, i)})), inside, (), False)
+        if after is None:
+            return False
+        repeated = isinstance(self.node, cel.Iterate)
+        return self._wrap(_unite(v, after), self.around, self.before, repeated) is not None
+
+    def _wrap(
+        self,
+        v: Valuation,
+        nodes: Iterable[cel.Formula],
+        before: tuple[cel.Formula, ...],
+        repeated: bool,
+    ) -> Valuation | None:
+        """Return the valuation inside these formulas; None where a condition does not hold."""
+        for node in nodes:
+            match node:
+                case cel.As(variable=x):
+                    v = v._replace(labels=v.labels | {(x, p) for p in positions(v)})
+                case cel.Filter(body=body, condition=condition):
+                    counts = partial(_is_settled, v, body, () if repeated else before)
+                    if not satisfies(condition, v, self.events, counts):
+                        return None
+                case cel.PartitionBy(keys=keys):
+                    if not _has_common_value(keys, v, self.events):
+                        return None
+                case cel.Iterate():
+                    repeated = True
+        return v
+
+
+def _is_settled(
+    v: Valuation, body: cel.Formula, before: tuple[cel.Formula, ...], leaf: pred.CompareTerms
+) -> bool:
+    """Whether v has all events of the variables of a condition on terms.
+
+    A variable that has one event in every valuation of the FILTER's body has it; so has one that
+    the parts before the arrow alone give events.
+    """
+    terms = [part for side in (leaf.left, leaf.right) for part in pred.walk_term(side)]
+    if any(part == Aggregate("COUNT") or isinstance(part, pred.IntervalTime) for part in terms):
+        return False
+    held = {x for x, _ in v.labels}
+    return all(
+        (x in held and x in single_variables(body))
+        or _count_atoms(body, x) == sum(_count_atoms(part, x) for part in before)
+        for x in pred.leaf_variables(leaf)
+    )
+
+
+def _count_atoms(formula: cel.Formula, x: str, named: bool = False) -> int:
+    """Return how many atoms give the variable events."""
+    match formula:
+        case cel.Event(type=name):
+            return int(named or name == x)
+        case cel.Not():
+            return 0
+        case cel.As(body=body, variable=variable):
+            return _count_atoms(body, x, named or variable == x)
+        case cel.Unless(body=body):
+            return _count_atoms(body, x, named)
+        case _:
+            return sum(_count_atoms(child, x, named) for child in cel.children(formula))
+
+
+def _list_first(formula: cel.Formula) -> list[tuple[cel.Formula, ...]]:
+    """Return the atoms that can begin the formula, each with the formulas around it."""
+    match formula:
+        case cel.Event():
+            return [(formula,)]
+        case cel.Not() | cel.All():
+            raise ValueError("what follows -> must begin with single events")
+        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
+            found = list[tuple[cel.Formula, ...]]()
+            for part in parts:
+                found += _list_first(part)
+                if not is_nullable(part):
+                    break
+        case cel.Choice(parts=parts):
+            found = [first for part in parts for first in _list_first(part)]
+        case _:
+            found = _list_first(formula.body)
+    return [(*first, formula) for first in found]
+
+
+def satisfies(
+    condition: pred.Condition,
+    v: Valuation,
+    events: Sequence[Event],
+    counts: Callable[[pred.CompareTerms], bool] = lambda leaf: True,
+) -> bool:
+    """Whether a filter's condition holds: of every event, of every pair, of all neighbours.
+
+    Conditions on terms that do not count hold.
+    """
 
     def of(x: str) -> list[Event]:
         return [events[position] for variable, position in v.labels if variable == x]
@@ -221,16 +360,17 @@ def satisfies(condition: pred.Condition, v: Valuation, events: Sequence[Event]) 
                 if (left.variable, p) in v.labels and (right.variable, q) in v.labels
             )
         case pred.CompareTerms(op=op, left=one, right=other):
-            found = (evaluate_term(term, v, events) for term in (one, other))
-            return compare(op, *found) is True
+            if not counts(condition):
+                return True
+            return compare(op, *(evaluate_term(term, v, events) for term in (one, other))) is True
         case pred.Monotone(variable=x, attribute=attribute, op=op):
             inside = sorted(position for variable, position in v.labels if variable == x)
             values = [read_attribute(attribute, events[position]) for position in inside]
             return all(compare(op, a, b) is True for a, b in pairwise(values))
         case pred.AllOf(parts=parts):
-            return all(satisfies(part, v, events) for part in parts)
+            return all(satisfies(part, v, events, counts) for part in parts)
         case pred.AnyOf(parts=parts):
-            return any(satisfies(part, v, events) for part in parts)
+            return any(satisfies(part, v, events, counts) for part in parts)
 
 
 def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -> Any:

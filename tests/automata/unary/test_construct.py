@@ -6,11 +6,12 @@ from textwrap import dedent
 
 import pytest
 
-from cernis.automata.unary.construct import construct, is_nullable
+from cernis.automata.unary.construct import construct
 from cernis.automata.unary.mermaid import draw_cea
 from cernis.errors import BudgetError
 from cernis.languages.ceql.parse import parse
 from cernis.pattern.formula import Event, Sequence
+from cernis.pattern.waits import is_nullable
 
 
 def automaton(formula: str) -> str:
@@ -30,6 +31,19 @@ GOLDEN = {
         > 0  A / A,x → 1
           1  * / - → 1
              B / B → 2
+        ^ 2
+    """,
+    "A AS x -> B": """
+        > 0  A / A,x → 1
+          1  not B / - → 1
+             B / B → 2
+        ^ 2
+    """,
+    "A -> (B OR C) FILTER B[v > 1]": """
+        > 0  A / A → 1
+          1  not (B [v > 1] or C) / - → 1
+             B [v > 1] / B → 2
+             C / C → 2
         ^ 2
     """,
     "A : B": """

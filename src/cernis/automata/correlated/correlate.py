@@ -132,10 +132,8 @@ class _CorrelatedBuilder:
                 inner = self.build(body, (*path, 0), preceded)
                 self.states.mark(inner.states, variable)
                 return inner
-            case cel.Sequence(parts=parts):
-                return self.build_sequence(parts, path, preceded, contiguous=False)
-            case cel.Contiguous(parts=parts):
-                return self.build_sequence(parts, path, preceded, contiguous=True)
+            case cel.Sequence() | cel.Contiguous():
+                return self.build_sequence(node, path, preceded)
             case cel.Choice(parts=parts):
                 chosen = self.decided.get(path)
                 return fragments.unite_fragments(
@@ -170,8 +168,9 @@ class _CorrelatedBuilder:
         return self.build(node.body, (*path, 0), preceded)
 
     def build_sequence(
-        self, parts: tuple[cel.Formula, ...], path: Path, preceded: bool, contiguous: bool
+        self, node: cel.Sequence | cel.Contiguous, path: Path, preceded: bool
     ) -> Fragment:
+        parts, contiguous = node.parts, isinstance(node, cel.Contiguous)
         built, begin = NOTHING, 0
         if self.gather and not preceded and not contiguous:
             gathered = self.gather_parts(parts[0], parts[1], path)
@@ -180,7 +179,19 @@ class _CorrelatedBuilder:
         for i, part in enumerate(parts[begin:], start=begin):
             more = self.build(part, (*path, i), preceded or bool(built.steps))
             built = fragments.concatenate(built, more, contiguous)
+        if isinstance(node, cel.Sequence):
+            for i, part in enumerate(parts[1:], start=1):
+                self.judge_separator(node.separator_before(i), part, path, i)
         return built
+
+    def judge_separator(
+        self, separator: cel.Separator, after: cel.Formula, path: Path, i: int
+    ) -> None:
+        """Note what is checked on each candidate: the links of `->` are those of `;`."""
+        if separator.next:
+            why = "it looks at events that are not in the match"
+            verdict = Verdict(f"-> {write_formula(after)}", How.CANDIDATE, why)
+            self.verdicts.note(path, i, verdict)
 
     def gather_parts(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
         """Build `(α ALL β) ; γ` without closing the ALL: the start of γ gathers the ends of parts.
@@ -212,6 +223,7 @@ class _CorrelatedBuilder:
         if decided == 0 or node.high == 0:
             return NOTHING
         copies = node.high if node.high is not None else max(node.low, 1)
+        self.judge_separator(node.separator, node.body, path, 0)
         if copies > fragments.MOST_TRANSITIONS:
             raise RefusedError(f"it unrolls to {copies:,} rounds", node.span)
         again = node.high is None or copies > 1

@@ -194,13 +194,20 @@ class CEA:
         return tuple(dict.fromkeys(read.test for reads in self.reads for read in reads))
 
     def changing(self) -> tuple[Test, ...]:
-        """Return the tests of all transitions but those that pass over an event and stay."""
-        tests = {
-            read.test: None
-            for state, reads in enumerate(self.reads)
-            for read in reads
-            if read.labels or read.target != state or read.test != ANYTHING
-        }
+        """Return tests that an event passes if it can change what a state waits for.
+
+        Those of all transitions, but where one passes over an event and stays: there an event
+        that does not pass makes the change.
+        """
+        tests: dict[Test, None] = {}
+        for state, reads in enumerate(self.reads):
+            for read in reads:
+                if read.labels or read.target != state:
+                    tests[read.test] = None
+                elif isinstance(read.test, Isnt):
+                    tests[read.test.body] = None
+                elif read.test != ANYTHING:
+                    tests[read.test] = None
         return tuple(tests)
 
     def atoms(self) -> tuple[Atom, ...]:

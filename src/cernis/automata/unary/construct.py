@@ -6,26 +6,29 @@ more than `MOST_STATES` states is refused while it is built.
 This is Thompson's construction, with two differences. A range of states never accepts the
 empty word: whether the formula may be left out is a flag (`nullable`), because `A : B? ; C`
 must not keep the gap of the missing B. And `;` puts a *gap* between its sides, a state that any
-event may pass unmarked.
+event may pass unmarked. The gap of `->` is a *wait*: an event passes it unless it can be read by
+one of the transitions that begin the part after the arrow, with all their conditions.
 
 Conditions between events (`x[a] op y[b]`, PARTITION BY inside a formula) cannot be
 asked of one event. They are left out here: the automaton then accepts a superset of
 the formula, and `run.verify` filters its matches. A guard that contains such a
-condition is left out entirely, since weakening it would lose matches.
+condition is left out entirely, since weakening it would lose matches. A wait whose events such
+a condition compares is *open*: any event passes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cernis.automata.unary import cea
 from cernis.automata.unary.cea import ANYTHING, Is, Read, Test, conjoin, conjoin_tests
-from cernis.automata.unary.tidy import tidy
+from cernis.automata.unary.tidy import find_reachable, tidy
 from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
+from cernis.pattern.waits import find_undecided, is_nullable
 
 MOST_STATES = 50_000
 MOST_ALTERNATIVES = 1_000
@@ -45,6 +48,18 @@ class StateRange:
     last: int
 
 
+@dataclass(slots=True)
+class WaitState:
+    """The gap of one `->`: the transitions that an event passing it must not be able to take."""
+
+    node: tuple[int, ...]
+    part: int
+    reads: list[tuple[int, int]] = field(default_factory=list)
+    """By state and number."""
+    open: bool = False
+    """Any event may pass: candidates are checked."""
+
+
 class Construction:
     """The automaton while it grows."""
 
@@ -55,6 +70,7 @@ class Construction:
         self.guard_depth: list[int] = []
         self.scopes: list[cea.Scope] = []
         self.forks: dict[int, cea.Fork] = {}
+        self.waits: dict[int, WaitState] = {}
         self.name_atoms = name_atoms
         self.inside: tuple[int, ...] = ()
         self.depth = 0
@@ -91,6 +107,38 @@ class Construction:
                     if read.labels:
                         yield state, index, read
 
+    # ------------------------------------------------------------- waits
+
+    def add_wait(self, right: StateRange, node: tuple[int, ...], part: int) -> int:
+        """Add the gap before a part that begins with the first event that fits."""
+        state = self.add_gap()
+        wait = self.waits[state] = WaitState(node, part)
+        for entry in find_reachable([right.entry], self.silent.__getitem__):
+            wait.reads += [(entry, i) for i, read in enumerate(self.reads[entry]) if read.labels]
+        return state
+
+    def waits_in(self, fragment: StateRange) -> list[WaitState]:
+        """Return the waits of the range's own valuations, in the order in which they were made."""
+        return [
+            self.waits[state]
+            for state in range(fragment.first, fragment.last)
+            if state in self.waits and self.guard_depth[state] == self.depth
+        ]
+
+    def open_waits(self, fragment: StateRange, names: frozenset[str] | None) -> None:
+        """Open the waits for events of these variables (None: of any)."""
+        for wait in self.waits_in(fragment):
+            labels = [self.reads[state][i].labels for state, i in wait.reads]
+            wait.open |= names is None or any(names & its for its in labels)
+
+    def close_waits(self) -> None:
+        """Let only the events pass that fit none of the transitions a wait is for."""
+        for state, wait in self.waits.items():
+            if not wait.open:
+                tests = dict.fromkeys(self.reads[at][i].test for at, i in wait.reads)
+                fits = next(iter(tests)) if len(tests) == 1 else cea.Either(tuple(tests))
+                self.reads[state][0] = replace(self.reads[state][0], test=cea.Isnt(fits))
+
     # --------------------------------------------------- one per operator
 
     def build(self, node: cel.Formula, path: tuple[int, ...]) -> StateRange:
@@ -102,10 +150,8 @@ class Construction:
                 return self.build_read(cea.Isnt(build_event_test(body)), UNMARKED)
             case cel.As():
                 return self.build_as(node, path)
-            case cel.Sequence(parts=parts):
-                return self.build_sequence(parts, path, contiguous=False)
-            case cel.Contiguous(parts=parts):
-                return self.build_sequence(parts, path, contiguous=True)
+            case cel.Sequence() | cel.Contiguous():
+                return self.build_sequence(node, path)
             case cel.Choice(parts=parts):
                 first = len(self.reads)
                 built = [self.build(part, (*path, i)) for i, part in enumerate(parts)]
@@ -118,8 +164,8 @@ class Construction:
                 return replace(self.build(body, (*path, 0)), nullable=True)
             case cel.Filter():
                 return self.build_filter(node, path)
-            case cel.PartitionBy(body=body):
-                return self.build(body, (*path, 0))
+            case cel.PartitionBy():
+                return self.build_partition(node, path)
             case cel.Unless():
                 return self.build_unless(node, path)
 
@@ -135,16 +181,35 @@ class Construction:
         return inner
 
     def build_sequence(
-        self, parts: tuple[cel.Formula, ...], path: tuple[int, ...], contiguous: bool
+        self, node: cel.Sequence | cel.Contiguous, path: tuple[int, ...]
     ) -> StateRange:
-        built = self.build(parts[0], (*path, 0))
-        for i, part in enumerate(parts[1:], start=1):
-            built = self.concatenate(built, self.build(part, (*path, i)), contiguous)
+        built = self.build(node.parts[0], (*path, 0))
+        for i, part in enumerate(node.parts[1:], start=1):
+            right = self.build(part, (*path, i))
+            gap = self.add_link_state(node, right, path, i)
+            built = self.concatenate(built, right, gap)
         return built
 
-    def concatenate(self, left: StateRange, right: StateRange, contiguous: bool) -> StateRange:
+    def add_link_state(
+        self,
+        node: cel.Sequence | cel.Contiguous | cel.Iterate,
+        right: StateRange,
+        path: tuple[int, ...],
+        part: int,
+    ) -> int | None:
+        """Add the state between two parts, or rounds; None where they are contiguous."""
+        match node:
+            case cel.Contiguous() | cel.Iterate(contiguous=True):
+                return None
+            case cel.Sequence():
+                separator = node.separator_before(part)
+            case cel.Iterate(separator=separator):
+                pass
+        return self.add_wait(right, path, part) if separator.next else self.add_gap()
+
+    def concatenate(self, left: StateRange, right: StateRange, gap: int | None) -> StateRange:
         first = min(left.first, right.first)
-        self.link(left.exit, right.entry, contiguous)
+        self.link(left.exit, right.entry, gap)
         entry, exit_ = left.entry, right.exit
         if left.nullable:
             entry = self.add_state()
@@ -187,20 +252,21 @@ class Construction:
             if previous is None:
                 self.add_silent(entry, body.entry)
             else:
-                self.link(previous.exit, body.entry, node.contiguous)
+                gap = self.add_link_state(node, body, path, 0)
+                self.link(previous.exit, body.entry, gap)
             if copy >= low or body.nullable:
                 self.add_silent(body.exit, exit_)
             previous = body
         if high is None and previous is not None:
-            self.link(previous.exit, previous.entry, node.contiguous)
+            gap = self.add_link_state(node, previous, path, 0)
+            self.link(previous.exit, previous.entry, gap)
         return StateRange(entry, exit_, nullable, first, len(self.reads))
 
-    def link(self, source: int, target: int, contiguous: bool) -> None:
-        """Link the end of one part to the beginning of the next."""
-        if contiguous:
+    def link(self, source: int, target: int, gap: int | None) -> None:
+        """Link the end of one part to the beginning of the next, through the gap between them."""
+        if gap is None:
             self.add_silent(source, target)
         else:
-            gap = self.add_gap()
             self.add_silent(source, gap)
             self.add_silent(gap, target)
 
@@ -238,14 +304,33 @@ class Construction:
         if len(cases) > MOST_ALTERNATIVES:
             raise BudgetError(f"this FILTER has more than {MOST_ALTERNATIVES:,} cases")
         first = len(self.reads)
+        undecided = find_undecided(node, path)
+        compared = frozenset(
+            name
+            for leaf in pred.leaves(node.condition)
+            if not isinstance(leaf, pred.Holds)
+            for name in pred.leaf_variables(leaf)
+        )
         built = []
         for case in cases:
             fragment = self.build(node.body, (*path, 0))
+            self.open_waits(fragment, compared)
             for state, index, read in list(self.marked_reads(fragment)):
                 asked = (build_test(h.predicate) for h in case if h.variable in read.labels)
                 self.reads[state][index] = replace(read, test=conjoin_tests((read.test, *asked)))
             built.append(fragment)
+        for copies in zip(*map(self.waits_in, built), strict=True):
+            reads = [read for wait in copies for read in wait.reads]
+            for wait in copies:  # an event fits if it does so in any case
+                wait.reads = reads
+                wait.open |= (wait.node, wait.part) in undecided
         return self.join_alternatives(built, first)
+
+    def build_partition(self, node: cel.PartitionBy, path: tuple[int, ...]) -> StateRange:
+        body = self.build(node.body, (*path, 0))
+        names = [key.variable for key in node.keys if key.variable is not None]
+        self.open_waits(body, frozenset(names) if len(names) == len(node.keys) else None)
+        return body
 
     def build_unless(self, node: cel.Unless, path: tuple[int, ...]) -> StateRange:
         if is_correlated(node.guard):
@@ -280,6 +365,7 @@ def construct(formula: cel.Formula, *, name_atoms: bool = False) -> cea.CEA:
     # end exactly where the last event was read: the final state has no way on
     final = building.add_state()
     building.add_silent(whole.exit, final)
+    building.close_waits()
     return tidy(
         cea.CEA(
             initial=whole.entry,
@@ -296,27 +382,6 @@ def construct(formula: cel.Formula, *, name_atoms: bool = False) -> cea.CEA:
 def name_atom(path: tuple[int, ...]) -> str:
     """Return the label of one occurrence of an atom in the formula."""
     return "#" + ".".join(map(str, path))
-
-
-def is_nullable(node: cel.Formula) -> bool:
-    """Whether a formula may be left out.
-
-    >>> is_nullable(cel.Sequence((cel.Optional(cel.Event("A")), cel.Event("B"))))
-    False
-    """
-    match node:
-        case cel.Event() | cel.Not():
-            return False
-        case cel.Optional():
-            return True
-        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts) | cel.All(parts=parts):
-            return all(is_nullable(part) for part in parts)
-        case cel.Choice(parts=parts):
-            return any(is_nullable(part) for part in parts)
-        case cel.Iterate(body=body, low=low):
-            return low == 0 or is_nullable(body)
-        case _:
-            return is_nullable(node.body)
 
 
 # ------------------------------------------------------------ conditions
@@ -423,8 +488,9 @@ def is_correlated(node: cel.Formula) -> bool:
                 continue
             case cel.PartitionBy():
                 return True
-            case cel.Filter(condition=condition) if compares_events(condition):
-                return True
+            case cel.Filter(condition=condition):
+                if compares_events(condition) or find_undecided(top):
+                    return True
         stack.extend(cel.children(top))
     return False
 

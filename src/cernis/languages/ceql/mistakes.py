@@ -17,7 +17,6 @@ _STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "&": "use AND between conditions, ALL between formulas",
     "||": "use OR",
     "|": "use OR",
-    "->": "use ';' for a sequence, ':' for events right after each other",
     "=<": "use '<='",
     "=~": "use LIKE 'regex'",
     "!": "use NOT",

@@ -215,16 +215,15 @@ class CeqlReader(TreeReader):
 
     def iterate(self, meta: Meta, parts: list[Any]) -> cel.Iterate:
         body, how = parts
-        if isinstance(how, Token):
-            return cel.Iterate(body, contiguous=how.type == "COLON_PLUS", span=span_of_tree(meta))
-        low, high, contiguous = how
-        return cel.Iterate(body, low, high, contiguous, span=span_of_tree(meta))
+        opening, low, high = (how, 1, None) if isinstance(how, Token) else how
+        contiguous = opening.type.startswith("COLON")
+        separator = cel.Separator(next=opening.type.startswith("ARROW"))
+        return cel.Iterate(body, low, high, contiguous, separator, span=span_of_tree(meta))
 
-    def bounds(self, meta: Meta, parts: list[Any]) -> tuple[int, int | None, bool]:
+    def bounds(self, meta: Meta, parts: list[Any]) -> tuple[Token, int, int | None]:
         opening, low_token, rest = parts
         low = self._read_whole(low_token)
-        high = low if rest is None else rest[0]
-        return low, high, opening.type == "COLON_LBRACE"
+        return opening, low, low if rest is None else rest[0]
 
     def range_to(self, meta: Meta, parts: list[Token | None]) -> tuple[int | None]:
         return (None if parts[0] is None else self._read_whole(parts[0]),)
@@ -232,8 +231,11 @@ class CeqlReader(TreeReader):
     def optional(self, meta: Meta, parts: list[cel.Formula]) -> cel.Optional:
         return cel.Optional(parts[0], span=span_of_tree(meta))
 
-    def sequence(self, meta: Meta, parts: list[cel.Formula]) -> cel.Sequence:
-        return cel.Sequence(tuple(parts), span=span_of_tree(meta))
+    def sequence(self, meta: Meta, parts: list[Any]) -> cel.Sequence:
+        return cel.Sequence(tuple(parts[::2]), tuple(parts[1::2]), span=span_of_tree(meta))
+
+    def separator(self, meta: Meta, parts: list[Token]) -> cel.Separator:
+        return cel.Separator(next=parts[0].type == "ARROW")
 
     def contiguous(self, meta: Meta, parts: list[cel.Formula]) -> cel.Contiguous:
         return cel.Contiguous(tuple(parts), span=span_of_tree(meta))

@@ -49,6 +49,7 @@ _SPOKEN = dict(words.SPOKEN) | {
     "GT": "'>'",
 }
 
+_ARROWS = "ARROW ARROW_PLUS ARROW_LBRACE"
 _PHRASES = words.read_phrases(
     (
         ("ANY _NONE _PARTITION", "", "ANY, NONE or PARTITION"),
@@ -58,7 +59,7 @@ _PHRASES = words.read_phrases(
         ("PLUS MINUS STAR SLASH PERCENT", "", "an arithmetic operator"),
         (
             "SEMICOLON COLON",
-            "_OR _ALL _UNLESS _AS _IN PLUS COLON_PLUS QMARK LBRACE COLON_LBRACE GT",
+            f"_OR _ALL _UNLESS _AS _IN QMARK LBRACE COLON_LBRACE GT PLUS COLON_PLUS {_ARROWS}",
             "an operator such as ';', OR or +",
         ),
         ("_WITHIN _CONSUME _LIMIT", "_PARTITION _GROUP _FORGET", "a clause such as WITHIN"),

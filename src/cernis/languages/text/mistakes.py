@@ -18,7 +18,7 @@ from cernis.pattern.suggest import find_closest
 
 MOST_MISTAKES = 20
 
-OPENING = {"LPAR": "(", "LSQB": "[", "LBRACE": "{", "COLON_LBRACE": "{"}
+OPENING = {"LPAR": "(", "LSQB": "[", "LBRACE": "{", "COLON_LBRACE": "{", "ARROW_LBRACE": "{"}
 CLOSING = {"RPAR": "(", "RSQB": "[", "RBRACE": "{"}
 
 STRAY_HELP: Mapping[str, str] = {

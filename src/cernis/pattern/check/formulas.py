@@ -26,8 +26,14 @@ from cernis.pattern.predicate import (
     Reference,
 )
 from cernis.pattern.selection import single_variables
+from cernis.pattern.waits import list_first
 from cernis.pattern.write import write_name, write_previous, write_reference, write_value
 from cernis.schema import Kind
+
+_BEGIN = {
+    "ALL": "use ';', or say which event comes first",
+    "NOT": "'->' passes over events that do not fit; use ':' or ';' before NOT",
+}
 
 
 class FormulaCheck(TermCheck):
@@ -52,6 +58,8 @@ class FormulaCheck(TermCheck):
                 return bind_variable(self.check_formula(body), variable)
             case cel.Iterate(body=body):
                 self.check_bounds(node)
+                if node.separator.next:
+                    self.check_begin(body)
                 return self.check_formula(body)
             case cel.Optional(body=body):
                 return self.check_formula(body)
@@ -74,7 +82,9 @@ class FormulaCheck(TermCheck):
         if len(parts) < 2:
             self.mistakes.note(f"{type(node).__name__} needs at least two parts", node.span)
         scopes = []
-        for part in parts:
+        for i, part in enumerate(parts):
+            if i and isinstance(node, cel.Sequence) and node.separator_before(i).next:
+                self.check_begin(part)
             scopes.append(self.check_formula(part))
         return unite_scopes(scopes) if scopes else NO_VARIABLES
 
@@ -117,6 +127,18 @@ class FormulaCheck(TermCheck):
             )
         elif high == 0:
             self.mistakes.note("zero repetitions match nothing", node.span)
+
+    def check_begin(self, after: cel.Formula) -> None:
+        """Note a formula after `->` that does not begin with single events."""
+        for _, first in list_first(after):
+            if not isinstance(first, cel.Event):
+                word = "ALL" if isinstance(first, cel.All) else "NOT"
+                self.mistakes.note(
+                    f"what follows '->' must begin with single events, not with {word}",
+                    first.span,
+                    expected="an event type, also with AS, FILTER, OR, + or ?",
+                    suggestion=_BEGIN[word],
+                )
 
     def check_keys(self, node: cel.PartitionBy, scope: VariableScope) -> None:
         kinds = []

@@ -1,0 +1,77 @@
+"""`->` on the embedded engine against the oracle, on random queries and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern.query import Pattern, Unit
+from cernis.pattern.selection import counts_only
+from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.grammar import split_batches
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.tables import make_table
+
+few = settings(
+    max_examples=max(80, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+)
+
+FEATURES: dict[str, dict[str, Any]] = {
+    "unary": {"next_": True},
+    "compared": {
+        "next_": True,
+        "binary": True,
+        "previous": True,
+        "partition_by_inside": True,
+        "size": 7,
+        "events": 7,
+    },
+    "chains": {"next_": True, "families": ("chain", "order", "keys")},
+    "terms": {"next_": True, "terms": True},
+}
+
+
+def compare(pattern: Pattern, events: Sequence[Any], found: cernis.Matches) -> None:
+    if counts_only(pattern):
+        counted = found.counts().to_pydict()
+        assert_counts_agree(pattern, events, zip(counted["end"], counted["count"], strict=True))
+    else:
+        assert_agrees(pattern, events, list(found))
+
+
+@pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
+@few
+@given(data=st.data())
+def test_the_next_that_fits_agrees_with_the_oracle(
+    features: dict[str, Any], data: st.DataObject
+) -> None:
+    pattern, events = data.draw(cases(**features))
+    timed = pattern.within is not None and pattern.within.unit is Unit.TIME
+    table = make_table(events, timed=True if timed else None)
+    compare(pattern, events, cernis.query(pattern).run(table))
+
+
+@pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
+@few
+@given(data=st.data())
+def test_neither_batches_nor_freezing_change_the_next_that_fits(
+    features: dict[str, Any], data: st.DataObject
+) -> None:
+    pattern, events = data.draw(cases(**features, disorder=False, untimed=False))
+    query, table = cernis.query(pattern), make_table(events, timed=True)
+    whole = query.run(table)
+    session = query.session()
+    parts = []
+    for piece in split_batches(range(len(events)), data.draw(cuts(len(events)))):
+        parts.append(session.push(table.slice(piece[0] if piece else 0, len(piece))))
+        session = query.thaw(session.freeze())
+    if counts_only(pattern):
+        counts = [row for part in parts for row in part.counts().to_pylist()]
+        assert counts == whole.counts().to_pylist()
+    else:
+        assert [str(m) for part in parts for m in part] == [str(m) for m in whole]
