@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from numba import njit
@@ -79,6 +80,21 @@ def test_bounds_that_are_checked_are_kept_apart(
     monkeypatch.setattr(config, "BOUNDSCHECK", 1)
     with pytest.raises(IndexError):
         made("return x[7]")(np.arange(3))
+
+
+@pytest.mark.parametrize("module", [np, numba])
+def test_code_of_another_version_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    made()(1)
+    (old,) = folder.iterdir()
+    code = old.read_bytes()
+    monkeypatch.setattr(module, "__version__", "999.0")
+    upgraded = made()
+    assert upgraded(1) == 4
+    assert hits(upgraded) == 0
+    assert len(list(folder.iterdir())) == 2
+    assert old.read_bytes() == code
 
 
 @pytest.mark.parametrize("spoil", [b"", b"no code", b"\x80\x04N."])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from cernis.testing.tables import make_table, split_by_stream
 Events = Sequence[dict[str, Any]]
 FOREVER = 2**40
 PLAIN = ("*", "list", "NONE", "COUNT")
+RELEASED = Path(__file__).parent / "checkpoints"
 
 
 @dataclass
@@ -471,3 +473,75 @@ def test_a_chunk_with_other_columns_is_refused() -> None:
     run.store.chunks[0] = log.seal(write_blob(pa.table({"type": ["A"]}), notes))
     with pytest.raises(StateError, match="bucket 0: the checkpoint is damaged"):
         run.batch(None, 400)
+
+
+# ---------------------------------------------------------------- upgrades
+
+KEPT = {
+    "chunks": pairs("WITHIN 5000 MILLISECONDS"),
+    "snapshot": cernis.query("SELECT * FROM S WHERE A ; B CONSUME BY PARTITION"),
+}
+
+
+def resume(name: str, store: Held) -> Run:
+    """A run of a kept checkpoint that no worker has in memory."""
+    changes = {"window": None} if name == "snapshot" else {}
+    return replace(started(KEPT[name], **changes), store=store)
+
+
+def read_store(folder: Path) -> Held:
+    session = folder / "session.bin"
+    return Held(
+        (folder / "header.bin").read_bytes(),
+        {int(file.stem[6:]): file.read_bytes() for file in folder.glob("chunk-*.bin")},
+        (session.read_bytes(), (folder / "waiting.bin").read_bytes()) if session.exists() else None,
+    )
+
+
+def write_store(folder: Path, store: Held) -> None:
+    folder.mkdir(parents=True)
+    parts = {f"chunk-{number}": chunk for number, chunk in store.chunks.items()}
+    if store.frozen is not None:
+        parts |= zip(("session", "waiting"), store.frozen, strict=True)
+    for name, content in {"header": store.head or b"", **parts}.items():
+        (folder / f"{name}.bin").write_bytes(content)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_checkpoint_of_this_version_goes_on(name: str) -> None:
+    kept = resume(name, read_store(RELEASED / name / f"version-{log.VERSION}"))
+    whole = started(KEPT[name])
+    for first in (0, 100, 200):
+        whole.batch(events_at([*range(first, first + 100)], "ACB", first=first), first or None)
+    whole.found.clear()
+    for run in (kept, whole):
+        run.batch(events_at([300, 301], "AB", first=300), 300)
+        run.batch(None, FOREVER)
+    assert list(kept.triples()) == list(whole.triples()) != []
+
+
+@pytest.mark.parametrize("version", range(1, log.VERSION))
+@pytest.mark.parametrize("name", KEPT)
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_what_to_do(
+    name: str, version: int
+) -> None:
+    run = resume(name, read_store(RELEASED / name / f"version-{version}"))
+    with pytest.raises(StateError) as raised:
+        run.batch(None, 400)
+    assert str(raised.value) == (
+        "bucket 0: the checkpoint was written by another version of Cernis; run it with that "
+        "version, or begin a new one in another folder"
+    )
+
+
+def write_missing_checkpoints() -> None:
+    for name, query in KEPT.items():
+        folder = RELEASED / name / f"version-{log.VERSION}"
+        if not folder.exists():
+            log.SMALLEST_SNAPSHOT = 1
+            changes = {"window": None} if name == "snapshot" else {}
+            write_store(folder, written(query, **changes).store)
+
+
+if __name__ == "__main__":
+    write_missing_checkpoints()

@@ -81,7 +81,9 @@ def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     _, version, checksum, length = _HEAD.unpack_from(frozen)
     if version != VERSION:
         raise StateError(
-            f"the state was frozen by format version {version}; this Cernis reads version {VERSION}"
+            f"the state was frozen in version {version} of the format, and this Cernis reads "
+            f"version {VERSION}; thaw it with the Cernis that froze it, or run the query on the "
+            "stream from its beginning"
         )
     body = memoryview(frozen)[_HEAD.size :]
     if zlib.crc32(body) != checksum or length > len(body):
