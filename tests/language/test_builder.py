@@ -146,6 +146,10 @@ def test_conditions_equal_their_text(condition: ConditionBuilder, text: str) -> 
             "SELECT * WHERE A PARTITION BY [a], [b, c.d] CONSUME BY ANY LIMIT 3",
         ),
         (
+            p.select().where(A).without(B, hours=1).without("C", events=2, before=True),
+            "SELECT * WHERE A WITHOUT B FOR 1 HOUR WITHOUT C BEFORE 2 EVENTS",
+        ),
+        (
             p.select().where(A).partition_by("a").forget_after(minutes=90),
             "SELECT * WHERE A PARTITION BY [a] FORGET AFTER 1 HOUR 30 MINUTES",
         ),

@@ -259,6 +259,27 @@ def test_all_clauses_together() -> None:
     )
 
 
+def test_without_stands_before_partition_by() -> None:
+    pattern = parse(
+        "SELECT * WHERE A AS a FILTER a[x = 1] WITHOUT (B AS b FILTER b[x] = a[x]) FOR 1 HOUR "
+        "WITHOUT C ; D BEFORE 3 EVENTS PARTITION BY [k] LIMIT 3"
+    )
+    after, before = pattern.without
+    assert after == pattern.absent_after
+    assert before == pattern.absent_before
+    assert (after.before, before.before) == (False, True)
+    assert after.within == Window(Unit.TIME, Fraction(3_600_000_000_000))
+    assert before.formula == f.Sequence((f.Event("C"), f.Event("D")))
+    assert parse(str(pattern)) == pattern
+
+
+def test_without_for_and_before_stay_names() -> None:
+    text = "SELECT * WHERE for ; without AS before WITHOUT without FOR 1 EVENTS"
+    pattern = parse(text)
+    assert pattern.without[0].formula == f.Event("without")
+    assert parse(str(pattern)) == pattern
+
+
 def test_forget_and_after_stay_names() -> None:
     text = "SELECT * WHERE forget ; after AS x FILTER x[after > 1] FORGET AFTER 1 SECOND"
     pattern = parse(text)

@@ -395,8 +395,8 @@ line 1, column 34: unexpected 'FILTER'
   SELECT * WHERE A WITHIN 5 EVENTS FILTER A[x = 1]
                                    ^^^^^^
   expected: CONSUME BY, FORGET AFTER, GROUP BY, LIMIT or the end of the query
-  help: the clauses come in this order: SELECT, FROM, WHERE, FILTER, PARTITION BY, WITHIN, \
-GROUP BY, HAVING, CONSUME BY, LIMIT, FORGET AFTER""",
+  help: the clauses come in this order: SELECT, FROM, WHERE, FILTER, WITHOUT, PARTITION BY, \
+WITHIN, GROUP BY, HAVING, CONSUME BY, LIMIT, FORGET AFTER""",
         ),
         (
             "SELECT * WHERE A LIMIT 3 LIMIT 4",

@@ -147,7 +147,8 @@ def _one_partition(spark: Any) -> Iterator[None]:
 
 
 def _answered(spark: Any, folder: Path, every: int) -> None:
-    chosen = [case for case in read_cases() if case.answers is None][::every]
+    chosen = [case for case in read_cases() if case.answers is None]
+    chosen = [case for case in chosen if not case.pattern().without][::every]
     for first in range(0, len(chosen), AT_ONCE):
         some = chosen[first : first + AT_ONCE]
         drawn = [(cernis.query(case.query, lang=case.lang), case.events) for case in some]

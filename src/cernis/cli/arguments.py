@@ -53,6 +53,7 @@ class RunArguments:
     partial: bool = False
     max_keys: int | None = None
     drop_oldest: bool = False
+    complete: bool = False
     background: Sequence[str] = ()
 
     @property
@@ -67,6 +68,8 @@ class RunArguments:
         keys: dict[str, Any] = {}
         if self.max_keys is not None:
             keys = {"max_keys": self.max_keys, "on_full": "oldest" if self.drop_oldest else "fail"}
+        if self.complete:
+            keys["complete"] = True
         return {**budget, "on_budget": "partial" if self.partial else "fail", **keys}
 
     @property

@@ -25,6 +25,7 @@ from cernis.cli.spark_run import SparkRun
 from cernis.cli.terminal import spinner
 from cernis.pattern.atom import TypeIs
 from cernis.results.answers import Answers
+from cernis.results.deadline import DEADLINE
 from cernis.results.jsonlines import answer_lines
 from cernis.results.match import Match
 from cernis.run.query import Query
@@ -139,17 +140,19 @@ class _EventRun(SparkRun):
             positions={},
             _events=None,  # type: ignore[arg-type]
             _attributes={},
+            deadline_ts=self._time(line.get(DEADLINE)),
         )
 
     def _time(self, value: Any) -> Any:
         """Return the value of a time in a line of JSON."""
         columns = next(iter(self.frames.columns.values()))
         name = self.arguments.time or "ts"
-        if name not in columns.names:
+        if name not in columns.names or value is None:
             return value
-        if pa.types.is_timestamp(columns.field(name).type):
+        kind = columns.field(name).type
+        if pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and "T" in value):
             return datetime.fromisoformat(value)
-        return date.fromisoformat(value) if pa.types.is_date(columns.field(name).type) else value
+        return date.fromisoformat(value) if pa.types.is_date(kind) else value
 
     # --------------------------------------------------------------- files
 

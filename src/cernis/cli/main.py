@@ -96,6 +96,12 @@ def run(
         bool,
         typer.Option("--drop-oldest", help="Beyond --max-keys: drop those that are idle longest."),
     ] = False,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete", help="Nothing follows the files: what waits for a deadline is certain."
+        ),
+    ] = False,
     background: Background = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
@@ -126,6 +132,7 @@ def run(
             partial=partial,
             max_keys=max_keys,
             drop_oldest=drop_oldest,
+            complete=complete,
             background=background or (),
         )
         check_outputs(query, arguments, output)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from cernis.errors import neutralize, write_message
 from cernis.results.answers import Answer
+from cernis.results.deadline import DEADLINE
 from cernis.results.groups import MatchGroup
 from cernis.results.match import Match
 
@@ -44,6 +45,8 @@ def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
     first = matches[0]
     numbers = ["end"] if counting else ["start", "end"]
     times = ["end_ts"] if counting else ["start_ts", "end_ts"]
+    if any(match.deadline_ts is not None for match in matches):
+        times.append(DEADLINE)
     names = (*numbers, *times, *first.partition, *first.values, *first.vars)
     table = make_table(names, right={*numbers, *first.values})
     for match in matches:

@@ -27,6 +27,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.check import AGGREGATES, resolve
 from cernis.pattern.query import (
+    Absence,
     Consume,
     Grouping,
     Pattern,
@@ -762,6 +763,29 @@ class QueryBuilder:
             _fail("filter() comes after where()")
         filtered = cel.Filter(self.draft.formula, _unwrap_condition(condition))
         return replace(self, draft=replace(self.draft, formula=filtered))
+
+    def without(
+        self,
+        guard: FormulaBuilder | str,
+        length: timedelta | None = None,
+        *,
+        events: int | None = None,
+        before: bool = False,
+        **units: float | Decimal | Fraction,
+    ) -> QueryBuilder:
+        """`without("PAY", hours=1)`: no PAY follows a match within that; `before`: none precedes.
+
+        >>> print(select().where("ORDER").without("PAY", hours=1).build())
+        SELECT * WHERE ORDER WITHOUT PAY FOR 1 HOUR
+        """
+        timed = length is not None or bool(units)
+        if timed == (events is not None):
+            _fail("without() takes a duration or events", "for example without('PAY', hours=1)")
+        window = Window(Unit.TIME, _sum_units(length, units, "without"))
+        if events is not None:
+            window = Window(Unit.EVENTS, Fraction(_check_whole(events, "events")))
+        absence = Absence(_make_formula(guard), window, before)
+        return replace(self, draft=replace(self.draft, without=(*self.draft.without, absence)))
 
     def partition_by(self, *groups: str | Iterable[str]) -> QueryBuilder:
         """Set the key: each attribute, or list of alternatives, is one component."""

@@ -20,6 +20,7 @@ from cernis.pattern.write import (
     write_duration,
     write_formula,
     write_name,
+    write_operand,
     write_schema,
     write_term,
     write_value,
@@ -158,6 +159,21 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True)
+class Absence:
+    """`WITHOUT ψ FOR d`: no ψ follows within d; with `before`, none precedes (`BEFORE d`)."""
+
+    formula: Formula
+    within: Window
+    """A duration or a number of events."""
+    before: bool = False
+    span: Span | None = span_field()
+
+    def __str__(self) -> str:
+        word = "BEFORE" if self.before else "FOR"
+        return f"WITHOUT {write_operand(self.formula)} {word} {self.within}"
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """A whole query. `str(pattern)` is CEQL, and parsing that gives the same pattern.
 
@@ -177,6 +193,8 @@ class Pattern:
     limit: int | None = None
     forget: Fraction | None = None
     """`FORGET AFTER`: the nanoseconds after which a partition without events is forgotten."""
+    without: tuple[Absence, ...] = ()
+    """`WITHOUT … FOR` and `WITHOUT … BEFORE`, each at most once."""
     declared: Schema | None = None
     source: str = field(default="", compare=False, repr=False, kw_only=True)
     spans: Mapping[str, tuple[Span, ...]] = field(
@@ -190,6 +208,16 @@ class Pattern:
     def components(self) -> list[str]:
         """The names of the partition's components: `a`, or `a|b` for alternatives."""
         return ["|".join(group) for group in self.partition]
+
+    @property
+    def absent_after(self) -> Absence | None:
+        """`WITHOUT … FOR`: the formula that must not follow a match."""
+        return next((one for one in self.without if not one.before), None)
+
+    @property
+    def absent_before(self) -> Absence | None:
+        """`WITHOUT … BEFORE`: the formula that must not precede a match."""
+        return next((one for one in self.without if one.before), None)
 
     @property
     def contiguous(self) -> bool:
@@ -212,6 +240,7 @@ class Pattern:
         if self.streams:
             clauses.append(f"FROM {', '.join(map(write_name, self.streams))}")
         clauses.append(f"WHERE {write_formula(self.formula)}")
+        clauses += map(str, self.without)
         if self.partition:
             groups = (f"[{', '.join(map(write_dotted, group))}]" for group in self.partition)
             clauses.append(f"PARTITION BY {', '.join(groups)}")

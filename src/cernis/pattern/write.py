@@ -24,6 +24,7 @@ __all__ = [
     "write_duration",
     "write_formula",
     "write_name",
+    "write_operand",
     "write_predicate",
     "write_previous",
     "write_reference",
@@ -40,6 +41,7 @@ KEYWORDS = frozenset(
         "ANY",
         "AS",
         "AVG",
+        "BEFORE",
         "BY",
         "CONSUME",
         "COUNT",
@@ -56,6 +58,7 @@ KEYWORDS = frozenset(
         "FALSE",
         "FILTER",
         "FIRST",
+        "FOR",
         "FORGET",
         "FROM",
         "GROUP",
@@ -95,6 +98,7 @@ KEYWORDS = frozenset(
         "UNLESS",
         "WHERE",
         "WITHIN",
+        "WITHOUT",
     }
 )
 """The words that a name written without backquotes may not be, in any case."""
@@ -379,6 +383,15 @@ def _write_event(kind: str, stream: str | None) -> str:
         return kind
     prefix = "" if stream is None else f"{write_name(stream)}>"
     return prefix + write_name(kind)
+
+
+def write_operand(formula: cel.Formula) -> str:
+    """Write a formula that another part of the query follows: chains and filters in parentheses.
+
+    >>> write_operand(cel.Sequence((cel.Event("A"), cel.Event("B"))))
+    '(A ; B)'
+    """
+    return _write_inner_formula(formula, _POSTFIX)
 
 
 def write_formula(formula: cel.Formula) -> str:

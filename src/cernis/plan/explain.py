@@ -16,7 +16,15 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
-from cernis.pattern.write import write_condition, write_duration, write_formula, write_name
+from cernis.pattern.write import (
+    write_condition,
+    write_duration,
+    write_formula,
+    write_name,
+    write_operand,
+    write_reference,
+)
+from cernis.plan.absence import link_guard
 from cernis.plan.plan import Distribution, Guarantee, Plan
 
 
@@ -42,6 +50,7 @@ class Explanation:
         lines += write_entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
         lines += write_entry("indexes", _describe_indexes(self.plan))
         lines += write_entry("answers", [self.plan.answers] if self.plan.answers else [])
+        lines += write_entry("without", _describe_absence(self.plan))
         lines += write_entry("groups", _describe_groups(self.plan))
         lines += write_entry("window", [_describe_window(self.plan)])
         lines += write_entry("partition", _describe_partition(self.plan))
@@ -220,6 +229,35 @@ def _list_residual(formula: cel.Formula) -> Iterator[str]:
                     for key in keys
                 )
                 yield f"PARTITION BY [{named}]"
+
+
+def _describe_absence(plan: Plan) -> list[str]:
+    """Say what must be absent, how that is decided, and what waits for how long."""
+    lines = []
+    for absence in plan.pattern.without:
+        links = link_guard(plan.pattern, absence)
+        written = write_operand(absence.formula)
+        length = str(absence.within).lower()
+        if absence.before:
+            lines.append(f"{written} in the {length} before a match: decided when the match ends")
+        else:
+            lines.append(f"{written} in the {length} after a match: a match waits for so long")
+        for pair in links.equal:
+            inside, outside = write_reference(pair.inside), write_reference(pair.outside)
+            lines.append(f"{inside} = {outside}: by an index on equal values")
+        for condition in links.residual:
+            lines.append(f"{write_condition(condition)}: on each pair, within the budget")
+        if links.is_free:
+            lines.append("per event: O(automaton); per match and occurrence: O(1) amortized")
+    after = plan.pattern.absent_after
+    if after is not None:
+        clock = (
+            "an event of its key beyond that"
+            if after.within.unit is Unit.EVENTS
+            else ("an event of the input beyond that time, or the watermark")
+        )
+        lines.append(f"certain with {clock}; at the end of the input with complete=True")
+    return lines
 
 
 def _describe_groups(plan: Plan) -> list[str]:

@@ -32,6 +32,12 @@ from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.pattern.waits import list_waits
+from cernis.plan.absence import (
+    lists_matches,
+    make_guard_query,
+    needs_every_label,
+    refuse_unknown,
+)
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
@@ -130,13 +136,23 @@ class Plan:
     """The cost of reading them, in words."""
     key: Mapping[str, str] | None = None
     """For each type, an attribute that all events of a match share."""
+    after: Plan | None = None
+    """The plan of what must not follow a match (`WITHOUT … FOR`)."""
+    before: Plan | None = None
+    """The plan of what must not precede a match (`WITHOUT … BEFORE`)."""
     _by_text: dict[frozenset[str], Plan] = field(default_factory=dict, compare=False, repr=False)
     """The plans of the same query for other attributes that hold text."""
 
     def for_schema(self, schema: Schema) -> Plan:
         """Return the plan for events of this schema: no index keeps the order of text."""
-        ordered = self.tables.ordered if self.tables is not None else ()
-        return self.for_text(texts(schema) & frozenset(ordered))
+        return self.for_text(texts(schema) & self._ordered)
+
+    @property
+    def _ordered(self) -> frozenset[str]:
+        """The attributes that an index keeps in order."""
+        plans = [plan for plan in (self, self.after, self.before) if plan is not None]
+        tables = [plan.tables for plan in plans if plan.tables is not None]
+        return frozenset(name for each in tables for name in each.ordered)
 
     def for_text(self, attributes: frozenset[str], *, keep: bool = True) -> Plan:
         """Return the plan for events in which these attributes hold text, and keep it for others.
@@ -170,7 +186,18 @@ class Plan:
         """
         settings = self.settings
         is_free = not settings.resolve and not settings.consume and self.pattern.limit is None
+        is_free = is_free and not self.pattern.without
         return self.unary is not None and not self.listed and self.head is None and is_free
+
+    @property
+    def lists_waiting(self) -> bool:
+        """Whether matches are listed to decide WITHOUT."""
+        return lists_matches(self.pattern)
+
+    @property
+    def chooses_late(self) -> bool:
+        """Whether the strategy and SELECT are applied to what WITHOUT leaves."""
+        return needs_every_label(self.pattern)
 
     @property
     def within(self) -> Window | None:
@@ -196,7 +223,22 @@ def make_plan(
 
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
+    refuse_unknown(pattern)
     pattern = lower_terms(pattern)
+    plan = _plan_formula(pattern, unordered, conjunctive)
+    if not pattern.without:
+        return plan
+    after, before = (
+        None if one is None else make_plan(make_guard_query(pattern, one), unordered)
+        for one in (pattern.absent_after, pattern.absent_before)
+    )
+    return replace(plan, after=after, before=before, unordered=unordered)
+
+
+def _plan_formula(
+    pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
+) -> Plan:
+    """Return the plan of a pattern as if it had no WITHOUT, except for the labels of matches."""
     if is_correlated(pattern.formula):
         selected = frozenset(selected_variables(pattern))
         found = plan_correlated(pattern, selected, unordered, conjunctive)
@@ -206,6 +248,7 @@ def make_plan(
     variables = selected_variables(pattern)
     automaton = Deterministic(cea, variables, strategy, keep_marks=strategy in _RESOLVE)
     listed = strategy in (Strategy.NEXT, Strategy.MAX) and automaton.begins_unmarked()
+    listed = listed or needs_every_label(pattern)
     if listed:
         automaton = _build_candidates(pattern, cea)
     head = _make_head(pattern, conjunctive)
@@ -255,6 +298,7 @@ def make_correlated_plan(
         or pattern.strategy is not Strategy.ALL
         or pattern.consume is not Consume.NONE
         or loose
+        or needs_every_label(pattern)
     )
     key = None
     if pcea is not None and not _looks_between(pattern.formula):

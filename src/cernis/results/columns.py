@@ -1,9 +1,10 @@
 """Blocks of matches as Arrow columns.
 
-A batch has `start` and `end` (row numbers of the input), `start_ts` and `end_ts`, a column for
-each component of PARTITION BY, and the columns of SELECT in their order: a list of events for each
-variable, one value for each term. A query that is `SELECT COUNT(*)` alone has one row for each end
-position instead: `end`, `end_ts`, the partition, `count`.
+A batch has `start` and `end` (row numbers of the input), `start_ts` and `end_ts` (and `deadline_ts`
+of WITHOUT … FOR), a column for each component of PARTITION BY, and the columns of SELECT in their
+order: a list of events for each variable, one value for each term. A query that is
+`SELECT COUNT(*)` alone has one row for each end position instead: `end`, `end_ts`, the partition,
+`count`.
 
 Cost contract: linear in the positions of the block, all of it in NumPy and Arrow; no
 Python object for a match or an event.
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 from cernis.events.store import EventStore
 from cernis.pattern.query import Pattern, SelectedTerm, Variable
 from cernis.pattern.selection import counts_only
+from cernis.results.deadline import DEADLINE, DeadlineColumn
 from cernis.results.identity import match_ids
 from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.term import evaluate_term
@@ -37,14 +39,19 @@ class MatchFields:
     """The variables and terms that are columns, in the order of the query."""
     partition: tuple[tuple[str, ...], ...]
     counting: bool
+    deadline: DeadlineColumn | None = None
 
     @classmethod
-    def of(cls, pattern: Pattern, variables: Sequence[str]) -> MatchFields:
+    def of(
+        cls, pattern: Pattern, variables: Sequence[str], deadline: DeadlineColumn | None = None
+    ) -> MatchFields:
         counting = counts_only(pattern)
         items = () if counting else pattern.select.items
         if pattern.select.everything:
             items = tuple(map(Variable, variables))
-        return cls(tuple(variables), items, pattern.partition, counting)
+        if deadline is None and pattern.absent_after is not None:
+            deadline = DeadlineColumn(pattern.absent_after.within)
+        return cls(tuple(variables), items, pattern.partition, counting, deadline)
 
     @property
     def shown(self) -> list[str]:
@@ -82,6 +89,7 @@ def record_batch(
         pa.array(events.rows(block.end), pa.int64()),
         events.times(block.start),
         events.times(block.end),
+        *([] if fields.deadline is None else [fields.deadline.read(block.end, events)]),
         *partition_columns(block.end, fields, events),
     ]
     for item in fields.items:
@@ -92,7 +100,8 @@ def record_batch(
         structs = events.structs(block.positions[v], item.attributes or None)
         offsets = pa.array(block.offsets[v], pa.int32())
         columns.append(pa.ListArray.from_arrays(offsets, structs))
-    names = [*_INTERVAL, *fields.keys, *(item.name for item in fields.items)]
+    interval = _INTERVAL if fields.deadline is None else (*_INTERVAL, DEADLINE)
+    names = [*interval, *fields.keys, *(item.name for item in fields.items)]
     if ids:
         columns.append(match_ids(block, events.rows))
         names.append("id")

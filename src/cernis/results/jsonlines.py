@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from cernis.events.store import EventStore
 from cernis.results.columns import MatchFields, partition_columns
+from cernis.results.deadline import DEADLINE
 from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.values import json_texts
 
@@ -38,14 +39,16 @@ def match_lines(
         v = fields.variables.index(name)
         offsets = block.offsets[v]
         lists.append(_list_texts(sort_rows(events.rows(block.positions[v]), offsets), offsets))
-    members = {
+    members: dict[str, list[_Piece]] = {
         "start": [_numbers(events.rows(block.start))],
         "end": [_numbers(events.rows(block.end))],
         "start_ts": [json_texts(events.times(block.start))],
         "end_ts": [json_texts(events.times(block.end))],
-        "vars": _object(fields.shown, zip(lists)),
-        "partition": _object_of(fields.keys, partition_columns(block.end, fields, events)),
     }
+    if fields.deadline is not None:
+        members[DEADLINE] = [json_texts(fields.deadline.read(block.end, events))]
+    members["vars"] = _object(fields.shown, zip(lists))
+    members["partition"] = _object_of(fields.keys, partition_columns(block.end, fields, events))
     values = fields.values(block, events)
     if values:
         members["values"] = _object_of([*values], [*values.values()])

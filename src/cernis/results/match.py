@@ -37,6 +37,8 @@ class Match:
     """The positions that the variables hold, ascending."""
     _events: EventStore = field(repr=False)
     _attributes: Mapping[str, tuple[str, ...]] = field(repr=False)
+    deadline_ts: Any = field(default=None, repr=False)
+    """Of WITHOUT … FOR: until when nothing that was excluded has come."""
 
     def events(self, variable: str) -> list[dict[str, Any]]:
         """Return the events of a variable, in the order of the stream."""

@@ -21,6 +21,7 @@ from cernis.events.store import EventStore
 from cernis.output import UsedFile
 from cernis.pattern.query import Pattern
 from cernis.results.columns import MatchFields, count_batch, partition_columns, record_batch
+from cernis.results.deadline import DeadlineColumn
 from cernis.results.jsonlines import count_lines, match_lines, sort_rows
 from cernis.results.match import Match
 from cernis.results.matchset import MatchBlock, MatchSet, Positions, join, part, pieces
@@ -44,12 +45,13 @@ class Matches(Result[Match]):
         notes: Sequence[str] = (),
         partial: bool = False,
         used: Sequence[UsedFile] = (),
+        deadline: DeadlineColumn | None = None,
     ) -> None:
         super().__init__(notes, partial, used)
         self.pattern = pattern
         self._found = found
         self._events = events
-        self._fields = MatchFields.of(pattern, found.variables)
+        self._fields = MatchFields.of(pattern, found.variables, deadline)
 
     @property
     def counting(self) -> bool:
@@ -112,7 +114,10 @@ class Matches(Result[Match]):
             strict=True,
         )
         make = partial(Match, _events=events, _attributes=fields.attributes)
-        return starmap(make, columns)  # which are in the order of a match's fields
+        if fields.deadline is None:
+            return starmap(make, columns)  # which are in the order of a match's fields
+        deadlines = python_values(fields.deadline.read(block.end, events))
+        return (make(*row, deadline_ts=at) for row, at in zip(columns, deadlines, strict=True))
 
     def _count_objects(self, limit: int | None) -> Iterator[Match]:
         ends, counts = self._found.counts()

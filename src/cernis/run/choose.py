@@ -24,6 +24,14 @@ class Candidate(NamedTuple):
         return frozenset(position for _, position in self.labels)
 
 
+def mark_variables(candidate: Candidate) -> dict[str, list[int]]:
+    """Return the positions of each variable."""
+    marks: dict[str, list[int]] = {}
+    for variable, position in candidate.labels:
+        marks.setdefault(variable, []).append(position)
+    return marks
+
+
 def choose(strategy: Strategy, end: int, found: set[Candidate]) -> set[Candidate]:
     """Return the candidates of one end position that the strategy keeps."""
     match strategy:

@@ -80,8 +80,12 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
     }
     if pipeline.sieve:
         meta["sieve"] = pipeline.sieve.freeze()
-        if pipeline.plan.pattern.forget is not None:
-            arrays["lives"] = pipeline.sieve.read_keys(pipeline.kept_from, pipeline.engine.position)
+    sieves = pipeline.sieves()
+    if sieves and pipeline.plan.pattern.forget is not None:
+        arrays["lives"] = sieves[0].read_keys(pipeline.kept_from, pipeline.engine.position)
+    if pipeline.absence is not None:
+        meta["absence"], waiting = pipeline.absence.freeze(pipeline.feed)
+        arrays |= {f"absence.{name}": array for name, array in waiting.items()}
     if pipeline.grouper is not None:
         arrays["groups"] = _write_table(pipeline.grouper.freeze())
         if isinstance(pipeline.feed, SlidingFeed):
@@ -152,6 +156,14 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     pipeline.budget.used = check_number(used, "the number of candidates", 0)
     if pipeline.sieve:
         pipeline.sieve.thaw(sieve)
+    if pipeline.absence is not None:
+        waiting = select_arrays("absence.", arrays)
+        number = 0 if pipeline.keys is None else len(pipeline.keys)
+        pipeline.absence.thaw(meta.get("absence"), waiting, position, number)
+        require(
+            pipeline.absence.earliest(position) >= pipeline.kept_from,
+            "it needs events that it does not hold",
+        )
     if pipeline.projector is not None:
         pipeline.projector.thaw(meta.get("moment"), arrays)
     batches = list(_thaw_batches(check_list(meta.get("batches"), "'batches'"), arrays))
@@ -161,19 +173,20 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
         and all(batch.base <= pipeline.kept_from for batch in batches[:1]),
         "some of its events are missing",
     )
-    lives = None
-    if pipeline.sieve and isinstance(pipeline.keys, LifeCoder):
+    lives, sieves = None, pipeline.sieves()
+    if sieves and isinstance(pipeline.keys, LifeCoder):
         stored, below = (position - pipeline.kept_from,), len(pipeline.keys)
         lives = read_array(arrays, "lives", np.int64, stored, low=-1, below=below)
         before = pipeline.kept_from - batches[0].base if batches else 0
         lives = np.concatenate([np.full(before, -1, np.int64), lives])
     for batch in batches:
         pipeline.store.append(batch)
-        if pipeline.sieve:
+        if sieves:
             keys = pipeline.keys.encode(batch) if isinstance(pipeline.keys, KeyCoder) else None
             if lives is not None:
                 keys, lives = lives[: len(batch)], lives[len(batch) :]
-            pipeline.sieve.note(batch, keys, pipeline.kept_from)
+            for each in sieves:
+                each.note(batch, keys, pipeline.kept_from)
 
 
 def _read_measures(written: list[Any]) -> dict[Measure, tuple[str, ...]]:

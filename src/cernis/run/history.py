@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.encoding.clock import Clock
+from cernis.encoding.ranks import rank_events
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.settings import EVENT_WINDOW, FOREVER, NO_WINDOW
 from cernis.engine.unary.arena import ArenaSegment
@@ -82,7 +83,7 @@ class MatchHistory:
         self.shared = plan.settings.shared_clock
         apart = plan.tables is not None and bool(plan.tables.apart)
         resolved = bool(plan.settings.resolve) and self.window != NO_WINDOW
-        self.lists = plan.listed or apart or resolved
+        self.lists = plan.listed or apart or resolved or bool(plan.pattern.without)
         """Whether matches are kept one by one: they are listed, or a strategy has chosen them,
         and its roots have lost the window."""
         self.moves = self.partitioned and self.window == EVENT_WINDOW
@@ -107,7 +108,7 @@ class MatchHistory:
             self._move_bounds(own, clock)
             values = clock.clock
         else:
-            values = _rank_events(own, self._counts)
+            values = rank_events(own, self._counts)
             self._counts += np.bincount(own[own >= 0], minlength=len(self._counts))
         self._readings.append(_Readings(batch.base, own, values))
 
@@ -264,20 +265,6 @@ class MatchHistory:
             self._counts, self._bounds = self._counts[keys], self._bounds[keys]
         else:
             self._counts, self._bounds = np.zeros(1, np.int64), np.full(1, newest, np.int64)
-
-
-def _rank_events(keys: Numbers, counts: Numbers) -> Numbers:
-    """Return the rank of each event in its partition, which has had `counts` before; -1: none.
-
-    >>> _rank_events(np.array([1, 0, -1, 1]), np.array([5, 0]))
-    array([ 0,  5, -1,  1])
-    """
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    first = np.searchsorted(ordered, ordered)
-    ranks = np.empty(len(keys), np.int64)
-    ranks[order] = np.arange(len(keys)) - first + counts[ordered]
-    return np.where(keys < 0, -1, ranks)
 
 
 def _keep_inside(one: _Roots, inside: NDArray[np.bool_]) -> _Roots:

@@ -1,6 +1,6 @@
 """A plan at work: batches of events in their final order in, match sets out.
 
-    batch ─ keys, clock ─▶ feed (engine) ─▶ compact sets ─ sieve, history ─▶ MatchSet
+    batch ─ keys, clock ─▶ feed (engine) ─▶ compact sets ─ absence, sieve, history ─▶ MatchSet
 
 The schema is known when a pipeline is made: its plan stays the same. What a user pushes is opened,
 checked and ordered by `run.session`.
@@ -12,6 +12,7 @@ the batches of events that they reach into.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import floor
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from cernis.encoding import clock as clocks
 from cernis.encoding.clock import AttributeClock, Clock
-from cernis.encoding.encode import Encode
+from cernis.encoding.encode import Encode, Encoder
 from cernis.encoding.keys import KeyCoder
 from cernis.encoding.lives import LifeCoder
 from cernis.events.batch import EventBatch
@@ -30,7 +31,9 @@ from cernis.pattern.predicate import RANK, TIME
 from cernis.pattern.query import Pattern, Unit
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
+from cernis.results.deadline import DeadlineColumn
 from cernis.results.matchset import MatchSet
+from cernis.run.absence import Absences
 from cernis.run.budget import Budget
 from cernis.run.feed import Engine, Measures, SlidingFeed, make_feed
 from cernis.run.group import Grouper
@@ -73,8 +76,13 @@ class Pipeline:
         self.feed = make_feed(plan, encode, measures)
         self.grouper = Grouper(plan.pattern, store) if plan.pattern.grouping else None
         self.sieve = Sieve(plan, store, budget, encode) if plan.listed else None
+        self.absence = None
+        if plan.pattern.without:
+            self.absence = Absences(plan, self.sieve, store, budget, encode)
         self.projector = self.new_projector(budget)
         self.history = MatchHistory(plan) if keep else None
+        if self.absence is not None:
+            self.absence.keeps = keep
         self.kept_from = 0
         """The position of the first event that is still stored."""
         self._forget_at = _FORGET_EVERY
@@ -89,8 +97,22 @@ class Pipeline:
     def engine(self) -> Engine:
         return self.feed.engine
 
+    def encoders(self) -> Iterator[Encoder]:
+        """Yield the encoders of the query's predicates, and of those of its guards."""
+        yield self.feed.encoder
+        if self.absence is not None:
+            yield from self.absence.encoders()
+
+    def sieves(self) -> list[Sieve]:
+        """Return the sieves that check candidates: of the query, and of its guards."""
+        own = [] if self.sieve is None else [self.sieve]
+        return own if self.absence is None else [*own, *self.absence.sieves()]
+
     def take(self, batch: EventBatch, scale: Scale) -> list[Any]:
-        """Read a batch; return the compact sets of the matches that end in it, for `find`."""
+        """Read a batch; return the compact sets of the matches that end in it, for `find`.
+
+        With WITHOUT: the matches that it makes certain.
+        """
         keys = self._read_keys(batch, scale)
         clock = self._read_clock(batch, keys, scale)
         self.store.append(batch)
@@ -102,6 +124,8 @@ class Pipeline:
         if self.limit.most is not None and keys is not None:
             self.limit.note(batch.base, keys)
             self._limit_keys(self.limit.most)
+        if self.absence is not None:
+            return self.absence.take(batch, keys, scale, taken, self.feed, self.kept_from)
         return taken
 
     def _limit_keys(self, most: int) -> None:
@@ -144,14 +168,20 @@ class Pipeline:
     def find(self, segments: list[Any]) -> MatchSet:
         """Return the matches in what `take` gave."""
         plan = self.plan
-        if self.sieve:
+        if self.absence is not None:
+            found = self.absence.find(segments, self.feed)
+        elif self.sieve:
             candidates = self.feed.find(plan.candidate_variables, segments, None, self.budget)
-            found: MatchSet = self.sieve.matches(candidates)
+            found = self.sieve.matches(candidates)
         else:
             found = self.feed.find(plan.variables, segments, plan.pattern.limit, self.budget)
         if self.history:
             self.history.add(segments, found)
         return found
+
+    def deadline(self) -> DeadlineColumn | None:
+        """Return how the matches that `find` gave last have their deadlines."""
+        return None if self.absence is None else self.absence.deadline
 
     def add_to_groups(self, segments: list[Any]) -> None:
         """Add the matches in what `take` gave to the groups of GROUP BY."""
@@ -191,13 +221,19 @@ class Pipeline:
             self.engine.drop_keys(alive)
             if self.history:
                 self.history.drop_keys(alive)
+            if self.absence is not None:
+                self.absence.drop_keys(alive)
         self.kept_from = self.engine.earliest()
+        if self.absence is not None:
+            self.kept_from = self.absence.earliest(self.kept_from)
         if self.history:
             self.kept_from = self.history.earliest(self.kept_from)
             self.history.forget_before(self.kept_from)
         self.store.forget_before(self.kept_from)
         if self.sieve:
             self.sieve.forget_before(self.kept_from)
+        if self.absence is not None:
+            self.absence.forget_before(self.kept_from)
         self._forget_keys(0 if every_key else _FORGET_KEYS)
         self.feed.forget()
 
@@ -208,6 +244,11 @@ class Pipeline:
         live = self.engine.live_keys()
         if self.history:
             live = np.union1d(live, self.history.keys())
+        if self.absence is not None:
+            waiting = self.absence.live_keys()
+            if isinstance(self.keys, LifeCoder):  # nothing comes to what waits in a life that ended
+                waiting = np.intersect1d(waiting, self.keys.find_alive())
+            live = np.union1d(live, waiting)
         if len(self.keys) <= (4 * len(live) + spare if spare else len(live)):
             return
         self.keys.keep_only(live)
@@ -218,6 +259,8 @@ class Pipeline:
             self.clock.keep_only(live)
         if self.sieve:
             self.sieve.keep_keys(live)
+        if self.absence is not None:
+            self.absence.keep_keys(live)
         if self.history:
             self.history.keep_keys(live)
 

@@ -94,6 +94,7 @@ class Query(Generic[Found]):
         on_budget: OnBudget = "fail",
         max_keys: int | None = None,
         on_full: OnFull = "fail",
+        complete: bool = False,
     ) -> Found:
         """Return all matches in the events.
 
@@ -105,6 +106,8 @@ class Query(Generic[Found]):
         returns the matches found so far (`partial`). `max_keys` is the most partitions that may
         have partial matches at once. Beyond it the run raises an error, or with
         `on_full="oldest"` drops the partitions that have been idle longest, with a note.
+        `complete` says that nothing follows the last event, so that a match of WITHOUT … FOR
+        whose deadline lies after it is certain.
         """
         session = self.session(
             time=time,
@@ -116,6 +119,7 @@ class Query(Generic[Found]):
             on_budget=on_budget,
             max_keys=max_keys,
             on_full=on_full,
+            complete=complete,
         )
         return session.collect(events)
 
@@ -137,10 +141,12 @@ class Query(Generic[Found]):
         on_budget: OnBudget = "fail",
         max_keys: int | None = None,
         on_full: OnFull = "fail",
+        complete: bool = False,
     ) -> Session[Found]:
         """Return the session that `Session.freeze` turned into bytes.
 
-        The bytes do not say what to do with bad rows, too many candidates and too many keys.
+        The bytes do not say what to do with bad rows, too many candidates and too many keys, nor
+        whether the input is complete.
         """
         options = RunOptions(
             format=format,
@@ -149,6 +155,7 @@ class Query(Generic[Found]):
             on_budget=on_budget,
             max_keys=max_keys,
             on_full=on_full,
+            complete=complete,
         )
         return Session.thaw(self.plan, frozen, options)
 

@@ -63,6 +63,8 @@ class RunOptions:
     """The most partitions that may have partial matches; None: any number."""
     on_full: OnFull = "fail"
     """When they are more: an error, or the partitions that have been idle longest are dropped."""
+    complete: bool = False
+    """Whether nothing follows the last event: then matches that wait for a deadline are certain."""
 
     def new_budget(self) -> Budget:
         return Budget(self.budget, self.on_budget)
@@ -156,7 +158,10 @@ class Session(Generic[Found]):
             return self._collect(reading, last=True)
 
     def finish(self) -> Found:
-        """Return what is certain now that no further event comes: the groups still open."""
+        """Return what is certain now that no further event comes: the groups still open.
+
+        With `complete=True` also the matches that wait for their deadline.
+        """
         with self._guard:
             return self._result([], last=True)
 
@@ -176,10 +181,10 @@ class Session(Generic[Found]):
                 if found is not None:
                     with self._guard.paused():
                         yield found
-            if self.pipeline.grouper is not None:
-                groups = self._result([], last=True)
+            if self.pipeline.grouper is not None or self._flushes:
+                rest = self._result([], last=True)
                 with self._guard.paused():
-                    yield groups
+                    yield rest
 
     def take(self, batch: EventBatch, scale: Scale) -> Found:
         """Return the matches that end in a batch whose events are in their final order.
@@ -263,7 +268,7 @@ class Session(Generic[Found]):
         self.notes = [
             *ordering.notes,
             *skipped_notes(ordering.sources),
-            *self._absent_types(),
+            *dict.fromkeys(self._absent_types()),
             *self.plan.notes,
             *self._idle_partitions(),
             *([self._limit.note_dropped] if self._limit.dropped else []),
@@ -297,6 +302,10 @@ class Session(Generic[Found]):
             ordering.scale.ticks(pattern.within.size)
         if pattern.forget is not None:
             ordering.scale.ticks(pattern.forget, "FORGET AFTER")
+        for absence in pattern.without:
+            if absence.within.unit is Unit.TIME:
+                clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"
+                ordering.scale.ticks(absence.within.size, f"{clause} a time")
         return ordering
 
     def _idle_partitions(self) -> Iterator[str]:
@@ -309,16 +318,24 @@ class Session(Generic[Found]):
         """Yield a note for each type that the query names and no event has had."""
         if not self.events:
             return
-        encoder = self.pipeline.feed.encoder
-        for index, atom in enumerate(encoder.atoms):
-            if isinstance(atom, TypeIs) and not any(vector[index] for vector in encoder.vectors):
-                where = f" of stream {atom.stream!r}" if atom.stream else ""
-                yield f"no event{where} has the type {atom.type!r}"
+        for encoder in self.pipeline.encoders():
+            for index, atom in enumerate(encoder.atoms):
+                seen = any(vector[index] for vector in encoder.vectors)
+                if isinstance(atom, TypeIs) and not seen:
+                    where = f" of stream {atom.stream!r}" if atom.stream else ""
+                    yield f"no event{where} has the type {atom.type!r}"
 
     # ------------------------------------------------------------- results
 
+    @property
+    def _flushes(self) -> bool:
+        """Whether the end of the input makes certain what waits for a deadline."""
+        return self.options.complete and self.plan.pattern.absent_after is not None
+
     def _result(self, segments: list[Any], *, last: bool = False) -> Found:
         """Return the matches in these segments; with `last`, no further event comes."""
+        if last and self._flushes and self.pipeline.absence is not None:
+            segments = [*segments, *self.pipeline.absence.finish()]
         if self.pipeline.grouper is not None:
             self.pipeline.add_to_groups(segments)
             return self._groups(last)
@@ -335,7 +352,15 @@ class Session(Generic[Found]):
         self._note_partial(partial)
         store = copy.copy(self.store)
         pattern, used = self.plan.pattern, self.mistakes.used
-        matches = Matches(found, store, pattern, notes=self.notes, partial=partial, used=used)
+        matches = Matches(
+            found,
+            store,
+            pattern,
+            notes=self.notes,
+            partial=partial,
+            used=used,
+            deadline=self.pipeline.deadline(),
+        )
         return cast(Found, matches)
 
     def _groups(self, last: bool) -> Found:

@@ -13,7 +13,7 @@ strategy or CONSUME BY depends on candidates that were not checked, an end posit
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -30,9 +30,12 @@ from cernis.plan.plan import Plan
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.results.values import python_values
 from cernis.run.budget import Budget
-from cernis.run.choose import Candidate, choose, project
+from cernis.run.choose import Candidate, choose, mark_variables, project
 from cernis.run.verify import EventView, Mark, Verifier
 from cernis.state import MOST_EVENTS, check_list, check_mapping, check_number
+
+Found = Iterator[tuple[int, int, list[list[int]]]]
+"""Candidates: start, end, and the positions of each of the plan's candidate variables."""
 
 
 class _CheckedBatch(NamedTuple):
@@ -58,6 +61,7 @@ class Sieve:
         self.encoder = encode(self.verifier.atoms)
         self.store = store
         self.budget = budget
+        self.limit = plan.pattern.limit
         self.consumed: dict[int, int] = {}
         self._chunks: list[_CheckedBatch] = []
         self._members: dict[int, list[int]] = {}
@@ -120,24 +124,57 @@ class Sieve:
 
     def matches(self, found: MatchSet) -> ListedMatches:
         """Return the matches among these candidates."""
+        return self._list(found, self._find_at, self.plan.variables)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The variables of candidates that are checked: every one that the formula has."""
+        names = self.plan.candidate_variables
+        return tuple(name for name in names if self.verifier.path_of(name) is None)
+
+    def check(self, found: MatchSet) -> ListedMatches:
+        """Return the valuations among these candidates, without strategy, SELECT and LIMIT.
+
+        Except for STRICT, which looks at each one alone.
+        """
+        return self._list(found, self._check_at, self.labels)
+
+    def _list(
+        self, found: MatchSet, find: Callable[[int, Found], list[Candidate]], names: tuple[str, ...]
+    ) -> ListedMatches:
         listed = []
         for end, candidates in groupby(
-            (one for block in found.blocks() for one in _unpack(block)), key=lambda c: c[1]
+            (one for block in found.blocks() for one in unpack(block)), key=lambda c: c[1]
         ):
             if self.budget.spent:
                 break
-            for match in self._find_at(end, candidates):
-                marks: dict[str, list[int]] = {}
-                for variable, position in match.labels:
-                    marks.setdefault(variable, []).append(position)
-                listed.append((match.start, end, marks))
-        return ListedMatches.of(self.plan.variables, listed)
+            listed += [(match.start, end, mark_variables(match)) for match in find(end, candidates)]
+        return ListedMatches.of(names, listed)
 
-    def _find_at(
-        self, end: int, candidates: Iterator[tuple[int, int, list[list[int]]]]
-    ) -> list[Candidate]:
+    def _check_at(self, end: int, candidates: Found) -> list[Candidate]:
+        key, last = self._to_local(end)
+        valid = self._find_valid(key, last, candidates)
+        if self.plan.pattern.strategy is Strategy.STRICT:
+            valid = choose(Strategy.STRICT, last, valid)
+        return [self._globalize(key, candidate) for candidate in valid]
+
+    def _find_at(self, end: int, candidates: Found) -> list[Candidate]:
         pattern = self.plan.pattern
         key, last = self._to_local(end)
+        valid = self._find_valid(key, last, candidates)
+        chosen = choose(pattern.strategy, last, valid)
+        kept = [self._globalize(key, c) for c in project(chosen, self.plan.variables)]
+        if pattern.consume is not Consume.NONE:
+            scope = -1 if pattern.consume is Consume.ANY else key
+            kept = [c for c in kept if c.start > self.consumed.get(scope, -1)]
+            if kept:
+                self.consumed[scope] = end
+        kept.sort(key=lambda c: (-c.start, sorted(c.labels)))
+        return kept if self.limit is None else kept[: self.limit]
+
+    def _find_valid(self, key: int, last: int, candidates: Found) -> set[Candidate]:
+        """Return the valuations that end at one position; none if the strategy cannot decide."""
+        pattern = self.plan.pattern
         valid: set[Candidate] = set()
         for start, _, positions in candidates:
             self.budget.spend(1)
@@ -147,23 +184,12 @@ class Sieve:
             if checked is not None:
                 valid.add(checked)
         decided = pattern.strategy is Strategy.ALL and pattern.consume is Consume.NONE
-        if self.budget.spent and not decided:
-            return []
-        chosen = choose(pattern.strategy, last, valid)
-        kept = [
-            Candidate(
-                self._to_global(key, c.start),
-                frozenset((v, self._to_global(key, p)) for v, p in c.labels),
-            )
-            for c in project(chosen, self.plan.variables)
-        ]
-        if pattern.consume is not Consume.NONE:
-            scope = -1 if pattern.consume is Consume.ANY else key
-            kept = [c for c in kept if c.start > self.consumed.get(scope, -1)]
-            if kept:
-                self.consumed[scope] = end
-        kept.sort(key=lambda c: (-c.start, sorted(c.labels)))
-        return kept if pattern.limit is None else kept[: pattern.limit]
+        return set() if self.budget.spent and not decided else valid
+
+    def _globalize(self, key: int, candidate: Candidate) -> Candidate:
+        """Return a candidate with positions in the whole stream."""
+        labels = frozenset((v, self._to_global(key, p)) for v, p in candidate.labels)
+        return Candidate(self._to_global(key, candidate.start), labels)
 
     def _check(
         self, start: int, positions: list[list[int]], key: int, last: int
@@ -226,7 +252,8 @@ class Sieve:
         return chunk.values[attribute][offset]
 
 
-def _unpack(block: MatchBlock) -> Iterator[tuple[int, int, list[list[int]]]]:
+def unpack(block: MatchBlock) -> Found:
+    """Yield the start, the end, and the positions of each variable of each match."""
     starts, ends = block.start.tolist(), block.end.tolist()
     offsets = [offset.tolist() for offset in block.offsets]
     positions = [position.tolist() for position in block.positions]

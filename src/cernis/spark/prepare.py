@@ -72,6 +72,9 @@ def prepare_job(
         message = "GROUP BY runs on the embedded engine alone so far"
         help_ = "select the values, and group the DataFrame of matches: .groupBy(…)"
         raise QueryError([Diagnostic(message, query.pattern.grouping.span, suggestion=help_)])
+    if query.pattern.without:
+        message = "WITHOUT runs on the embedded engine alone so far"
+        raise QueryError([Diagnostic(message, query.pattern.without[0].span)], query.pattern.source)
     frames = make_frames(events, query.pattern.streams, options)
     plan, layout = _choose_plan(query, frames, options)
     single = layout.distribution is Distribution.SINGLE

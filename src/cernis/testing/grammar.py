@@ -16,11 +16,11 @@ mostly with their neighbours, over attributes with two values each, so that many
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from typing import Any, Literal, TypeVar
 
@@ -28,6 +28,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
+    Absence,
     Consume,
     Pattern,
     Select,
@@ -38,6 +39,7 @@ from cernis.pattern.query import (
     Window,
 )
 from cernis.pattern.waits import list_first
+from cernis.testing.absences import Link, make_absence
 from cernis.testing.terms import make_term_condition, make_value_select
 
 T = TypeVar("T")
@@ -117,6 +119,10 @@ class Features:
     limit: bool = True
     terms: bool = False
     forget: bool = False
+    after: tuple[Link, ...] = ()
+    """How WITHOUT … FOR may depend on the match; none: there is none."""
+    before: tuple[Link, ...] = ()
+    """The same of WITHOUT … BEFORE."""
     untimed: bool = True
     disorder: bool = True
 
@@ -208,7 +214,18 @@ class QueryGrammar(Choices):
             consume=self.pick_mostly_first(on.consume),
             limit=self.choose(4) if on.limit and self.happens(6) else None,
             forget=Fraction((1 + self.choose(8)) * MILLISECOND, 2) if on.forget else None,
+            without=tuple(self._make_without(body)),
         )
+
+    def _make_without(self, body: cel.Formula) -> Iterator[Absence]:
+        on = self.features
+        names = ("p", "q", *on.variables[:1])
+        few = QueryGrammar(self.choose, replace(on, families=(), variables=names, all_=False))
+        for before, links in ((False, on.after), (True, on.before)):
+            if links:
+                guard = few.make_formula(1 + self.choose(4))
+                link = self.pick(links)
+                yield make_absence(self.choose, link, body, guard, before=before)
 
     def make_formula(self, size: int) -> cel.Formula:
         """Make a random formula of at most `size` nodes."""
@@ -587,9 +604,12 @@ class QueryGrammar(Choices):
         names, types, longest = [*DOMAINS, *RISING], on.types, on.events
         if for_ is not None:
             in_time = for_.within is not None and for_.within.unit is Unit.TIME
+            in_time = in_time or any(one.within.unit is Unit.TIME for one in for_.without)
             needed = in_time or for_.forget is not None
-            names, types = sorted(_find_attributes(for_)), _choose_types(on, for_.formula)
-            longest = _find_longest(for_.formula, on)
+            formulas = [for_.formula, *(one.formula for one in for_.without)]
+            names = sorted(_find_attributes(for_))
+            types = tuple(name for one in formulas for name in _choose_types(on, one))
+            longest = min(_find_longest(one, on) for one in formulas)
         timed = not on.untimed or needed or not self.happens(4)
         length = max(self.choose(longest + 1) for _ in range(4 if on.families else 2))
         made = [self._make_record(types, names) for _ in range(length)]
@@ -671,7 +691,8 @@ def _find_attributes(query: Pattern) -> set[str]:
     for item in query.select.items:
         if isinstance(item, SelectedTerm):
             found |= {attribute.name for attribute in pred.term_attributes(item.term)}
-    for node in cel.walk(query.formula):
+    formulas = [query.formula, *(one.formula for one in query.without)]
+    for node in chain.from_iterable(map(cel.walk, formulas)):
         if isinstance(node, cel.Filter):
             found |= {attribute.name for attribute in _find_attributes_of(node.condition)}
         elif isinstance(node, cel.PartitionBy):

@@ -38,8 +38,10 @@ from typing import Any, Final, NamedTuple
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.guard import SplitGuard, split_guard
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
+    Absence,
     Consume,
     Pattern,
     Select,
@@ -149,9 +151,15 @@ def find_valuations(
         case cel.PartitionBy(body=body, keys=keys):
             return {v for v in of(body) if _has_common_value(keys, v, events)}
         case cel.Unless(body=body, guard=guard):
-            guards = find_valuations(guard, events, type=type) - {EPSILON}
+            split = split_guard(guard)
+            guards = find_valuations(split.formula, events, type=type) - {EPSILON}
             return {
-                v for v in of(body) if not any(v.start < g.start and g.end < v.end for g in guards)
+                v
+                for v in of(body)
+                if not any(
+                    v.start < w.start and w.end < v.end and _meets(split, v, w, events)
+                    for w in guards
+                )
             }
 
 
@@ -159,6 +167,13 @@ def _is_event(atom: cel.Event, event: Event, type: str) -> bool:
     """Whether an event has the type, and the stream, that an atom asks for."""
     named = atom.type in (cel.ANY_TYPE, event.get(type))
     return named and atom.stream in (None, event.get(STREAM))
+
+
+def _meets(guard: SplitGuard, v: Valuation, w: Valuation, events: Sequence[Event]) -> bool:
+    """Whether the conditions of a guard hold of its valuation w and the guarded v together."""
+    outside = frozenset((x, p) for x, p in v.labels if x not in guard.names)
+    both = w._replace(labels=w.labels | outside)
+    return all(satisfies(condition, both, events) for condition in guard.conditions)
 
 
 Product = Callable[[set[Valuation], set[Valuation]], set[Valuation]]
@@ -460,15 +475,17 @@ def evaluate(
     type: str = "type",
     stream: str | None = None,
     tick: int = NANOSECONDS,
+    complete: bool = False,
 ) -> list[OracleMatch]:
     """Return the matches by end position, latest start first.
 
     `time` counts ticks of `tick` nanoseconds; `stream` names the stream of the events
     that do not say theirs in "_stream" (the only stream in FROM, if there is but one).
-    A lone `SELECT COUNT(*)` gives the matches it counts; see `count_matches`.
+    A lone `SELECT COUNT(*)` gives the matches it counts; see `count_matches`. Unless the input
+    is `complete`, WITHOUT … FOR gives those matches alone that are certain.
     """
     rows, ordered = _order_events(pattern, events, time, stream, tick)
-    matches = _find_matches(pattern, ordered, time, type, tick)
+    matches = _find_matches(pattern, ordered, time, type, tick, complete)
     # 6. CONSUME BY
     matches = _consume(pattern.consume, matches)
     # 7. LIMIT
@@ -490,7 +507,12 @@ def _order_events(
 
 
 def _find_matches(
-    pattern: Pattern, ordered: Sequence[Event], time: str, type: str, tick: int
+    pattern: Pattern,
+    ordered: Sequence[Event],
+    time: str,
+    type: str,
+    tick: int,
+    complete: bool = False,
 ) -> list[_PositionedValuation]:
     """Return the matches after step 5, by end position, latest start first."""
     names = find_selected(pattern)
@@ -502,6 +524,12 @@ def _find_matches(
         found = find_valuations(pattern.formula, local, type=type) - {EPSILON}
         # 3. WITHIN
         found = {v for v in found if _is_within(pattern.within, v, local, time, tick)}
+        # WITHOUT
+        now = ordered[-1].get(time) if ordered else None
+        for absence in pattern.without:
+            found = _keep_without(absence, found, local, type, time, tick)
+            if not absence.before and not complete:
+                found = {v for v in found if _is_certain(absence, v, local, now, time, tick)}
         for end in range(len(local)):
             # 4. the strategy, among those that end at one position
             chosen = choose(pattern.strategy, {v for v in found if v.end == end})
@@ -513,6 +541,41 @@ def _find_matches(
             )
     matches.sort(key=lambda m: (m.global_end, -m.global_start, sorted(m.valuation.labels)))
     return matches
+
+
+def _keep_without(
+    absence: Absence,
+    found: set[Valuation],
+    events: Sequence[Event],
+    type: str,
+    time: str,
+    tick: int,
+) -> set[Valuation]:
+    """Return the valuations that no valuation of the guard follows (or precedes) in time."""
+    guard, window = split_guard(absence.formula), absence.within
+    guards = find_valuations(guard.formula, events, type=type) - {EPSILON}
+
+    def is_near(v: Valuation, w: Valuation) -> bool:
+        if absence.before:
+            first, last, is_outside = w.start, v.start, w.end < v.start
+        else:
+            first, last, is_outside = v.end, w.end, w.start > v.end
+        between = Valuation(first, last, frozenset())
+        return is_outside and _is_within(window, between, events, time, tick)
+
+    return {
+        v for v in found if not any(is_near(v, w) and _meets(guard, v, w, events) for w in guards)
+    }
+
+
+def _is_certain(
+    absence: Absence, v: Valuation, events: Sequence[Event], now: Any, time: str, tick: int
+) -> bool:
+    """Whether time has passed the deadline of a valuation; `now` is that of the last event."""
+    window = absence.within
+    if window.unit is Unit.EVENTS:
+        return len(events) - 1 - v.end > window.size
+    return bool((now - events[v.end][time]) * Fraction(tick) > window.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,13 +595,14 @@ def evaluate_groups(
     type: str = "type",
     stream: str | None = None,
     tick: int = NANOSECONDS,
+    complete: bool = False,
 ) -> list[OracleGroup]:
     """Return the groups of a query with GROUP BY that HAVING keeps."""
     grouping = pattern.grouping
     assert grouping is not None
     rows, ordered = _order_events(pattern, events, time, stream, tick)
     groups: dict[tuple[Any, ...], list[_PositionedValuation]] = {}
-    for m in _find_matches(pattern, ordered, time, type, tick):
+    for m in _find_matches(pattern, ordered, time, type, tick, complete):
         key = dict(zip(pattern.components, m.partition.key, strict=True))
         kept = tuple((name, key[name]) for name in grouping.components)
         when: tuple[int, ...] = ()
@@ -612,9 +676,11 @@ def count_matches(
     type: str = "type",
     stream: str | None = None,
     tick: int = NANOSECONDS,
+    complete: bool = False,
 ) -> list[tuple[int, int]]:
     """Return the row of each end that has matches and their number, in time order."""
-    found = evaluate(pattern, events, time=time, type=type, stream=stream, tick=tick)
+    options: dict[str, Any] = {"time": time, "type": type, "stream": stream, "tick": tick}
+    found = evaluate(pattern, events, complete=complete, **options)
     return list(Counter(m.end for m in found).items())
 
 

@@ -26,6 +26,7 @@ _CLAUSES = {
     "_FROM": "FROM",
     "_WHERE": "WHERE",
     "_FILTER": "FILTER",
+    "_WITHOUT": "WITHOUT",
     "_PARTITION": "PARTITION BY",
     "_WITHIN": "WITHIN",
     "_GROUP": "GROUP BY",

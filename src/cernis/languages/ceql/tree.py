@@ -18,6 +18,7 @@ from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import (
+    Absence,
     Consume,
     Grouping,
     Pattern,
@@ -76,8 +77,9 @@ class CeqlReader(TreeReader):
     # ---------------------------------------------------------------------- query
 
     def query(self, meta: Meta, parts: list[Any]) -> Pattern:
-        declared, (strategy, select), streams, formula, partition, *clauses = parts
-        within, grouping, consume, limit, forget = clauses
+        declared, (strategy, select), streams, formula, *clauses = parts
+        without, clauses = tuple(clauses[:-6]), clauses[-6:]
+        partition, within, grouping, consume, limit, forget = clauses
         return Pattern(
             formula=formula,
             select=select,
@@ -89,6 +91,7 @@ class CeqlReader(TreeReader):
             consume=consume or Consume.NONE,
             limit=limit,
             forget=forget,
+            without=without,
             declared=declared,
             source=self.source,
             spans=self.spans,
@@ -196,6 +199,10 @@ class CeqlReader(TreeReader):
     def forget(self, meta: Meta, parts: list[Token]) -> Fraction:
         self.spans["forget"] = (span_of_tree(meta),)
         return self._read_nanoseconds(parts)
+
+    def without(self, meta: Meta, parts: list[Any]) -> Absence:
+        formula, *before, span = parts
+        return Absence(formula, span, before=bool(before), span=span_of_tree(meta))
 
     # ------------------------------------------------------------------- formulas
 

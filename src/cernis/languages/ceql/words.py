@@ -12,7 +12,7 @@ from cernis.languages.text import words
 from cernis.pattern.predicate import MONOTONE
 
 _SPECIAL = (
-    {word: word for word in ("ANY", "DISTINCT", "NOT", "PREV")}
+    {word: word for word in ("ANY", "BEFORE", "DISTINCT", "NOT", "PREV")}
     | dict.fromkeys(MONOTONE, "MONOTONE")
     | dict.fromkeys(("NEXT", "STRICT"), "STRATEGY")
     | dict.fromkeys(("LAST", "MAX"), "LASTMAX")
@@ -20,7 +20,7 @@ _SPECIAL = (
 )
 _OTHERS = (
     "SELECT FROM WHERE FILTER PARTITION BY CONSUME LIMIT AS IN ALL OR AND UNLESS NONE LIKE IS NULL "
-    "RANGE GROUP HAVING EVERY FORGET AFTER"
+    "RANGE GROUP HAVING EVERY FORGET AFTER WITHOUT FOR"
 )
 
 TERMINALS: Mapping[str, str] = (
@@ -29,7 +29,7 @@ TERMINALS: Mapping[str, str] = (
 """Keyword, in capitals, to the terminal of the grammar."""
 
 _SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV _RANGE"
-_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER"
+_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER _WITHOUT _FOR BEFORE"
 SOFT = words.SOFT | set(_SOFT.split()) | set(_SOFT_CLAUSES.split())
 """Terminals that may stand where a name may."""
 
@@ -62,7 +62,11 @@ _PHRASES = words.read_phrases(
             f"_OR _ALL _UNLESS _AS _IN QMARK LBRACE COLON_LBRACE GT PLUS COLON_PLUS {_ARROWS}",
             "an operator such as ';', OR or +",
         ),
-        ("_WITHIN _CONSUME _LIMIT", "_PARTITION _GROUP _FORGET", "a clause such as WITHIN"),
+        (
+            "_WITHIN _CONSUME _LIMIT",
+            "_PARTITION _GROUP _FORGET _WITHOUT",
+            "a clause such as WITHIN",
+        ),
         ("_CREATE _DECLARE", "", "CREATE STREAM"),
         ("_EVENT _EVENTS", "", "EVENTS"),
     )

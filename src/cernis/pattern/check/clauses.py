@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import chain
 
 from cernis.errors import Diagnostic, Span
 from cernis.pattern.check.formulas import FormulaCheck
@@ -35,6 +36,7 @@ class PatternCheck(FormulaCheck):
     def run(self) -> list[Diagnostic]:
         self.check_from()
         scope = self.check_formula(self.pattern.formula)
+        self.check_without(scope)
         self.check_qualified()
         if self.pattern.grouping is None:
             self.check_select(scope)
@@ -74,7 +76,8 @@ class PatternCheck(FormulaCheck):
             return
         everywhere = self.pattern.streams or (None,)
         streams: dict[str, set[str | None]] = {}
-        for node in walk(self.pattern.formula):
+        formulas = [self.pattern.formula, *(one.formula for one in self.pattern.without)]
+        for node in chain.from_iterable(map(walk, formulas)):
             if isinstance(node, Event):
                 its = everywhere if node.stream is None else (node.stream,)
                 streams.setdefault(node.type, set()).update(its)
@@ -87,6 +90,31 @@ class PatternCheck(FormulaCheck):
                     one.span,
                     suggestion=f"name it in the formula: {name} AS x",
                 )
+
+    def check_without(self, scope: VariableScope) -> None:
+        """Check WITHOUT … FOR and WITHOUT … BEFORE."""
+        pattern, seen = self.pattern, set[bool]()
+        single = single_variables(pattern.formula)
+        for absence in pattern.without:
+            self.check_guard(absence.formula, scope, single)
+            clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"
+            window = absence.within
+            if absence.before in seen:
+                self.mistakes.note(
+                    f"a query has one {clause}",
+                    absence.span,
+                    suggestion="write WITHOUT (A OR B)",
+                )
+            seen.add(absence.before)
+            if window.unit is Unit.ATTRIBUTE:
+                self.mistakes.note(f"{clause} takes a duration or EVENTS", window.span)
+            self.check_size(window, clause)
+        if pattern.absent_after is not None and pattern.consume is not Consume.NONE:
+            self.mistakes.note(
+                "CONSUME BY does not go with WITHOUT … FOR: "
+                "a match is not certain when a later one would use its events",
+                pattern.absent_after.span,
+            )
 
     def check_select(self, scope: VariableScope) -> None:
         select = self.pattern.select
@@ -178,7 +206,7 @@ class PatternCheck(FormulaCheck):
 
     def check_alias(self, alias: str | None, span: Span | None) -> None:
         """Note a column that has the name of one that every match has."""
-        if alias in INTERVAL:
+        if alias in INTERVAL or (alias == "deadline_ts" and self.pattern.absent_after is not None):
             self.mistakes.note(f"every match has a column '{alias}' already", span)
         elif alias in self.pattern.components:
             message = f"'{alias}' is selected twice: PARTITION BY makes it a column"
@@ -203,14 +231,7 @@ class PatternCheck(FormulaCheck):
                 index += 1
 
     def check_window(self, window: Window) -> None:
-        if window.size < 0:
-            self.mistakes.note("WITHIN must not be negative", window.span)
-        if window.size > LARGEST_WINDOW:
-            self.mistakes.note("the size of WITHIN is out of range", window.span)
-        if window.unit is Unit.EVENTS and Fraction(window.size).denominator != 1:
-            self.mistakes.note("a number of events must be whole", window.span)
-        if not _is_decimal(Fraction(window.size)):
-            self.mistakes.note("the size of WITHIN must be a decimal number", window.span)
+        self.check_size(window, "WITHIN")
         if window.unit is Unit.ATTRIBUTE:
             if window.attribute is None:
                 self.mistakes.note("WITHIN n [a] needs an attribute", window.span)
@@ -219,6 +240,16 @@ class PatternCheck(FormulaCheck):
             if class_of(kind) not in ("number", None):
                 message = f"WITHIN needs numbers, {window.attribute.name} is a {class_of(kind)}"
                 self.mistakes.note(message, window.attribute.span)
+
+    def check_size(self, window: Window, clause: str) -> None:
+        if window.size < 0:
+            self.mistakes.note(f"{clause} must not be negative", window.span)
+        if window.size > LARGEST_WINDOW:
+            self.mistakes.note(f"the size of {clause} is out of range", window.span)
+        if window.unit is Unit.EVENTS and Fraction(window.size).denominator != 1:
+            self.mistakes.note("a number of events must be whole", window.span)
+        if not _is_decimal(Fraction(window.size)):
+            self.mistakes.note(f"the size of {clause} must be a decimal number", window.span)
 
     def check_forget(self, length: Fraction) -> None:
         span = self.find_span("forget", 0)

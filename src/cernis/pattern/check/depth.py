@@ -56,6 +56,7 @@ def _list_children(node: _Node) -> Iterable[_Node]:
 def find_too_deep(pattern: Pattern) -> Diagnostic | None:
     """Return the mistake of a pattern that is nested too deeply, if it is; not recursive."""
     stack: list[tuple[_Node, int]] = [(pattern.formula, 1)]
+    stack += [(absence.formula, 1) for absence in pattern.without]
     stack += [(item.term, 1) for item in pattern.select.items if isinstance(item, SelectedTerm)]
     if pattern.grouping is not None and pattern.grouping.having is not None:
         stack.append((pattern.grouping.having, 1))

@@ -15,19 +15,31 @@ from cernis.pattern.check.scopes import (
     unite_scopes,
 )
 from cernis.pattern.check.terms import TermCheck
+from cernis.pattern.guard import mentioned_variables
 from cernis.pattern.predicate import (
+    Aggregate,
     AllOf,
     AnyOf,
     Compare,
     CompareTerms,
     Condition,
     Holds,
+    IntervalTime,
+    Leaf,
     Monotone,
     Reference,
+    leaves,
+    walk_term,
 )
 from cernis.pattern.selection import single_variables
 from cernis.pattern.waits import list_first
-from cernis.pattern.write import write_name, write_previous, write_reference, write_value
+from cernis.pattern.write import (
+    write_name,
+    write_previous,
+    write_reference,
+    write_term,
+    write_value,
+)
 from cernis.schema import Kind
 
 _BEGIN = {
@@ -65,7 +77,7 @@ class FormulaCheck(TermCheck):
                 return self.check_formula(body)
             case cel.Filter(body=body, condition=condition):
                 scope = self.check_formula(body)
-                self.check_condition(condition, scope, body)
+                self.check_condition(condition, scope, single_variables(body))
                 return scope
             case cel.PartitionBy(body=body):
                 scope = self.check_formula(body)
@@ -73,7 +85,7 @@ class FormulaCheck(TermCheck):
                 return scope
             case cel.Unless(body=body, guard=guard):
                 scope = self.check_formula(body)
-                self.check_formula(guard)
+                self.check_guard(guard, scope, single_variables(body))
                 return scope
             case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
                 pass
@@ -174,10 +186,50 @@ class FormulaCheck(TermCheck):
                 message = f"type clash: {left} is a {one}, {right} is a {other}"
                 self.mistakes.note(message, second.span)
 
+    def check_guard(
+        self, guard: cel.Formula, outside: VariableScope, outer_single: frozenset[str]
+    ) -> None:
+        """Check a formula whose outermost FILTER may mention variables of what it guards."""
+        filters: list[cel.Filter] = []
+        body = guard
+        while isinstance(body, cel.Filter):
+            filters.append(body)
+            body = body.body
+        scope = self.check_formula(body)
+        names = scope.variables
+        both = VariableScope({**outside.variables, **names}, scope.sorts)
+        single = single_variables(body) | (outer_single - names.keys())
+        for node in reversed(filters):
+            self.check_condition(node.condition, both, single)
+            for leaf in leaves(node.condition):
+                self.check_foreign(leaf, frozenset(names))
+
+    def check_foreign(self, leaf: Leaf, names: frozenset[str]) -> None:
+        """Note what has no meaning in a condition on a guard's events and those of the match."""
+        if mentioned_variables(leaf) <= names:
+            return
+        match leaf:
+            case Compare(adjacent=True, left=left):
+                self.mistakes.note(
+                    f"{write_previous(left)} is the event before in one formula, not in two",
+                    leaf.span,
+                    suggestion=f"compare {write_reference(left)}",
+                )
+            case CompareTerms(left=one, right=other):
+                for part in (*walk_term(one), *walk_term(other)):
+                    if part == Aggregate("COUNT") or isinstance(part, IntervalTime):
+                        self.mistakes.note(
+                            f"{write_term(part)} beside variables of two formulas has no meaning",
+                            part.span,
+                            expected="values of variables",
+                        )
+
     # ---------------------------------------------------------------- conditions
 
-    def check_condition(self, node: Condition, scope: VariableScope, body: cel.Formula) -> None:
-        """Check a condition on the valuations of `body`, which binds the variables of `scope`."""
+    def check_condition(
+        self, node: Condition, scope: VariableScope, single: frozenset[str]
+    ) -> None:
+        """Check a condition; `single` are the variables that hold exactly one event."""
         match node:
             case Holds(variable=variable, predicate=predicate):
                 known = self.check_variable(variable, scope, "FILTER", node.span)
@@ -190,7 +242,6 @@ class FormulaCheck(TermCheck):
                     node.span,
                 )
             case CompareTerms(left=one, right=other):
-                single = single_variables(body)
                 self.check_terms_compare(
                     (one, self.check_term(one, scope, single, "FILTER")),
                     (other, self.check_term(other, scope, single, "FILTER")),
@@ -204,7 +255,7 @@ class FormulaCheck(TermCheck):
                 if len(parts) < 2:
                     self.mistakes.note("AND and OR need at least two conditions", node.span)
                 for part in parts:
-                    self.check_condition(part, scope, body)
+                    self.check_condition(part, scope, single)
 
     def check_reference(self, node: Reference, scope: VariableScope) -> Kind | None:
         known = self.check_variable(node.variable, scope, "FILTER", node.span)

@@ -1,0 +1,84 @@
+"""`EventLog`: a few numbers for each recent event, by position.
+
+Cost contract: reading is a search per batch of events that the positions fall into. Memory is that
+of the events since the last `forget_before`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.state import MOST_EVENTS, read_array, require
+
+Numbers = NDArray[np.int64]
+
+
+class _Logged(NamedTuple):
+    base: int
+    values: Numbers
+
+
+class EventLog:
+    """Rows of numbers, a column for each event.
+
+    >>> log = EventLog(1)
+    >>> log.append(0, np.array([[7, 8]]))
+    >>> log.append(2, np.array([[9]]))
+    >>> log.read(0, np.array([2, 0])).tolist()
+    [9, 7]
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self._logged: list[_Logged] = []
+
+    def append(self, base: int, values: Numbers) -> None:
+        """Add the numbers of a batch whose first event has the position `base`."""
+        if values.shape[1]:
+            self._logged.append(_Logged(base, values))
+
+    def read(self, row: int, positions: Numbers) -> Numbers:
+        """Return the numbers of a row at these positions."""
+        found = np.empty(len(positions), np.int64)
+        bases = [logged.base for logged in self._logged]
+        owner = np.searchsorted(bases, positions, side="right") - 1
+        for number in np.unique(owner).tolist():
+            at = np.flatnonzero(owner == number)
+            logged = self._logged[number]
+            found[at] = logged.values[row, positions[at] - logged.base]
+        return found
+
+    def forget_before(self, position: int) -> None:
+        """Drop the batches that end before this position."""
+        last = bisect_right(self._logged, position, key=lambda logged: logged.base) - 1
+        del self._logged[: max(0, last)]
+
+    def change(self, row: int, change: Callable[[Numbers], Numbers]) -> None:
+        """Replace the numbers of a row."""
+        for logged in self._logged:
+            logged.values[row] = change(logged.values[row])
+
+    def distinct(self, row: int) -> Numbers:
+        """Return the distinct numbers of a row, ascending."""
+        parts = [np.unique(logged.values[row]) for logged in self._logged]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+    def freeze(self) -> dict[str, NDArray[Any]]:
+        """Return the numbers as plain arrays."""
+        if not self._logged:
+            return {"base": np.zeros(1, np.int64), "values": np.empty((self.rows, 0), np.int64)}
+        values = np.concatenate([logged.values for logged in self._logged], axis=1)
+        return {"base": np.array([self._logged[0].base]), "values": values}
+
+    def thaw(self, arrays: Mapping[str, NDArray[Any]], position: int) -> None:
+        """Restore what `freeze` returned; the next event has this position."""
+        base = read_array(dict(arrays), "base", np.int64, (1,), low=0, below=MOST_EVENTS)
+        values = read_array(dict(arrays), "values", np.int64, (self.rows, None))
+        end = int(base[0]) + values.shape[1]
+        require(not values.shape[1] or end == position, "numbers of events are missing")
+        self.append(int(base[0]), values.copy())
