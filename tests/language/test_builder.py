@@ -128,6 +128,25 @@ def test_conditions_equal_their_text(condition: ConditionBuilder, text: str) -> 
         (p.select().where(p.follow(A, B) >> "C"), "SELECT * WHERE (A -> B) ; C"),
         (p.select().where(A.plus(follow=True)), "SELECT * WHERE A->+"),
         (p.select().where(A.times(2, None, follow=True)), "SELECT * WHERE A->{2,}"),
+        (
+            p.select().where(p.seq(A, B, gap=p.gap(minutes=1, seconds=30))),
+            "SELECT * WHERE A ;[1 MINUTE 30 SECONDS] B",
+        ),
+        (
+            p.select().where(
+                p.follow(A, B, gap=p.gap(timedelta(minutes=5), least=timedelta(minutes=1)))
+            ),
+            "SELECT * WHERE A ->[1 TO 5 MINUTES] B",
+        ),
+        (p.select().where(A.plus(gap=p.gap(events=3))), "SELECT * WHERE A+[3 EVENTS]"),
+        (
+            p.select().where(A.times(2, gap=p.gap(events=(1, 3)))),
+            "SELECT * WHERE A{2}[1 TO 3 EVENTS]",
+        ),
+        (
+            p.select().where((A >> B).within(minutes=5) >> "C"),
+            "SELECT * WHERE (A ; B WITHIN 5 MINUTES) ; C",
+        ),
         (p.select().where(A).within(events=10), "SELECT * WHERE A WITHIN 10 EVENTS"),
         (
             p.select().where(A).within(minutes=5, seconds=0.1),
@@ -174,8 +193,10 @@ def test_queries_equal_their_text(query: QueryBuilder, text: str) -> None:
         (lambda: p.follow(A), "follow() needs at least two formulas"),
         (
             lambda: A.plus(contiguous=True, follow=True),
-            "rounds are contiguous, or each begins with the next that fits, not both",
+            "contiguous rounds have nothing between them\n  help: leave out follow and gap",
         ),
+        (lambda: p.gap(minutes=5, events=3), "gap() takes a duration, or events"),
+        (lambda: p.gap(), "gap() takes a duration, or events"),
         (lambda: p.seq(A, 3), "expected a formula such as p.event('A'), not 3"),
         (lambda: p.event(""), "an event type must be a string that is not empty, not ''"),
         (

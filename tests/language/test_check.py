@@ -308,6 +308,28 @@ line 1, column 22: what follows '->' must begin with single events, not with NOT
   help: '->' passes over events that do not fit; use ':' or ';' before NOT""",
         ),
         (
+            "SELECT * WHERE A ;[5 TO 1 MINUTES] B",
+            """\
+line 1, column 19: the gap ends before it begins
+  SELECT * WHERE A ;[5 TO 1 MINUTES] B
+                    ^^^^^^^^^^^^^^^^
+  help: write [1 MINUTE TO 5 MINUTES]""",
+        ),
+        (
+            "SELECT * WHERE A{2}[1.5 EVENTS]",
+            """\
+line 1, column 20: a number of events must be whole
+  SELECT * WHERE A{2}[1.5 EVENTS]
+                     ^^^^^^^^^^^^""",
+        ),
+        (
+            "SELECT * WHERE (A ; B WITHIN 1.5 EVENTS)",
+            """\
+line 1, column 30: a number of events must be whole
+  SELECT * WHERE (A ; B WITHIN 1.5 EVENTS)
+                               ^^^^^^^^^^""",
+        ),
+        (
             "SELECT * WHERE NOT (B FILTER C[x = 1])",
             """\
 line 1, column 30: unknown variable 'C' in FILTER

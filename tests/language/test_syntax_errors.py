@@ -194,6 +194,31 @@ line 1, column 18: unexpected 'B'
   help: put ';' (some time later) or ':' (right after) between two events""",
         ),
         (
+            "SELECT * WHERE A :[5 MINUTES] B",
+            """\
+line 1, column 19: unexpected '['
+  SELECT * WHERE A :[5 MINUTES] B
+                    ^
+  expected: an event type, NOT, '(' or '*'
+  help: a gap bounds what lies between: write ;[5 MINUTES], ->[…], +[…] or {2,}[…]""",
+        ),
+        (
+            "SELECT * WHERE A ;[5] B",
+            """\
+line 1, column 21: unexpected ']'
+  SELECT * WHERE A ;[5] B
+                      ^
+  expected: EVENTS, a unit of time such as MINUTES or TO""",
+        ),
+        (
+            "SELECT * WHERE A ;[1 TO 1 HOUR 30 MINUTES] B",
+            """\
+line 1, column 20: this number needs a unit of its own
+  SELECT * WHERE A ;[1 TO 1 HOUR 30 MINUTES] B
+                     ^
+  help: write 1 MINUTES TO …""",
+        ),
+        (
             "SELECT * WHERE A, B",
             f"""\
 line 1, column 17: unexpected ','

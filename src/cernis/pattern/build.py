@@ -40,6 +40,7 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.selection import settle_select
 from cernis.pattern.suggest import did_you_mean
+from cernis.pattern.window import Gap
 from cernis.pattern.write import (
     write_condition,
     write_formula,
@@ -515,9 +516,11 @@ class FormulaBuilder:
         """`φ FILTER condition`."""
         return FormulaBuilder(cel.Filter(self.formula, _unwrap_condition(condition)))
 
-    def plus(self, *, contiguous: bool = False, follow: bool = False) -> FormulaBuilder:
-        """`φ+`, `φ:+` or, with `follow`, `φ->+`: one or more times."""
-        link = _make_link(contiguous, follow)
+    def plus(
+        self, *, contiguous: bool = False, follow: bool = False, gap: Gap | None = None
+    ) -> FormulaBuilder:
+        """`φ+`, `φ:+` or, with `follow`, `φ->+`: one or more times; `φ+[gap]`."""
+        link = _make_link(contiguous, follow, gap)
         return FormulaBuilder(cel.Iterate(self.formula, 1, None, *link))
 
     def times(
@@ -527,6 +530,7 @@ class FormulaBuilder:
         *,
         contiguous: bool = False,
         follow: bool = False,
+        gap: Gap | None = None,
     ) -> FormulaBuilder:
         """`φ{low}`, `φ{low,high}`, or with high None `φ{low,}`; with `follow` `φ->{low}`."""
         least = _check_whole(low, "the lower bound")
@@ -535,7 +539,7 @@ class FormulaBuilder:
             most = _check_whole(most, "the upper bound")
         if least < 0 or (most is not None and most < max(least, 1)):
             _fail(f"times({low}, {most}) allows no number of repetitions")
-        link = _make_link(contiguous, follow)
+        link = _make_link(contiguous, follow, gap)
         return FormulaBuilder(cel.Iterate(self.formula, least, most, *link))
 
     def optional(self) -> FormulaBuilder:
@@ -545,6 +549,19 @@ class FormulaBuilder:
     def unless(self, guard: FormulaBuilder | str) -> FormulaBuilder:
         """`φ UNLESS ψ`: no ψ lies strictly inside."""
         return FormulaBuilder(cel.Unless(self.formula, _make_formula(guard)))
+
+    def within(
+        self,
+        length: timedelta | None = None,
+        *,
+        events: int | None = None,
+        attribute: str | None = None,
+        size: float | Decimal | Fraction | None = None,
+        **units: float | Decimal | Fraction,
+    ) -> FormulaBuilder:
+        """`(φ WITHIN w)`, with the arguments of the query's `within`."""
+        window = _make_window(length, events, attribute, size, units)
+        return FormulaBuilder(cel.Within(self.formula, window))
 
     def partition_by(self, *keys: str | Property) -> FormulaBuilder:
         """`(φ PARTITION BY [a])`, or with p.var('x')['a'] for each variable."""
@@ -570,11 +587,36 @@ class FormulaBuilder:
         return self._chain(cel.All, other)
 
 
-def _make_link(contiguous: bool, follow: bool) -> tuple[bool, cel.Separator]:
+def gap(
+    most: timedelta | None = None,
+    *,
+    least: timedelta | None = None,
+    events: int | tuple[int, int] | None = None,
+    **units: float | Decimal | Fraction,
+) -> Gap:
+    """`[d]`, `[d TO e]`, `[n EVENTS]`: how far a part begins after the part before.
+
+    >>> print(seq("A", "B", gap=gap(minutes=5)))
+    A ;[5 MINUTES] B
+    >>> print(seq("A", "B", gap=gap(events=(2, 4))))
+    A ;[2 TO 4 EVENTS] B
+    """
+    timed = most is not None or bool(units)
+    if timed == (events is not None) or (events is not None and least is not None):
+        _fail("gap() takes a duration, or events")
+    if events is not None:
+        low, high = (0, events) if isinstance(events, int) else events
+        most_events, least_events = (Fraction(_check_whole(n, "events")) for n in (high, low))
+        return Gap(Unit.EVENTS, most_events, least_events)
+    shortest = _sum_units(least, {}) if least is not None else Fraction(0)
+    return Gap(Unit.TIME, _sum_units(most, units, "gap"), shortest)
+
+
+def _make_link(contiguous: bool, follow: bool, between: Gap | None) -> tuple[bool, cel.Separator]:
     """Return how the rounds of an iteration follow each other."""
-    if contiguous and follow:
-        _fail("rounds are contiguous, or each begins with the next that fits, not both")
-    return contiguous, cel.Separator(next=follow)
+    if contiguous and (follow or between is not None):
+        _fail("contiguous rounds have nothing between them", "leave out follow and gap")
+    return contiguous, cel.Separator(follow, between)
 
 
 def _make_key(key: str | Property) -> cel.KeyPart:
@@ -602,6 +644,7 @@ def _make_formula(part: object) -> cel.Formula:
             | cel.Optional()
             | cel.Filter()
             | cel.PartitionBy()
+            | cel.Within()
             | cel.Unless()
         ):
             return part
@@ -637,19 +680,21 @@ def no(body: FormulaBuilder | str) -> FormulaBuilder:
     return FormulaBuilder(cel.Not(_make_formula(body)))
 
 
-def seq(*parts: FormulaBuilder | str) -> FormulaBuilder:
-    """`φ ; ψ`: some time later."""
-    return FormulaBuilder(cel.Sequence(_make_parts("seq", parts)))
+def seq(*parts: FormulaBuilder | str, gap: Gap | None = None) -> FormulaBuilder:
+    """`φ ; ψ`: some time later; with a gap `φ ;[gap] ψ`."""
+    made = _make_parts("seq", parts)
+    separators = (cel.Separator(gap=gap),) * (len(made) - 1)
+    return FormulaBuilder(cel.Sequence(made, separators))
 
 
-def follow(*parts: FormulaBuilder | str) -> FormulaBuilder:
-    """`φ -> ψ`: each part begins with the first event that fits.
+def follow(*parts: FormulaBuilder | str, gap: Gap | None = None) -> FormulaBuilder:
+    """`φ -> ψ`: each part begins with the first event that fits; with a gap `φ ->[gap] ψ`.
 
     >>> print(follow("DEPLOY", event("FAILURE").plus()))
     DEPLOY -> FAILURE+
     """
     made = _make_parts("follow", parts)
-    separators = (cel.Separator(next=True),) * (len(made) - 1)
+    separators = (cel.Separator(True, gap),) * (len(made) - 1)
     return FormulaBuilder(cel.Sequence(made, separators))
 
 
@@ -743,6 +788,26 @@ def _sum_units(length: timedelta | None, units: dict[str, Any], method: str = "w
     return size
 
 
+def _make_window(
+    length: timedelta | None,
+    events: int | None,
+    attribute: str | None,
+    size: float | Decimal | Fraction | None,
+    units: dict[str, Any],
+) -> Window:
+    timed = length is not None or bool(units)
+    if (attribute is None) != (size is None):
+        _fail("within() needs attribute and size together")
+    if timed + (events is not None) + (attribute is not None) != 1:
+        _fail("within() takes one of a duration, events, or attribute with size")
+    if timed:
+        return Window(Unit.TIME, _sum_units(length, units))
+    if events is not None:
+        return Window(Unit.EVENTS, Fraction(_check_whole(events, "events")))
+    name = _make_attribute((_check_name(attribute, "an attribute"),))
+    return Window(Unit.ATTRIBUTE, _read_number(size, "size"), name)
+
+
 @dataclass(frozen=True, slots=True)
 class QueryBuilder:
     """A query being built; every method gives a new one, `build` gives the `Pattern`."""
@@ -810,18 +875,7 @@ class QueryBuilder:
         **units: float | Decimal | Fraction,
     ) -> QueryBuilder:
         """`within(minutes=5, seconds=30)`, `within(events=10)`, `within(attribute="a", size=5)`."""
-        timed = length is not None or bool(units)
-        if (attribute is None) != (size is None):
-            _fail("within() needs attribute and size together")
-        if timed + (events is not None) + (attribute is not None) != 1:
-            _fail("within() takes one of a duration, events, or attribute with size")
-        if timed:
-            window = Window(Unit.TIME, _sum_units(length, units))
-        elif events is not None:
-            window = Window(Unit.EVENTS, Fraction(_check_whole(events, "events")))
-        else:
-            name = _make_attribute((_check_name(attribute, "an attribute"),))
-            window = Window(Unit.ATTRIBUTE, _read_number(size, "size"), name)
+        window = _make_window(length, events, attribute, size, units)
         return replace(self, draft=replace(self.draft, within=window))
 
     def group_by(

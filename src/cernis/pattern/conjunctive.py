@@ -25,7 +25,7 @@ from cernis.errors import Span
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import MIRRORED, Attribute, Literal, Operator
 from cernis.pattern.query import Window
-from cernis.pattern.write import write_duration, write_name, write_schema, write_value
+from cernis.pattern.write import write_duration, write_name, write_schema, write_value, write_window
 from cernis.schema import Schema
 
 __all__ = [
@@ -188,7 +188,7 @@ class ConjunctiveQuery:
         head = f"{write_name(self.name)}({', '.join(map(write_name, self.head))})"
         text = f"{head} <- {', '.join(map(str, (*self.atoms, *self.comparisons)))}"
         if self.within is not None:
-            text += f" WITHIN {self.within}"
+            text += f" WITHIN {write_window(self.within)}"
         if self.declared is not None:
             text = f"{write_schema(self.declared)}\n{text}"
         return text

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from cernis.errors import Span
 from cernis.pattern.predicate import Attribute, Condition, span_field
+from cernis.pattern.window import Gap, Unit, Window
 
 ANY_TYPE = "*"
 
@@ -53,10 +54,12 @@ class As:
 class Separator:
     """What may stand between two parts of a sequence: `;` anything, `->` nothing that fits.
 
-    With `next` the second part begins with the first event that can begin it.
+    With `next` the second part begins with the first event that can begin it. A `gap` bounds how
+    far it begins after the first part.
     """
 
     next: bool = False
+    gap: Gap | None = None
 
 
 LATER = Separator()
@@ -116,7 +119,7 @@ class Iterate:
     high: int | None = None
     contiguous: bool = False
     separator: Separator = LATER
-    """What may stand between two rounds, unless they are contiguous."""
+    """What may stand between two rounds, unless they are contiguous, and how much."""
     span: Span | None = span_field()
 
 
@@ -156,6 +159,15 @@ class PartitionBy:
 
 
 @dataclass(frozen=True, slots=True)
+class Within:
+    """`(φ WITHIN w)` inside a formula: the interval of φ is within w."""
+
+    body: Formula
+    window: Window
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class Unless:
     """`φ UNLESS ψ`: no valuation of ψ lies strictly inside."""
 
@@ -176,6 +188,7 @@ Formula = (
     | Optional
     | Filter
     | PartitionBy
+    | Within
     | Unless
 )
 
@@ -197,6 +210,24 @@ def children(node: Formula) -> tuple[Formula, ...]:
             return body, guard
         case _:
             return (node.body,)
+
+
+def list_gaps(node: Formula) -> Iterator[Gap]:
+    """Yield the gaps that a node itself has."""
+    separators: tuple[Separator, ...] = ()
+    match node:
+        case Sequence():
+            separators = node.separators
+        case Iterate():
+            separators = (node.separator,)
+    yield from (separator.gap for separator in separators if separator.gap is not None)
+
+
+def list_units(node: Formula) -> Iterator[Unit]:
+    """Yield the units of a node's own gaps, or of its WITHIN."""
+    yield from (gap.unit for gap in list_gaps(node))
+    if isinstance(node, Within):
+        yield node.window.unit
 
 
 def walk(node: Formula) -> Iterator[Formula]:

@@ -11,11 +11,12 @@ from enum import Enum
 from fractions import Fraction
 
 from cernis.errors import Span
-from cernis.pattern.formula import Contiguous, Event, Formula, Iterate, walk
-from cernis.pattern.predicate import TIME, Attribute, Condition, MatchTerm, span_field
+from cernis.pattern.formula import Contiguous, Event, Formula, Iterate, list_units, walk
+from cernis.pattern.predicate import Condition, MatchTerm, span_field
+from cernis.pattern.window import Unit as Unit
+from cernis.pattern.window import Window as Window
 from cernis.pattern.write import (
     write_condition,
-    write_decimal,
     write_dotted,
     write_duration,
     write_formula,
@@ -23,7 +24,7 @@ from cernis.pattern.write import (
     write_operand,
     write_schema,
     write_term,
-    write_value,
+    write_window,
 )
 from cernis.schema import Schema
 
@@ -45,43 +46,6 @@ class Consume(Enum):
     NONE = "NONE"
     ANY = "ANY"
     PARTITION = "PARTITION"
-
-
-class Unit(Enum):
-    """The measure of a window."""
-
-    EVENTS = "EVENTS"
-    TIME = "TIME"
-    ATTRIBUTE = "ATTRIBUTE"
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """`WITHIN`: a number of events, nanoseconds, or units of a non-decreasing attribute."""
-
-    unit: Unit
-    size: Fraction
-    attribute: Attribute | None = None
-    """The attribute that it is measured in; RANK counts EVENTS where some were left out before."""
-    span: Span | None = span_field()
-    strict: bool = False
-    """Less than the size, not at most; `t3 - t1 < 5` of a conjunctive query, in its TIME."""
-
-    @property
-    def plain(self) -> bool:
-        """Whether the window counts units of the time column, or positions without one."""
-        return self.attribute == TIME
-
-    def __str__(self) -> str:
-        match self.unit:
-            case Unit.EVENTS:
-                return f"{write_decimal(self.size)} EVENTS"
-            case Unit.TIME:
-                return write_duration(self.size)
-            case Unit.ATTRIBUTE:
-                attribute = "" if self.attribute is None else write_value(self.attribute)
-                least = "LESS THAN " if self.strict else ""
-                return f"{least}{write_decimal(self.size)} [{attribute}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +134,7 @@ class Absence:
 
     def __str__(self) -> str:
         word = "BEFORE" if self.before else "FOR"
-        return f"WITHOUT {write_operand(self.formula)} {word} {self.within}"
+        return f"WITHOUT {write_operand(self.formula)} {word} {write_window(self.within)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +184,12 @@ class Pattern:
         return next((one for one in self.without if one.before), None)
 
     @property
+    def inner_units(self) -> frozenset[Unit]:
+        """The units of the gaps, and of the WITHINs, inside the formulas."""
+        formulas = (self.formula, *(one.formula for one in self.without))
+        return frozenset(u for each in formulas for node in walk(each) for u in list_units(node))
+
+    @property
     def contiguous(self) -> bool:
         """Whether somewhere in a match no event may be skipped."""
         return self.strategy is Strategy.STRICT or any(
@@ -245,7 +215,7 @@ class Pattern:
             groups = (f"[{', '.join(map(write_dotted, group))}]" for group in self.partition)
             clauses.append(f"PARTITION BY {', '.join(groups)}")
         if self.within is not None:
-            clauses.append(f"WITHIN {self.within}")
+            clauses.append(f"WITHIN {write_window(self.within)}")
         if self.grouping is not None:
             clauses.append(str(self.grouping))
         if self.consume is not Consume.NONE:

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.window import Gap, Unit, Window
 from cernis.schema import Attributes, Schema, Stream
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "write_dotted",
     "write_duration",
     "write_formula",
+    "write_gap",
     "write_name",
     "write_operand",
     "write_predicate",
@@ -31,6 +33,7 @@ __all__ = [
     "write_schema",
     "write_term",
     "write_value",
+    "write_window",
 ]
 
 KEYWORDS = frozenset(
@@ -94,6 +97,7 @@ KEYWORDS = frozenset(
         "STREAM",
         "STRICT",
         "SUM",
+        "TO",
         "TRUE",
         "UNLESS",
         "WHERE",
@@ -329,7 +333,7 @@ _PRIMARY, _POSTFIX, _SEQUENCE, _CONTIGUOUS, _ALL, _CHOICE, _UNLESS, _FILTER = ra
 
 def _formula_level(formula: cel.Formula) -> int:
     match formula:
-        case cel.Event() | cel.Not() | cel.PartitionBy():
+        case cel.Event() | cel.Not() | cel.PartitionBy() | cel.Within():
             return _PRIMARY
         case cel.As() | cel.Iterate() | cel.Optional():
             return _POSTFIX
@@ -360,7 +364,8 @@ def _write_sequence(formula: cel.Sequence) -> str:
     text = ""
     for i, part in enumerate(formula.parts):
         if i:
-            text += " -> " if formula.separator_before(i).next else " ; "
+            separator = formula.separator_before(i)
+            text += f" {'->' if separator.next else ';'}{_write_gap(separator.gap)} "
         text += _write_inner_formula(part, _POSTFIX)
     return text
 
@@ -368,9 +373,27 @@ def _write_sequence(formula: cel.Sequence) -> str:
 def _write_bounds(formula: cel.Iterate) -> str:
     low, high = formula.low, formula.high
     link = ":" if formula.contiguous else "->" if formula.separator.next else ""
-    if high is None:
-        return f"{link}+" if low == 1 else f"{link}{{{low},}}"
-    return f"{link}{{{low}}}" if low == high else f"{link}{{{low},{high}}}"
+    bounds = "+" if low == 1 else f"{{{low},}}"
+    if high is not None:
+        bounds = f"{{{low}}}" if low == high else f"{{{low},{high}}}"
+    return f"{link}{bounds}{_write_gap(formula.separator.gap)}"
+
+
+def _write_gap(gap: Gap | None) -> str:
+    return "" if gap is None else f"[{write_gap(gap)}]"
+
+
+def write_gap(gap: Gap) -> str:
+    """Write a gap.
+
+    >>> write_gap(Gap(Unit.TIME, Fraction(300_000_000_000), Fraction(60_000_000_000)))
+    '1 MINUTE TO 5 MINUTES'
+    """
+    if gap.unit is Unit.EVENTS:
+        least = f"{write_decimal(gap.least)} TO " if gap.least else ""
+        return f"{least}{write_decimal(gap.most)} EVENTS"
+    least = f"{write_duration(gap.least)} TO " if gap.least else ""
+    return f"{least}{write_duration(gap.most)}"
 
 
 def _write_repeated(formula: cel.Formula) -> str:
@@ -435,6 +458,8 @@ def write_formula(formula: cel.Formula) -> str:
                 for key in keys
             )
             return f"({write_formula(body)} PARTITION BY [{names}])"
+        case cel.Within(body=body, window=window):
+            return f"({write_formula(body)} WITHIN {write_window(window)})"
 
 
 # ---------------------------------------------------------- windows, declarations
@@ -469,6 +494,23 @@ def write_duration(nanoseconds: Fraction) -> str:
         if count:
             words.append(f"{write_decimal(count)} {unit}{'' if count == 1 else 'S'}")
     return " ".join(words) or "0 SECONDS"
+
+
+def write_window(window: Window) -> str:
+    """Write the size of a window.
+
+    >>> write_window(Window(Unit.EVENTS, Fraction(10)))
+    '10 EVENTS'
+    """
+    match window.unit:
+        case Unit.EVENTS:
+            return f"{write_decimal(window.size)} EVENTS"
+        case Unit.TIME:
+            return write_duration(window.size)
+        case Unit.ATTRIBUTE:
+            attribute = "" if window.attribute is None else write_value(window.attribute)
+            least = "LESS THAN " if window.strict else ""
+            return f"{least}{write_decimal(window.size)} [{attribute}]"
 
 
 def _write_attributes(attributes: Attributes) -> list[str]:

@@ -20,9 +20,11 @@ from cernis.pattern.write import (
     write_condition,
     write_duration,
     write_formula,
+    write_gap,
     write_name,
     write_operand,
     write_reference,
+    write_window,
 )
 from cernis.plan.absence import link_guard
 from cernis.plan.plan import Distribution, Guarantee, Plan
@@ -219,10 +221,11 @@ def _list_residual(formula: cel.Formula) -> Iterator[str]:
                 yield f"FILTER {write_condition(condition)}"
             case cel.Sequence(parts=parts):
                 for i, part in enumerate(parts[1:], start=1):
-                    if node.separator_before(i).next:
-                        yield f"-> {write_formula(part)}"
-            case cel.Iterate(body=body) if node.separator.next:
-                yield f"-> {write_formula(body)}"
+                    yield from _list_checks(node.separator_before(i), part)
+            case cel.Iterate(body=body):
+                yield from _list_checks(node.separator, body)
+            case cel.Within(window=window):
+                yield f"WITHIN {write_window(window)}"
             case cel.PartitionBy(keys=keys):
                 named = ", ".join(
                     f"{key.variable}[{key.attribute.name}]" if key.variable else key.attribute.name
@@ -231,13 +234,20 @@ def _list_residual(formula: cel.Formula) -> Iterator[str]:
                 yield f"PARTITION BY [{named}]"
 
 
+def _list_checks(separator: cel.Separator, after: cel.Formula) -> Iterator[str]:
+    if separator.next:
+        yield f"-> {write_formula(after)}"
+    if separator.gap is not None:
+        yield f"[{write_gap(separator.gap)}] before {write_formula(after)}"
+
+
 def _describe_absence(plan: Plan) -> list[str]:
     """Say what must be absent, how that is decided, and what waits for how long."""
     lines = []
     for absence in plan.pattern.without:
         links = link_guard(plan.pattern, absence)
         written = write_operand(absence.formula)
-        length = str(absence.within).lower()
+        length = write_window(absence.within).lower()
         if absence.before:
             lines.append(f"{written} in the {length} before a match: decided when the match ends")
         else:

@@ -107,7 +107,7 @@ def _tighten(node: cel.Formula, variable: str, low: int, high: int | None) -> ce
             if part is None:
                 return None
             return replace(node, parts=(*parts[: holding[0]], part, *parts[holding[0] + 1 :]))
-        case cel.As() | cel.Filter() | cel.PartitionBy():
+        case cel.As() | cel.Filter() | cel.PartitionBy() | cel.Within():
             inside = _tighten(node.body, variable, low, high)
             return None if inside is None else replace(node, body=inside)
         case _:
@@ -180,10 +180,8 @@ def _is_run(node: cel.Formula, variable: str) -> bool:
             return all(_is_run(part, variable) for part in parts if _mentions(part, variable))
         case cel.Iterate(body=body):
             return _holds_all(body, variable)
-        case cel.Filter(body=body) | cel.PartitionBy(body=body) | cel.Unless(body=body):
-            return _is_run(body, variable)
-        case cel.Optional(body=body):
-            return _is_run(body, variable)
+        case cel.Filter() | cel.PartitionBy() | cel.Within() | cel.Unless() | cel.Optional():
+            return _is_run(node.body, variable)
         case _:
             return False
 

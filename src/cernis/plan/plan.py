@@ -334,6 +334,8 @@ def make_correlated_plan(
 
 def _looks_between(formula: cel.Formula) -> bool:
     """Whether events count that are not in the match, and may have any key."""
+    if any(Unit.EVENTS in cel.list_units(node) for node in cel.walk(formula)):
+        return True
     if next(list_waits(formula), None) is not None:
         return True
     return any(isinstance(node, cel.Unless) for node in cel.walk(formula))

@@ -13,6 +13,7 @@ the batches of events that they reach into.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from math import floor
 from typing import Any
 
@@ -69,6 +70,7 @@ class Pipeline:
         self.budget = budget
         self.encode = encode
         self.keys = _make_coder(plan.pattern)
+        self.inner_units = plan.pattern.inner_units
         self.limit = KeyLimit()
         self.clock = _attribute_clock(plan)
         if counts_only(plan.pattern) and not keep:
@@ -113,6 +115,8 @@ class Pipeline:
 
         With WITHOUT: the matches that it makes certain.
         """
+        if Unit.TIME in self.inner_units:
+            scale.ticks(Fraction(0), "a gap or WITHIN in time inside the formula")
         keys = self._read_keys(batch, scale)
         clock = self._read_clock(batch, keys, scale)
         self.store.append(batch)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.selection import single_variables
 from cernis.pattern.waits import Path, Wait, find_bound, is_below, list_events, list_waits
+from cernis.pattern.window import Gap, Unit, Window
 from cernis.run.terms import Valued, compare_terms, evaluate_term
 
 MOST_GUARD_STEPS = 1_000_000
@@ -165,6 +167,12 @@ class Verifier:
                 if not self._has_one_value(keys, body, (*path, 0), marks, view):
                     return NO_SPAN
                 return self._find_spans(body, (*path, 0), marks, low, high, view)
+            case cel.Within(body=body, window=window):
+                return frozenset(
+                    span
+                    for span in self._find_spans(body, (*path, 0), marks, low, high, view)
+                    if span is None or _is_within(window, *span, view)
+                )
             case cel.Unless(body=body, guard=guard):
                 return frozenset(
                     span
@@ -222,18 +230,19 @@ class Verifier:
         contiguous = isinstance(node, cel.Contiguous) or (
             isinstance(node, cel.Iterate) and node.contiguous
         )
-        wait = self._waits.get(place)
+        wait, gap = self._waits.get(place), _find_gap(node, place[1])
         joined: set[tuple[int, int] | None] = set()
         for a in left:
             for b in right:
                 if a is None or b is None:
                     joined.add(a or b)
-                elif a[1] + 1 == b[0] if contiguous else a[1] < b[0]:
-                    between = range(a[1] + 1, b[0]) if wait is not None else ()
-                    if wait is None or not any(
-                        self._fits(wait, before, position, view) for position in between
-                    ):
-                        joined.add((a[0], b[1]))
+                    continue
+                follows = a[1] + 1 == b[0] if contiguous else a[1] < b[0]
+                if not follows or (gap is not None and not _is_in_gap(gap, a[1], b[0], view)):
+                    continue
+                between = range(a[1] + 1, b[0]) if wait is not None else ()
+                if wait is None or not any(self._fits(wait, before, p, view) for p in between):
+                    joined.add((a[0], b[1]))
         return frozenset(joined)
 
     # ------------------------------------------------------------------ waits
@@ -430,6 +439,41 @@ class Verifier:
         return False
 
 
+def _find_gap(node: cel.Sequence | cel.Contiguous | cel.Iterate, part: int) -> Gap | None:
+    match node:
+        case cel.Sequence():
+            return node.separator_before(part).gap if part else None
+        case cel.Iterate(separator=separator):
+            return separator.gap
+        case _:
+            return None
+
+
+def _is_in_gap(gap: Gap, end: int, start: int, view: EventView) -> bool:
+    if gap.unit is Unit.EVENTS:
+        return gap.allows(start - end)
+    return gap.allows(_measure_time(end, start, view))
+
+
+def _measure_time(earlier: int, later: int, view: EventView) -> int:
+    return int(view.value(later, pred.TIME_NS) - view.value(earlier, pred.TIME_NS))
+
+
+def _is_within(window: Window, start: int, end: int, view: EventView) -> bool:
+    match window.unit:
+        case Unit.EVENTS:
+            return end - start <= window.size
+        case Unit.TIME:
+            return _measure_time(start, end, view) <= window.size
+        case Unit.ATTRIBUTE:
+            assert window.attribute is not None
+            low, high = (view.value(p, window.attribute) for p in (start, end))
+            if not _is_number(low) or not _is_number(high):
+                return False
+            span = high - low
+            return bool(span <= (float(window.size) if isinstance(span, float) else window.size))
+
+
 def compare(op: pred.Operator, left: Any, right: Any) -> bool:
     """Whether a comparison holds; one with an unknown value does not."""
     if left is None or right is None:
@@ -447,8 +491,11 @@ def _shift(value: Any, shift: float | None) -> Any:
     """Return a number plus the shift; None for anything else."""
     if shift is None:
         return value
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return value + shift if numeric else None
+    return value + shift if _is_number(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _pair_neighbours(

@@ -15,6 +15,7 @@ from cernis.automata.unary.cea import Is, write_test
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern
+from cernis.pattern.write import write_window
 from cernis.plan.explain import Explanation, write_entry
 from cernis.plan.plan import Distribution
 from cernis.run.query import Query
@@ -110,7 +111,7 @@ def _describe_layout(job: Job) -> Iterator[str]:
             yield f"sliced: {tasks}, each with a slice of {line}; cuts are quantiles"
             within = job.query.pattern.within
             if within is not None and not within.plain:
-                window = f"the {str(within).lower()} before it as well"
+                window = f"the {write_window(within).lower()} before it as well"
                 yield f"a slice reads {window}: at most 1 event in {APART} twice"
     if layout.ranked:
         yield "events are numbered first, over the whole stream: one more shuffle"

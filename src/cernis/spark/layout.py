@@ -63,7 +63,8 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
     forgets = pattern.forget is not None  # by the gaps of the whole stream
     keyed = plan.key is not None and free and (timed or not _refers_to_time(pattern))
     keyed = keyed and not forgets
-    if in_events and (forgets or not countable):
+    inside = Unit.EVENTS in pattern.inner_units
+    if in_events and (forgets or inside or not countable):
         return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
     if keyed or (free and (in_time or in_events)):
         distribution = Distribution.KEYED if keyed else Distribution.SLICED
@@ -107,6 +108,8 @@ def _why_places_count(pattern: Pattern, timed: bool) -> str:
     """Return what counts irrelevant events, in words; empty: nothing does."""
     if pattern.within is not None and pattern.within.unit is Unit.EVENTS:
         return "WITHIN … EVENTS counts every event"
+    if Unit.EVENTS in pattern.inner_units:
+        return "a gap or WITHIN in EVENTS counts every event"
     if not timed and _refers_to_time(pattern):
         return "without a time column, times are the places of events"
     if pattern.contiguous:

@@ -82,6 +82,9 @@ def compared_attributes(pattern: Pattern) -> Iterator[str]:
     for node in cel.walk(pattern.formula):
         if isinstance(node, cel.PartitionBy):
             yield from (key.attribute.name for key in node.keys)
+        elif isinstance(node, cel.Within):
+            if node.window.attribute is not None:
+                yield node.window.attribute.name
         elif isinstance(node, cel.Filter):
             for leaf in pred.leaves(node.condition):
                 match leaf:

@@ -39,6 +39,7 @@ from cernis.pattern.query import (
     Window,
 )
 from cernis.pattern.waits import list_first
+from cernis.pattern.window import Gap
 from cernis.testing.absences import Link, make_absence
 from cernis.testing.terms import make_term_condition, make_value_select
 
@@ -99,6 +100,7 @@ class Features:
     variables: tuple[str, ...] = ("x", "y", "z")
     contiguous: bool = True
     next_: bool = False
+    gaps: bool = False
     iterate: bool = True
     optional: bool = True
     filters: bool = True
@@ -242,6 +244,7 @@ class QueryGrammar(Choices):
             (self._make_optional, on.optional),
             (self._make_filter, 2 * on.filters),
             (self._make_partition_by, on.partition_by_inside),
+            (self._make_within, 2 * on.gaps),
         ]
         if size > 2:
             weights += [
@@ -292,7 +295,23 @@ class QueryGrammar(Choices):
     def _make_separator(self, after: cel.Formula) -> cel.Separator:
         """Make what may stand between two parts: `->` where the second part allows it."""
         allowed = all(isinstance(first, cel.Event) for _, first in list_first(after))
-        return cel.Separator(next=self.features.next_ and allowed and self.choose(2) == 1)
+        next_ = self.features.next_ and allowed and self.choose(2) == 1
+        gap = self._make_gap() if self.features.gaps and self.choose(2) == 1 else None
+        return cel.Separator(next_, gap)
+
+    def _make_gap(self) -> Gap:
+        most, least = 1 + self.choose(4), self.pick((0, 0, 0, 1, 2))
+        scale = self.pick((Fraction(1), Fraction(MILLISECOND)))
+        if scale == 1:
+            return Gap(Unit.EVENTS, Fraction(most), Fraction(min(least, most)))
+        size = Fraction(most) if self.choose(2) else Fraction(2 * most - 1, 2)
+        return Gap(Unit.TIME, size * scale, min(Fraction(least), size) * scale)
+
+    def _make_within(self, size: int) -> cel.Formula:
+        unit = self.pick(tuple(Unit))
+        window = self._make_window(unit)
+        assert window is not None
+        return cel.Within(self.make_formula(size), window)
 
     def _make_unless(self, size: int) -> cel.Formula:
         guard = 1 + self.choose(max(1, size // 3))
@@ -605,7 +624,7 @@ class QueryGrammar(Choices):
         if for_ is not None:
             in_time = for_.within is not None and for_.within.unit is Unit.TIME
             in_time = in_time or any(one.within.unit is Unit.TIME for one in for_.without)
-            needed = in_time or for_.forget is not None
+            needed = in_time or for_.forget is not None or Unit.TIME in for_.inner_units
             formulas = [for_.formula, *(one.formula for one in for_.without)]
             names = sorted(_find_attributes(for_))
             types = tuple(name for one in formulas for name in _choose_types(on, one))
@@ -695,6 +714,8 @@ def _find_attributes(query: Pattern) -> set[str]:
     for node in chain.from_iterable(map(cel.walk, formulas)):
         if isinstance(node, cel.Filter):
             found |= {attribute.name for attribute in _find_attributes_of(node.condition)}
+        elif isinstance(node, cel.Within) and node.window.attribute:
+            found.add(node.window.attribute.name)
         elif isinstance(node, cel.PartitionBy):
             found |= {key.attribute.name for key in node.keys}
     return found

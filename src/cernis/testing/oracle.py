@@ -53,6 +53,7 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.selection import group_terms, single_variables
 from cernis.pattern.waits import is_nullable
+from cernis.pattern.window import Gap
 from cernis.testing.predicates import (
     Event,
     calculate,
@@ -129,9 +130,11 @@ def find_valuations(
         case cel.Sequence(parts=parts):
             found = of(parts[0])
             for i, part in enumerate(parts[1:], start=1):
+                separator = formula.separator_before(i)
                 arrow = _Arrow(formula, parts[:i], part, around, events, type)
-                next_ = formula.separator_before(i).next
-                found = _make_product(arrow.is_next if next_ else _is_after)(found, of(part))
+                follows = arrow.is_next if separator.next else _is_after
+                product = _make_product(_bound_gap(follows, separator.gap, events))
+                found = product(found, of(part))
             return found
         case cel.Contiguous(parts=parts):
             return _fold(_make_product(_is_right_after), map(of, parts))
@@ -140,16 +143,19 @@ def find_valuations(
         case cel.All(parts=parts):
             return _fold(_join_all, map(of, parts))
         case cel.Iterate(body=body, low=low, high=high, contiguous=contiguous):
-            follows = _is_right_after if contiguous else _is_after
+            rounds: Follows = _is_right_after if contiguous else _is_after
             if formula.separator.next:
-                follows = _Arrow(formula, (body,), body, around, events, type).is_next
-            return _raise_to_powers(of(body), low, high, _make_product(follows))
+                rounds = _Arrow(formula, (body,), body, around, events, type).is_next
+            product = _make_product(_bound_gap(rounds, formula.separator.gap, events))
+            return _raise_to_powers(of(body), low, high, product)
         case cel.Optional(body=body):
             return of(body) | {EPSILON}
         case cel.Filter(body=body, condition=condition):
             return {v for v in of(body) if satisfies(condition, v, events)}
         case cel.PartitionBy(body=body, keys=keys):
             return {v for v in of(body) if _has_common_value(keys, v, events)}
+        case cel.Within(body=body, window=window):
+            return {v for v in of(body) if v == EPSILON or is_within(window, v, events)}
         case cel.Unless(body=body, guard=guard):
             split = split_guard(guard)
             guards = find_valuations(split.formula, events, type=type) - {EPSILON}
@@ -194,7 +200,31 @@ def _is_right_after(v: Valuation, w: Valuation) -> bool:
     return v.end + 1 == w.start
 
 
-def _make_product(follows: Callable[[Valuation, Valuation], bool]) -> Product:
+Follows = Callable[[Valuation, Valuation], bool]
+
+
+def _bound_gap(follows: Follows, gap: Gap | None, events: Sequence[Event]) -> Follows:
+    """Return the relation, where the second valuation also lies in the gap after the first."""
+    if gap is None:
+        return follows
+
+    def is_in_gap(v: Valuation, w: Valuation) -> bool:
+        if not follows(v, w):
+            return False
+        if gap.unit is Unit.EVENTS:
+            return gap.allows(w.start - v.end)
+        return gap.allows(measure_time(events[v.end], events[w.start]))
+
+    return is_in_gap
+
+
+def measure_time(earlier: Event, later: Event) -> Fraction:
+    """Return the nanoseconds between two events."""
+    elapsed: Fraction = (later[pred.TIME.name] - earlier[pred.TIME.name]) * Fraction(later[TICK])
+    return elapsed
+
+
+def _make_product(follows: Follows) -> Product:
     """Return the product of `;` or `:`."""
 
     def product(left: set[Valuation], right: set[Valuation]) -> set[Valuation]:
@@ -523,13 +553,12 @@ def _find_matches(
         # 2. the valuations of the formula
         found = find_valuations(pattern.formula, local, type=type) - {EPSILON}
         # 3. WITHIN
-        found = {v for v in found if _is_within(pattern.within, v, local, time, tick)}
+        found = {v for v in found if is_within(pattern.within, v, local)}
         # WITHOUT
-        now = ordered[-1].get(time) if ordered else None
         for absence in pattern.without:
-            found = _keep_without(absence, found, local, type, time, tick)
+            found = _keep_without(absence, found, local, type)
             if not absence.before and not complete:
-                found = {v for v in found if _is_certain(absence, v, local, now, time, tick)}
+                found = {v for v in found if _is_certain(absence, v, local, ordered[-1])}
         for end in range(len(local)):
             # 4. the strategy, among those that end at one position
             chosen = choose(pattern.strategy, {v for v in found if v.end == end})
@@ -544,12 +573,7 @@ def _find_matches(
 
 
 def _keep_without(
-    absence: Absence,
-    found: set[Valuation],
-    events: Sequence[Event],
-    type: str,
-    time: str,
-    tick: int,
+    absence: Absence, found: set[Valuation], events: Sequence[Event], type: str
 ) -> set[Valuation]:
     """Return the valuations that no valuation of the guard follows (or precedes) in time."""
     guard, window = split_guard(absence.formula), absence.within
@@ -561,21 +585,19 @@ def _keep_without(
         else:
             first, last, is_outside = v.end, w.end, w.start > v.end
         between = Valuation(first, last, frozenset())
-        return is_outside and _is_within(window, between, events, time, tick)
+        return is_outside and is_within(window, between, events)
 
     return {
         v for v in found if not any(is_near(v, w) and _meets(guard, v, w, events) for w in guards)
     }
 
 
-def _is_certain(
-    absence: Absence, v: Valuation, events: Sequence[Event], now: Any, time: str, tick: int
-) -> bool:
-    """Whether time has passed the deadline of a valuation; `now` is that of the last event."""
+def _is_certain(absence: Absence, v: Valuation, events: Sequence[Event], last: Event) -> bool:
+    """Whether time has passed the deadline of a valuation; `last` is the last event of all."""
     window = absence.within
     if window.unit is Unit.EVENTS:
         return len(events) - 1 - v.end > window.size
-    return bool((now - events[v.end][time]) * Fraction(tick) > window.size)
+    return measure_time(events[v.end], last) > window.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -737,16 +759,14 @@ def _split_lives(
         begin = 0
         for i in range(1, len(ranks)) if pattern.forget is not None else ():
             before, after = (events[rank] for rank in ranks[i - 1 : i + 1])
-            gap = (after[pred.TIME.name] - before[pred.TIME.name]) * Fraction(after[TICK])
-            if pattern.forget is not None and gap > pattern.forget:
+            if pattern.forget is not None and measure_time(before, after) > pattern.forget:
                 yield _Partition(key, ranks[begin:i])
                 begin = i
         yield _Partition(key, ranks[begin:])
 
 
-def _is_within(
-    window: Window | None, v: Valuation, events: Sequence[Event], time: str, tick: int
-) -> bool:
+def is_within(window: Window | None, v: Valuation, events: Sequence[Event]) -> bool:
+    """Whether the interval of a valuation is within a window."""
     if window is None:
         return True
     first, last = events[v.start], events[v.end]
@@ -754,7 +774,7 @@ def _is_within(
         case Unit.EVENTS:
             return v.end - v.start <= window.size
         case Unit.TIME:
-            return bool((last[time] - first[time]) * Fraction(tick) <= window.size)
+            return measure_time(first, last) <= window.size
         case Unit.ATTRIBUTE:
             assert window.attribute is not None
             low, high = (

@@ -37,7 +37,7 @@ from cernis.automata.correlated.presence import MOST_CASES, Path
 from cernis.automata.unary.construct import build_condition_test, build_type_test, name_atom
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.write import write_formula
+from cernis.pattern.write import write_formula, write_gap, write_window
 
 __all__ = ["Correlation", "How", "Refusal", "Verdict", "correlate"]
 
@@ -152,6 +152,11 @@ class _CorrelatedBuilder:
                 return self.build_filter(node, path, preceded)
             case cel.PartitionBy():
                 return self.build_partition(node, path, preceded)
+            case cel.Within(body=body, window=window):
+                why = "it looks at a part of the match"
+                text = f"WITHIN {write_window(window)}"
+                self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
+                return self.build(body, (*path, 0), preceded)
             case cel.All():
                 return self.build_all(node, path, preceded)
 
@@ -191,7 +196,11 @@ class _CorrelatedBuilder:
         if separator.next:
             why = "it looks at events that are not in the match"
             verdict = Verdict(f"-> {write_formula(after)}", How.CANDIDATE, why)
-            self.verdicts.note(path, i, verdict)
+            self.verdicts.note(path, 2 * i, verdict)
+        if separator.gap is not None:
+            text = f"[{write_gap(separator.gap)}] before {write_formula(after)}"
+            verdict = Verdict(text, How.CANDIDATE, "no index keeps the order of time")
+            self.verdicts.note(path, 2 * i + 1, verdict)
 
     def gather_parts(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
         """Build `(α ALL β) ; γ` without closing the ALL: the start of γ gathers the ends of parts.

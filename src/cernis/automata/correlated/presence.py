@@ -118,8 +118,8 @@ def find_possible(
                     break
                 rounds = more
             return _leave_out(rounds, decided.get(path), may_be=low == 0)
-        case cel.Filter(body=body) | cel.PartitionBy(body=body) | cel.Unless(body=body):
-            return find_possible(body, (*path, 0), names, decided)
+        case cel.Filter() | cel.PartitionBy() | cel.Within() | cel.Unless():
+            return find_possible(node.body, (*path, 0), names, decided)
 
 
 def _unite(left: Presence, right: Presence) -> Presence:

@@ -9,8 +9,8 @@ must not keep the gap of the missing B. And `;` puts a *gap* between its sides, 
 event may pass unmarked. The gap of `->` is a *wait*: an event passes it unless it can be read by
 one of the transitions that begin the part after the arrow, with all their conditions.
 
-Conditions between events (`x[a] op y[b]`, PARTITION BY inside a formula) cannot be
-asked of one event. They are left out here: the automaton then accepts a superset of
+Conditions between events (`x[a] op y[b]`, PARTITION BY and WITHIN inside a formula, gaps)
+cannot be asked of one event. They are left out here: the automaton then accepts a superset of
 the formula, and `run.verify` filters its matches. A guard that contains such a
 condition is left out entirely, since weakening it would lose matches. A wait whose events such
 a condition compares is *open*: any event passes it.
@@ -166,6 +166,8 @@ class Construction:
                 return self.build_filter(node, path)
             case cel.PartitionBy():
                 return self.build_partition(node, path)
+            case cel.Within(body=body):
+                return self.build(body, (*path, 0))
             case cel.Unless():
                 return self.build_unless(node, path)
 
@@ -479,18 +481,23 @@ def compare_with_itself(leaf: pred.Compare) -> Test:
 
 
 def is_correlated(node: cel.Formula) -> bool:
-    """Whether a formula compares events with each other (NOT looks at one event only)."""
+    """Whether a formula compares events with each other, or measures how far apart they are.
+
+    NOT looks at one event only.
+    """
     stack = [node]
     while stack:
         top = stack.pop()
         match top:
             case cel.Not():
                 continue
-            case cel.PartitionBy():
+            case cel.PartitionBy() | cel.Within():
                 return True
             case cel.Filter(condition=condition):
                 if compares_events(condition) or find_undecided(top):
                     return True
+        if any(cel.list_gaps(top)):
+            return True
         stack.extend(cel.children(top))
     return False
 

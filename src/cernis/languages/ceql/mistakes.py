@@ -114,6 +114,8 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "compare the attribute with something: flag = TRUE"
         case "LPAR" if last_type == "NAME" and clause == "_FILTER" and not in_formula:
             return "PREV(x)[price] is the event before; there are no other functions"
+        case "LSQB" if last_type in ("COLON", "COLON_PLUS", "RBRACE") and clause == "_WHERE":
+            return "a gap bounds what lies between: write ;[5 MINUTES], ->[…], +[…] or {2,}[…]"
         case "LSQB" if clause == "_PARTITION":
             return "variables are named inside a formula: (A ; B PARTITION BY [A[x], B[y]])"
         case "NAME" | "QUOTED" if last_type == "_BY" and clause == "_PARTITION":

@@ -6,6 +6,7 @@ a `Pattern` cannot hold; everything else is for `cernis.pattern.check`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
@@ -15,6 +16,7 @@ from lark.tree import Meta
 from cernis.errors import Span
 from cernis.languages.text.tokens import Name, span_of, span_of_tree
 from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
+from cernis.languages.text.words import NANOSECONDS
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import (
@@ -27,6 +29,7 @@ from cernis.pattern.query import (
     Strategy,
     Variable,
 )
+from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_condition
 from cernis.schema import Schema
 
@@ -221,10 +224,10 @@ class CeqlReader(TreeReader):
         return cel.As(parts[0], parts[1].text, span=span_of_tree(meta))
 
     def iterate(self, meta: Meta, parts: list[Any]) -> cel.Iterate:
-        body, how = parts
+        body, how, *gap = parts
         opening, low, high = (how, 1, None) if isinstance(how, Token) else how
         contiguous = opening.type.startswith("COLON")
-        separator = cel.Separator(next=opening.type.startswith("ARROW"))
+        separator = cel.Separator(opening.type.startswith("ARROW"), gap[0] if gap else None)
         return cel.Iterate(body, low, high, contiguous, separator, span=span_of_tree(meta))
 
     def bounds(self, meta: Meta, parts: list[Any]) -> tuple[Token, int, int | None]:
@@ -241,8 +244,33 @@ class CeqlReader(TreeReader):
     def sequence(self, meta: Meta, parts: list[Any]) -> cel.Sequence:
         return cel.Sequence(tuple(parts[::2]), tuple(parts[1::2]), span=span_of_tree(meta))
 
-    def separator(self, meta: Meta, parts: list[Token]) -> cel.Separator:
-        return cel.Separator(next=parts[0].type == "ARROW")
+    def separator(self, meta: Meta, parts: list[Any]) -> cel.Separator:
+        return cel.Separator(parts[0].type == "ARROW", parts[1])
+
+    def gap(self, meta: Meta, parts: list[Gap]) -> Gap:
+        return replace(parts[0], span=span_of_tree(meta))
+
+    def gap_events(self, meta: Meta, parts: list[Any]) -> Gap:
+        least = Fraction(0) if parts[0] is None else self._read_number(parts[0])
+        return Gap(Unit.EVENTS, self._read_number(parts[1]), least)
+
+    def gap_time(self, meta: Meta, parts: list[Any]) -> Gap:
+        first, most = parts
+        if not isinstance(first, Token):
+            least = Fraction(0) if first is None else first.nanoseconds
+            return Gap(Unit.TIME, most.nanoseconds, least)
+        words = self.source[most.span.start : most.span.end].split()
+        if len(words) > 2:
+            self.mistakes.note(
+                "this number needs a unit of its own",
+                span_of(first),
+                suggestion=f"write {first.value} {words[-1]} TO …",
+            )
+        unit = NANOSECONDS.get(words[-1].upper(), 1)
+        return Gap(Unit.TIME, most.nanoseconds, self._read_number(first) * unit)
+
+    def inner_window(self, meta: Meta, parts: list[Any]) -> cel.Within:
+        return cel.Within(parts[0], parts[1], span=span_of_tree(meta))
 
     def contiguous(self, meta: Meta, parts: list[cel.Formula]) -> cel.Contiguous:
         return cel.Contiguous(tuple(parts), span=span_of_tree(meta))

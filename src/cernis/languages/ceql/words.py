@@ -20,7 +20,7 @@ _SPECIAL = (
 )
 _OTHERS = (
     "SELECT FROM WHERE FILTER PARTITION BY CONSUME LIMIT AS IN ALL OR AND UNLESS NONE LIKE IS NULL "
-    "RANGE GROUP HAVING EVERY FORGET AFTER WITHOUT FOR"
+    "RANGE GROUP HAVING EVERY FORGET AFTER WITHOUT FOR TO"
 )
 
 TERMINALS: Mapping[str, str] = (
@@ -29,7 +29,7 @@ TERMINALS: Mapping[str, str] = (
 """Keyword, in capitals, to the terminal of the grammar."""
 
 _SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV _RANGE"
-_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER _WITHOUT _FOR BEFORE"
+_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER _WITHOUT _FOR BEFORE _TO"
 SOFT = words.SOFT | set(_SOFT.split()) | set(_SOFT_CLAUSES.split())
 """Terminals that may stand where a name may."""
 
@@ -59,7 +59,7 @@ _PHRASES = words.read_phrases(
         ("PLUS MINUS STAR SLASH PERCENT", "", "an arithmetic operator"),
         (
             "SEMICOLON COLON",
-            f"_OR _ALL _UNLESS _AS _IN QMARK LBRACE COLON_LBRACE GT PLUS COLON_PLUS {_ARROWS}",
+            f"_OR _ALL _UNLESS _AS _IN QMARK LBRACE COLON_LBRACE GT PLUS COLON_PLUS LSQB {_ARROWS}",
             "an operator such as ';', OR or +",
         ),
         (
@@ -86,6 +86,8 @@ def describe_expected(terminals: Collection[str], name_role: str) -> str:
         left -= {"NAME", "QUOTED"} | SOFT
         if "_WITHIN" in left and "_BY" in left:
             left -= CLAUSE_WORDS
+        if "NOT" in left:
+            left -= {"LSQB"}  # a gap, where most queries have a formula
     for whole, unsaid, phrase in _PHRASES:
         if whole <= left:
             left -= whole | unsaid

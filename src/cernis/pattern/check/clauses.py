@@ -6,8 +6,7 @@ from fractions import Fraction
 from itertools import chain
 
 from cernis.errors import Diagnostic, Span
-from cernis.pattern.check.formulas import FormulaCheck
-from cernis.pattern.check.kinds import class_of
+from cernis.pattern.check.formulas import LARGEST_WINDOW, FormulaCheck, is_decimal
 from cernis.pattern.check.scopes import VariableScope
 from cernis.pattern.formula import Event, walk
 from cernis.pattern.predicate import (
@@ -21,12 +20,10 @@ from cernis.pattern.predicate import (
     leaves,
     walk_term,
 )
-from cernis.pattern.query import Consume, Grouping, SelectedTerm, Unit, Variable, Window
+from cernis.pattern.query import Consume, Grouping, SelectedTerm, Unit, Variable
 from cernis.pattern.selection import single_variables
 from cernis.pattern.write import write_formula, write_term
 
-LARGEST_WINDOW = 10**100
-"""More than a text can write, and less than the largest float."""
 INTERVAL = ("start", "end", "start_ts", "end_ts")
 
 
@@ -230,40 +227,11 @@ class PatternCheck(FormulaCheck):
                     )
                 index += 1
 
-    def check_window(self, window: Window) -> None:
-        self.check_size(window, "WITHIN")
-        if window.unit is Unit.ATTRIBUTE:
-            if window.attribute is None:
-                self.mistakes.note("WITHIN n [a] needs an attribute", window.span)
-                return
-            kind = self.check_attribute(window.attribute, self.events.all_kinds())
-            if class_of(kind) not in ("number", None):
-                message = f"WITHIN needs numbers, {window.attribute.name} is a {class_of(kind)}"
-                self.mistakes.note(message, window.attribute.span)
-
-    def check_size(self, window: Window, clause: str) -> None:
-        if window.size < 0:
-            self.mistakes.note(f"{clause} must not be negative", window.span)
-        if window.size > LARGEST_WINDOW:
-            self.mistakes.note(f"the size of {clause} is out of range", window.span)
-        if window.unit is Unit.EVENTS and Fraction(window.size).denominator != 1:
-            self.mistakes.note("a number of events must be whole", window.span)
-        if not _is_decimal(Fraction(window.size)):
-            self.mistakes.note(f"the size of {clause} must be a decimal number", window.span)
-
     def check_forget(self, length: Fraction) -> None:
         span = self.find_span("forget", 0)
         if length <= 0:
             self.mistakes.note("FORGET AFTER needs a duration longer than 0", span)
         if length > LARGEST_WINDOW:
             self.mistakes.note("the duration of FORGET AFTER is out of range", span)
-        if not _is_decimal(Fraction(length)):
+        if not is_decimal(Fraction(length)):
             self.mistakes.note("the duration of FORGET AFTER must be a decimal number", span)
-
-
-def _is_decimal(number: Fraction) -> bool:
-    rest = number.denominator
-    for factor in (2, 5):
-        while rest % factor == 0:
-            rest //= factor
-    return rest == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 from cernis.pattern import formula as cel
@@ -33,7 +35,9 @@ from cernis.pattern.predicate import (
 )
 from cernis.pattern.selection import single_variables
 from cernis.pattern.waits import list_first
+from cernis.pattern.window import Unit, Window
 from cernis.pattern.write import (
+    write_gap,
     write_name,
     write_previous,
     write_reference,
@@ -41,6 +45,9 @@ from cernis.pattern.write import (
     write_value,
 )
 from cernis.schema import Kind
+
+LARGEST_WINDOW = 10**100
+"""More than a text can write, and less than the largest float."""
 
 _BEGIN = {
     "ALL": "use ';', or say which event comes first",
@@ -70,6 +77,7 @@ class FormulaCheck(TermCheck):
                 return bind_variable(self.check_formula(body), variable)
             case cel.Iterate(body=body):
                 self.check_bounds(node)
+                self.check_gaps(node)
                 if node.separator.next:
                     self.check_begin(body)
                 return self.check_formula(body)
@@ -83,12 +91,15 @@ class FormulaCheck(TermCheck):
                 scope = self.check_formula(body)
                 self.check_keys(node, scope)
                 return scope
+            case cel.Within(body=body, window=window):
+                self.check_window(window)
+                return self.check_formula(body)
             case cel.Unless(body=body, guard=guard):
                 scope = self.check_formula(body)
                 self.check_guard(guard, scope, single_variables(body))
                 return scope
             case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
-                pass
+                self.check_gaps(node)
             case cel.Choice(parts=parts) | cel.All(parts=parts):
                 pass
         if len(parts) < 2:
@@ -151,6 +162,45 @@ class FormulaCheck(TermCheck):
                     expected="an event type, also with AS, FILTER, OR, + or ?",
                     suggestion=_BEGIN[word],
                 )
+
+    def check_window(self, window: Window) -> None:
+        self.check_size(window, "WITHIN")
+        if window.unit is Unit.ATTRIBUTE:
+            if window.attribute is None:
+                self.mistakes.note("WITHIN n [a] needs an attribute", window.span)
+                return
+            kind = self.check_attribute(window.attribute, self.events.all_kinds())
+            if class_of(kind) not in ("number", None):
+                message = f"WITHIN needs numbers, {window.attribute.name} is a {class_of(kind)}"
+                self.mistakes.note(message, window.attribute.span)
+
+    def check_size(self, window: Window, clause: str) -> None:
+        if window.size < 0:
+            self.mistakes.note(f"{clause} must not be negative", window.span)
+        if window.size > LARGEST_WINDOW:
+            self.mistakes.note(f"the size of {clause} is out of range", window.span)
+        if window.unit is Unit.EVENTS and Fraction(window.size).denominator != 1:
+            self.mistakes.note("a number of events must be whole", window.span)
+        if not is_decimal(Fraction(window.size)):
+            self.mistakes.note(f"the size of {clause} must be a decimal number", window.span)
+
+    def check_gaps(self, node: cel.Formula) -> None:
+        for gap in cel.list_gaps(node):
+            if gap.least < 0 or gap.most < 0:
+                self.mistakes.note("a gap must not be negative", gap.span)
+            elif gap.least > gap.most:
+                turned = replace(gap, least=gap.most, most=gap.least)
+                self.mistakes.note(
+                    "the gap ends before it begins",
+                    gap.span,
+                    suggestion=f"write [{write_gap(turned)}]",
+                )
+            if gap.most > LARGEST_WINDOW:
+                self.mistakes.note("the size of the gap is out of range", gap.span)
+            if gap.unit is Unit.EVENTS and any(n.denominator != 1 for n in (gap.least, gap.most)):
+                self.mistakes.note("a number of events must be whole", gap.span)
+            elif not is_decimal(gap.least) or not is_decimal(gap.most):
+                self.mistakes.note("the size of a gap must be a decimal number", gap.span)
 
     def check_keys(self, node: cel.PartitionBy, scope: VariableScope) -> None:
         kinds = []
@@ -265,3 +315,12 @@ class FormulaCheck(TermCheck):
 def _write_key(node: cel.KeyPart) -> str:
     text = write_value(node.attribute)
     return text if node.variable is None else f"{write_name(node.variable)}[{text}]"
+
+
+def is_decimal(number: Fraction) -> bool:
+    """Whether a number has a finite decimal expansion."""
+    rest = number.denominator
+    for factor in (2, 5):
+        while rest % factor == 0:
+            rest //= factor
+    return rest == 1

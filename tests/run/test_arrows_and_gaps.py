@@ -1,4 +1,4 @@
-"""`->` on the embedded engine against the oracle, on random queries and streams."""
+"""`->` and gaps on the embedded engine against the oracle, on random queries and streams."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "chains": {"next_": True, "families": ("chain", "order", "keys")},
     "terms": {"next_": True, "terms": True},
+    "gaps": {"gaps": True},
+    "chains with gaps": {"gaps": True, "families": ("chain", "order", "all")},
+    "everything": {"gaps": True, "next_": True, "binary": True, "size": 7, "events": 8},
 }
 
 
@@ -47,19 +50,19 @@ def compare(pattern: Pattern, events: Sequence[Any], found: cernis.Matches) -> N
 @pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
 @few
 @given(data=st.data())
-def test_the_next_that_fits_agrees_with_the_oracle(
+def test_arrows_and_gaps_agree_with_the_oracle(
     features: dict[str, Any], data: st.DataObject
 ) -> None:
     pattern, events = data.draw(cases(**features))
-    timed = pattern.within is not None and pattern.within.unit is Unit.TIME
-    table = make_table(events, timed=True if timed else None)
+    units = {*pattern.inner_units, pattern.within.unit if pattern.within else None}
+    table = make_table(events, timed=True if Unit.TIME in units else None)
     compare(pattern, events, cernis.query(pattern).run(table))
 
 
 @pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
 @few
 @given(data=st.data())
-def test_neither_batches_nor_freezing_change_the_next_that_fits(
+def test_neither_batches_nor_freezing_change_arrows_and_gaps(
     features: dict[str, Any], data: st.DataObject
 ) -> None:
     pattern, events = data.draw(cases(**features, disorder=False, untimed=False))
@@ -75,3 +78,8 @@ def test_neither_batches_nor_freezing_change_the_next_that_fits(
         assert counts == whole.counts().to_pylist()
     else:
         assert [str(m) for part in parts for m in part] == [str(m) for m in whole]
+
+
+def test_a_gap_in_time_needs_a_time_column() -> None:
+    with pytest.raises(cernis.DataError, match="a gap or WITHIN in time inside the formula needs"):
+        cernis.query("SELECT * WHERE A ;[5 MINUTES] B").run([{"type": "A"}])
