@@ -10,6 +10,12 @@ in functions that are called several times per event that was seven eighths of t
 The arrays of a borrowing kernel belong to the Python frame that called it, which outlives
 it. So it cannot make arrays (Numba refuses to compile that), and takes its scratch arrays
 as arguments.
+
+Compiling is what a first query waits for, so each function is compiled as little as possible. Only
+an entry from Python gets the code that unpacks Python objects, which for tuples of arrays takes
+longer to compile than many a kernel: the rest are *inner* functions. And a call from another kernel
+widens integers: Numba would compile a function again for each constant and each width that it is
+called with.
 """
 
 from __future__ import annotations
@@ -20,11 +26,14 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
+from numba import types as _numba_types
 
 try:
     from cernis.compiled.cache import KernelCache
 except (ImportError, AttributeError):  # a Numba of other parts: keep code its way
     KernelCache = None  # type: ignore[assignment,misc]
+
+types: Any = _numba_types
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -61,14 +70,37 @@ def inlined(function: Function) -> Function:
     )
 
 
+def callable_from_python(function: Function) -> Function:
+    """Return a kernel that calls an inner function, for tests: Python cannot call it itself."""
+    compiler: Any = njit
+    return cast(Function, compiler(lambda *args: function(*args)))
+
+
 def _compile(function: Function, **options: bool) -> Function:
     compiler: Any = njit
     compiled = compiler(nogil=True, **options)(function)
     if compiled is function:  # Numba was told to compile nothing
         return function
+    _share_versions(compiled)
     if KernelCache is not None:
         compiled._cache = KernelCache(function, options)
     else:
         with suppress(RuntimeError):  # no place to keep it
             compiled.enable_caching()
     return cast(Function, compiled)
+
+
+def _share_versions(compiled: Any) -> None:
+    """Let calls from other kernels use one version for all constants and widths of integers."""
+    find_version = compiled.get_call_template
+
+    def find_wide_version(args: Any, kws: Any) -> Any:
+        return find_version(tuple(map(_widen, args)), {k: _widen(v) for k, v in kws.items()})
+
+    compiled.get_call_template = find_wide_version
+
+
+def _widen(kind: Any) -> Any:
+    """Return the type of a number without its value, and signed integers in 64 bits."""
+    kind = types.unliteral(kind)
+    return types.int64 if isinstance(kind, types.Integer) and kind.signed else kind

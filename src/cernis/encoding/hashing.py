@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cernis.compiled import borrowing, kernel
+from cernis.compiled import inner, kernel
 from cernis.events.batch import Int64s
 
 Bytes = npt.NDArray[np.uint8]
@@ -166,7 +166,7 @@ def _shift_for(size: int) -> np.uint64:
 # ------------------------------------------------------------ byte strings
 
 
-@borrowing
+@inner
 def word_at(data: Bytes, at: Word) -> Any:
     """Return eight bytes as a word, the first byte lowest; compiled, this is a single load."""
     return (
@@ -181,7 +181,7 @@ def word_at(data: Bytes, at: Word) -> Any:
     )
 
 
-@borrowing
+@inner
 def are_same_bytes(data: Bytes, here: Word, pool: Bytes, there: Word, size: Any) -> bool:
     """Whether two strings of one size, more than 8, have the same bytes."""
     last = here + np.uint64(size - 8)

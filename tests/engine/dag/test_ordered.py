@@ -9,8 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from cernis.compiled import callable_from_python
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag.records import BRANCH, BRANCHES, COUNTERS, NOTHING, OPERATORS
+
+insert = callable_from_python(by_order.insert)
+latest_start = callable_from_python(by_order.latest_start)
+room_to_insert = callable_from_python(by_order.room_to_insert)
 
 HOLDS: dict[str, Callable[[tuple[int, int], tuple[int, int]], bool]] = {
     "<": lambda a, b: a < b,
@@ -36,8 +41,8 @@ class Tree:
     def insert(self, run: Run, bound: int = -1) -> None:
         high, low = run.value
         before = int(self.counters[BRANCHES])
-        room = by_order.room_to_insert(self.branches, self.root, high, low)
-        self.root = by_order.insert(
+        room = room_to_insert(self.branches, self.root, high, low)
+        self.root = insert(
             self.branches, self.counters, self.root, high, low, run.vertex, run.start, bound
         )
         assert int(self.counters[BRANCHES]) - before <= room
@@ -72,7 +77,7 @@ class Tree:
         return found
 
     def latest(self, root: int, op: str, value: tuple[int, int]) -> int:
-        return int(by_order.latest_start(self.branches, root, OPERATORS[op], *value))
+        return int(latest_start(self.branches, root, OPERATORS[op], *value))
 
 
 def random_run(draw: random.Random, vertex: int) -> Run:

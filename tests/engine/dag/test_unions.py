@@ -9,8 +9,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from cernis.compiled import callable_from_python
 from cernis.engine.dag import unions
 from cernis.engine.dag.records import COUNTERS, NODE, NODES
+
+room_to_insert = callable_from_python(unions.room_to_insert)
+insert = callable_from_python(unions.insert)
+right_of = callable_from_python(unions.right_of)
 
 
 class Tree:
@@ -30,8 +35,8 @@ class Tree:
     def insert(self, vertex: int, start: int, position: int, bound: int = -1) -> int:
         """Adds a run; gives how many nodes that made."""
         before = self.made
-        room = unions.room_to_insert(self.nodes, self.last, start, position)
-        self.root, self.last = unions.insert(
+        room = room_to_insert(self.nodes, self.last, start, position)
+        self.root, self.last = insert(
             self.nodes, self.counters, self.root, self.last, vertex, start, position, bound
         )
         assert self.made - before == room
@@ -44,7 +49,7 @@ class Tree:
         node = self.nodes[root]
         yield from self.in_order(int(node["left"]), version, bound)
         yield int(node["vertex"]), int(node["start"])
-        yield from self.in_order(unions.right_of(self.nodes, root, version), version, bound)
+        yield from self.in_order(right_of(self.nodes, root, version), version, bound)
 
     def edges(self, root: int, version: int) -> Iterator[tuple[int, int]]:
         """(parent, child) of one version."""
@@ -53,7 +58,7 @@ class Tree:
             at = stack.pop()
             for child in (
                 int(self.nodes[at]["left"]),
-                int(unions.right_of(self.nodes, at, version)),
+                int(right_of(self.nodes, at, version)),
             ):
                 if child:
                     yield at, child

@@ -8,8 +8,13 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from cernis.compiled import callable_from_python
 from cernis.engine.dag import unlike
 from cernis.engine.dag.records import COUNTERS, ENTRIES, ENTRY, EQUALS_NOTHING, MISSING
+
+insert = callable_from_python(unlike.insert)
+first_different = callable_from_python(unlike.first_different)
+next_live = callable_from_python(unlike.next_live)
 
 Values = tuple[int, ...]
 Attributes = tuple[int, ...]
@@ -37,7 +42,7 @@ class Index:
         entry = int(self.counters[ENTRIES])
         self.lists.values[entry] = values
         asked = np.zeros(self.width, np.int64)
-        self.head = unlike.insert(
+        self.head = insert(
             self.lists, self.counters, self.head, entry, start, bound, asked, self.width
         )
         return self.head
@@ -51,14 +56,14 @@ class Index:
 
     def find(self, entry: int, asked: Values) -> int:
         words = np.array(asked, np.int64)
-        return unlike.first_different(self.lists, entry, words, self.width)
+        return first_different(self.lists, entry, words, self.width)
 
     def live(self, entry: int, asked: Values, bound: int) -> list[int]:
         """All entries from this one on backwards, as enumeration finds them."""
         words = np.array(asked, np.int64)
         found = []
         while entry:
-            entry = unlike.next_live(self.lists, entry, words, self.width, bound)
+            entry = next_live(self.lists, entry, words, self.width, bound)
             if entry:
                 found.append(entry)
                 entry = int(self.lists.entries[entry]["before"])

@@ -8,19 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from cernis.compiled import callable_from_python
 from cernis.engine.settings import FOREVER
+from cernis.engine.unary import arena as nodes
 from cernis.engine.unary.arena import (
     NODES,
     ROOT,
     UNION,
     ArenaSegment,
-    join,
-    make_item,
     new_arena,
     new_counters,
 )
 from cernis.engine.unary.count import ArenaCounts, count_matches
 from cernis.engine.unary.enumerate import list_blocks
+
+join = callable_from_python(nodes.join)
+make_item = callable_from_python(nodes.make_item)
 
 Arena = tuple[NDArray[np.void], NDArray[np.int64]]
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cernis.engine.graphs.expressions import FALSE, TRUE, holds, keep, new_stack
+from cernis.compiled import callable_from_python
+from cernis.engine.graphs import expressions
+from cernis.engine.graphs.expressions import FALSE, TRUE, keep, new_stack
 from cernis.errors import QueryError, Span
 from cernis.pattern import graph as g
 from cernis.rdf.reading.terms import Terms
@@ -19,6 +21,8 @@ from cernis.rdf.solving.values import TermValues
 from cernis.testing.spaseq.sparql import write_expression
 
 ox = pytest.importorskip("pyoxigraph")
+
+holds = callable_from_python(expressions.holds)
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 A, B = g.GraphVariable("a"), g.GraphVariable("b")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.correlated.tables import CODE, HIGH, CorrelatedArrays
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
@@ -135,7 +136,7 @@ def step(tables, memory, events, scratch, rules, base, begin):
     return DONE, len(events.symbols), 0, 0
 
 
-@kernel
+@inner
 def _fire(tables, memory, events, now, transition, asked):
     """Make the vertex of a transition, if each of its links finds a run."""
     counters = memory.counters
@@ -225,7 +226,7 @@ def _fire(tables, memory, events, now, transition, asked):
         memory.roots[root]["vertex"] = vertex
 
 
-@kernel
+@inner
 def _file(tables, memory, events, now, store, vertex, asked):
     """File a vertex; return (array, room) where there is not enough of it."""
     counters = memory.counters

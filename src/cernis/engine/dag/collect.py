@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unlike
 from cernis.engine.dag.links import Links
@@ -51,7 +52,7 @@ class Marks(NamedTuple):
     """Per entry, whether the collector has met it."""
 
 
-@kernel
+@inner
 def _sort_of(kind):
     """Return the sort of records that a store of this kind consists of."""
     return _N if kind == r.UNION else _E if kind == r.UNLIKE else _B

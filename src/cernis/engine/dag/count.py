@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
@@ -39,7 +40,7 @@ class CountScratch(NamedTuple):
     items: NDArray[np.int64]
 
 
-@kernel
+@inner
 def _list_union(nodes, at, version, bound, items):
     """Write the items of a version of a union tree; return how many, or -1 without room."""
     room = len(items)
@@ -57,7 +58,7 @@ def _list_union(nodes, at, version, bound, items):
     return found
 
 
-@kernel
+@inner
 def _list_unlike(links, memory, source, bound, items):
     """Write the vertices of a list with back pointers; return how many, or -1 without room."""
     at = memory.sources[source]["at"]
@@ -85,7 +86,7 @@ def _list_items(links, memory, source, bound, items):
     return _list_range(memory.branches, links.operator[link], at, asked, bound, items)
 
 
-@kernel
+@inner
 def _list_range(branches, operator, root, asked, bound, items):
     """Write the vertices of a search tree in range; the tail of `items` is a stack."""
     room = len(items)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
-from cernis.compiled import record
+from cernis.compiled import inner, record
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
@@ -56,7 +56,7 @@ def _new_walk(size: int) -> DagWalk:
     )
 
 
-@kernel
+@inner
 def _choose(walk, source, at):
     """Leave a choice for later."""
     cursor = walk.cursor
@@ -69,7 +69,7 @@ def _choose(walk, source, at):
     walk.choices[c]["todo"] = cursor[TODO]
 
 
-@kernel
+@inner
 def _take(memory, walk, vertex):
     """Put a vertex on the trail and its sources on the list."""
     cursor = walk.cursor
@@ -84,7 +84,7 @@ def _take(memory, walk, vertex):
         cursor[TODO] = cell
 
 
-@kernel
+@inner
 def _pick(links, memory, walk, source, at, bound):
     """Return the vertex at this place of an index, or 0; leave those below it as choices."""
     if at == 0:
@@ -124,7 +124,7 @@ def _pick(links, memory, walk, source, at, bound):
     return 0
 
 
-@kernel
+@inner
 def _advance(links, memory, walk, source, at, bound, apart):
     """Take the vertex at this place of an index; return False if it cannot be in the match."""
     vertex = _pick(links, memory, walk, source, at, bound)
@@ -217,7 +217,7 @@ def list_matches(segment, limit, walk, listing, steps):
     return status
 
 
-@kernel
+@inner
 def _agrees(conditions, memory, walk, vertex):
     """Whether a vertex agrees with the trail in every condition between far events."""
     label = memory.vertices[vertex]["label"]
@@ -234,7 +234,7 @@ def _agrees(conditions, memory, walk, vertex):
     return True
 
 
-@kernel
+@inner
 def _holds(conditions, facts, condition, left, right):
     """Whether a condition holds between two vertices."""
     operator = conditions.operator[condition]
@@ -255,7 +255,7 @@ def _holds(conditions, facts, condition, left, right):
     return a < b if operator in (r.LESS, r.LESS_EQUAL) else a > b
 
 
-@kernel
+@inner
 def _write(memory, trail, length, bound, listing, match, marks):
     """Write the trail as marks, last event first; return False if it starts outside the window."""
     for k in range(length):

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.dag import records as r
 
 
-@kernel
+@inner
 def is_in_range(branch, operator, high, low):
     """Whether the branch's words are in this relation to the words asked for."""
     h, l = branch["high"], branch["low"]  # noqa: E741
@@ -33,14 +33,14 @@ def is_in_range(branch, operator, high, low):
     return h > high or (h == high and l >= low)
 
 
-@kernel
+@inner
 def is_comparable(branch, high):
     """Whether both are numbers, or both of one other kind."""
     h = branch["high"]
     return max(h, high) <= r.LARGEST_NUMBER or h >> r.KIND_BITS == high >> r.KIND_BITS
 
 
-@kernel
+@inner
 def latest_start(branches, root, operator, high, low):
     """Return the latest start among the runs in range, or NOTHING; other kinds of values count."""
     below = operator in (r.LESS, r.LESS_EQUAL)
@@ -58,7 +58,7 @@ def latest_start(branches, root, operator, high, low):
     return latest
 
 
-@kernel
+@inner
 def room_to_insert(branches, root, high, low):
     """Return the most branches that an insertion will make."""
     made = 1
@@ -77,7 +77,7 @@ _SPREAD = np.uint64(2654435761)
 _STIR = np.uint64(0x45D9F3B)
 
 
-@kernel
+@inner
 def _priority(number):
     """Scramble a counter: the same stream makes the same tree."""
     x = (np.uint64(number) * _SPREAD) & _WORD
@@ -85,7 +85,7 @@ def _priority(number):
     return np.int64((x ^ (x >> np.uint64(13))) & np.uint64(0x7FFFFFFF))
 
 
-@kernel
+@inner
 def _copy(branches, counters, branch, bound):
     copy = counters[r.BRANCHES]
     counters[r.BRANCHES] = copy + 1
@@ -98,7 +98,7 @@ def _copy(branches, counters, branch, bound):
     return copy
 
 
-@kernel
+@inner
 def _hang(branches, parent, to_right, child):
     if to_right:
         branches[parent]["right"] = child
@@ -106,7 +106,7 @@ def _hang(branches, parent, to_right, child):
         branches[parent]["left"] = child
 
 
-@kernel
+@inner
 def insert(branches, counters, root, high, low, vertex, start, bound):
     """Return the tree with one more run; the tree before does not change."""
     if root != 0 and branches[root]["best"] < bound:
@@ -158,7 +158,7 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
     return new_root
 
 
-@kernel
+@inner
 def _refresh(branches, branch):
     """Work out the latest start below a branch."""
     best = branches[branch]["start"]

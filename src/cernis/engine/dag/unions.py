@@ -21,11 +21,11 @@ foot of the spine that have left the window are dropped on the way.
 
 from __future__ import annotations
 
-from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.dag.records import NODES
 
 
-@kernel
+@inner
 def right_of(nodes, node, version):
     """Return the right child as it was before position `version`."""
     since = nodes[node]["since"]
@@ -34,7 +34,7 @@ def right_of(nodes, node, version):
     return nodes[node]["right"]
 
 
-@kernel
+@inner
 def room_to_insert(nodes, last, start, position):
     """Return the number of nodes that an insertion will make."""
     at = last
@@ -47,7 +47,7 @@ def room_to_insert(nodes, last, start, position):
     return made
 
 
-@kernel
+@inner
 def _make(nodes, counters, start, vertex, left, right, up):
     node = counters[NODES]
     counters[NODES] = node + 1
@@ -61,7 +61,7 @@ def _make(nodes, counters, start, vertex, left, right, up):
     return node
 
 
-@kernel
+@inner
 def insert(nodes, counters, root, last, vertex, start, position, bound):
     """Add a run to the newest version; return (root, last)."""
     at = last

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.dag.records import ENTRIES
 
 MOST_VALUES = 3
@@ -51,12 +51,12 @@ class Lists(NamedTuple):
     steps: NDArray[np.int32]
 
 
-@kernel
+@inner
 def _is_same(left, right):
     return left == right and left >= 0
 
 
-@kernel
+@inner
 def first_different(lists, entry, asked, width):
     """Return the latest entry, from `entry` on backwards, totally different from `asked`; or 0."""
     steps = lists.steps
@@ -75,7 +75,7 @@ def first_different(lists, entry, asked, width):
     return 0
 
 
-@kernel
+@inner
 def next_live(lists, entry, asked, width, bound):
     """Like `first_different`, among entries that start inside the window."""
     entries = lists.entries
@@ -87,7 +87,7 @@ def next_live(lists, entry, asked, width, bound):
     return 0
 
 
-@kernel
+@inner
 def next_of_source(links, memory, source, entry, bound):
     """Like `next_live`, for the values that a source has asked for."""
     lists = Lists(memory.entries, memory.values, memory.back, links.steps)
@@ -96,7 +96,7 @@ def next_of_source(links, memory, source, entry, bound):
     return next_live(lists, entry, asked, width, bound)
 
 
-@kernel
+@inner
 def point_back(lists, entry, before, asked, width):
     """Fill the back pointers of a new entry; `asked` is scratch."""
     steps, back = lists.steps, lists.back
@@ -116,7 +116,7 @@ def point_back(lists, entry, before, asked, width):
             back[entry, longer] = first_different(lists, before, asked, width)
 
 
-@kernel
+@inner
 def _ask_along(lists, entry, sequence, asked, width):
     """Set asked[aₗ] to the value of entry[a₁…aₗ₋₁] in aₗ, for each aₗ of the sequence."""
     while sequence != 0:
@@ -132,7 +132,7 @@ def _ask_along(lists, entry, sequence, asked, width):
                 break
 
 
-@kernel
+@inner
 def insert(lists, counters, before, vertex, start, bound, asked, width):
     """Add an entry whose values are in `values` already; return it."""
     entries = lists.entries

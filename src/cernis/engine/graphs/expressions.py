@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing
+from cernis.compiled import borrowing, inner
 
 FALSE, TRUE, ERROR = range(3)
 """What a program answers."""
@@ -152,12 +152,12 @@ def new_stack(depth: int) -> NDArray[np.void]:
 # ------------------------------------------------------------------- numbers
 
 
-@borrowing
+@inner
 def _round_to_float32(number):
     return np.float64(np.float32(number))
 
 
-@borrowing
+@inner
 def _compare_exact(a, a_scale, b, b_scale):
     """-1, 0 or 1 for a × 10^-a_scale against b × 10^-b_scale; never overflows."""
     if a_scale != b_scale:
@@ -171,7 +171,7 @@ def _compare_exact(a, a_scale, b, b_scale):
     return _MORE if a > b else _SAME
 
 
-@borrowing
+@inner
 def _compare_numbers(a, b):
     kind = max(a["kind"], b["kind"])
     if kind <= DECIMAL and a["scale"] >= 0 and b["scale"] >= 0:
@@ -186,12 +186,12 @@ def _compare_numbers(a, b):
     return _SAME if x == y else _UNORDERED
 
 
-@borrowing
+@inner
 def _is_number(kind):
     return INTEGER <= kind <= DOUBLE
 
 
-@borrowing
+@inner
 def _set_number(cell, kind, number):
     cell["kind"] = kind
     cell["number"] = _round_to_float32(number) if kind == FLOAT else number
@@ -199,7 +199,7 @@ def _set_number(cell, kind, number):
     cell["length"] = -1
 
 
-@borrowing
+@inner
 def _set_exact(cell, kind, exact, scale):
     while scale > 0 and exact % 10 == 0:
         exact //= 10
@@ -211,7 +211,7 @@ def _set_exact(cell, kind, exact, scale):
     cell["length"] = -1
 
 
-@borrowing
+@inner
 def _add_exactly(cell, a, a_scale, b, b_scale, kind):
     """cell = a + b; False if it does not fit."""
     scale = max(a_scale, b_scale)
@@ -225,7 +225,7 @@ def _add_exactly(cell, a, a_scale, b, b_scale, kind):
     return True
 
 
-@borrowing
+@inner
 def _multiply_exactly(cell, a, a_scale, b, b_scale, kind):
     if a_scale + b_scale > MOST_DIGITS or (a != 0 and abs(b) > LARGEST // abs(a)):
         return False
@@ -233,7 +233,7 @@ def _multiply_exactly(cell, a, a_scale, b, b_scale, kind):
     return True
 
 
-@borrowing
+@inner
 def _divide_exactly(cell, a, a_scale, b, b_scale):
     """Long division, up to 18 digits after the point."""
     negative = (a < 0) != (b < 0)
@@ -249,7 +249,7 @@ def _divide_exactly(cell, a, a_scale, b, b_scale):
     return True
 
 
-@borrowing
+@inner
 def _calculate(operation, a, b):
     """a = a operation b, for numbers, and for instants and durations."""
     kind = max(a["kind"], b["kind"])
@@ -295,7 +295,7 @@ def _calculate(operation, a, b):
     _set_number(a, kind, number)
 
 
-@borrowing
+@inner
 def _calculate_time(operation, a, b):
     """Instants and durations, as XPath adds them up: an extension that SPARQL allows."""
     one, other = a["kind"], b["kind"]
@@ -316,7 +316,7 @@ def _calculate_time(operation, a, b):
         a["kind"] = NOTHING
 
 
-@borrowing
+@inner
 def _round_exactly(operation, exact, scale):
     """The whole number that an exact number is rounded to."""
     unit = TEN_TO[scale]
@@ -328,7 +328,7 @@ def _round_exactly(operation, exact, scale):
     return whole
 
 
-@borrowing
+@inner
 def _change(operation, a):
     """a = operation(a), for one number."""
     kind = a["kind"]
@@ -361,7 +361,7 @@ def _change(operation, a):
 # --------------------------------------------------------------------- texts
 
 
-@borrowing
+@inner
 def _compare_texts(a, b, text):
     if a["begin"] == b["begin"] and a["length"] == b["length"]:
         return _SAME
@@ -374,12 +374,12 @@ def _compare_texts(a, b, text):
     return _LESS if a["length"] < b["length"] else _MORE
 
 
-@borrowing
+@inner
 def _same_text(a, b, text):
     return a["length"] == b["length"] and _compare_texts(a, b, text) == _SAME
 
 
-@borrowing
+@inner
 def _stands_at(a, b, text, at):
     """Whether the text of b stands in the text of a at that place."""
     k = 0
@@ -388,7 +388,7 @@ def _stands_at(a, b, text, at):
     return k == b["length"]
 
 
-@borrowing
+@inner
 def _search(operation, a, b, text):
     """CONTAINS, STRSTARTS and STRENDS, for compatible strings."""
     if a["kind"] not in (STRING, TAGGED) or b["kind"] not in (STRING, TAGGED):
@@ -411,13 +411,13 @@ def _search(operation, a, b, text):
 # --------------------------------------------------------------- comparisons
 
 
-@borrowing
+@inner
 def _same_term(a, b, text):
     """Whether two terms (no computed numbers) are the same."""
     return a["kind"] == b["kind"] and a["tag"] == b["tag"] and _same_text(a, b, text)
 
 
-@borrowing
+@inner
 def _equal(a, b, text):
     """a = b: known kinds by value, unknown ones only if they are the same term."""
     one, other = a["kind"], b["kind"]
@@ -442,7 +442,7 @@ def _equal(a, b, text):
     return TRUE if _same_text(a, b, text) else FALSE
 
 
-@borrowing
+@inner
 def _compare_mixed(a, b):
     """An instant without a time zone against one that has one: by more than 14 hours, or not."""
     for sign in (-1, 1):
@@ -458,7 +458,7 @@ def _compare_mixed(a, b):
     return _INCOMPARABLE
 
 
-@borrowing
+@inner
 def _compare(a, b, text):
     """The order of two values, where they have one."""
     one, other = a["kind"], b["kind"]
@@ -477,7 +477,7 @@ def _compare(a, b, text):
     return _INCOMPARABLE
 
 
-@borrowing
+@inner
 def _stands(operation, a, b, text):
     """a operation b."""
     if operation == EQUAL:
@@ -499,7 +499,7 @@ def _stands(operation, a, b, text):
     return TRUE if order != _LESS else FALSE
 
 
-@borrowing
+@inner
 def _truth(a):
     """The effective boolean value."""
     kind = a["kind"]
@@ -513,7 +513,7 @@ def _truth(a):
     return FALSE if kind == ILL_TYPED else ERROR
 
 
-@borrowing
+@inner
 def _set_truth(cell, answer):
     cell["kind"] = NOTHING if answer == ERROR else BOOLEAN
     cell["exact"] = answer
@@ -524,7 +524,7 @@ def _set_truth(cell, answer):
 # ------------------------------------------------------------------ programs
 
 
-@borrowing
+@inner
 def _code(steps, at, values, row, kept):
     """The code that a step pushes, if it pushes one."""
     operation, a = steps[at, 0], steps[at, 1]
@@ -537,7 +537,7 @@ def _code(steps, at, values, row, kept):
     return _NONE
 
 
-@borrowing
+@inner
 def holds(
     steps: NDArray[np.int32],
     values: Values,

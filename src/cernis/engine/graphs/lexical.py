@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing, kernel
+from cernis.compiled import borrowing, inner, kernel
 from cernis.engine.graphs import expressions as e
 
 NO_TAG, STRING_TAG = 0, 1
@@ -42,7 +42,7 @@ class TagTable(NamedTuple):
     most: NDArray[np.int64]
 
 
-@borrowing
+@inner
 def _hash(text, begin, length):
     """Of the length and the last bytes, in which datatypes differ."""
     found = np.uint64(length)
@@ -67,7 +67,7 @@ def fill_slots(
         slots[slot] = k
 
 
-@borrowing
+@inner
 def _find_tag(tags, raw, begin, length):
     """The place of a suffix among the tags, or -1."""
     mask = np.uint64(len(tags.slots) - 1)
@@ -88,19 +88,19 @@ def _find_tag(tags, raw, begin, length):
 # -------------------------------------------------------------------- values
 
 
-@borrowing
+@inner
 def _is_digit(byte):
     return 48 <= byte <= 57
 
 
-@borrowing
+@inner
 def _digits_end(text, at, end):
     while at < end and _is_digit(text[np.uint64(at)]):
         at += 1
     return at
 
 
-@borrowing
+@inner
 def _whole(text, at, end, value):
     """`value` with more digits behind it, or -1 if that does not fit."""
     for k in range(at, end):
@@ -111,7 +111,7 @@ def _whole(text, at, end, value):
     return value
 
 
-@borrowing
+@inner
 def _signed(text, at, end):
     """Where a number goes on behind its sign, and the sign."""
     if at < end and (text[at] == 43 or text[at] == 45):
@@ -119,12 +119,12 @@ def _signed(text, at, end):
     return at, 1
 
 
-@borrowing
+@inner
 def _spells(text, at, end, one, two, three):
     return end - at == 3 and text[at] == one and text[at + 1] == two and text[at + 2] == three
 
 
-@borrowing
+@inner
 def _read_integer(fact, text, at, end, least, most):
     at, sign = _signed(text, at, end)
     if at == end or _digits_end(text, at, end) != end:
@@ -141,7 +141,7 @@ def _read_integer(fact, text, at, end, least, most):
     return e.INTEGER
 
 
-@borrowing
+@inner
 def _read_number(fact, text, at, end, kind):
     """A decimal, float or double; the answer is its kind, or minus that if it is hard."""
     start = at
@@ -197,7 +197,7 @@ def _read_number(fact, text, at, end, kind):
     return kind
 
 
-@borrowing
+@inner
 def _read_boolean(fact, text, at, end):
     length = end - at
     if length == 1 and (text[at] == 48 or text[at] == 49):
@@ -217,7 +217,7 @@ def _read_boolean(fact, text, at, end):
     return e.BOOLEAN
 
 
-@borrowing
+@inner
 def _two(text, at, end):
     """A number of two digits, or -1."""
     if at + 2 > end or not _is_digit(text[at]) or not _is_digit(text[at + 1]):
@@ -225,7 +225,7 @@ def _two(text, at, end):
     return (np.int64(text[at]) - 48) * 10 + np.int64(text[at + 1]) - 48
 
 
-@borrowing
+@inner
 def _days(year, month, day):
     """Days since 1970-01-01 in the proleptic Gregorian calendar (Hinnant's days_from_civil)."""
     year -= 1 if month <= 2 else 0
@@ -235,14 +235,14 @@ def _days(year, month, day):
     return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
 
 
-@borrowing
+@inner
 def _days_in(year, month):
     if month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0):
         return 29
     return _MONTHS[month - 1]
 
 
-@borrowing
+@inner
 def _set_seconds(fact, seconds, text, at, end):
     """Whole seconds and the digits of a fraction, cut where they no longer fit."""
     while end > at and text[end - 1] == 48:
@@ -259,7 +259,7 @@ def _set_seconds(fact, seconds, text, at, end):
     fact["number"] = seconds / e.TEN_TO[scale]
 
 
-@borrowing
+@inner
 def _read_instant(fact, text, at, end, kind):
     """A dateTime or a date, as seconds since 1970; OTHER if it is none."""
     negative = at < end and text[at] == 45
@@ -321,7 +321,7 @@ def _read_instant(fact, text, at, end, kind):
     return kind
 
 
-@borrowing
+@inner
 def _read_duration(fact, text, at, end):
     """`-P1DT2H3M4.5S` as seconds; OTHER if it is none or too long."""
     negative = at < end and text[at] == 45
@@ -370,14 +370,14 @@ def _read_duration(fact, text, at, end):
 # --------------------------------------------------------------------- terms
 
 
-@borrowing
+@inner
 def _hex(byte):
     if byte <= 57:
         return np.int64(byte) - 48
     return (np.int64(byte) | 32) - 87
 
 
-@borrowing
+@inner
 def _write_point(text, at, point):
     """A code point as UTF-8; where it ends."""
     if point < 0x80:
@@ -399,7 +399,7 @@ def _write_point(text, at, point):
     return at + 4
 
 
-@borrowing
+@inner
 def _write_plain(raw, begin, end, text, at):
     """Copies a lexical form without its escapes; where it ends."""
     k = begin
@@ -435,7 +435,7 @@ def _write_plain(raw, begin, end, text, at):
     return at
 
 
-@borrowing
+@inner
 def _read_value(fact, text, at, end, tags, place):
     kind = tags.kind[place]
     if kind == e.INTEGER:

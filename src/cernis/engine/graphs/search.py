@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing, kernel
+from cernis.compiled import borrowing, inner, kernel
 from cernis.engine.graphs.expressions import TRUE, UNBOUND, Values, holds
 
 DONE, FULL, SPENT = range(3)
@@ -139,7 +139,7 @@ class Join(NamedTuple):
 # -------------------------------------------------------------------- search
 
 
-@borrowing
+@inner
 def _lower(keys, value, low, high):
     """Return the first place at which the key is not less."""
     while high - low > _FEW:
@@ -153,7 +153,7 @@ def _lower(keys, value, low, high):
     return low
 
 
-@borrowing
+@inner
 def _narrow(keys, value, low, high):
     """Return the part of a sorted slice that has this key."""
     low = _lower(keys, value, low, high)
@@ -165,7 +165,7 @@ def _narrow(keys, value, low, high):
     return low, end
 
 
-@borrowing
+@inner
 def _candidates(graph, levels, level, row, low, high):
     """Return the slice of triples that have the known keys of a level."""
     shift, searched = levels[level, ORDER] * graph.size, levels[level, SEARCHED]
@@ -179,7 +179,7 @@ def _candidates(graph, levels, level, row, low, high):
     return low, high
 
 
-@borrowing
+@inner
 def _fits(graph, levels, level, row, triple):
     """Bind the free keys of a triple and compare the others; return whether those agree."""
     searched, binds = levels[level, SEARCHED], levels[level, BINDS]
@@ -204,7 +204,7 @@ def _fits(graph, levels, level, row, triple):
     return True
 
 
-@borrowing
+@inner
 def _passes(search, level, values, row, answers, stack):
     for f in range(search.filters[level], search.filters[level + np.uint64(1)]):
         column = search.single[f]
@@ -286,7 +286,7 @@ def find(
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
-@borrowing
+@inner
 def _hash(codes, row, columns):
     found = np.uint64(0)
     for c in columns:
@@ -295,7 +295,7 @@ def _hash(codes, row, columns):
     return np.int64(found >> np.uint64(1))
 
 
-@borrowing
+@inner
 def _size(rows):
     """Return the number of slots for so many rows."""
     size = 1
@@ -322,7 +322,7 @@ def fill_index(
     return size
 
 
-@borrowing
+@inner
 def _agree(left, i, right, j, join):
     for c in range(len(join.left_keys)):
         if left[i, join.left_keys[c]] != right[j, join.right_keys[c]]:
@@ -334,7 +334,7 @@ def _agree(left, i, right, j, join):
     return True
 
 
-@borrowing
+@inner
 def _merge(left, i, right, j, join, row):
     """Write both rows as one; j < 0: the left row alone."""
     for c in range(len(join.from_left)):
@@ -406,7 +406,7 @@ def join_tables(
 # ------------------------------------------------------------------ distinct
 
 
-@borrowing
+@inner
 def _same_row(codes, i, j):
     c = 0
     while c < codes.shape[1] and codes[i, c] == codes[j, c]:

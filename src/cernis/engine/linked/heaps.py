@@ -10,22 +10,22 @@ the limit as well.
 
 from __future__ import annotations
 
-from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.linked.tables import MOST_INDEXES
 
 
-@kernel
+@inner
 def _key(waiting, name):
     return waiting.key[name // MOST_INDEXES, name % MOST_INDEXES]
 
 
-@kernel
+@inner
 def _set_up(waiting, name, above):
     if name != 0:
         waiting.asked_before[name // MOST_INDEXES, name % MOST_INDEXES] = above
 
 
-@kernel
+@inner
 def merge(waiting, one, other):
     """Merge two heaps; return the root, which has nothing above it."""
     if one == 0 or other == 0:
@@ -51,7 +51,7 @@ def merge(waiting, one, other):
         one = below
 
 
-@kernel
+@inner
 def insert(waiting, at, name):
     """Put an entry into the heap of a place."""
     entry, place = name // MOST_INDEXES, name % MOST_INDEXES
@@ -60,7 +60,7 @@ def insert(waiting, at, name):
     waiting.heaps[at] = merge(waiting, waiting.heaps[at], name)
 
 
-@kernel
+@inner
 def remove(waiting, at, name):
     """Take an entry out of the heap of a place."""
     entry, place = name // MOST_INDEXES, name % MOST_INDEXES
@@ -78,7 +78,7 @@ def remove(waiting, at, name):
         waiting.asked_right[entry, place] = below
 
 
-@kernel
+@inner
 def list_up_to(waiting, at, limit, found):
     """Write the entries of a place whose keys are not above the limit; return their number."""
     root = waiting.heaps[at]

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions
 from cernis.engine.dag.records import RunMemory
@@ -117,7 +118,7 @@ def step(tables, memory, rows, evaluation, base, begin):
     return DONE, i, 0
 
 
-@kernel
+@inner
 def _note_moments(moments, rows, begin, end):
     """Note the moment of these rows in their partitions."""
     if len(moments.last) == 0:
@@ -130,7 +131,7 @@ def _note_moments(moments, rows, begin, end):
             moments.last[part] = moment
 
 
-@kernel
+@inner
 def _read(tables, memory, rows, evaluation, base, k):
     """Take the transitions and guards of one row; return (status, array)."""
     waiting = memory.waiting
@@ -176,7 +177,7 @@ def _read(tables, memory, rows, evaluation, base, k):
     return DONE, 0
 
 
-@kernel
+@inner
 def _limit(tables, evaluation, number, index, codes):
     """Return the limit up to which a row asks an ordered index."""
     p = tables.order_program[number]
@@ -188,7 +189,7 @@ def _limit(tables, evaluation, number, index, codes):
     return key if key != -np.inf else np.inf
 
 
-@kernel
+@inner
 def _holds(tables, evaluation, number, codes, kept):
     """Whether all conditions of a transition or guard hold."""
     for p in range(tables.asked_first[number], tables.asked_first[number + 1]):
@@ -198,7 +199,7 @@ def _holds(tables, evaluation, number, codes, kept):
     return True
 
 
-@kernel
+@inner
 def _is_stale(tables, memory, entry, since, bound):
     """Whether the runs of an entry have left the window, or missed the next timestamp."""
     bucket = memory.dag.buckets[entry]
@@ -208,14 +209,14 @@ def _is_stale(tables, memory, entry, since, bound):
     return is_strict and bucket["ordinal"] != since
 
 
-@kernel
+@inner
 def _drop(tables, memory, entry):
     """Drop an entry and its runs."""
     memory.dag.buckets[entry]["root"] = 0
     w.leave(tables, memory.waiting, entry)
 
 
-@kernel
+@inner
 def _move(waiting, entry, moment):
     """Let an entry leave when the moment is over."""
     if waiting.moved[entry] != moment:
@@ -224,7 +225,7 @@ def _move(waiting, entry, moment):
         waiting.counters[w.MOVED] += 1
 
 
-@kernel
+@inner
 def _make(tables, memory, rows, base, k, transition, entry):
     """Make the vertex of a row and the runs of an entry; entry 0: a match begins."""
     dag, waiting, pending = memory.dag, memory.waiting, memory.pending
@@ -280,7 +281,7 @@ def _make(tables, memory, rows, base, k, transition, entry):
     return DONE, 0
 
 
-@kernel
+@inner
 def _file(tables, memory, facts, moment, bound):
     """File the next pending vertex in the stores of its state; return (status, array)."""
     dag, waiting, pending = memory.dag, memory.waiting, memory.pending

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.graphs.expressions import INTEGER, LOCAL_INSTANT
 from cernis.engine.linked import heaps
 from cernis.engine.linked.tables import MOST_INDEXES, STRICT
@@ -82,7 +83,7 @@ def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
     )
 
 
-@kernel
+@inner
 def _hash(seed, columns, first, last, codes):
     value = np.uint64(seed + 1) * _PRIME
     for k in range(first, last):
@@ -91,7 +92,7 @@ def _hash(seed, columns, first, last, codes):
     return value
 
 
-@kernel
+@inner
 def _place(tables, waiting, store, codes):
     """Return the place of the chain of a store's entries with these values."""
     first, last = tables.store_first[store], tables.store_first[store + 1]
@@ -99,7 +100,7 @@ def _place(tables, waiting, store, codes):
     return np.int64(value & np.uint64(len(waiting.heads) - 1))
 
 
-@kernel
+@inner
 def _asked_place(tables, waiting, index, codes):
     """Return the place at which an index has the entries with these values."""
     first, last = tables.index_first[index], tables.index_first[index + 1]
@@ -107,7 +108,7 @@ def _asked_place(tables, waiting, index, codes):
     return np.int64(value & np.uint64(len(waiting.asked_heads) - 1))
 
 
-@kernel
+@inner
 def ask(tables, waiting, store, index, codes, limit):
     """Write the entries that an index has for the values of a row; return their number.
 
@@ -134,7 +135,7 @@ def ask(tables, waiting, store, index, codes, limit):
     return kept
 
 
-@kernel
+@inner
 def order_key(order, fact):
     """Return the key of a value in a heap: its number, or for other values the least key."""
     if INTEGER <= fact["kind"] <= LOCAL_INSTANT and fact["number"] == fact["number"]:
@@ -142,7 +143,7 @@ def order_key(order, fact):
     return -np.inf
 
 
-@kernel
+@inner
 def _agrees(tables, waiting, index, entry, codes):
     """Whether an entry has the values of an index that a row has."""
     for k in range(tables.index_first[index], tables.index_first[index + 1]):
@@ -152,7 +153,7 @@ def _agrees(tables, waiting, index, entry, codes):
     return True
 
 
-@kernel
+@inner
 def find(tables, waiting, store, codes):
     """Return the entry of a store with these values, or 0."""
     entry = waiting.heads[_place(tables, waiting, store, codes)]
@@ -168,7 +169,7 @@ def find(tables, waiting, store, codes):
     return NO_ENTRY
 
 
-@kernel
+@inner
 def enter(tables, facts, waiting, store, part, codes):
     """Make an entry and return it; 0: there is no room."""
     counters = waiting.counters
@@ -198,7 +199,7 @@ def enter(tables, facts, waiting, store, part, codes):
     return entry
 
 
-@kernel
+@inner
 def _link(tables, waiting, entry):
     store, codes = waiting.store[entry], waiting.codes[entry]
     at = _place(tables, waiting, store, codes)
@@ -225,23 +226,23 @@ def _link(tables, waiting, entry):
         waiting.asked_after[entry, place] = head
 
 
-@kernel
+@inner
 def _name(entry, place):
     """Return an entry and one of its indexes as one number, for links of chains."""
     return np.int32(entry * MOST_INDEXES + place)
 
 
-@kernel
+@inner
 def _entry(name):
     return name // MOST_INDEXES
 
 
-@kernel
+@inner
 def _place_of(name):
     return name % MOST_INDEXES
 
 
-@kernel
+@inner
 def leave(tables, waiting, entry):
     """Take an entry out of all chains."""
     store, codes = waiting.store[entry], waiting.codes[entry]

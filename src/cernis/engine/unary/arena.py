@@ -29,8 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing as kernel
-from cernis.compiled import record
+from cernis.compiled import inner, record
 from cernis.engine.settings import FOREVER
 
 NODE = record("start position", "left right label spare")
@@ -87,7 +86,7 @@ def new_counters() -> NDArray[np.int64]:
     return counters
 
 
-@kernel
+@inner
 def make_item(arena, counters, position, label, left, start):
     """Append an item and return it."""
     node = counters[NODES]
@@ -100,7 +99,7 @@ def make_item(arena, counters, position, label, left, start):
     return node
 
 
-@kernel
+@inner
 def make_union(arena, counters, left, right):
     """Append a union and return it; `position` is the latest last event of either side."""
     node = counters[NODES]
@@ -113,7 +112,7 @@ def make_union(arena, counters, left, right):
     return node
 
 
-@kernel
+@inner
 def join(arena, counters, new, old, bound):
     """Return the union of two sets without sides outside the window; ties put `new` first."""
     if new == 0 or arena[new]["start"] < bound:

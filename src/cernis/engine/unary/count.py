@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.settings import FOREVER
 from cernis.engine.unary.arena import UNION, ArenaSegment
 
@@ -21,7 +22,7 @@ _LIMB = 62
 _LOW = 2**62 - 1
 
 
-@kernel
+@inner
 def _add_limbs(values, node, left, right):
     """Write the sum of two counts (node 0 counts 1 on the left); False: too few limbs."""
     carry = np.int64(left == 0)

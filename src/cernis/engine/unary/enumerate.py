@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine.listing import Listing, empty_listing, trim_listing
 from cernis.engine.unary.arena import UNION, ArenaSegment
 
@@ -63,14 +64,14 @@ def new_walk(waiting: int = 64, path: int = 256) -> ArenaWalk:
     )
 
 
-@kernel
+@inner
 def restart(walk):
     """Put a walk before its first root."""
     walk.cursor[:] = 0
     walk.cursor[WAITING] = -1
 
 
-@kernel
+@inner
 def _push(walk, size, ordered, start, node, path):
     """Put an alternative into the heap of this size, or on the stack."""
     starts, nodes, paths = walk.wait_start, walk.wait_node, walk.wait_path
@@ -85,7 +86,7 @@ def _push(walk, size, ordered, start, node, path):
     starts[at], nodes[at], paths[at] = start, node, path
 
 
-@kernel
+@inner
 def _pop(walk, size):
     """Move the first of a heap of size + 1 to place `size`; the others stay a heap."""
     starts, nodes, paths = walk.wait_start, walk.wait_node, walk.wait_path

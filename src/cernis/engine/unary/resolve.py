@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine import settings as s
 from cernis.engine.listing import Listing, empty_listing
 from cernis.engine.unary import arena as a
@@ -133,7 +134,7 @@ def resolve(segment, rules, begin, out, nodes, lists):
 # ----------------------------------------------------------------- LAST, ANY
 
 
-@kernel
+@inner
 def _latest(arena, entry, bound, stack, found):
     """Write the items below `entry` with the latest event; return how many, or _NO_ROOM.
 
@@ -174,7 +175,7 @@ def _latest(arena, entry, bound, stack, found):
     return count
 
 
-@kernel
+@inner
 def _resolve_last(arena, root, after, takes_one, out, stack, lists):
     """Rebuild the best matches by LAST in `out`; return their node, 0 if none is left.
 
@@ -244,14 +245,14 @@ def _resolve_last(arena, root, after, takes_one, out, stack, lists):
 # ---------------------------------------------------------------------- NEXT
 
 
-@kernel
+@inner
 def _resolve_next(arena, root, stamp, after, out, nodes):
     """Rebuild the matches of the earliest start in `out`; return their node, or 0."""
     start = _earliest_start(arena, root, stamp, nodes)
     return _copy_start(arena, root, start, out, stamp + 1, nodes) if start > after else 0
 
 
-@kernel
+@inner
 def _earliest_start(arena, root, stamp, nodes):
     """Return the position of the earliest start inside the window."""
     stamps, stack, bound = nodes.stamps, nodes.stack, root["bound"]
@@ -276,7 +277,7 @@ def _earliest_start(arena, root, stamp, nodes):
     return best
 
 
-@kernel
+@inner
 def _copy_start(arena, root, start, out, stamp, nodes):
     """Rebuild the matches that start at this position in `out`; return their node."""
     stamps, copies, stack = nodes.stamps, nodes.copies, nodes.stack
@@ -323,7 +324,7 @@ def _copy_start(arena, root, start, out, stamp, nodes):
 # ----------------------------------------------------------------------- MAX
 
 
-@kernel
+@inner
 def _is_inside(listing, small, large):
     """Whether one match's events all belong to another's (both lists descend)."""
     position, offset = listing.position, listing.offset
@@ -340,7 +341,7 @@ def _is_inside(listing, small, large):
     return True
 
 
-@kernel
+@inner
 def _shows_the_same(listing, hidden, one, other):
     """Whether two matches differ only in events that carry the hidden label."""
     position, label, offset = listing.position, listing.label, listing.offset
@@ -358,7 +359,7 @@ def _shows_the_same(listing, hidden, one, other):
         j += 1
 
 
-@kernel
+@inner
 def _resolve_max(arena, one_root, after, hidden, out, lists):
     """Rebuild the maximal matches below a root in `out`; return their node, or 0."""
     walk, listing, order = lists.walk, lists.listing, lists.kept
@@ -387,7 +388,7 @@ def _resolve_max(arena, one_root, after, hidden, out, lists):
     return answer
 
 
-@kernel
+@inner
 def _drop_inside(listing, n, order):
     """Write the matches that lie in no other, earliest start first; return how many."""
     start = listing.start
@@ -413,7 +414,7 @@ def _drop_inside(listing, n, order):
     return kept
 
 
-@kernel
+@inner
 def _is_shown(listing, hidden, order, k):
     """Whether SELECT makes a match equal to one before it: answers are sets."""
     start = listing.start[order[k]]

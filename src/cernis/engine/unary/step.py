@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
 from cernis.engine import settings as s
 from cernis.engine.unary import arena as a
 from cernis.engine.unary.tables import UnaryArrays
@@ -161,7 +162,7 @@ def step(tables, memory, events, scratch, rules, base, begin):
     return DONE, len(symbols), 0
 
 
-@kernel
+@inner
 def _gather(tables, memory, scratch, symbol, row, bound, has_time):
     """Write the moves of an event; return (how many, whether runs leave, unknown state or -1)."""
     arena, slots, edges = memory.arena, memory.slots, tables.edges
@@ -211,7 +212,7 @@ def _gather(tables, memory, scratch, symbol, row, bound, has_time):
     return moves, leaves, -1
 
 
-@kernel
+@inner
 def _take_row(memory, key):
     """Give a free row to a partition and return it."""
     counters = memory.counters
@@ -224,7 +225,7 @@ def _take_row(memory, key):
     return row
 
 
-@kernel
+@inner
 def _clear(tables, slots, symbol, row):
     """Empty the states that all runs leave."""
     for m in range(tables.mover_count[symbol]):
@@ -233,7 +234,7 @@ def _clear(tables, slots, symbol, row):
             slots[row, state] = 0
 
 
-@kernel
+@inner
 def _make_nodes(tables, memory, scratch, moves, position, start, bound, has_time):
     """Make the nodes of the moves, per target state; return (node of the matches, targets)."""
     arena, counters = memory.arena, memory.counters
@@ -266,7 +267,7 @@ def _make_nodes(tables, memory, scratch, moves, position, start, bound, has_time
     return accepted, targets
 
 
-@kernel
+@inner
 def _merge(memory, scratch, targets, row, bound, keeps_last):
     """Merge the gathered nodes into the states."""
     arena, slots = memory.arena, memory.slots
