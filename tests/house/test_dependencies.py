@@ -1,0 +1,189 @@
+"""Dependencies: bounds, the lock file, the audit, and every private name that Cernis uses of them.
+
+A private name may change in any release of its library. Each is listed here with its use, so that
+an upgrade that takes it away fails with what to look at.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "cernis"
+AUDIT = Path(__file__).parent / "audit.py"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DIRECT = [
+    *PROJECT["dependencies"],
+    *(each for extra in PROJECT["optional-dependencies"].values() for each in extra),
+]
+
+
+class PrivateName(NamedTuple):
+    """A private name of a library: where and why it is used, and whether it is still there."""
+
+    name: str
+    used_in: str
+    reason: str
+    exists: Callable[[], bool]
+
+
+def numba_options() -> bool:
+    from numba.core.options import DefaultOptions
+    from numba.core.registry import CPUDispatcher
+
+    options = CPUDispatcher.targetdescr.options
+    wanted = ("_nrt", "no_cpython_wrapper", "no_cfunc_wrapper", "forceinline", "nogil")
+    return all(hasattr(options, name) or hasattr(DefaultOptions, name) for name in wanted)
+
+
+def numba_results() -> bool:
+    from numba.core.compiler import CompileResult
+
+    return callable(CompileResult._reduce) and callable(CompileResult._rebuild)
+
+
+def numba_cache() -> bool:
+    from numba import njit
+
+    return hasattr(njit(lambda x: x), "_cache")
+
+
+def numba_serialize() -> bool:
+    from numba.core import config, serialize
+
+    names = ("BOUNDSCHECK", "OPT", "CACHE_DIR", "DISABLE_JIT")
+    return callable(serialize.dumps) and all(hasattr(config, name) for name in names)
+
+
+def spark_frame() -> bool:
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    return "self._jdf" in inspect.getsource(DataFrame)
+
+
+def spark_gateway() -> bool:
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    names = ("_gateway", "_active_spark_context")
+    given = set(inspect.signature(launch_gateway).parameters)
+    return all(hasattr(SparkContext, name) for name in names) and {"conf", "popen_kwargs"} <= given
+
+
+def spark_session() -> bool:
+    from pyspark.sql import SparkSession
+
+    source = inspect.getsource(SparkSession.__init__)
+    return "self._jvm =" in source and "self._sc =" in source
+
+
+def spark_errors() -> bool:
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    return "self._origin =" in inspect.getsource(CapturedException)
+
+
+def spark_connect_plan() -> bool:
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.plan import DataSource
+
+    return "self._plan" in inspect.getsource(DataFrame) and "self._format" in inspect.getsource(
+        DataSource
+    )
+
+
+PRIVATE = [
+    PrivateName("_nrt", "compiled/__init__.py", "kernels count no references", numba_options),
+    PrivateName("_reduce", "compiled/cache.py", "compiled code as bytes", numba_results),
+    PrivateName("_rebuild", "compiled/cache.py", "compiled code as bytes", numba_results),
+    PrivateName("_cache", "compiled/__init__.py", "the cache of compiled code", numba_cache),
+    PrivateName("dumps", "compiled/cache.py", "compiled code as bytes", numba_serialize),
+    PrivateName("_jdf", "spark/arrangement.py", "whether rows lie as needed", spark_frame),
+    PrivateName("_jdf", "spark/numbering.py", "whether files are Parquet", spark_frame),
+    PrivateName("_gateway", "spark/local/session.py", "Java without its messages", spark_gateway),
+    PrivateName("_active_spark_context", "spark/local/session.py", "one at a time", spark_gateway),
+    PrivateName("_jvm", "spark/streaming/kafka.py", "whether a topic exists", spark_session),
+    PrivateName("_sc", "spark/options.py", "how many tasks run at once", spark_session),
+    PrivateName("_origin", "spark/streaming/sinks.py", "the cause of an error", spark_errors),
+    PrivateName("_plan", "spark/numbering.py", "Parquet on Spark Connect", spark_connect_plan),
+    PrivateName("_format", "spark/numbering.py", "Parquet on Spark Connect", spark_connect_plan),
+]
+PUBLIC = {"_replace", "_fields", "_asdict", "_field_defaults", "_make", "_exit"}
+"""Names that the documentation of Python gives."""
+
+
+@pytest.mark.parametrize("private", PRIVATE, ids=lambda each: f"{each.name} in {each.used_in}")
+def test_a_private_name_is_still_there(private: PrivateName) -> None:
+    try:
+        exists = private.exists()
+    except (ImportError, AttributeError):
+        exists = False
+    assert exists, (
+        f"cernis/{private.used_in} uses the private name {private.name} ({private.reason}), and "
+        "the installed version of its library has it no longer: find its replacement, or lower "
+        "the upper bound in pyproject.toml"
+    )
+
+
+def test_every_private_name_of_a_library_is_listed() -> None:
+    trees = {file: ast.parse(file.read_text()) for file in SOURCE.rglob("*.py")}
+    own: set[str] = set(PUBLIC)
+    used: set[tuple[str, str]] = set()
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    own.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                    own.add(name)
+                case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                    own.add(name)
+                case ast.Attribute(attr=name) if re.match(r"_[a-z]", name):
+                    used.add((name, str(file.relative_to(SOURCE))))
+                case ast.Call(args=[_, ast.Constant(value=str(name)), *_], func=ast.Name(id=call)):
+                    if call in ("getattr", "hasattr") and re.match(r"_[a-z]", name):
+                        used.add((name, str(file.relative_to(SOURCE))))
+    listed = {(each.name, each.used_in) for each in PRIVATE}
+    assert {each for each in used if each[0] not in own} <= listed
+
+
+def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
+    for each in DIRECT:
+        assert each.startswith("cernis[") or (">=" in each and ",<" in each), each
+
+
+def test_the_lock_file_has_every_dependency_inside_its_bounds() -> None:
+    from packaging.requirements import Requirement
+
+    locked = runpy.run_path(str(AUDIT))["read_lock"]((ROOT / "requirements-dev.lock").read_text())
+    for each in DIRECT:
+        needed = Requirement(each)
+        if needed.name != "cernis":
+            assert needed.specifier.contains(locked[needed.name.lower()]), each
+
+
+def test_an_audit_without_the_index_says_so() -> None:
+    command = [sys.executable, str(AUDIT), "--index", "http://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    first, second = done.stdout.splitlines()
+    assert re.match(r"audited 0 of \d+ packages: http://127\.0\.0\.1:9/pypi/.* refused", first)
+    assert second == "an audit needs the network; run `make audit` where the index can be reached"
+
+
+def test_an_advisory_is_listed_unless_it_was_withdrawn() -> None:
+    known = {"id": "PYSEC-1", "summary": "reads too far", "fixed_in": ["2.1"], "withdrawn": None}
+    release = {"vulnerabilities": [known, {**known, "withdrawn": "2026-01-01"}]}
+    advisories = runpy.run_path(str(AUDIT))["list_advisories"](release)
+    assert advisories == ["PYSEC-1: reads too far (fixed in 2.1)"]
