@@ -13,6 +13,12 @@ from rich.console import Console
 
 import cernis
 from cernis.bench import BENCHMARKS, run_benchmarks
+from cernis.bench.aggregates import (
+    FUNCTIONS,
+    list_types,
+    make_dense_stream,
+    write_group_query,
+)
 from cernis.bench.correlation import (
     LISTED,
     WORKLOADS,
@@ -33,7 +39,7 @@ from cernis.errors import CernisError
 from cernis.generators.stock import stock_stream
 from cernis.plan.plan import Guarantee
 from cernis.testing.naive import NaiveRuns
-from cernis.testing.oracle import evaluate
+from cernis.testing.oracle import evaluate, evaluate_groups
 
 Measured = Callable[[str], list[Record]]
 
@@ -104,6 +110,24 @@ def test_the_kleene_query_finds_what_the_oracle_finds(strategy: str) -> None:
     expected = evaluate(query.pattern, events.to_pylist())
     assert expected
     assert query.run(events).count() == len(expected)
+
+
+@pytest.mark.parametrize(("pattern", "rare"), [("T0 ; T1 ; T2", None), ("T0 ; T1+ ; T2", 0.2)])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_group_query_finds_what_the_oracle_finds(
+    function: str, pattern: str, rare: float | None
+) -> None:
+    events = make_dense_stream(list_types(3), 16, rare)
+    query = cernis.Query[cernis.Groups](write_group_query(function, pattern, 10, "T1"))
+    expected = evaluate_groups(query.pattern, events.to_pylist())
+    assert expected
+    assert [group.values for group in query.run(events)] == [g.values for g in expected]
+
+
+def test_every_event_of_a_dense_stream_moves_something() -> None:
+    session = cernis.query("SELECT * FROM S WHERE T0 ; T1 ; T2 WITHIN 100 EVENTS").session()
+    session.push(make_dense_stream(list_types(3), 1000))
+    assert session.engine.relevant > 980
 
 
 GUARANTEES = {
@@ -216,8 +240,8 @@ def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(CernisError) as caught:
         run_benchmarks(["sequence"], None, Console(file=io.StringIO()))
     assert str(caught.value) == (
-        "unknown benchmark 'sequence'; there are sequences, partitions, strategies, memory, "
-        "correlation, spark, streaming, spaseq"
+        "unknown benchmark 'sequence'; there are sequences, partitions, strategies, aggregates, "
+        "memory, correlation, spark, streaming, spaseq"
     )
 
 

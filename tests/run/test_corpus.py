@@ -6,14 +6,20 @@ import pytest
 
 import cernis
 from cernis.pattern.query import Unit
+from cernis.results.groups import MatchGroup
 from cernis.results.match import Match
-from cernis.testing.corpus import CorpusCase, read_cases
+from cernis.testing.corpus import CorpusCase, CorpusGroup, read_cases
 from cernis.testing.tables import STREAM, make_table
 
 CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in read_cases()]
 
 
-def run(case: CorpusCase) -> tuple[cernis.Matches, list[int]]:
+def corpus_group(group: MatchGroup) -> CorpusGroup:
+    when = [at for name, at in group.time.items() if name != "end_ts"]
+    return CorpusGroup.of(when, group.partition, group.values)
+
+
+def run(case: CorpusCase) -> tuple[cernis.Matches | cernis.Groups, list[int]]:
     """The matches, and the row of the case that each row of the run is."""
     query = cernis.query(case.pattern())
     within = query.pattern.within
@@ -45,6 +51,9 @@ def test_the_engine_gives_the_answer_worked_out_by_hand(case: CorpusCase) -> Non
         matches, rows = run_streams(case)
     else:
         found, rows = run(case)
+        if isinstance(found, cernis.Groups):
+            case.check_groups(map(corpus_group, found))
+            return
         if case.counts is not None:
             counted = found.counts().to_pydict()
             assert tuple(zip(counted["end"], counted["count"], strict=True)) == case.counts

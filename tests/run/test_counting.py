@@ -1,7 +1,8 @@
-"""`SELECT COUNT(*)` alone: numbers without matches, in every way a session can run."""
+"""Numbers of matches: `SELECT COUNT(*)` alone, sessions that only count, and `Matches.count`."""
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.pattern.query import Consume, Strategy
+from cernis.results import unary
 from cernis.run.feed import SlidingFeed, UnaryFeed, make_feed
+from cernis.run.session import RunOptions, Session
 from cernis.testing.differential import assert_counts_agree
 from cernis.testing.grammar import split_batches
 from cernis.testing.strategies import cases, cuts
@@ -129,3 +132,67 @@ def test_any_split_into_batches_agrees_with_the_oracle(drawn: Any) -> None:
         if number == 1:
             session = cernis.query(pattern).thaw(session.freeze())
     assert_counts_agree(pattern, made, found)
+
+
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(cases(consume=(Consume.NONE,), limit=False))
+def test_a_session_that_only_counts_agrees_with_the_oracle(case: Any) -> None:
+    pattern, made = case
+    timed = True if made and "ts" in made[0] else None
+    plan = cernis.query(pattern).plan
+    session: Session[cernis.Matches] = Session(plan, RunOptions(), measures={})
+    counted = session.push(make_table(made, timed=timed)).counts().to_pydict()
+    assert isinstance(session.pipeline.feed, SlidingFeed) is plan.can_aggregate
+    assert_counts_agree(pattern, made, zip(counted["end"], counted["count"], strict=True))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the walk give up at the first node."""
+    monkeypatch.setattr(unary, "_FEW_NODES", 0)
+    monkeypatch.setattr(unary, "_NODES_PER_EVENT", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(cases(consume=(Consume.NONE,), limit=False))
+def test_a_walk_that_gives_up_leaves_the_same_numbers(case: Any) -> None:
+    pattern, made = case
+    timed = True if made and "ts" in made[0] else None
+    counted = cernis.query(pattern).run(make_table(made, timed=timed)).counts().to_pydict()
+    assert_counts_agree(pattern, made, zip(counted["end"], counted["count"], strict=True))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_matches_that_are_counted_again_can_be_listed_and_drawn() -> None:
+    table = make_table(events(120))
+    found = cernis.query(COUNT.replace("COUNT(*)", "*")).run(table)
+    every = [(m.start, m.end, m.vars) for m in found]
+    assert found.count() == len(every)
+    drawn = [(m.start, m.end, m.vars) for m in found.sample(9, seed=3)]
+    assert len(drawn) == 9
+    assert all(each in every for each in drawn)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_counts_of_a_run_are_exact_beyond_64_bits() -> None:
+    parts = " ; ".join(["A"] * 40)
+    found = cernis.query(f"SELECT * FROM S WHERE {parts} WITHIN 299 EVENTS").run(
+        make_table([{"type": "A"}] * 300)
+    )
+    assert found.count() == comb(300, 40)
+
+
+def test_only_a_whole_run_with_a_window_is_counted_again() -> None:
+    query, table = cernis.query(COUNT.replace("COUNT(*)", "*")), make_table(events())
+
+    def remembers(session: Session[cernis.Matches]) -> bool:
+        assert isinstance(session.pipeline.feed, UnaryFeed)
+        return session.pipeline.feed.read is not None
+
+    whole, later, limited = query.session(), query.session(), query.session(max_keys=5)
+    whole.collect(table)
+    later.push(table.slice(0, 9))
+    later.collect(table.slice(9))
+    limited.collect(table)
+    assert [remembers(each) for each in (whole, later, limited)] == [True, False, False]

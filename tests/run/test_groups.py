@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from fractions import Fraction
 from math import comb
 from typing import Any
 
@@ -14,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Grouping, Pattern, Select, SelectedTerm
-from cernis.pattern.selection import marked_variables
+from cernis.pattern.query import Pattern
+from cernis.results.groups import MatchGroup
+from cernis.testing.differential import assert_groups_agree, comparable_group
 from cernis.testing.grammar import split_batches as split
-from cernis.testing.oracle import evaluate_groups
-from cernis.testing.strategies import cases, cuts
+from cernis.testing.strategies import cuts, grouped_cases
 from cernis.testing.tables import make_table
 
 Events = Sequence[dict[str, Any]]
@@ -31,91 +29,34 @@ some = settings(
 )
 
 
-@st.composite
-def grouped(draw: st.DrawFn, **features: Any) -> Case:
-    """Draw a query with GROUP BY over a random pattern, and a stream for it."""
-    pattern, events = draw(
-        cases(consume=(Consume.NONE,), limit=False, nan=False, untimed=False, **features)
-    )
-    names = marked_variables(pattern.formula)
-
-    def aggregate() -> pred.MatchTerm:
-        function = draw(st.sampled_from(["COUNT", "SUM", "MIN", "MAX", "AVG", "*", "x"]))
-        if function == "*" or not names:
-            return pred.Aggregate("COUNT")
-        name = draw(st.sampled_from(names))
-        if function == "x":
-            return pred.Aggregate("COUNT", name)
-        attribute = pred.Attribute((draw(st.sampled_from("ab")),))
-        return pred.Aggregate(function, pred.Reference(name, attribute))
-
-    terms = [aggregate() for _ in range(draw(st.integers(1, 3)))]
-    items = tuple(SelectedTerm(term, f"v{i}") for i, term in enumerate(terms))
-    having = None
-    if draw(st.booleans()):
-        limit = pred.Literal(draw(st.integers(0, 3)))
-        having = pred.CompareTerms(draw(st.sampled_from(["<", ">=", "!="])), terms[0], limit)
-    components = tuple(name for name in pattern.components if draw(st.booleans()))
-    every = draw(st.sampled_from([None, 1, 2, 5]))
-    end = every is None and draw(st.booleans())
-    size = None if every is None else Fraction(every * 1_000_000)
-    grouping = Grouping(components, size, end, having)
-    return (
-        Pattern(
-            pattern.formula,
-            Select(False, items),
-            pattern.strategy,
-            pattern.streams,
-            pattern.partition,
-            pattern.within,
-            grouping,
-        ),
-        events,
-    )
-
-
-def show(value: Any) -> str:
-    if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
-        return f"{float(value):.9g}"
-    return repr(value)
-
-
-def compare(pattern: Pattern, events: Events, found: Sequence[Any]) -> None:
-    expected = sorted(
-        (
-            repr({name: show(value) for name, value in group.partition.items()}),
-            [show(when) for when in group.when],
-            [show(value) for value in group.values.values()],
-        )
-        for group in evaluate_groups(pattern, events)
-    )
-    got = sorted(
-        (
-            repr({name: show(value) for name, value in group.partition.items()}),
-            [show(when) for name, when in group.time.items() if name != "end_ts"],
-            [show(value) for value in group.values.values()],
+def compare(pattern: Pattern, events: Events, found: Iterable[MatchGroup]) -> None:
+    got = (
+        comparable_group(
+            [at for name, at in group.time.items() if name != "end_ts"],
+            group.partition,
+            group.values,
         )
         for group in found
     )
-    assert got == expected, str(pattern)
+    assert_groups_agree(pattern, events, got)
 
 
 @some
-@given(grouped(size=6, events=8))
+@given(grouped_cases(size=6, events=8))
 def test_random_groups_agree_with_the_oracle(case: Case) -> None:
     pattern, events = case
     compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
 
 
 @some
-@given(grouped(size=5, events=7, binary=True))
+@given(grouped_cases(size=5, events=7, binary=True))
 def test_groups_of_compared_events_agree_with_the_oracle(case: Case) -> None:
     pattern, events = case
     compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
 
 
 @some
-@given(grouped(size=5, events=8, forget=True))
+@given(grouped_cases(size=5, events=8, forget=True))
 def test_groups_of_lives_agree_with_the_oracle(case: Case) -> None:
     pattern, events = case
     compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
@@ -123,8 +64,8 @@ def test_groups_of_lives_agree_with_the_oracle(case: Case) -> None:
 
 @some
 @given(
-    grouped(size=5, events=8, disorder=False)
-    | grouped(size=5, events=8, disorder=False, forget=True),
+    grouped_cases(size=5, events=8, disorder=False)
+    | grouped_cases(size=5, events=8, disorder=False, forget=True),
     st.data(),
 )
 def test_batches_and_restarts_do_not_change_groups(case: Case, data: st.DataObject) -> None:

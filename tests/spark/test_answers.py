@@ -22,9 +22,15 @@ import cernis
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.spark.recognition import recognize
-from cernis.testing.corpus import CorpusCase, read_cases
-from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.corpus import CorpusCase, CorpusGroup, read_cases
+from cernis.testing.differential import (
+    assert_agrees,
+    assert_counts_agree,
+    assert_groups_agree,
+    comparable_group,
+)
 from cernis.testing.strategies import cases as random_cases
+from cernis.testing.strategies import grouped_cases
 from cernis.testing.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
@@ -102,7 +108,7 @@ def triples(lines: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int, dict[st
 
 @pytest.mark.parametrize("spread", SPREAD)
 def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, spread: int) -> None:
-    chosen = _corpus()
+    chosen = [case for case in _corpus() if case.groups is None]
     _answered(spark, chosen[SPREAD.index(spread) :: 4 * len(SPREAD)], spread)
 
 
@@ -125,7 +131,20 @@ def _answered(spark: Any, chosen: Sequence[CorpusCase], spread: int) -> None:
         _check(case, lines)
 
 
+@pytest.mark.parametrize("spread", SPREAD[1:])
+def test_groups_have_the_answers_worked_out_by_hand(spark: Any, spread: int) -> None:
+    grouped = [case for case in read_cases() if case.groups is not None]
+    _answered(spark, grouped[SPREAD.index(spread) :: 2], spread)
+
+
+def when(line: dict[str, Any]) -> list[Any]:
+    """The interval or the end of a group."""
+    return [line[name] for name in ("from_ts", "to_ts", "end") if name in line]
+
+
 def _check(case: CorpusCase, lines: list[dict[str, Any]]) -> None:
+    if case.groups is not None:
+        case.check_groups(CorpusGroup.of(when(g), g["partition"], g["values"]) for g in lines)
     if case.counts is not None and lines and "count" in lines[0]:
         counted = sorted((line["end"], line["count"]) for line in lines)
         assert counted == sorted(case.counts), case.name
@@ -160,7 +179,10 @@ def test_a_head_that_drops_variables_has_each_answer_once(spark: Any, spread: in
 def _agree(spark: Any, drawn: Sequence[tuple[Pattern, Events]], spread: int) -> None:
     jobs = [job(pattern, events) for pattern, events in drawn]
     for (pattern, events), lines in zip(drawn, run(spark, jobs, spread), strict=True):
-        if counts_only(pattern):
+        if pattern.grouping is not None:
+            groups = (comparable_group(when(g), g["partition"], g["values"]) for g in lines)
+            assert_groups_agree(pattern, events, groups)
+        elif counts_only(pattern):
             counted = [(line["end"], line["count"]) for line in lines]
             assert_counts_agree(pattern, events, counted)
         else:
@@ -234,6 +256,21 @@ def test_partitions_agree_with_the_oracle(
     st.sampled_from(SPREAD),
 )
 def test_lives_of_partitions_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(
+    st.lists(
+        grouped_cases(partition=True, windows=(None, Unit.EVENTS, Unit.TIME), events=10),
+        min_size=AT_ONCE,
+        max_size=AT_ONCE,
+    ),
+    st.sampled_from(SPREAD),
+)
+def test_groups_agree_with_the_oracle(
     spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
 ) -> None:
     _agree(spark, drawn, spread)

@@ -64,6 +64,10 @@ STOCK = {
     "counted": "SELECT COUNT(*) FROM S WHERE SELL ; BUY PARTITION BY [name] WITHIN 2 SECONDS",
     "aggregated": """SELECT s, COUNT(b), MAX(b[ts]), SUM(b[price]) FROM S
         WHERE (SELL AS s ; BUY+ AS b) FILTER b[volume > 900] WITHIN 1 SECOND""",
+    "grouped": """SELECT [name], COUNT(*) AS n, MIN(s[price]) AS least, SUM(b[volume]) AS total
+        FROM S WHERE SELL AS s ; BUY AS b PARTITION BY [name] WITHIN 2 SECONDS
+        GROUP BY [name], EVERY 3 SECONDS HAVING COUNT(*) > 1""",
+    "grouped by ends": "SELECT COUNT(*) AS n FROM S WHERE SELL ; BUY WITHIN 1 SECOND GROUP BY END",
     "the next": "SELECT NEXT * FROM S WHERE SELL AS s ; BUY AS b PARTITION BY [name]",
     "in one task": "SELECT MAX * FROM S WHERE (SELL AS s : BUY+ AS b) FILTER s[volume > 900]",
 }

@@ -118,6 +118,80 @@ def test_counts_per_end_need_no_matches(spark: Any, events: pa.Table) -> None:
     assert max(counted.values()) > 2**25
 
 
+def grouped(*keys: str, pattern: str = KEYED) -> str:
+    terms = "COUNT(*) AS n, SUM(b[volume]) AS total, AVG(a[price]) AS mean, MAX(b[price]) AS most"
+    return f"{pattern.replace('*', terms, 1)} GROUP BY {', '.join(keys)}"
+
+
+GROUPED = {
+    "parts of keys": (grouped("[name]", "EVERY 30 SECONDS"), {"sample": 1.0}),
+    "whole keys": (grouped("[name]", "EVERY 30 SECONDS"), {"sample": 0}),
+    "across keys": (grouped("EVERY 1 MINUTE"), {"sample": 0}),
+    "without a time": (grouped("[name]"), {}),
+    "slices": (grouped("EVERY 10 SECONDS", pattern=SLICED), {"tasks": 5}),
+    "ends of slices": (grouped("END", pattern=SLICED), {"tasks": 5}),
+    "having": (grouped("EVERY 20 SECONDS HAVING COUNT(*) >= 3", pattern=SLICED), {}),
+    "compared": (grouped("EVERY 10 SECONDS", pattern=CHAIN), {}),
+    "listed": (grouped("EVERY 10 SECONDS").replace("b[price]", "b[ts]"), {}),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_are_those_of_the_embedded_engine(spark: Any, events: pa.Table, name: str) -> None:
+    query, options = GROUPED[name]
+    found = recognize(spark.createDataFrame(events), query, **options)
+    kinds = [field.dataType.simpleString() for field in found.schema.fields[-4:]]
+    last = "timestamp" if name == "listed" else "double"
+    assert kinds == ["decimal(38,0)", "decimal(38,0)", "double", last]
+    expected = cernis.query(query).run(events).to_arrow()
+    assert expected.num_rows > 2
+    assert found.columns == expected.column_names
+    assert _rounded(found.toArrow()) == _rounded(expected)
+
+
+def _rounded(groups: pa.Table) -> list[list[str]]:
+    """Rows in order; floats as far as any order of addition gives them."""
+    rows = (row.values() for row in groups.to_pylist())
+    return sorted([f"{v:.9g}" if isinstance(v, float) else str(v) for v in row] for row in rows)
+
+
+def test_numbers_of_any_length_are_text(spark: Any) -> None:
+    events = pa.table({"type": ["A"] * 300, "ts": pa.array(range(300))})
+    matches = "FROM S WHERE A+ WITHIN 200 EVENTS"
+    query = f"SELECT COUNT(*) AS n, COUNT(A) AS m {matches} GROUP BY EVERY 1 HOUR"
+    (expected,) = cernis.query(query).run(events).to_arrow().to_pylist()
+    df = spark.createDataFrame(events)
+    (row,) = recognize(df, query, numbers="text", tasks=3).collect()
+    assert (row.n, row.m) == (str(expected["n"]), str(expected["m"]))
+    assert len(row.n) > 60
+    with pytest.raises(Exception, match="a number has 39 digits or more"):
+        recognize(df, query, tasks=3).collect()
+    counted = recognize(df, "SELECT * FROM S WHERE A+", matches="count", numbers="text").collect()
+    assert {int(row["count"]) for row in counted} == {2**i for i in range(300)}
+
+
+def test_what_does_not_go_with_groups_is_refused_before_any_job(spark: Any, trades: Any) -> None:
+    for options, message in (
+        ({"matches": "count"}, "does not go with GROUP BY: select COUNT"),
+        ({"ids": True}, "groups have no names"),
+        ({"numbers": "int"}, "expected 'decimal' or 'text'"),
+    ):
+        with pytest.raises(CernisError, match=message):
+            recognize(trades, grouped("END"), **options)
+    with pytest.raises(DataError, match="GROUP BY EVERY needs a column of times"):
+        recognize(trades.drop("ts"), "SELECT COUNT(*) WHERE SELL GROUP BY EVERY 1 HOUR")
+
+
+def test_sql_groups_as_well(spark: Any, trades: Any) -> None:
+    from cernis.spark.table_function import register
+
+    register(spark)
+    trades.createOrReplaceTempView("trades")
+    for query in (grouped("EVERY 1 MINUTE"), grouped("[name]", "EVERY 30 SECONDS")):
+        found = spark.sql(f"SELECT * FROM cernis_all(TABLE(trades), query => '{query}')")
+        assert _rounded(found.toArrow()) == _rounded(recognize(trades, query).toArrow())
+
+
 def test_an_explosive_query_is_read_only_as_far_as_it_is_asked_for(trades: Any) -> None:
     query = "SELECT * FROM S WHERE SELL AS a ; BUY+ AS b ; SELL AS c"
     assert len(recognize(trades, query).limit(7).collect()) == 7

@@ -26,7 +26,7 @@ import cernis
 from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.spark import progress_of, recognize
-from cernis.testing.corpus import read_cases
+from cernis.testing.corpus import CorpusGroup, read_cases
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases
 from cernis.testing.tables import STREAM, make_table, split_by_stream
@@ -147,7 +147,7 @@ def _one_partition(spark: Any) -> Iterator[None]:
 
 
 def _answered(spark: Any, folder: Path, every: int) -> None:
-    chosen = [case for case in read_cases() if case.answers is None]
+    chosen = [c for c in read_cases() if c.answers is None and c.groups is None]
     chosen = [case for case in chosen if not case.pattern().without][::every]
     for first in range(0, len(chosen), AT_ONCE):
         some = chosen[first : first + AT_ONCE]
@@ -163,6 +163,27 @@ def _answered(spark: Any, folder: Path, every: int) -> None:
 
 def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) -> None:
     _answered(spark, tmp_path, every=90)
+
+
+def test_groups_have_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) -> None:
+    grouped = [case for case in read_cases() if case.groups is not None]
+    chosen = [case for case in grouped if any(g.when for g in case.groups or ())][::4]
+    drawn = [(cernis.query(case.query), case.events) for case in chosen]
+    for case, lines in zip(chosen, run(spark, tmp_path, drawn, seed=1), strict=True):
+        case.check_groups(
+            CorpusGroup.of(
+                [line[name] for name in ("from_ts", "to_ts", "end") if name in line],
+                line["partition"],
+                line["values"],
+            )
+            for line in lines
+        )
+
+
+def test_groups_that_never_end_are_refused(spark: Any, tmp_path: Path) -> None:
+    stream = Source(tmp_path / "in", make_table([], timed=True).schema).stream(spark)
+    with pytest.raises(cernis.QueryError, match="needs EVERY or END: other groups never end"):
+        recognize(stream, "SELECT COUNT(*) FROM S WHERE A PARTITION BY [type] GROUP BY [type]")
 
 
 @pytest.mark.fuzz

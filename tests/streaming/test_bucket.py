@@ -18,16 +18,26 @@ from hypothesis import strategies as st
 import cernis
 from cernis.errors import StateError
 from cernis.events.order import Scale
+from cernis.events.source import stream_of
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
+from cernis.run.feed import Measures
+from cernis.run.group import find_measures
 from cernis.run.session import RunOptions
+from cernis.schema import Schema
 from cernis.spark.layout import choose_stream_layout, window_in_ticks
 from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, StreamWork, restore_bucket
 from cernis.spark.streaming.packing import write_blob
 from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
-from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.differential import (
+    assert_agrees,
+    assert_counts_agree,
+    assert_groups_agree,
+    comparable_group,
+)
 from cernis.testing.strategies import cases as random_cases
+from cernis.testing.strategies import grouped_cases
 from cernis.testing.tables import STREAM as OF_STREAM
 from cernis.testing.tables import make_table, split_by_stream
 
@@ -81,6 +91,13 @@ class Held:
         return sum(map(len, self.chunks.values())) + sum(map(len, self.frozen or ()))
 
 
+def find_measures_of(query: cernis.Query, columns: dict[str, pa.Table]) -> Measures | None:
+    if query.pattern.grouping is None:
+        return None
+    streams = [stream_of(name, events.schema) for name, events in columns.items()]
+    return find_measures(query.pattern, Schema(tuple(streams)))
+
+
 def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> StreamWork:
     """How a query is run on these streams, in one bucket."""
     streams = tuple(
@@ -95,6 +112,7 @@ def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes:
         reading=RunOptions(time="ts"),
         scale=Scale(10**6, 10**6),
         form="lines",
+        measures=find_measures_of(query, columns),
     )
     empty = pa.concat_tables([t.slice(0, 0) for t in columns.values()], promote_options="default")
     work = Work(**{**work.__dict__, "schema": answer_schema(work, empty)})
@@ -202,6 +220,11 @@ def run_at_random(data: st.DataObject, pattern: Pattern, events: Events, snapsho
     return run
 
 
+def _when(line: dict[str, Any]) -> list[Any]:
+    """The interval or the end of a group."""
+    return [line[name] for name in ("from_ts", "to_ts", "end") if name in line]
+
+
 def agree(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
     pattern, events = case
     if not events:
@@ -209,7 +232,10 @@ def agree(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
     if any("ts" not in event for event in events):
         events = [{**event, "ts": i} for i, event in enumerate(events)]
     run = run_at_random(data, pattern, events, data.draw(st.booleans()))
-    if counts_only(pattern):
+    if pattern.grouping is not None:
+        groups = (comparable_group(_when(g), g["partition"], g["values"]) for g in run.found)
+        assert_groups_agree(pattern, events, groups)
+    elif counts_only(pattern):
         assert_counts_agree(pattern, events, [(x["end"], x["count"]) for x in run.found])
     else:
         assert_agrees(pattern, events, run.triples())
@@ -285,6 +311,20 @@ def test_lives_of_partitions_survive_restarts(
     agree(data, case)
 
 
+def _ends(case: tuple[Pattern, Events]) -> bool:
+    """Whether the groups of a case end on a stream."""
+    grouping = case[0].grouping
+    return grouping is not None and (grouping.end or grouping.every is not None)
+
+
+@given(
+    st.data(),
+    grouped_cases(partition=True, windows=(None, Unit.EVENTS, Unit.TIME), events=10).filter(_ends),
+)
+def test_groups_survive_restarts(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
+    agree(data, case)
+
+
 @given(st.data(), random_cases(streams=("S", "T"), untimed=False, windows=(None, Unit.TIME)))
 def test_several_streams_are_merged_by_time(
     data: st.DataObject, case: tuple[Pattern, Events]
@@ -295,6 +335,24 @@ def test_several_streams_are_merged_by_time(
 
 
 # ------------------------------------------------------------------- state
+
+
+def test_a_group_is_reported_when_the_watermark_has_passed_its_end() -> None:
+    query = cernis.query("SELECT COUNT(*) AS n FROM S WHERE A ; B GROUP BY EVERY 10 MILLISECONDS")
+    run = started(query)
+    timers: list[int | None] = []
+    bucket = run.batch(events_at([1, 4, 7, 12], "ABBB"), None)
+    blobs = [write_blob(events_at([25], first=4))]
+    assert [*bucket.take(run.store, blobs, 8, lambda _, after: timers.append(after))] == []
+    assert timers == [10]  # the group of the first ten milliseconds is open
+    run.batch(None, 10)
+    assert run.found == [{"from_ts": 0, "to_ts": 10, "partition": {}, "values": {"n": 2}}]
+    run.restart()
+    run.batch(None, 20)
+    run.batch(None, 29)
+    assert [line["values"]["n"] for line in run.found] == [2, 1]
+    run.batch(None, 30)
+    assert [line["values"]["n"] for line in run.found] == [2, 1, 1]
 
 
 def pairs(within: str = "") -> cernis.Query:

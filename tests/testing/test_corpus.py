@@ -7,7 +7,7 @@ import pytest
 from cernis.languages import conjunctive
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
-from cernis.testing.corpus import CorpusCase, read_cases
+from cernis.testing.corpus import CorpusCase, CorpusGroup, read_cases
 from cernis.testing.differential import comparable_match
 from cernis.testing.oracle import OracleMatch
 
@@ -17,6 +17,10 @@ CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in read_ca
 @pytest.mark.parametrize("case", CASES)
 def test_the_oracle_gives_the_answer_worked_out_by_hand(case: CorpusCase) -> None:
     pattern = case.pattern()
+    if case.groups is not None:
+        groups = oracle.evaluate_groups(pattern, case.events)
+        case.check_groups(CorpusGroup.of(g.when, g.partition, g.values) for g in groups)
+        return
     found = oracle.evaluate(pattern, case.events)
     assert (case.matches, case.counts) != (None, None)
     if case.matches is not None:
@@ -63,3 +67,12 @@ def test_a_case_with_a_choice_counts_the_matches_of_each_end() -> None:
     for wrong in ((), either):
         with pytest.raises(AssertionError, match="1 matches that end at 2"):
             case.check(wrong)
+
+
+def test_a_case_notices_a_group_that_differs() -> None:
+    group = CorpusGroup((0, 10), ("u",), {"n": 2})
+    case = CorpusCase("t", "n", "q", (), groups=(group,))
+    case.check_groups([group._replace(values={"n": 2.0})])
+    for wrong in ([], [group, group], [group._replace(when=(10, 20))]):
+        with pytest.raises(AssertionError, match="t: n"):
+            case.check_groups(wrong)

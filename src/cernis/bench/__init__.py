@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from cernis.bench.aggregates import AGGREGATES
 from cernis.bench.benchmark import Benchmark
 from cernis.bench.correlation import CORRELATION
 from cernis.bench.memory import MEMORY
@@ -31,7 +32,17 @@ from cernis.errors import CernisError
 
 __all__ = ["BENCHMARKS", "run_benchmarks"]
 
-_ALL = (SEQUENCES, PARTITIONS, STRATEGIES, MEMORY, CORRELATION, SPARK, STREAMING, SPASEQ)
+_ALL = (
+    SEQUENCES,
+    PARTITIONS,
+    STRATEGIES,
+    AGGREGATES,
+    MEMORY,
+    CORRELATION,
+    SPARK,
+    STREAMING,
+    SPASEQ,
+)
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}
 _PAGES = Path("docs/benchmarks")
 

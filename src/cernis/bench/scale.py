@@ -29,6 +29,11 @@ class BenchmarkScale:
     keyed_events: int = 2_000_000
     strategy_events: int = 500_000
     strategy_windows: tuple[int, ...] = (20, 100, 500, 2000)
+    aggregate_lengths: tuple[int, ...] = (3, 6, 12, 24)
+    aggregate_windows: tuple[int, ...] = (100, 1000, 10_000, 100_000)
+    aggregate_events: int = 500_000
+    aggregate_walked: int = 10_000
+    """The widest window in which the compact set is walked."""
     endless: tuple[str, ...] = ("sequence", "Kleene", "partitions")
     stream_lengths: tuple[int, ...] = (1_000_000, 10_000_000)
     batch: int = 100_000
@@ -84,6 +89,10 @@ QUICK = BenchmarkScale(
     keyed_events=4000,
     strategy_events=2000,
     strategy_windows=(20, 100),
+    aggregate_lengths=(3, 6),
+    aggregate_windows=(50, 200),
+    aggregate_events=2000,
+    aggregate_walked=200,
     endless=("Kleene",),
     stream_lengths=(4000, 8000),
     batch=1000,

@@ -10,13 +10,14 @@ from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.deliver import deliver, kind_of, stream_files
 from cernis.cli.terminal import print_notes
 from cernis.plan.explain import Explanation
+from cernis.run.session import RunOptions, Session
 
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in files, and deliver them."""
     query, files = parse_query(arguments), arguments.files
     reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
-    session = query.session(**reading)
+    session = Session(query.plan, RunOptions(**reading), measures={} if delivery.count else None)
     runs = stream_files(session, files, delivery.output)
     deliver(runs, delivery, kind_of(query), lambda: query.run(files, **reading).schema)
     session.mistakes.complete()  # --limit may end the run early

@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 import typer
 
 from cernis.cli.arguments import Delivery, RunArguments
-from cernis.cli.deliver import ANSWERS, COUNTS, kind_of
+from cernis.cli.deliver import ANSWERS, COUNTS, GROUPS, kind_of
 from cernis.cli.events import parse_query
 from cernis.cli.spark_run import SparkRun
 from cernis.cli.terminal import spinner
 from cernis.pattern.atom import TypeIs
 from cernis.results.answers import Answers
 from cernis.results.deadline import DEADLINE
+from cernis.results.groups import MatchGroup
 from cernis.results.jsonlines import answer_lines
 from cernis.results.match import Match
 from cernis.run.query import Query
@@ -108,10 +109,11 @@ class _EventRun(SparkRun):
     # -------------------------------------------------------------- matches
 
     def count(self) -> int:
-        job, work = self._prepare(matches="count")
+        is_listed = self._gives_answers or self.kind is GROUPS
+        job, work = self._prepare(matches="events" if self.kind is GROUPS else "count")
         matches = self._matches(job, work)
         with spinner("counting on Spark"):
-            count = matches.count() if self._gives_answers else _sum(matches, matches.columns[-1])
+            count = matches.count() if is_listed else _sum(matches, matches.columns[-1])
         self._found_any = count > 0
         return count
 
@@ -123,7 +125,13 @@ class _EventRun(SparkRun):
         if self._gives_answers:
             table = _as_read(first, _without_place(work))
             return Answers(self._names, table).head(limit)
-        return [self._match(json.loads(line)) for line in first.column("line").to_pylist()]
+        make = self._group if self.kind is GROUPS else self._match
+        return [make(json.loads(line)) for line in first.column("line").to_pylist()]
+
+    def _group(self, line: dict[str, Any]) -> MatchGroup:
+        held, values = line.pop("partition"), line.pop("values")
+        when = {name: self._time(at) if name != "end" else at for name, at in line.items()}
+        return MatchGroup(when, held, values)
 
     def _match(self, line: dict[str, Any]) -> Match:
         interval = (line.get("start", line["end"]), line["end"])
@@ -159,13 +167,13 @@ class _EventRun(SparkRun):
     def find(
         self, output: str, limit: int | None, folder: Path
     ) -> AbstractContextManager[MatchFiles]:
-        from cernis.spark.batch import is_sliced
         from cernis.spark.files.merge import write_matches
+        from cernis.spark.prepare import is_sliced
 
         job, self._work = self._prepare_ordered(limit, lines=not output.endswith(".parquet"))
         assert self._work.schema is not None
         # of sliced rows, and of distinct answers, a task finds matches in another order
-        sort = self._gives_answers or is_sliced(job)
+        sort = self._gives_answers or (self._work.parts is None and is_sliced(job))
         matches, order = self._matches(job, self._work), self._order(self._work)
         return self._note_any(write_matches(matches, self._work.schema, order, folder, sort=sort))
 
@@ -184,7 +192,8 @@ class _EventRun(SparkRun):
 
     def schema(self, files: MatchFiles) -> pa.Schema:
         schema = _without_place(self._work)
-        return _narrow_counts(schema, files) if self.kind is COUNTS else schema
+        exact = schema.names[-1:] if self.kind is COUNTS else self._work.exact
+        return _narrow_integers(schema, exact, files)
 
     def columns(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
         return _as_read(table, schema)
@@ -274,9 +283,11 @@ def _without_place(work: Work) -> pa.Schema:
     return work.answer.remove(len(work.answer) - 1)
 
 
-def _narrow_counts(schema: pa.Schema, files: MatchFiles) -> pa.Schema:
-    """Return the schema with counts in the narrowest type that holds all of them."""
-    name = schema.names[-1]
-    most = max((pc.max(column).as_py() or 0 for column in files.column(name)), default=0)
-    narrow = schema.set(len(schema) - 1, pa.field(name, pa.int64()))
-    return narrow if most <= _LARGEST else schema
+def _narrow_integers(schema: pa.Schema, exact: Sequence[str], files: MatchFiles) -> pa.Schema:
+    """Return the schema with exact integers in the narrowest type that holds all of a column."""
+    for name in exact:
+        most = max((pc.max(pc.abs(c)).as_py() or 0 for c in files.column(name)), default=0)
+        if most <= _LARGEST:
+            at = schema.get_field_index(name)
+            schema = schema.set(at, pa.field(name, pa.int64()))
+    return schema

@@ -35,10 +35,19 @@ def integer_column(numbers: NDArray[Any]) -> pa.Array:
     return count_column(numbers.tolist()) if numbers.dtype == object else pa.array(numbers)
 
 
-def sum_column(values: list[Any]) -> pa.Array:
-    """Return sums as a column; None is NULL."""
-    if not all(value is None or isinstance(value, int) for value in values):
-        return pa.array(values)
+def find_sum_type(kind: pa.DataType | None) -> pa.DataType:
+    """Return the type of the sums of a column; int64 stands for integers of any size."""
+    if kind is not None and pa.types.is_floating(kind):
+        return pa.float64()
+    if kind is not None and pa.types.is_decimal(kind):
+        return pa.decimal128(38, kind.scale) if pa.types.is_decimal128(kind) else kind
+    return pa.int64()
+
+
+def sum_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return sums as a column of their type; None is NULL."""
+    if not pa.types.is_integer(kind):
+        return pa.array(values, kind)
     column = count_column([value or 0 for value in values])
     known = pa.array([value is not None for value in values], pa.bool_())
     return pc.if_else(known, column, pa.scalar(None, column.type))

@@ -92,6 +92,25 @@ class Groups(Result[MatchGroup]):
         for batch in self._batches(limit):
             yield group_lines(batch, self._times, self._components)
 
+    @property
+    def end_type(self) -> pa.DataType:
+        """The type of the times beside `lines`."""
+        return self.schema.field(self._times[-1]).type if self._times else pa.int64()
+
+    def lines(self) -> Iterator[pa.RecordBatch]:
+        """Return the lines of `write_jsonl` as a column, beside the row and time of their ends.
+
+        The number of a group in this result stands for a row or a time that it does not have.
+        """
+        first = 0
+        for batch in self._batches(None):
+            numbers = pa.array(np.arange(first, first + batch.num_rows))
+            first += batch.num_rows
+            rows = batch.column("end") if "end" in self._times else numbers
+            times = batch.column(self._times[-1]) if self._times else numbers
+            lines = group_lines(batch, self._times, self._components, "")
+            yield pa.RecordBatch.from_arrays([rows, times, lines], ["end", "end_ts", "line"])
+
     def _table_of(self, items: Sequence[MatchGroup]) -> tuple[list[str], list[list[object]]]:
         rows: list[list[object]] = [
             [*g.time.values(), *g.partition.values(), *g.values.values()] for g in items

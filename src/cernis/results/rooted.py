@@ -66,13 +66,17 @@ class RootedMatches(ABC):
 
     @cached_property
     def _numbers(self) -> tuple[list[int], ...]:
-        found = [self._count_roots(segment) for segment in self._segments]
+        found = self._count_segments()
         if self._most is None:
             return tuple(found)
         return tuple(
             _limit_ends(segment.roots["end"], numbers, self._most)
             for segment, numbers in zip(self._segments, found, strict=True)
         )
+
+    def _count_segments(self) -> list[list[int]]:
+        """Return the numbers of matches of the roots of each segment."""
+        return [self._count_roots(segment) for segment in self._segments]
 
     def count(self) -> int:
         return sum(sum(numbers) for numbers in self._numbers)

@@ -1,24 +1,78 @@
 """The engine's compact sets as a match set.
 
-Cost contract: `count`, `counts` and `sample` are linear in the compact set and never
-enumerate; `blocks` has output-linear delay and makes no Python object per match.
+Matches are counted in one of two ways. The *walk* (`engine.unary.count`) visits, for each end, the
+nodes that its window reaches: best where ends are few or the window is narrow, and the only way
+where the matches of earlier events are gone. The *aggregator* (`engine.unary.aggregate`) reads the
+events of a whole run once more, as symbols, and costs the same per event whatever the window. Where
+both are possible the walk goes first and gives up when it has cost as much as the aggregator would,
+so a count costs at most about twice the cheaper way.
+
+Cost contract: `count`, `counts` and `sample` never enumerate; they are linear in the compact
+set, or in the events. `blocks` has output-linear delay and makes no Python object per match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
+from cernis.engine.unary.aggregate import EndAggregates
 from cernis.engine.unary.arena import ArenaSegment
-from cernis.engine.unary.count import ArenaCounts, count_matches
+from cernis.engine.unary.count import ArenaCounts, count_matches, count_within
 from cernis.engine.unary.enumerate import list_blocks
 from cernis.results.matchset import MatchBlock
 from cernis.results.rooted import RootedMatches
 
+_NODES_PER_EVENT = 32
+"""The walk visits about so many nodes in the time that the aggregator takes for an event."""
+_FEW_NODES = 1 << 22
+"""A walk of so many nodes takes a few hundredths of a second: nothing else is tried."""
+
+
+class Recount(NamedTuple):
+    """Another way to count all matches of a run: how many events it reads, and how it does."""
+
+    events: int
+    find_counts: Callable[[], EndAggregates]
+
 
 class CompactMatches(RootedMatches):
     """The matches of some segments of an arena."""
+
+    def __init__(
+        self,
+        variables: Sequence[str],
+        segments: Sequence[ArenaSegment],
+        labels: Sequence[frozenset[str]],
+        most: int | None = None,
+        recount: Recount | None = None,
+    ) -> None:
+        super().__init__(variables, segments, labels, most)
+        self._recount = recount
+
+    def _count_segments(self) -> list[list[int]]:
+        if self._recount is None:
+            return super()._count_segments()
+        found: list[list[int]] = []
+        left = max(_FEW_NODES, _NODES_PER_EVENT * self._recount.events)
+        for segment in self._segments:
+            numbers, visited = count_within(segment, left)
+            if numbers is None:
+                return self._count_again(self._recount)
+            found.append(numbers)
+            left -= visited
+        return found
+
+    def _count_again(self, recount: Recount) -> list[list[int]]:
+        """Return the numbers of matches of the roots; here each end has one root."""
+        found = recount.find_counts()
+        roots = [segment.roots["end"] for segment in self._segments]
+        assert np.array_equal(np.concatenate(roots), found.ends)
+        numbers, sizes = found.counts.tolist(), np.cumsum([0, *map(len, roots)]).tolist()
+        return [numbers[low:high] for low, high in pairwise(sizes)]
 
     def _count_roots(self, segment: ArenaSegment) -> list[int]:
         return count_matches(segment)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,13 @@ from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag import records
 from cernis.engine.settings import Settings
-from cernis.engine.unary.aggregate import Measure, MeasuredColumn, SlidingAggregator
+from cernis.engine.unary.aggregate import (
+    EndAggregates,
+    Measure,
+    MeasuredColumn,
+    SlidingAggregator,
+    join_found,
+)
 from cernis.engine.unary.freeze import (
     freeze_sliding,
     freeze_unary,
@@ -42,7 +49,7 @@ from cernis.plan.plan import Plan, Unary
 from cernis.results.correlated import CorrelatedMatches
 from cernis.results.counted import CountedMatches
 from cernis.results.matchset import ListedMatches, MatchSet
-from cernis.results.unary import CompactMatches
+from cernis.results.unary import CompactMatches, Recount
 from cernis.run.budget import Budget
 from cernis.state import MOST_EVENTS, check_list, check_number, check_text, require
 
@@ -109,6 +116,14 @@ Measures = Mapping[Measure, tuple[str, ...]]
 """What is measured, each with the path of its attribute; none: events count."""
 
 
+class EncodedBatch(NamedTuple):
+    """A batch as the unary engine reads it."""
+
+    symbols: NDArray[np.int32]
+    keys: Keys | None
+    clock: Clock | None
+
+
 class UnaryFeed(Feed):
     """Encodes symbols alone: every condition looks at one event."""
 
@@ -118,17 +133,25 @@ class UnaryFeed(Feed):
         super().__init__(UnaryEngine(unary.tables, settings), unary.automaton.alphabet, encode)
         self.tables = unary.tables
         self.unary = unary
+        self.read: list[EncodedBatch] | None = None
+        """All batches of the run, for the aggregator to count their matches; None: not kept."""
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         symbols = self._encode_symbols(batch)
         self.tables.add_symbols()
         self.engine.fit_tables()
+        if self.read is not None:
+            self.read.append(EncodedBatch(symbols, keys, clock))
         return [*self.engine.push(symbols, keys=keys, **_clock(clock))]
 
     def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
-        return CompactMatches(variables, taken, self.tables.labels, most)
+        recount = None
+        if self.read is not None:
+            count = partial(count_batches, self.unary, self.engine.settings, tuple(self.read))
+            recount = Recount(self.engine.relevant, count)
+        return CompactMatches(variables, taken, self.tables.labels, most, recount)
 
     def freeze(self) -> tuple[dict[str, Any], Arrays]:
         return freeze_unary(self.engine)
@@ -140,6 +163,19 @@ class UnaryFeed(Feed):
             self.tables, self.alphabet = self.unary.tables, self.unary.automaton.alphabet
             self.engine = UnaryEngine(self.tables, self.engine.settings)
         thaw_unary(self.engine, meta, arrays)
+
+
+def count_batches(
+    unary: Unary, settings: Settings, batches: Sequence[EncodedBatch]
+) -> EndAggregates:
+    """Return the numbers of matches in the batches of a whole run."""
+    aggregator = SlidingAggregator(unary.tables, settings)
+    return join_found(
+        [
+            aggregator.push(batch.symbols, keys=batch.keys, **_clock(batch.clock))
+            for batch in batches
+        ]
+    )
 
 
 class SlidingFeed(Feed):

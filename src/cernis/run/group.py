@@ -30,7 +30,13 @@ from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.pattern.selection import group_terms
 from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, count_column, partition_columns
-from cernis.results.group_columns import average_column, integer_column, sum_column, to_operand
+from cernis.results.group_columns import (
+    average_column,
+    find_sum_type,
+    integer_column,
+    sum_column,
+    to_operand,
+)
 from cernis.results.matchset import MatchSet
 from cernis.results.term import calculate_term, to_column
 from cernis.results.values import python_values
@@ -133,6 +139,8 @@ class Grouper:
     groups: dict[GroupKey, OpenGroup] = field(default_factory=dict)
     ended: list[EndAggregates] = field(default_factory=list)
     """With GROUP BY END, the aggregates of ends that are not reported yet."""
+    parts: bool = False
+    """Groups are reported as `freeze` writes them, for another grouper to add up."""
 
     def __post_init__(self) -> None:
         assert self.pattern.grouping is not None
@@ -217,7 +225,7 @@ class Grouper:
     # ------------------------------------------------------------ reporting
 
     def take_closed(self, position: int) -> pa.Table:
-        """Report the groups whose time has passed at this position of the stream."""
+        """Report the groups that time has passed at this position of the stream."""
         if self.grouping.end:
             return self.take_all()
         closed: list[GroupKey] = []
@@ -225,6 +233,22 @@ class Grouper:
             now = self._numbers_of(np.array([position - 1]))[0]
             closed = [key for key in self.groups if key[0] < now]
         return self._report(closed)
+
+    def take_passed(self, nanoseconds: int) -> pa.Table:
+        """Report the groups of EVERY that end at or before a time, which no event to come has."""
+        closed = [] if self.first_end is None else list(self.groups)
+        return self._report([key for key in closed if self._end_of(key) <= nanoseconds])
+
+    @property
+    def first_end(self) -> int | None:
+        """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
+        if self.grouping.every is None or not self.groups:
+            return None
+        return min(map(self._end_of, self.groups))
+
+    def _end_of(self, key: GroupKey) -> int:
+        assert self.grouping.every is not None
+        return (key[0] + 1) * int(self.grouping.every)
 
     def take_all(self) -> pa.Table:
         """Report all groups: no further event comes."""
@@ -242,6 +266,8 @@ class Grouper:
         except TypeError:  # records have no order
             keys.sort(key=lambda key: (key[0], repr(key[1])))
         groups = [self.groups.pop(key) for key in keys]
+        if self.parts:
+            return self._write_groups(keys, groups)
         columns = self._time_columns(np.array([number for number, _ in keys], np.int64))
         for place, name in enumerate(self.grouping.components):
             columns[name] = pa.array([held[place] for _, held in keys], self._find_type(name))
@@ -283,7 +309,9 @@ class Grouper:
 
     def freeze(self) -> pa.Table:
         """Return the open groups as a table; integers of any size are texts."""
-        keys, groups = list(self.groups), list(self.groups.values())
+        return self._write_groups(list(self.groups), list(self.groups.values()))
+
+    def _write_groups(self, keys: Sequence[GroupKey], groups: Sequence[OpenGroup]) -> pa.Table:
         columns = {"number": pa.array([number for number, _ in keys], pa.int64())}
         for place, name in enumerate(self.grouping.components):
             held = [values[place] for _, values in keys]
@@ -293,11 +321,17 @@ class Grouper:
         for place, source in enumerate(self.sources):
             totals = [group.totals[place] for group in groups]
             columns[f"pairs.{place}"] = _write_integers([t.pairs for t in totals])
-            columns[f"total.{place}"] = _write_integers([t.total for t in totals])
+            columns[f"total.{place}"] = self._write_totals(source, [t.total for t in totals])
             kind = self._find_type(str(source[1]))
             columns[f"least.{place}"] = pa.array([t.least for t in totals], kind)
             columns[f"greatest.{place}"] = pa.array([t.greatest for t in totals], kind)
         return pa.table(columns)
+
+    def _write_totals(self, source: Source, totals: Sequence[Any]) -> pa.Array:
+        kind = None if source[1] is None else find_sum_type(self._find_type(source[1]))
+        if kind is None or pa.types.is_integer(kind):
+            return _write_integers(totals)
+        return pa.array(totals, kind)
 
     def thaw(self, table: pa.Table) -> None:
         """Restore what `freeze` returned."""
@@ -390,7 +424,7 @@ class Grouper:
             case "COUNT":
                 return count_column([totals.pairs for totals in held])
             case "SUM":
-                return sum_column([totals.total for totals in held])
+                return sum_column([t.total for t in held], find_sum_type(self._kind_of(leaf)))
             case "AVG":
                 return average_column([totals.total for totals in held], [t.pairs for t in held])
         values = [t.least if leaf.function == "MIN" else t.greatest for t in held]
@@ -459,10 +493,8 @@ def _reduce_totals(
     return [Totals(*each) if each[0] else Totals(0) for each in zip(*columns, strict=True)]
 
 
-def _write_integers(values: Sequence[Any]) -> pa.Array:
-    if all(value is None or isinstance(value, int) for value in values):
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
-    return pa.array(values)
+def _write_integers(values: Sequence[int | None]) -> pa.Array:
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def _read_integer(value: Any) -> Any:

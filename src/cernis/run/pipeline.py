@@ -36,7 +36,7 @@ from cernis.results.deadline import DeadlineColumn
 from cernis.results.matchset import MatchSet
 from cernis.run.absence import Absences
 from cernis.run.budget import Budget
-from cernis.run.feed import Engine, Measures, SlidingFeed, make_feed
+from cernis.run.feed import Engine, Measures, SlidingFeed, UnaryFeed, make_feed
 from cernis.run.group import Grouper
 from cernis.run.history import MatchHistory
 from cernis.run.key_limit import KeyLimit
@@ -63,7 +63,8 @@ class Pipeline:
     ) -> None:
         """`encode` makes the encoders of atoms; `keep` the matches found, for `pull`.
 
-        `measures` are the aggregates over matches that are enough for GROUP BY.
+        `measures` are the aggregates over matches that are enough: none, where matches are only
+        counted; those of GROUP BY.
         """
         self.plan = plan
         self.store = store
@@ -186,6 +187,16 @@ class Pipeline:
     def deadline(self) -> DeadlineColumn | None:
         """Return how the matches that `find` gave last have their deadlines."""
         return None if self.absence is None else self.absence.deadline
+
+    def remember_batches(self) -> None:
+        """Keep the encoded batches of a run, where the aggregator can count its matches.
+
+        Only before the first event. Not where partitions may be dropped, nor without a window:
+        there one walk counts all matches.
+        """
+        can_recount = self.plan.can_aggregate and self.limit.most is None
+        if isinstance(self.feed, UnaryFeed) and can_recount and self.plan.settings.window:
+            self.feed.read = []
 
     def add_to_groups(self, segments: list[Any]) -> None:
         """Add the matches in what `take` gave to the groups of GROUP BY."""

@@ -90,11 +90,21 @@ class Session(Generic[Found]):
         options: RunOptions | None = None,
         *,
         keep: bool = False,
+        measures: Measures | None = None,
+        parts: bool = False,
         encode: Encode | None = None,
     ) -> None:
-        """`keep` the matches found, for `pull`; `encode` makes the encoders of atoms."""
+        """`keep` the matches found, for `pull`; `encode` makes the encoders of atoms.
+
+        `measures` are the aggregates over matches that are enough, beside their number: where the
+        plan allows it, matches are never made. Events that the session opens itself decide those
+        of GROUP BY. With `parts`, groups are reported as `Grouper.freeze` writes them, for
+        another session to add up.
+        """
         self.options = options or RunOptions()
         self.keep = keep
+        self._measures = measures
+        self._parts = parts
         self.budget = self.options.new_budget()
         self._limit = KeyLimit(self.options.max_keys, self.options.on_full)
         self.mistakes = Mistakes(self.options.on_error)
@@ -111,12 +121,14 @@ class Session(Generic[Found]):
         self._given = plan
         self._start(plan)
 
-    def _start(self, plan: Plan, measures: Measures | None = None) -> None:
+    def _start(self, plan: Plan) -> None:
         keep = self.keep and not self._keeps_answers
         self.pipeline = Pipeline(
-            plan, self.store, self.budget, self._encode, keep=keep, measures=measures
+            plan, self.store, self.budget, self._encode, keep=keep, measures=self._measures
         )
         self.pipeline.limit = self._limit
+        if self.pipeline.grouper is not None:
+            self.pipeline.grouper.parts = self._parts
 
     @property
     def plan(self) -> Plan:
@@ -155,6 +167,8 @@ class Session(Generic[Found]):
         """Like `push`, for the last events of a stream: keeps all events."""
         reading = self._begin(events)
         with self._guard:
+            if not self.events:
+                self.pipeline.remember_batches()
             return self._collect(reading, last=True)
 
     def finish(self) -> Found:
@@ -164,6 +178,13 @@ class Session(Generic[Found]):
         """
         with self._guard:
             return self._result([], last=True)
+
+    def pass_time(self, nanoseconds: int) -> Found:
+        """Return the groups of EVERY that end at or before a time, which no event to come has."""
+        grouper = self.pipeline.grouper
+        assert grouper is not None
+        with self._guard:
+            return self._groups(grouper.take_passed(nanoseconds))
 
     def _collect(self, reading: _Reading, *, last: bool = False) -> Found:
         self.renew_budget()
@@ -294,7 +315,8 @@ class Session(Generic[Found]):
         if not self.events:  # the schema of the first events decides the plan
             plan = self._given.for_schema(schema)
             if pattern.grouping is not None:
-                self._start(plan, find_measures(pattern, schema))
+                self._measures = find_measures(pattern, schema)
+                self._start(plan)
             elif plan is not self.plan:
                 self._start(plan)
         ordering = Ordering(sources, after=self.progress)
@@ -337,8 +359,9 @@ class Session(Generic[Found]):
         if last and self._flushes and self.pipeline.absence is not None:
             segments = [*segments, *self.pipeline.absence.finish()]
         if self.pipeline.grouper is not None:
+            grouper = self.pipeline.grouper
             self.pipeline.add_to_groups(segments)
-            return self._groups(last)
+            return self._groups(grouper.take_all() if last else grouper.take_closed(self.events))
         found = self.pipeline.find(segments)
         projector = self.pipeline.projector
         if projector is None:
@@ -363,17 +386,11 @@ class Session(Generic[Found]):
         )
         return cast(Found, matches)
 
-    def _groups(self, last: bool) -> Found:
-        """Return the groups that are complete; with `last`, all."""
-        grouper, pattern = self.pipeline.grouper, self.plan.pattern
-        assert grouper is not None
-        assert pattern.grouping is not None
-        self._note_partial(self.budget.spent)
-        table = grouper.take_all() if last else grouper.take_closed(self.events)
-        groups = Groups(
-            table, pattern.grouping.components, notes=self.notes, partial=self.budget.spent
-        )
-        return cast(Found, groups)
+    def _groups(self, table: pa.Table) -> Found:
+        grouping, partial = self.plan.pattern.grouping, self.budget.spent
+        assert grouping is not None
+        self._note_partial(partial)
+        return cast(Found, Groups(table, grouping.components, notes=self.notes, partial=partial))
 
     def _answers(self, tables: Sequence[pa.Table], partial: bool) -> Found:
         head = self.plan.head
@@ -415,16 +432,19 @@ class Session(Generic[Found]):
         state: bytes,
         options: RunOptions | None = None,
         *,
+        measures: Measures | None = None,
         encode: Encode | None = None,
     ) -> Session[Found]:
         """Return the session that `freeze` turned into bytes; StateError if they are not its own.
 
-        The bytes name the columns that events are read by; `options` has the rest.
+        The bytes name the columns that events are read by; `options` has the rest, and
+        `measures` are those of the session that was frozen.
         """
         frozen = read_state(state, plan)
         time, type_, time_unit = frozen.columns
         options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
-        session = cls(plan.for_text(frozen.unordered, keep=False), options, encode=encode)
+        plan = plan.for_text(frozen.unordered, keep=False)
+        session = cls(plan, options, measures=measures, encode=encode)
         thaw_pipeline(session.pipeline, frozen)
         session.progress = replace(frozen.progress, position=session.events)
         return session

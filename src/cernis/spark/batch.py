@@ -2,6 +2,9 @@
 
     rows ─ masks, relevance (Catalyst) ─▶ bucket or slice ─ shuffle ─ sort by time ─▶ worker
 
+Where several tasks find matches of one group (GROUP BY), each gives its part, and Spark adds the
+parts up (`group_parts`).
+
 Nothing runs until the result is asked for. Only relevant events reach Python, with one integer
 for all predicates and the columns that are shown or compared.
 """
@@ -12,6 +15,7 @@ import warnings
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -20,12 +24,22 @@ from cernis.pattern.predicate import RANK
 from cernis.plan.plan import Distribution
 from cernis.spark import slices
 from cernis.spark.frame import MOMENT, Frame
+from cernis.spark.group_parts import list_columns, spark_schema
 from cernis.spark.numbering import count_rows, number_rows
 from cernis.spark.options import SAMPLE
-from cernis.spark.prepare import Job
+from cernis.spark.prepare import Job, empty_rows, is_sliced
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
 from cernis.spark.slices import Line
-from cernis.spark.worker import BUCKET, PLACE, ROW, STREAM, TICKS, Work, recognize_rows
+from cernis.spark.worker import (
+    BUCKET,
+    PLACE,
+    ROW,
+    STREAM,
+    TICKS,
+    Work,
+    finish_groups,
+    recognize_rows,
+)
 
 
 def recognize_batch(job: Job, work: Work) -> Any:
@@ -37,21 +51,20 @@ def recognize_batch(job: Job, work: Work) -> Any:
         )
     assert work.schema is not None
     schema = from_arrow_schema(work.schema, prefer_timestamp_ntz=True)
-    found = travelling_rows(job).mapInArrow(partial(recognize_rows, work), schema)
+    rows, recognize = travelling_rows(job), partial(recognize_rows, work)
+    if work.parts is not None:
+        parts = from_arrow_schema(spark_schema(work.parts), prefer_timestamp_ntz=True)
+        added = _add_up(rows.mapInArrow(recognize, parts), work.parts)
+        if work.placed or work.form == "lines":
+            added = added.repartition(1)
+        return added.mapInArrow(partial(finish_groups, work, empty_rows(job).schema), schema)
+    found = rows.mapInArrow(recognize, schema)
     return found if job.plan.head is None else _distinct(found, placed=job.options.placed)
 
 
 def travelling_rows(job: Job) -> Any:
     """Return the rows that travel to the workers, each in its task, sorted by time."""
     return _sort(job, _spread(job, select_rows(job)))
-
-
-def is_sliced(job: Job) -> bool:
-    """Return whether a task may read several parts, or rows of the window before its own."""
-    if job.arrangement.together or job.tasks == 1:
-        return False
-    hot = job.layout.cut and job.options.sample > 0
-    return hot or job.layout.distribution is Distribution.SLICED
 
 
 def select_rows(job: Job, *, numbers: bool = True) -> Any:
@@ -146,6 +159,30 @@ def _sort(job: Job, data: Any) -> Any:
     if TICKS in job.frames[0].columns:
         return data.withColumnRenamed(MOMENT, TICKS)
     return data.drop(MOMENT)
+
+
+def _add_up(parts: Any, schema: pa.Schema) -> Any:
+    """Add up the parts of each group."""
+    columns = list_columns(schema)
+    sums: list[Column] = []
+    for column in columns:
+        part = F.col(column.name)
+        match column.added:
+            case "integer":
+                sums.append(F.sum(part).alias(column.name))
+                sums.append(F.collect_list(column.texts).alias(column.texts))
+            case "sum":
+                sums.append(F.sum(part).alias(column.name))
+            case "min":
+                sums.append(F.min(part).alias(column.name))
+            case "max":
+                most = F.max(part)
+                if pa.types.is_floating(schema.field(column.source).type):
+                    # NaN is the greatest in Spark, and no value here unless there is no other
+                    most = F.coalesce(F.max(F.when(~F.isnan(part), part)), most)
+                sums.append(most.alias(column.name))
+    keys = [column.name for column in columns if column.added == "key"]
+    return parts.groupBy(*keys).agg(*sums)
 
 
 def _distinct(found: Any, *, placed: bool) -> Any:

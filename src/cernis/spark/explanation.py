@@ -21,7 +21,7 @@ from cernis.plan.plan import Distribution
 from cernis.run.query import Query
 from cernis.spark.numbering import describe_numbers
 from cernis.spark.options import JobOptions
-from cernis.spark.prepare import Job, prepare_job
+from cernis.spark.prepare import Job, has_whole_groups, prepare_job
 from cernis.spark.relevance import make_masks
 from cernis.spark.slices import APART, HOT
 
@@ -39,6 +39,8 @@ class SparkExplanation:
         query = Explanation(job.query.plan, query=str(job.query.conjunctive or job.query.pattern))
         lines = [str(query)]
         lines += write_entry("on Spark", [*_describe_layout(job)])
+        if job.plan.pattern.grouping is not None:
+            lines += write_entry("groups", [_describe_groups(job)])
         lines += write_entry("in Catalyst", [*_describe_predicates(job)])
         lines += write_entry("dropped", [*_describe_drops(job, self.share)])
         lines += write_entry("travelling", [*_describe_columns(job)])
@@ -115,6 +117,12 @@ def _describe_layout(job: Job) -> Iterator[str]:
                 yield f"a slice reads {window}: at most 1 event in {APART} twice"
     if layout.ranked:
         yield "events are numbered first, over the whole stream: one more shuffle"
+
+
+def _describe_groups(job: Job) -> str:
+    if has_whole_groups(job):
+        return "each in one task, which reports it"
+    return "each task gives its part, and Spark adds the parts up: one more shuffle, of parts"
 
 
 def _describe_predicates(job: Job) -> Iterator[str]:

@@ -78,17 +78,24 @@ def choose_stream_layout(plan: Plan) -> Layout:
     """Choose the layout of a plan on a stream.
 
     Streams have no slices, which would have to wait for each other. Distinct answers need
-    one task, which remembers them. `cut` says that the state is the events of the window.
+    one task, which remembers them, and so does a group of EVERY with matches of several keys.
+    `cut` says that the state is the events of the window: not where groups are open beside them.
     """
     pattern = plan.pattern
     batch = choose_layout(plan, timed=True, countable=False)
     keyed = batch.distribution is Distribution.KEYED and plan.head is None
     advice = batch.parallel or "a key (PARTITION BY, or a comparison by = that all events share)"
+    grouping = pattern.grouping
+    stays_open = grouping is not None and not grouping.end
+    if keyed and grouping is not None and stays_open:
+        named = bool(pattern.partition) and {*pattern.components} <= {*grouping.components}
+        keyed, advice = named, "GROUP BY every component of the partition"
     return Layout(
         Distribution.KEYED if keyed else Distribution.SINGLE,
         cut=_has_time_window(pattern, True)
         and pattern.consume is Consume.NONE
-        and plan.head is None,
+        and plan.head is None
+        and not stays_open,
         places=batch.places,
         parallel="" if keyed else advice,
     )

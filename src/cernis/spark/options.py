@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from cernis.errors import CernisError
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
+from cernis.spark.group_parts import NumberForm
 from cernis.spark.worker import AnswerForm
 
 OnRows = Literal["fail", "skip"]
@@ -39,6 +40,7 @@ class JobOptions:
     limit: int | None = None
     """Each task may stop after this many matches."""
     ids: bool = False
+    numbers: NumberForm = "decimal"
     corrupt: str | None = None
     """A column with the text of rows that could not be decoded; it is no attribute."""
 
@@ -46,6 +48,8 @@ class JobOptions:
         """Raise an error for a value that an option cannot have."""
         if self.matches not in ("events", "count", "lines"):
             raise CernisError(f"matches={self.matches!r}: expected 'events', 'count' or 'lines'")
+        if self.numbers not in ("decimal", "text"):
+            raise CernisError(f"numbers={self.numbers!r}: expected 'decimal' or 'text'")
         if self.on_error not in ("fail", "skip"):
             raise CernisError(f"on_error={self.on_error!r}: expected 'fail' or 'skip'")
         if not 0 <= self.sample <= 1:

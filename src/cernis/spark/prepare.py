@@ -23,18 +23,21 @@ from cernis.pattern.check import resolve
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Distribution, Plan
+from cernis.run.feed import Measures
+from cernis.run.group import find_measures
 from cernis.run.query import Query
 from cernis.run.session import RunOptions
 from cernis.schema import Schema
 from cernis.spark.arrangement import Arrangement, find_arrangement
 from cernis.spark.carriers import carrier_of
 from cernis.spark.frame import Frame, arrow_type, make_frames
+from cernis.spark.group_parts import exact_columns
 from cernis.spark.layout import Layout, choose_layout, choose_stream_layout, window_in_ticks
 from cernis.spark.numbering import has_fixed_numbers
 from cernis.spark.options import JobOptions, count_tasks
 from cernis.spark.relevance import Pushdown, push_down
 from cernis.spark.requirements import required_attributes
-from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
+from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema, part_schema
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,14 +71,11 @@ def prepare_job(
     options.check()
     if not isinstance(query, Query):
         query = Query(query, lang=lang)
-    if query.pattern.grouping is not None:
-        message = "GROUP BY runs on the embedded engine alone so far"
-        help_ = "select the values, and group the DataFrame of matches: .groupBy(…)"
-        raise QueryError([Diagnostic(message, query.pattern.grouping.span, suggestion=help_)])
     if query.pattern.without:
         message = "WITHOUT runs on the embedded engine alone so far"
         raise QueryError([Diagnostic(message, query.pattern.without[0].span)], query.pattern.source)
     frames = make_frames(events, query.pattern.streams, options)
+    _check_grouping(query.pattern, frames, options)
     plan, layout = _choose_plan(query, frames, options)
     single = layout.distribution is Distribution.SINGLE
     scales = [frame.scale for frame in frames]
@@ -97,6 +97,46 @@ def prepare_job(
     )
 
 
+def _check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptions) -> None:
+    """Raise an error for what does not go with GROUP BY."""
+    grouping = pattern.grouping
+    if grouping is None:
+        return
+    if frames[0].source.isStreaming and grouping.every is None and not grouping.end:
+        message = "GROUP BY on a stream needs EVERY or END: other groups never end"
+        help_ = "GROUP BY …, EVERY 1 HOUR"
+        raise QueryError([Diagnostic(message, grouping.span, suggestion=help_)])
+    if options.matches == "count":
+        raise CernisError("matches='count' does not go with GROUP BY: select COUNT(*)")
+    if options.ids:
+        raise CernisError("ids=True does not go with GROUP BY: groups have no names")
+    if grouping.every is not None and frames[0].time is None:
+        raise DataError("GROUP BY EVERY needs a column of times")
+
+
+def has_whole_groups(job: Job) -> bool:
+    """Return whether one session finds all matches of a group."""
+    pattern = job.plan.pattern
+    if pattern.grouping is None or pattern.grouping.end or job.is_streaming:
+        return True
+    if job.layout.distribution is Distribution.SINGLE:
+        return True
+    if job.tasks == 1 and not job.arrangement.together:
+        return True
+    if job.options.placed or job.options.matches == "lines":
+        return False  # one task puts the groups of all in order
+    has_key = bool(pattern.partition) and {*pattern.components} <= {*pattern.grouping.components}
+    return has_key and not is_sliced(job)
+
+
+def is_sliced(job: Job) -> bool:
+    """Return whether a task may read several parts, or rows of the window before its own."""
+    if job.arrangement.together or job.tasks == 1:
+        return False
+    hot = job.layout.cut and job.options.sample > 0
+    return hot or job.layout.distribution is Distribution.SLICED
+
+
 def make_work(job: Job) -> Work:
     """Return the description of the work that travels to the workers."""
     options = job.options
@@ -116,16 +156,36 @@ def make_work(job: Job) -> Work:
         placed=options.placed,
         limit=options.limit if job.plan.head is None else None,
         ids=options.ids,
+        measures=_choose_measures(job),
+        numbers=options.numbers,
     )
-    answer = answer_schema(work, _empty_rows(job))
+    rows = empty_rows(job)
+    if job.plan.pattern.grouping is not None:
+        found = replace(work, form="events", placed=False)
+        exact = exact_columns(job.plan.pattern, answer_schema(found, rows))
+        parts = None if has_whole_groups(job) else part_schema(work, rows)
+        work = replace(work, exact=exact, parts=parts)
+    answer = answer_schema(work, rows)
     carriers = [field.with_type(carrier_of(field.type) or field.type) for field in answer]
     return replace(work, answer=answer, schema=pa.schema(carriers))
+
+
+def _choose_measures(job: Job) -> Measures | None:
+    """Return the aggregates that are enough, where matches are counted or grouped."""
+    pattern = job.plan.pattern
+    if pattern.grouping is not None:
+        return find_measures(pattern, _read_schema(job.frames))
+    return {} if job.options.matches == "count" else None
+
+
+def _read_schema(frames: Sequence[Frame]) -> Schema:
+    return Schema(tuple(stream_of(frame.stream, frame.arrow) for frame in frames))
 
 
 def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> tuple[Plan, Layout]:
     """Check the query against the columns, and choose how it is planned and spread."""
     pattern = query.pattern
-    schema = Schema(tuple(stream_of(frame.stream, frame.arrow) for frame in frames))
+    schema = _read_schema(frames)
     if pattern.declared is None:
         resolve(pattern, schema)
     plan = query.plan.for_schema(schema)
@@ -199,7 +259,7 @@ def _stream_columns(frame: Frame, columns: Mapping[str, str]) -> StreamColumns:
     return StreamColumns(name=frame.stream, columns=columns, types=types)
 
 
-def _empty_rows(job: Job) -> pa.Table:
+def empty_rows(job: Job) -> pa.Table:
     """Return a table without rows that has the columns which travel."""
     fields: dict[str, pa.DataType] = {}
     for frame in job.frames:

@@ -16,6 +16,7 @@ from cernis.pattern.query import Pattern
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
 from cernis.spark.batch import recognize_batch
+from cernis.spark.group_parts import NumberForm
 from cernis.spark.options import SAMPLE, JobOptions, OnRows
 from cernis.spark.prepare import make_work, prepare_job
 from cernis.spark.worker import AnswerForm
@@ -38,6 +39,7 @@ def recognize(
     budget: int = CANDIDATE_BUDGET,
     on_budget: OnBudget = "fail",
     ids: bool = False,
+    numbers: NumberForm = "decimal",
     lateness: str | timedelta = "0 seconds",
     ahead: str | timedelta | None = "1 hour",
     late_output: str | None = None,
@@ -54,7 +56,9 @@ def recognize(
     and to find keys with far too many events; 0 does not look for such keys and saves that
     sample. `pushdown=False` evaluates predicates in Python, to measure what Catalyst saves.
     `on_error` says what happens to rows without a usable time. `budget` holds for each task.
-    With `ids`, a column `id` names each match; the same rows give the same name.
+    With `ids`, a column `id` names each match; the same rows give the same name. Numbers of
+    matches and sums of integers over the matches of a group (GROUP BY) are decimals of 38 digits,
+    and longer ones an error; `numbers="text"` gives them as text of any length.
 
     Streaming DataFrames give a streaming DataFrame. `lateness` is how late an event may come;
     matches are reported when it has passed. Later events are counted, and so are events that
@@ -78,6 +82,7 @@ def recognize(
         budget=budget,
         on_budget=on_budget,
         ids=ids,
+        numbers=numbers,
         corrupt=corrupt,
     )
     job = prepare_job(events, query, options, lang=lang)

@@ -17,6 +17,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.query import Pattern
+from cernis.pattern.selection import group_terms
 from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields
 from cernis.run.verify import Verifier
@@ -67,6 +68,10 @@ def required_attributes(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tup
     whole = False
     if plan.head is not None:
         names |= {column.attribute for column in plan.head.columns if column.attribute is not None}
+        return names - _COMPUTED, False
+    if plan.pattern.grouping is not None:
+        for term in group_terms(plan.pattern):
+            names |= {attribute.name for attribute in pred.term_attributes(term)}
         return names - _COMPUTED, False
     fields = MatchFields.of(plan.pattern, plan.variables)
     for item in fields.terms:

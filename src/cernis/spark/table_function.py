@@ -29,9 +29,13 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, OrderingColumn, Par
 from cernis.errors import CernisError, QueryError
 from cernis.events.order import Ordering
 from cernis.events.source import DEFAULT_TIME, open_events
+from cernis.results.groups import Groups
+from cernis.results.matches import Matches
 from cernis.results.values import python_values
 from cernis.run.query import Query
+from cernis.run.session import Session
 from cernis.spark.frame import quote_name
+from cernis.spark.group_parts import cast_groups, exact_columns
 from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema, cast_counts
 
 _ROWS = 1 << 16
@@ -52,6 +56,8 @@ class Analyzed(AnalyzeResult):
     query: str = ""
     reading: dict[str, Any] = field(default_factory=dict)
     events: bytes = b""
+    exact: tuple[str, ...] = ()
+    """The columns of groups that are integers of any size."""
 
 
 class Recognized:
@@ -59,7 +65,8 @@ class Recognized:
 
     def __init__(self, analyzed: Analyzed) -> None:
         self.schema = pa.ipc.read_schema(pa.py_buffer(analyzed.events))
-        self.session = Query(analyzed.query).session(**analyzed.reading)
+        self.session: Session[Any] = Query(analyzed.query).session(**analyzed.reading)
+        self.exact = analyzed.exact
         self.rows: list[Row] = []
 
     @staticmethod
@@ -77,7 +84,7 @@ class Recognized:
         text = _text("query", query)
         schema = to_arrow_schema(events.dataType, timezone="UTC")
         try:
-            answer = _answer_schema(Query(text), schema, **reading)
+            answer, exact = _answer_schema(Query(text), schema, **reading)
         except QueryError as error:
             raise CernisError(f"cernis: {error}") from None
         return Analyzed(
@@ -85,6 +92,7 @@ class Recognized:
             query=text,
             reading=reading,
             events=schema.serialize().to_pybytes(),
+            exact=exact,
         )
 
     def eval(self, events: Row, query: str, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:
@@ -94,14 +102,23 @@ class Recognized:
 
     def terminate(self) -> Iterator[tuple[Any, ...]]:
         yield from self._push()
+        if self.session.plan.pattern.grouping is not None:
+            yield from self._give(self.session.finish())
 
     def _push(self) -> Iterator[tuple[Any, ...]]:
         rows, self.rows = self.rows, []
         columns = [
             pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self.schema)
         ]
-        found = self.session.push(pa.table(columns, schema=self.schema))
-        batches = cast_counts(found.counts()).to_batches() if found.counting else found.batches()
+        yield from self._give(self.session.push(pa.table(columns, schema=self.schema)))
+
+    def _give(self, found: Matches | Groups) -> Iterator[tuple[Any, ...]]:
+        if isinstance(found, Groups):
+            batches = cast_groups(found.to_arrow(), self.exact, "decimal").to_batches()
+        elif found.counting:
+            batches = cast_counts(found.counts()).to_batches()
+        else:
+            batches = found.batches()
         for batch in batches:
             yield from zip(*(python_values(column) for column in batch.columns), strict=True)
 
@@ -118,9 +135,12 @@ class RecognizedAll(Recognized):
         time_unit: AnalyzeArgument | None = None,
     ) -> Analyzed:
         analyzed = Recognized.analyze(events, query, time, type, time_unit)
+        pattern = Query(analyzed.query).pattern
         # a column of the key that has alternatives does not say which rows belong together
-        groups = Query(analyzed.query).pattern.partition
-        key = [group[0] for group in groups if len(group) == 1]
+        key = [group[0] for group in pattern.partition if len(group) == 1]
+        if pattern.grouping is not None and not pattern.grouping.end:
+            # all matches of a group belong together
+            key = [name for name in key if name in pattern.grouping.components]
         analyzed.partitionBy = [PartitioningColumn(quote_name(name)) for name in key]
         analyzed.withSinglePartition = not key
         column = analyzed.reading.get("time", DEFAULT_TIME)
@@ -129,8 +149,10 @@ class RecognizedAll(Recognized):
         return analyzed
 
 
-def _answer_schema(query: Query, schema: pa.Schema, **reading: Any) -> pa.Schema:
-    """Return the columns of the answer, for events with these columns."""
+def _answer_schema(
+    query: Query, schema: pa.Schema, **reading: Any
+) -> tuple[pa.Schema, tuple[str, ...]]:
+    """Return the columns of the answer, for events with these columns, and which are exact."""
     session = query.session(**reading)
     session.check(schema.empty_table())
     options = session.options
@@ -143,7 +165,10 @@ def _answer_schema(query: Query, schema: pa.Schema, **reading: Any) -> pa.Schema
         reading=replace(options, time=source.time_column),
         scale=Ordering([source]).scale,
     )
-    return answer_schema(work, schema.append(pa.field(ROW, pa.int64())).empty_table())
+    rows = schema.append(pa.field(ROW, pa.int64())).empty_table()
+    if query.pattern.grouping is not None:
+        work = replace(work, exact=exact_columns(query.pattern, answer_schema(work, rows)))
+    return answer_schema(work, rows), work.exact
 
 
 def _text(name: str, argument: AnalyzeArgument) -> str:

@@ -1,4 +1,4 @@
-"""The work of Spark's Python workers, over Arrow batches: rows in, matches out.
+"""The work of Spark's Python workers, over Arrow batches: rows in, matches (or groups) out.
 
 A task gets the rows of one or several *parts* (keys of one bucket, slices of time), sorted
 by time. Each part has a session. The rows of the window before a slice come first, marked as
@@ -13,7 +13,7 @@ import Spark: its input and output are iterators of Arrow batches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -31,9 +31,19 @@ from cernis.pattern.query import Consume
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
+from cernis.results.groups import Groups
 from cernis.results.matches import Matches
+from cernis.run.feed import Measures
 from cernis.run.session import RunOptions, Session
 from cernis.spark.carriers import convert
+from cernis.spark.group_parts import (
+    NumberForm,
+    cast_groups,
+    group_schema,
+    read_parts,
+    spark_schema,
+    write_parts,
+)
 
 AnswerForm = Literal["events", "count", "lines"]
 """Matches with their events, numbers of matches, or matches as lines of JSON."""
@@ -76,17 +86,27 @@ class Work:
     """Each part gives at most so many matches, its first."""
     ids: bool = False
     """A column names each match."""
+    measures: Measures | None = None
+    """The aggregates over matches that are enough, where they are counted or grouped."""
+    parts: pa.Schema | None = None
+    """The columns of the parts of groups, as `Grouper.freeze` has them; None: groups are whole."""
+    numbers: NumberForm = "decimal"
+    exact: tuple[str, ...] = ()
+    """The columns of groups that are integers of any size."""
 
     def is_count(self, found: Matches) -> bool:
         """Return whether the answer is the number of matches."""
         return self.form == "count" or (self.form == "events" and found.counting)
 
-    def open_session(self, frozen: bytes | None = None) -> Session[Matches | Answers]:
-        """Begin a session, or thaw a frozen one."""
+    def open_session(
+        self, frozen: bytes | None = None, *, parts: bool = False
+    ) -> Session[Matches | Answers | Groups]:
+        """Begin a session, or thaw a frozen one; with `parts`, it reports parts of groups."""
+        measures = self.measures
         encode = partial(MaskEncoder, bits=self.bits, type_column=self.reading.type)
         if frozen is not None:
-            return Session.thaw(self.plan, frozen, self.reading, encode=encode)
-        return Session(self.plan, self.reading, encode=encode)
+            return Session.thaw(self.plan, frozen, self.reading, measures=measures, encode=encode)
+        return Session(self.plan, self.reading, measures=measures, parts=parts, encode=encode)
 
 
 def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -99,24 +119,60 @@ def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
             yield from sessions[number].take(rows)
         if PART not in table.column_names and sessions[0].left == 0:
             return  # no more matches are wanted
+    for recognizer in sessions.values():
+        yield from recognizer.finish()
+
+
+def finish_groups(
+    work: Work, rows: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the groups whose parts Spark has added up; `rows` are the columns that travel."""
+    assert work.parts is not None
+    last = Recognizer(replace(work, parts=None))
+    last.learn(rows)
+    tables = gather(batches)
+    if work.placed or work.form == "lines":  # all at once: groups come in order
+        tables = iter([pa.concat_tables(found)] if (found := list(tables)) else [])
+    for table in tables:
+        yield from last.add_up(read_parts(table, work.parts))
+
+
+def part_schema(work: Work, table: pa.Table) -> pa.Schema:
+    """Return the columns of parts of groups, for rows with the columns of a table."""
+    session = work.open_session(parts=True)
+    found = session.take(_event_batch(work, table.slice(0, 0), 0), work.scale)
+    assert isinstance(found, Groups)
+    return found.schema
 
 
 def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
     """Return the columns of the answer, for rows with the columns of a table."""
     session = work.open_session()
     found = session.take(_event_batch(work, table.slice(0, 0), 0), work.scale)
-    if isinstance(found, Answers):
-        schema = found.schema
-    elif work.form == "lines":
-        times = found.counts().schema.field("end_ts").type
+    if work.form == "lines" and not isinstance(found, Answers):
+        times = _find_end_type(found)
         return pa.schema(
             {"end": pa.int64(), "end_ts": times, "line": pa.string(), "place": pa.int64()}
         )
-    else:
-        schema = cast_counts(found.counts()).schema if work.is_count(found) else found.schema
-        if work.ids and not work.is_count(found):
-            schema = schema.append(pa.field(distinct_names([*schema.names, "id"])[-1], pa.string()))
+    match found:
+        case Answers():
+            schema = found.schema
+        case Groups():
+            schema = group_schema(found.schema, work.exact, work.numbers)
+        case _ if work.is_count(found):
+            schema = cast_counts(found.counts(), work.numbers).schema
+        case _:
+            schema = found.schema
+            if work.ids:
+                name = distinct_names([*schema.names, "id"])[-1]
+                schema = schema.append(pa.field(name, pa.string()))
     return schema.append(pa.field(PLACE, pa.int64())) if work.placed else schema
+
+
+def _find_end_type(found: Matches | Groups) -> pa.DataType:
+    if isinstance(found, Groups):
+        return found.end_type
+    return found.counts().schema.field("end_ts").type
 
 
 class Recognizer:
@@ -124,7 +180,7 @@ class Recognizer:
 
     def __init__(self, work: Work, frozen: bytes | None = None) -> None:
         self.work = work
-        self.session = work.open_session(frozen)
+        self.session = work.open_session(frozen, parts=work.parts is not None)
         self.given = 0
 
     @property
@@ -142,13 +198,33 @@ class Recognizer:
                 self.pass_over(table.slice(0, first))
                 table = table.slice(first)
         if table.num_rows:
-            found = self.session.take(self._batch(table), self.work.scale)
-            for batch in self._format(found):
-                batch = self._add_places(batch.slice(0, self.left))
-                if batch.num_rows:
-                    yield self._cast(batch)
-                if self.left == 0:
-                    return
+            yield from self._give(self.session.take(self._batch(table), self.work.scale))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Give the groups, or their parts, that are still open: no further event comes."""
+        if self.work.plan.pattern.grouping is not None and self.left != 0:
+            yield from self._give(self.session.finish())
+
+    def learn(self, rows: pa.Schema) -> None:
+        """Learn the types of the columns that travel."""
+        self.session.pass_over(self._batch(rows.empty_table()), self.work.scale)
+
+    def add_up(self, parts: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Give the groups of these parts, one for each group."""
+        assert self.session.pipeline.grouper is not None
+        self.session.pipeline.grouper.thaw(parts)
+        yield from self.finish()
+
+    def _give(self, found: Matches | Answers | Groups) -> Iterator[pa.RecordBatch]:
+        if isinstance(found, Groups) and self.work.parts is not None:
+            yield from write_parts(found.to_arrow(), spark_schema(self.work.parts))
+            return
+        for batch in self._format(found):
+            batch = self._add_places(batch.slice(0, self.left))
+            if batch.num_rows:
+                yield self._cast(batch)
+            if self.left == 0:
+                return
 
     def pass_over(self, table: pa.Table) -> None:
         """Read events without reporting the matches that end at them."""
@@ -156,6 +232,25 @@ class Recognizer:
             self.session.pass_over(self._batch(table), self.work.scale)
         else:
             self.session.take(self._batch(table), self.work.scale)
+
+    def replay(self, table: pa.Table) -> None:
+        """Read events again whose matches, or groups, were reported before."""
+        grouping = self.work.plan.pattern.grouping
+        if grouping is None or grouping.end:
+            self.pass_over(table)
+        else:
+            self.session.take(self._batch(table), self.work.scale)
+
+    def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
+        """Give the groups that end at or before a time, which no event to come has."""
+        if self.first_end is not None:
+            yield from self._give(self.session.pass_time(nanoseconds))
+
+    @property
+    def first_end(self) -> int | None:
+        """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
+        grouper = self.session.pipeline.grouper
+        return None if grouper is None else grouper.first_end
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = self.work.schema
@@ -166,13 +261,18 @@ class Recognizer:
         columns = [_to_carrier(column, field.type) for column, field in pairs]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _format(self, found: Matches | Answers) -> Iterable[pa.RecordBatch]:
+    def _format(self, found: Matches | Answers | Groups) -> Iterable[pa.RecordBatch]:
         if isinstance(found, Answers):
             return found.batches()
         if self.work.form == "lines":
             return found.lines()
+        if isinstance(found, Groups):
+            groups = cast_groups(found.to_arrow(), self.work.exact, self.work.numbers)
+            return list(groups.to_batches())
         if self.work.is_count(found):
-            counted: list[pa.RecordBatch] = cast_counts(found.counts()).to_batches()
+            counted: list[pa.RecordBatch] = cast_counts(
+                found.counts(), self.work.numbers
+            ).to_batches()
             return counted
         return found.batches(ids=self.work.ids)
 
@@ -228,12 +328,9 @@ def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
     return ticks
 
 
-def cast_counts(counts: pa.Table) -> pa.Table:
+def cast_counts(counts: pa.Table, numbers: NumberForm = "decimal") -> pa.Table:
     """Cast counts to the one type that Spark has for all tasks."""
-    column = counts.column("count")
-    if not (pa.types.is_int64(column.type) or pa.types.is_decimal128(column.type)):
-        raise DataError("a position has 10^38 matches or more, which no column of Spark can count")
-    return counts.set_column(counts.num_columns - 1, "count", column.cast(pa.decimal128(38, 0)))
+    return cast_groups(counts, ["count"], numbers)
 
 
 def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

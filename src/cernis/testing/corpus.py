@@ -12,6 +12,8 @@ topic, and name nothing of the engine, so that any implementation can read them:
   `per_end = n` (LIMIT and ANY) these are the ones to choose from, n for every end.
 * `counts`: [row of the end, number of matches], in time order.
 * `values`: the values for each of the matches.
+* `groups`: for a query with GROUP BY, one a line, `when name=value … @component,…`, where
+  `when` is `from..to` of EVERY, the row of END, or `-`.
 * `answers`: for a conjunctive query whose head drops variables, `row variable=value …`
   for each distinct tuple, with the row at which it first appears, in that order.
 
@@ -28,7 +30,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from cernis.languages import ceql, conjunctive
 from cernis.pattern.query import Pattern
@@ -38,12 +40,27 @@ from cernis.testing.differential import (
     comparable_match,
     find_wrong_ends,
     write_table,
+    write_value,
 )
 from cernis.testing.oracle import OracleMatch
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_GROUP = re.compile(r"(?:(\S+)\.\.(\S+)|(\d+)|-)((?:\s+[^\s@]+=\S+)*)(?:\s+@(.*))?")
 _MATCH = re.compile(r"(\d+)\.\.(\d+)((?:\s+[^\s@]+=[\d,]+)*)(?:\s+@(.*))?")
 _CELL = re.compile(r"'[^']*'|\S+")
+
+
+class CorpusGroup(NamedTuple):
+    """A group of matches: its interval or its end, its components of the partition, its values."""
+
+    when: tuple[Any, ...]
+    partition: tuple[Any, ...]
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, when: Iterable[Any], partition: Mapping[str, Any], values: Any) -> CorpusGroup:
+        """Return a group as executors have it."""
+        return cls(tuple(when), tuple(partition.values()), values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,7 @@ class CorpusCase:
     note: str = ""
     lang: str = "ceql"
     answers: tuple[tuple[int, Mapping[str, Any]], ...] | None = None
+    groups: tuple[CorpusGroup, ...] | None = None
 
     def pattern(self) -> Pattern:
         """Parse the query in its language."""
@@ -88,6 +106,11 @@ class CorpusCase:
         expected = zip(map(comparable_match, self.matches), self.values, strict=True)
         found = [(comparable_match(match), values) for match, values in got]
         assert sorted(map(repr, found)) == sorted(map(repr, expected)), (self.topic, self.name)
+
+    def check_groups(self, got: Iterable[CorpusGroup]) -> None:
+        """Raise unless these are the groups, in any order."""
+        found, expected = (sorted(map(_write_group, groups)) for groups in (got, self.groups or ()))
+        assert found == expected, f"{self.topic}: {self.name}\n{self.query}\n{found}\n{expected}"
 
 
 @cache
@@ -128,6 +151,7 @@ def _read_case(topic: str, entry: Mapping[str, Any]) -> CorpusCase:
         note=entry.get("note", ""),
         lang=entry.get("lang", "ceql"),
         answers=tuple(map(_read_answer, entry["answers"])) if "answers" in entry else None,
+        groups=tuple(map(_read_group, entry["groups"])) if "groups" in entry else None,
     )
 
 
@@ -177,6 +201,30 @@ def _read_answer(text: str) -> tuple[int, Mapping[str, Any]]:
     return int(row), {
         name: _read_value(cell) for name, cell in (word.split("=") for word in values)
     }
+
+
+def _read_group(text: str) -> CorpusGroup:
+    """Return a group.
+
+    >>> _read_group("0:00..0:01 n=2 s=null @u,3")
+    CorpusGroup(when=(0, 60000), partition=('u', 3), values={'n': 2, 's': None})
+    """
+    parts = _GROUP.fullmatch(text)
+    if not parts:
+        raise ValueError(f"not a group: {text}")
+    *when, values, key = parts.groups()
+    return CorpusGroup(
+        tuple(_read_value(part) for part in when if part),
+        tuple(map(_read_value, key.split(","))) if key else (),
+        {name: _read_value(cell) for name, cell in (word.split("=") for word in values.split())},
+    )
+
+
+def _write_group(group: CorpusGroup) -> str:
+    """Write a group such that equal numbers are equal texts."""
+    when, partition, values = group
+    held = [f"{name}={write_value(value)}" for name, value in values.items()]
+    return " ".join([*map(write_value, when), *held, *map(write_value, partition)])
 
 
 def _read_match(text: str) -> OracleMatch:

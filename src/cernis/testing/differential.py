@@ -69,14 +69,14 @@ def comparable_match(match: MatchLike | MatchTriple, *, values: bool = False) ->
         int(end),
         int(start),
         tuple(sorted((x, r) for x, r in kept.items() if r)),
-        tuple((name, _write_value(value)) for name, value in found.items()),
+        tuple((name, write_value(value)) for name, value in found.items()),
     )
 
 
-def _write_value(value: Any) -> str:
+def write_value(value: Any) -> str:
     """Write a value such that equal numbers are equal texts.
 
-    >>> [_write_value(value) for value in (1, 1.0, Fraction(1, 3), None, "a")]
+    >>> [write_value(value) for value in (1, 1.0, Fraction(1, 3), None, "a")]
     ['1', '1', '0.333333333', 'None', "'a'"]
     """
     if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
@@ -126,6 +126,39 @@ def assert_counts_agree(
             if expected.get(end) != found.get(end)
         ]
         raise AssertionError("\n".join([describe_case(pattern, events), "counts:", *lines]))
+
+
+class ComparableGroup(NamedTuple):
+    """A group of matches in the form that is compared: all values as texts."""
+
+    when: tuple[str, ...]
+    """The bounds of EVERY, the row of END, or nothing."""
+    partition: tuple[tuple[str, str], ...]
+    values: tuple[str, ...]
+
+
+def comparable_group(
+    when: Iterable[Any], partition: Mapping[str, Any], values: Mapping[str, Any]
+) -> ComparableGroup:
+    """Return a group in comparable form: equal numbers are equal texts."""
+    return ComparableGroup(
+        tuple(map(write_value, when)),
+        tuple((name, write_value(value)) for name, value in partition.items()),
+        tuple(map(write_value, values.values())),
+    )
+
+
+def assert_groups_agree(
+    pattern: Pattern, events: Sequence[Event], got: Iterable[ComparableGroup], **options: Any
+) -> None:
+    """Raise unless these are the oracle's groups, in any order."""
+    groups = oracle.evaluate_groups(pattern, events, **options)
+    expected = Counter(comparable_group(g.when, g.partition, g.values) for g in groups)
+    found = Counter(got)
+    lines = [f"missing: {group}" for group in (expected - found).elements()]
+    lines += [f"surplus: {group}" for group in (found - expected).elements()]
+    if lines:
+        raise AssertionError("\n".join([describe_case(pattern, events), *lines]))
 
 
 def find_differences(

@@ -1,8 +1,8 @@
 """Hypothesis strategies for queries, streams, and both together, which shrink well.
 
 `cases(**features)` is what most tests want: a query and a stream that asks for its
-attributes. `patterns`, `streams` and `cuts` give the parts. The switches are those of
-`cernis.testing.grammar.Features`:
+attributes. `grouped_cases` is the same with GROUP BY. `patterns`, `streams` and `cuts` give the
+parts. The switches are those of `cernis.testing.grammar.Features`:
 
     @given(cases(binary=True, strategies=(Strategy.NEXT, Strategy.LAST)))
     def test_the_engine_agrees_with_the_oracle(case): ...
@@ -13,11 +13,15 @@ attributes. `patterns`, `streams` and `cuts` give the parts. The switches are th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from cernis.pattern.query import Pattern
+from cernis.pattern import predicate as pred
+from cernis.pattern.query import Consume, Grouping, Pattern, Select, SelectedTerm
+from cernis.pattern.selection import marked_variables
 from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures, JoinGrammar
 from cernis.testing.grammar import Chooser, Events, Features, QueryGrammar, RandomCase, make_cuts
 
@@ -27,6 +31,38 @@ T = TypeVar("T")
 def cases(**features: Any) -> st.SearchStrategy[RandomCase]:
     """Draw a query and a stream for it."""
     return _draw(lambda choose: QueryGrammar(choose, Features(**features)).make_case())
+
+
+@st.composite
+def grouped_cases(draw: st.DrawFn, /, **features: Any) -> RandomCase:
+    """Draw a query with GROUP BY over a random pattern, and a stream for it."""
+    pattern, events = draw(
+        cases(consume=(Consume.NONE,), limit=False, nan=False, untimed=False, **features)
+    )
+    names = marked_variables(pattern.formula)
+
+    def draw_aggregate() -> pred.Aggregate:
+        function = draw(st.sampled_from(["COUNT", "SUM", "MIN", "MAX", "AVG", "*", "x"]))
+        if function == "*" or not names:
+            return pred.Aggregate("COUNT")
+        name = draw(st.sampled_from(names))
+        if function == "x":
+            return pred.Aggregate("COUNT", name)
+        attribute = pred.Attribute((draw(st.sampled_from("ab")),))
+        return pred.Aggregate(function, pred.Reference(name, attribute))
+
+    terms = [draw_aggregate() for _ in range(draw(st.integers(1, 3)))]
+    items = tuple(SelectedTerm(term, f"v{i}") for i, term in enumerate(terms))
+    having = None
+    if draw(st.booleans()):
+        limit = pred.Literal(draw(st.integers(0, 3)))
+        having = pred.CompareTerms(draw(st.sampled_from(["<", ">=", "!="])), terms[0], limit)
+    components = tuple(name for name in pattern.components if draw(st.booleans()))
+    every = draw(st.sampled_from([None, 1, 2, 5]))
+    end = every is None and draw(st.booleans())
+    size = None if every is None else Fraction(every * 1_000_000)
+    grouping = Grouping(components, size, end, having)
+    return replace(pattern, select=Select(False, items), grouping=grouping), events
 
 
 def patterns(**features: Any) -> st.SearchStrategy[Pattern]:

@@ -5,7 +5,8 @@ that can be reached: additions only. Counts are exact integers of any size, in l
 62 bits: one limb at first, twice as many where they do not suffice.
 
 Cost contract: O(nodes that a root reaches inside its window) per root, independent of
-the number of matches. Without a window all roots share one pass.
+the number of matches. Without a window all roots share one pass. With one, `most` bounds the nodes
+that are visited in all: a caller that can count in another way (`aggregate`) gives up in time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from cernis.engine.unary.arena import UNION, ArenaSegment
 
 _LIMB = 62
 _LOW = 2**62 - 1
+NO_LIMIT = 2**62
+"""No walk visits so many nodes."""
 
 
 @inner
@@ -38,11 +41,12 @@ def _add_limbs(values, node, left, right):
 
 @kernel
 def _count(arena, node, bound, stamp, stamps, values, stack):
-    """Count the matches below a node in limbs, lowest first; False: too few limbs.
+    """Count the matches below a node in limbs, lowest first; return the nodes visited.
 
-    `values` has the counts of nodes where stamps == stamp.
+    -1: the limbs are too few. `values` has the counts of nodes where stamps == stamp.
     """
     depth = 1
+    visited = 0
     stack[0] = node
     while depth > 0:
         node = stack[depth - 1]
@@ -65,28 +69,37 @@ def _count(arena, node, bound, stamp, stamps, values, stack):
                 total += values[right, 0]
             values[node, 0] = total
             if total > _LOW:
-                return False
+                return -1
         elif not _add_limbs(values, node, left, right if inside else 0):
-            return False
+            return -1
         stamps[node] = stamp
+        visited += 1
         depth -= 1
-    return True
+    return visited
 
 
 @kernel
-def _count_roots(arena, roots, begin, out, stamps, values, stack):
-    """Count the roots from `begin` on; return the root for which the limbs are too few."""
-    stamp = 0
+def _count_roots(arena, roots, begin, out, most, scratch):
+    """Count the roots from `begin` on; return the first that is not counted, and the nodes visited.
+
+    It is not counted because the limbs are too few, or because more than `most` nodes are visited.
+    """
+    stamps, values, stack = scratch
+    stamp = visited = 0
     for r in range(begin, len(roots)):
         node, bound = roots[r]["node"], roots[r]["bound"]
         # without a window counts stay: nothing below a node ever expires
         if bound != FOREVER or stamp == 0:
             stamp += 1
-        if not _count(arena, node, bound, stamp, stamps, values, stack):
-            return r
+        nodes = _count(arena, node, bound, stamp, stamps, values, stack)
+        if nodes < 0:
+            return r, visited
+        visited += nodes
+        if visited > most:
+            return r, visited
         for w in range(values.shape[1]):
             out[r, w] = values[node, w]
-    return len(roots)
+    return len(roots), visited
 
 
 def _new_scratch(nodes: int, width: int) -> tuple[NDArray[np.int64], ...]:
@@ -103,7 +116,7 @@ class ArenaCounts:
         self.root = root
         node, bound = int(root["node"]), int(root["bound"])
         scratch = _new_scratch(node + 1, 1)
-        while not _count(arena, node, bound, 1, *scratch):
+        while _count(arena, node, bound, 1, *scratch) < 0:
             scratch = _new_scratch(node + 1, 2 * scratch[1].shape[1])
         self._values = scratch[1]
 
@@ -136,17 +149,30 @@ class ArenaCounts:
 
 def count_matches(segment: ArenaSegment) -> list[int]:
     """Return the number of matches of every root."""
+    counts = count_within(segment, NO_LIMIT)[0]
+    assert counts is not None
+    return counts
+
+
+def count_within(segment: ArenaSegment, most: int) -> tuple[list[int] | None, int]:
+    """Return the number of matches of every root, and how many nodes were visited.
+
+    None: these are more than `most`.
+    """
     arena, roots = segment
     if not len(roots):
-        return []
+        return [], 0
     size = int(roots["node"].max()) + 1
     counts: list[int] = []
-    width = 1
+    width, left = 1, most
     while len(counts) < len(roots):
         limbs, begin = np.empty((len(roots), width), np.int64), len(counts)
         scratch = _new_scratch(size, width)
-        done = _count_roots(arena, roots, begin, limbs, *scratch)
+        done, visited = _count_roots(arena, roots, begin, limbs, left, scratch)
+        left -= visited
+        if left < 0:
+            return None, most - left
         columns = limbs[begin:done].astype(object).T
         counts += sum(column << _LIMB * w for w, column in enumerate(columns)).tolist()
         width *= 2
-    return counts
+    return counts, most - left

@@ -124,6 +124,8 @@ class Bucket:
         calls = []
         if (earliest := self.buffer.earliest) is not None:
             calls.append(stream.passed(earliest))
+        if (end := self.recognizer.first_end) is not None:
+            calls.append(-(-end // _MS))
         if stream.window is not None and self.log.kept:
             calls.append(stream.passed(self.log.latest + stream.window))
         return min(calls) if calls else None
@@ -173,6 +175,9 @@ class Bucket:
                 yield batch
                 began = perf_counter()
             self.report.engine_ms += 1000 * (perf_counter() - began)
+        for batch in self.recognizer.pass_time(limit * self.stream.tick):
+            self.report.matches += batch.num_rows
+            yield batch
         self._forget()
         if self.stream.window is not None:
             self.log.drop_before(store, limit - self.stream.window)
@@ -210,9 +215,12 @@ class Bucket:
             self.buffer.add(table.append_column(TICKS, pa.array(ticks)))
             recalled += table.num_rows
         if header.watermark is not None:
-            for table in _pieces(self.buffer.release(self.stream.limit(header.watermark))):
-                self.recognizer.pass_over(table)
+            limit = self.stream.limit(header.watermark)
+            for table in _pieces(self.buffer.release(limit)):
+                self.recognizer.replay(table)
                 self._forget()
+            for _ in self.recognizer.pass_time(limit * self.stream.tick):
+                pass  # reported before
         self.report = Report(recalled=recalled)
 
 

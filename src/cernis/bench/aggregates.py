@@ -1,0 +1,236 @@
+"""`cernis bench aggregates`: aggregates over all matches, by the width of the window.
+
+Every event moves something. A sequence of n types has a stream in which these types are equally
+frequent: each event begins, extends or ends matches. In `A ; B+ ; C` about twenty B's lie in a
+window, whatever its width, and all other events are A or C: each B doubles the number of matches,
+and a hundred thousand of them would make a number of 30,000 digits at every C.
+
+The sliding aggregator (`cernis.engine.unary.aggregate`) should cost the same per event in every
+window, as long as its numbers have as many digits: beyond 2^62 they are kept in several residues,
+and each costs. The digits of the largest number stand beside the rates.
+
+Two other ways run on fewer events. The *walk* counts on the compact set, once for each end.
+*Listing* makes matches one by one and stops when its budget is spent, as an engine must that
+enumerates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+
+import cernis
+from cernis.bench.benchmark import Benchmark, Step
+from cernis.bench.clock import Contestant, race, time_call
+from cernis.bench.record import Case, Record, divide, find, select
+from cernis.bench.scale import BenchmarkScale
+from cernis.bench.table import Table, format_number, tabulate
+
+NAME = "aggregates"
+SEED = 14
+KLEENE = "A ; B+ ; C"
+FUNCTIONS = ("COUNT", "SUM", "MIN", "AVG")
+TERMS = {"COUNT": "COUNT(*)", "SUM": "SUM({0}[v])", "MIN": "MIN({0}[v])", "AVG": "AVG({0}[v])"}
+IN_WINDOW = 20
+"""The B's in a window of `A ; B+ ; C`."""
+
+AIM_WINDOW = 1.5
+AIM_WALK = 100.0
+
+
+def list_types(length: int) -> list[str]:
+    """Return the types of a sequence.
+
+    >>> list_types(3)
+    ['T0', 'T1', 'T2']
+    """
+    return [f"T{i}" for i in range(length)]
+
+
+def make_dense_stream(types: Sequence[str], events: int, rare: float | None = None) -> pa.Table:
+    """Return events of random types with a time each and a small value.
+
+    All types are equally frequent, or all but the second, which has a share of `rare`.
+    """
+    draw = np.random.default_rng(SEED)
+    shares = np.full(len(types), 1 / len(types))
+    if rare is not None:
+        shares[:] = (1 - rare) / (len(types) - 1)
+        shares[1] = rare
+    kinds = draw.choice(len(types), events, p=shares).astype(np.int32)
+    return pa.table(
+        {
+            "type": pa.DictionaryArray.from_arrays(pa.array(kinds), list(types)),
+            "ts": pa.array(np.arange(events)),
+            "v": pa.array(draw.integers(0, 1000, events)),
+        }
+    )
+
+
+def write_group_query(function: str, pattern: str, window: int, variable: str) -> str:
+    """Return the query that aggregates over matches.
+
+    >>> write_group_query("SUM", "A ; B", 10, "B")
+    'SELECT SUM(B[v]) AS value FROM S WHERE A ; B WITHIN 10 EVENTS GROUP BY EVERY 10 SECONDS'
+    """
+    term = TERMS[function].format(variable)
+    where = f"FROM S WHERE {pattern} WITHIN {window} EVENTS"
+    return f"SELECT {term} AS value {where} GROUP BY EVERY 10 SECONDS"
+
+
+def run_aggregates(scale: BenchmarkScale, step: Step) -> list[Record]:
+    """Measure every function in every window; walk and list the matches of fewer events."""
+    patterns = [f"n = {n}" for n in scale.aggregate_lengths] + [KLEENE]
+    cases = list(product(patterns, scale.aggregate_windows))
+    records: list[Record] = []
+    for done, (pattern, window) in enumerate(cases):
+        step(f"{pattern}, window {window}", done, len(cases))
+        records += _measure(scale, pattern, window)
+    return records + list(_record_ratios(records, scale))
+
+
+def _measure(scale: BenchmarkScale, pattern: str, window: int) -> Iterator[Record]:
+    """Yield the rates of one pattern in one window."""
+    case: Case = {"pattern": pattern, "window": window}
+    if pattern == KLEENE:
+        types, rare, text = ["A", "B", "C"], IN_WINDOW / window, KLEENE
+    else:
+        types, rare = list_types(int(pattern.removeprefix("n = "))), None
+        text = " ; ".join(types)
+    events = make_dense_stream(types, scale.aggregate_events, rare)
+    contestants: dict[str, Contestant] = {}
+    for function in FUNCTIONS:
+        query = cernis.query(write_group_query(function, text, window, types[1]))
+        query.run(events.slice(0, 100))
+        contestants[function] = time_call(partial(query.run, events))
+    plain = cernis.query(f"SELECT * FROM S WHERE {text} WITHIN {window} EVENTS")
+    few = events.slice(0, 2 * window)
+    if window <= scale.aggregate_walked:
+        contestants["walk"] = time_call(lambda: plain.session().push(few).counts())
+    best = race(contestants, scale.rounds)
+    for measure, seconds in best.items():
+        number = len(few) if measure == "walk" else len(events)
+        yield Record(NAME, measure, number / seconds, "events/s", case)
+    counts = cernis.query(f"SELECT COUNT(*) FROM S WHERE {text} WITHIN {window} EVENTS").run(few)
+    most = max((int(n) for n in counts.counts()["count"].to_pylist()), default=0)
+    yield Record(NAME, "digits", len(str(most)), "digits", case)
+    if "walk" in best:
+        yield from _list_matches(scale, case, plain.run(few), counts.count())
+
+
+def _list_matches(
+    scale: BenchmarkScale, case: Case, matches: cernis.Matches, total: int
+) -> Iterator[Record]:
+    """Yield how fast matches are listed, and which share of them the budget allows."""
+    listed = min(total, scale.most_enumerated)
+    if not listed:
+        return
+
+    def enumerate_some() -> int:
+        return sum(batch.num_rows for batch in matches.batches(listed))
+
+    seconds = race({"listed": time_call(enumerate_some)}, 1)["listed"]
+    yield Record(NAME, "listed", listed / seconds, "matches/s", case)
+    yield Record(NAME, "listed, share", listed / total, "share", case)
+
+
+def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[Record]:
+    """Yield the ratios of the aims."""
+    narrowest, *_, widest = scale.aggregate_windows
+    for pattern in dict.fromkeys(str(r.case["pattern"]) for r in select(records, "COUNT")):
+        for function in FUNCTIONS:
+            rates = (
+                find(records, function, pattern=pattern, window=w) for w in (narrowest, widest)
+            )
+            case: Case = {"pattern": pattern, "function": function}
+            yield Record(NAME, "cost, widest to narrowest window", divide(*rates), "×", case)
+    for record in select(records, "walk"):
+        rate = find(records, "COUNT", **record.case)
+        yield Record(NAME, "COUNT to walk", divide(rate, record.value), "×", record.case)
+
+
+def build_tables(records: Sequence[Record]) -> list[Table]:
+    """Return the rates, the other ways, and the aims."""
+    rates = tabulate(
+        records,
+        "Events per second",
+        "COUNT",
+        {
+            "pattern": "pattern",
+            "window": "window",
+            **{function: function for function in FUNCTIONS},
+            "digits of the largest count": "digits",
+        },
+    )
+    others = tabulate(
+        records,
+        "Beside the walk and listing",
+        "walk",
+        {
+            "pattern": "pattern",
+            "window": "window",
+            "COUNT, events/s": "COUNT",
+            "walk, events/s": "walk",
+            "times the walk": "COUNT to walk",
+            "listed, matches/s": "listed",
+            "share listed within the budget": "listed, share",
+        },
+    )
+    return [rates, others, _tabulate_aims(records)]
+
+
+def _tabulate_aims(records: Sequence[Record]) -> Table:
+    """Return the ratio of each pattern at its worst function, and the least gain on the walk."""
+    widest = max(int(r.case["window"]) for r in select(records, "COUNT"))
+    rows = []
+    ratios = select(records, "cost, widest to narrowest window")
+    for pattern in dict.fromkeys(str(r.case["pattern"]) for r in ratios):
+        worst = max((r.value or 0 for r in ratios if r.case["pattern"] == pattern), default=None)
+        digits = find(records, "digits", pattern=pattern, window=widest)
+        what = f"{pattern}: cost, widest to narrowest window"
+        rows.append((what, format_number(worst), format_number(digits), f"≤ {AIM_WINDOW:g}"))
+    walked = max(int(r.case["window"]) for r in select(records, "walk"))
+    for record in select(records, "COUNT to walk"):
+        if record.case["window"] == walked:
+            what = f"{record.case['pattern']}: times the walk, window {walked:,}"
+            digits = find(records, "digits", **record.case)
+            measured = format_number(record.value)
+            rows.append((what, measured, format_number(digits), f"≥ {AIM_WALK:g}"))
+    return Table(
+        "The aims",
+        ("ratio", "measured", "digits", "aim"),
+        tuple(rows),
+        "Numbers of up to 18 digits are 64-bit integers. Longer ones are kept in residues of 50 "
+        "bits each: there the cost grows with the digits, not with the window.",
+    )
+
+
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Return events/s by pattern, window and function."""
+    return [
+        {**record.case, "function": record.measure, "rate": record.value}
+        for record in records
+        if record.measure in (*FUNCTIONS, "walk")
+    ]
+
+
+AGGREGATES = Benchmark(
+    name=NAME,
+    title="Aggregates over all matches",
+    question=f"""
+Does an aggregate over all matches cost more in a wider window, where there are more of them?
+
+`{write_group_query("SUM", "T0 ; T1 ; …", 100, "T1")}`
+and the like, on an Arrow table in memory in which all types of the sequence are equally frequent,
+so that every event moves something. In `{KLEENE}` about {IN_WINDOW} B's lie in a window, and all
+other events are A or C. The *walk* is `counts()` on the compact set of a `push`, over twice the
+events of a window; *listing* writes matches to Arrow one by one until its budget is spent.
+""",
+    run=run_aggregates,
+    tables=build_tables,
+    points=build_points,
+)
