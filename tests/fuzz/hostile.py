@@ -438,6 +438,12 @@ def _queries() -> dict[str, tuple[str, str]]:
             f"SELECT {strategy} * FROM S WHERE (A AS a ; B+ AS b ; C AS c) {window} CONSUME BY ANY"
         )
         known[strategy.lower()] = ("ceql", text)
+    for name, text in {
+        "longest": f"(A AS a ; B+ AS b) PARTITION BY [k] {window} CONSUME BY PARTITION",
+        "longest-plain": "(A AS a ; B+ AS b)",
+        "longest-listed": f"(A AS x ; B AS y) FILTER x[u] < y[u] PARTITION BY [k] {window}",
+    }.items():
+        known[name] = ("ceql", f"SELECT LONGEST * FROM S WHERE {text}")
     counted = "SELECT COUNT(*) FROM S WHERE (A AS a ; B+ AS b)"
     known["counted"] = ("ceql", f"{counted} PARTITION BY [k] {window}")
     known["counted-clock"] = ("ceql", f"{counted} WITHIN 15 [ts]")

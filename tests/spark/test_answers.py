@@ -230,6 +230,17 @@ def test_strategies_agree_with_the_oracle(
 
 @few
 @given(
+    many(strategies=(Strategy.LONGEST,), binary=True, size=7, events=9),
+    st.sampled_from(SPREAD),
+)
+def test_longest_agrees_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(
     many(binary=True, previous=True, partition_by_inside=True, size=7, events=7),
     st.sampled_from(SPREAD),
 )

@@ -35,6 +35,7 @@ from cernis.testing.differential import (
     assert_counts_agree,
     assert_groups_agree,
     comparable_group,
+    comparable_match,
 )
 from cernis.testing.strategies import cases as random_cases
 from cernis.testing.strategies import grouped_cases
@@ -289,6 +290,29 @@ def test_strategies_choose_the_same_matches(
     data: st.DataObject, case: tuple[Pattern, Events]
 ) -> None:
     agree(data, case)
+
+
+@given(
+    st.data(),
+    random_cases(
+        untimed=False,
+        windows=(Unit.TIME, None),
+        strategies=(Strategy.LONGEST,),
+        consume=tuple(Consume),
+        selects=PLAIN[:3],
+    ),
+)
+def test_longest_reports_the_matches_that_a_session_pushes(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    """What still waits when the stream goes on without an end is not reported."""
+    pattern, drawn = case
+    events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)]
+    if not events:
+        return
+    run = run_at_random(data, pattern, events, data.draw(st.booleans()))
+    pushed = cernis.query(pattern).session(time="ts").push(make_table(events, timed=True))
+    assert sorted(map(comparable_match, run.triples())) == sorted(map(comparable_match, pushed))
 
 
 @given(

@@ -9,12 +9,16 @@ import numpy as np
 
 NO_WINDOW, EVENT_WINDOW, CLOCK_WINDOW = range(3)
 CONSUME_NOTHING, CONSUME_PARTITION, CONSUME_ALL = range(3)
-RESOLVE_NOTHING, RESOLVE_LAST, RESOLVE_ANY, RESOLVE_NEXT, RESOLVE_MAX = range(5)
+RESOLVE_NOTHING, RESOLVE_LAST, RESOLVE_ANY, RESOLVE_NEXT, RESOLVE_MAX, RESOLVE_LONGEST = range(6)
 
 FOREVER = np.int64(-(2**63))
 """The bound of a window that never ends: every start is at or after it."""
 MOST_EVENTS = 2**62
 """No stream has so many events, and a position less so many is still a number of 64 bits."""
+
+
+NEVER = np.int64(2**62)
+"""A position after all events: nothing starts."""
 
 
 class Rules(NamedTuple):
@@ -39,6 +43,8 @@ class Settings:
     consume: int = CONSUME_NOTHING
     resolve: int = RESOLVE_NOTHING
     """The strategy that chooses between matches of different starts."""
+    keeps_first: bool = False
+    """The earliest start of a state's partial matches is kept beside the latest."""
 
     @property
     def rules(self) -> Rules:

@@ -11,7 +11,16 @@ from enum import Enum
 from fractions import Fraction
 
 from cernis.errors import Span
-from cernis.pattern.formula import Contiguous, Event, Formula, Iterate, list_units, walk
+from cernis.pattern.formula import (
+    All,
+    Contiguous,
+    Event,
+    Formula,
+    Iterate,
+    Sequence,
+    list_units,
+    walk,
+)
 from cernis.pattern.predicate import Condition, MatchTerm, span_field
 from cernis.pattern.window import Unit as Unit
 from cernis.pattern.window import Window as Window
@@ -30,7 +39,7 @@ from cernis.schema import Schema
 
 
 class Strategy(Enum):
-    """Which of the valuations that end at one position are matches."""
+    """Which of the valuations that end at one position (LONGEST: of all) are matches."""
 
     ALL = "ALL"
     STRICT = "STRICT"
@@ -38,6 +47,7 @@ class Strategy(Enum):
     LAST = "LAST"
     MAX = "MAX"
     ANY = "ANY"
+    LONGEST = "LONGEST"
 
 
 class Consume(Enum):
@@ -198,6 +208,17 @@ class Pattern:
         )
 
     @property
+    def skips(self) -> bool:
+        """Whether a partial match may wait for its next event, whatever events come."""
+        return any(map(_skips, walk(self.formula)))
+
+    @property
+    def waits_unbounded(self) -> bool:
+        """Whether nothing bounds how long a match of LONGEST waits."""
+        bounded = self.within is not None or self.forget is not None or not self.skips
+        return self.strategy is Strategy.LONGEST and not bounded
+
+    @property
     def keeps_idle(self) -> bool:
         """Whether a partition keeps its partial matches however long it has no event."""
         within = self.within
@@ -226,3 +247,16 @@ class Pattern:
             clauses.append(f"FORGET AFTER {write_duration(self.forget)}")
         query = " ".join(clauses)
         return query if self.declared is None else f"{write_schema(self.declared)}\n{query}"
+
+
+def _skips(node: Formula) -> bool:
+    """Whether nothing bounds what stands between two parts, or two rounds."""
+    match node:
+        case All():
+            return True
+        case Sequence(parts=parts):
+            return any(node.separator_before(i).gap is None for i in range(1, len(parts)))
+        case Iterate(contiguous=False, high=high, separator=separator):
+            return high != 1 and separator.gap is None
+        case _:
+            return False

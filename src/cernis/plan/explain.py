@@ -29,6 +29,11 @@ from cernis.pattern.write import (
 from cernis.plan.absence import link_guard
 from cernis.plan.plan import Distribution, Guarantee, Plan
 
+WAITS_UNBOUNDED = (
+    "it may wait until the input ends (add WITHIN, FORGET AFTER, or ':' or gaps between events)"
+)
+"""What a user should know of LONGEST where nothing bounds how long a match waits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -56,7 +61,7 @@ class Explanation:
         lines += write_entry("groups", _describe_groups(self.plan))
         lines += write_entry("window", [_describe_window(self.plan)])
         lines += write_entry("partition", _describe_partition(self.plan))
-        lines += write_entry("strategy", [_describe_strategy(self.plan)])
+        lines += write_entry("strategy", _describe_strategy(self.plan))
         lines += write_entry("events", [_describe_relevance(self.plan)])
         lines += write_entry("distributed", [_describe_distribution(self.plan)])
         lines += write_entry(
@@ -328,7 +333,8 @@ def why_idle_stay(pattern: Pattern) -> str:
     return f"the window counts {counted} inside the key (add FORGET AFTER a time)"
 
 
-def _describe_strategy(plan: Plan) -> str:
+def _describe_strategy(plan: Plan) -> list[str]:
+    pattern = plan.pattern
     how = {
         Strategy.ALL: "every match",
         Strategy.STRICT: "by the automaton: no event may be skipped",
@@ -336,10 +342,28 @@ def _describe_strategy(plan: Plan) -> str:
         Strategy.LAST: "by the latest events, on the compact set",
         Strategy.ANY: "the first of LAST, on the compact set",
         Strategy.MAX: "by the automaton for each start, then those inside others drop",
-    }[plan.pattern.strategy]
-    if plan.listed and plan.pattern.strategy is not Strategy.ALL:
+        Strategy.LONGEST: "by the automaton for each start, then the earliest start of each end",
+    }[pattern.strategy]
+    if plan.listed and pattern.strategy is not Strategy.ALL:
         how = "decided match by match"
-    return f"{plan.pattern.strategy.value}: {how}"
+    lines = [f"{pattern.strategy.value}: {how}"]
+    if pattern.strategy is Strategy.LONGEST:
+        lines.append(f"a match is pushed when no longer one can come: {_describe_wait(pattern)}")
+    return lines
+
+
+def _describe_wait(pattern: Pattern) -> str:
+    """Say how long a match of LONGEST may wait."""
+    if pattern.waits_unbounded:
+        return WAITS_UNBOUNDED
+    bounds = []
+    if pattern.within is not None:
+        bounds.append("the window has passed")
+    if pattern.forget is not None:
+        bounds.append("its partition is forgotten")
+    if not pattern.skips:
+        bounds.append("its run is broken or its gap is too long")
+    return f"at the latest when {' or '.join(bounds)}"
 
 
 def _describe_relevance(plan: Plan) -> str:
@@ -362,6 +386,8 @@ def _describe_distribution(plan: Plan) -> str:
         case Distribution.SINGLE:
             if plan.pattern.consume is not Consume.NONE:
                 return "single: CONSUME BY looks at all matches before"
+            if plan.pattern.strategy is Strategy.LONGEST:
+                return "single: LONGEST compares matches of all ends (add PARTITION BY)"
             return "single: add PARTITION BY or WITHIN to make it parallel"
 
 

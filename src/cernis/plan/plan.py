@@ -69,6 +69,7 @@ _RESOLVE = {
     Strategy.ANY: settings.RESOLVE_ANY,
     Strategy.NEXT: settings.RESOLVE_NEXT,
     Strategy.MAX: settings.RESOLVE_MAX,
+    Strategy.LONGEST: settings.RESOLVE_LONGEST,
 }
 _CONSUME = {
     Consume.NONE: settings.CONSUME_NOTHING,
@@ -374,21 +375,25 @@ def _make_settings(pattern: Pattern, listed: bool) -> Settings:
     within = pattern.within
     ranked = within is not None and within.attribute == RANK
     counts = within is not None and within.unit is Unit.EVENTS
+    is_longest = pattern.strategy is Strategy.LONGEST
     return Settings(
         window=settings.CLOCK_WINDOW if ranked else _WINDOW[within.unit if within else None],
         size=min(floor(within.size), settings.MOST_EVENTS) if within and counts else 0,
         partitioned=bool(pattern.partition) or pattern.forget is not None,
         shared_clock=not _has_attribute_window(pattern),
-        consume=settings.CONSUME_NOTHING if listed else _CONSUME[pattern.consume],
+        consume=settings.CONSUME_NOTHING if listed or is_longest else _CONSUME[pattern.consume],
         resolve=0 if listed else _RESOLVE.get(pattern.strategy, 0),
+        keeps_first=is_longest,
     )
 
 
 def _decide_distribution(pattern: Pattern, shared: bool = False) -> Distribution:
     if pattern.consume is Consume.ANY:
         return Distribution.SINGLE
-    shared = shared and pattern.consume is Consume.NONE and pattern.forget is None
+    # LONGEST compares matches of different ends and of different values of a shared key
+    is_free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
+    shared = shared and is_free and pattern.forget is None
     if pattern.partition or shared:
         return Distribution.KEYED
-    sliceable = pattern.within is not None and pattern.consume is Consume.NONE
+    sliceable = pattern.within is not None and is_free
     return Distribution.SLICED if sliceable else Distribution.SINGLE

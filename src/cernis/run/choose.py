@@ -52,6 +52,9 @@ def choose(strategy: Strategy, end: int, found: set[Candidate]) -> set[Candidate
             if strategy is Strategy.LAST or not last:
                 return last
             return {min(last, key=lambda c: (-c.start, sorted(c.labels)))}
+        case Strategy.LONGEST:  # `run.longest` compares the intervals of different ends
+            first = min((c.start for c in found), default=0)
+            return choose(Strategy.MAX, end, {c for c in found if c.start == first})
 
 
 def _sort_latest_first(positions: frozenset[int]) -> list[int]:

@@ -92,6 +92,9 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
             meta["measures"] = [
                 [*astuple(measure), list(path)] for measure, path in pipeline.feed.measures.items()
             ]
+    if pipeline.longest is not None:
+        waiting = pipeline.longest.freeze()
+        arrays |= {f"waiting.{name}": array for name, array in waiting.items()}
     if pipeline.projector is not None:
         meta["moment"], arrays["answers"] = pipeline.projector.freeze()
     if pipeline.keys is not None:
@@ -164,6 +167,11 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
             pipeline.absence.earliest(position) >= pipeline.kept_from,
             "it needs events that it does not hold",
         )
+    if pipeline.longest is not None:
+        pipeline.longest.thaw(select_arrays("waiting.", arrays), pipeline.kept_from, position)
+        partitions = 1 if pipeline.keys is None else len(pipeline.keys)
+        held = pipeline.longest.waiting.keys()
+        require(is_inside(held, 0, partitions), "a partition has no key")
     if pipeline.projector is not None:
         pipeline.projector.thaw(meta.get("moment"), arrays)
     batches = list(_thaw_batches(check_list(meta.get("batches"), "'batches'"), arrays))

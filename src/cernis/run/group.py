@@ -224,13 +224,16 @@ class Grouper:
 
     # ------------------------------------------------------------ reporting
 
-    def take_closed(self, position: int) -> pa.Table:
-        """Report the groups that time has passed at this position of the stream."""
+    def take_closed(self, position: int, waiting: int | None = None) -> pa.Table:
+        """Report the groups that time has passed at this position of the stream.
+
+        `waiting` is the earliest end of a match that is not certain yet.
+        """
         if self.grouping.end:
             return self.take_all()
         closed: list[GroupKey] = []
         if self.grouping.every is not None and position and self.groups:
-            now = self._numbers_of(np.array([position - 1]))[0]
+            now = self._numbers_of(np.array([position - 1 if waiting is None else waiting]))[0]
             closed = [key for key in self.groups if key[0] < now]
         return self._report(closed)
 

@@ -34,6 +34,7 @@ from cernis.engine.dag.links import DagSegment
 from cernis.engine.settings import EVENT_WINDOW, FOREVER, NO_WINDOW
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.events.batch import EventBatch
+from cernis.pattern.query import Strategy
 from cernis.plan.plan import Plan
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, take
 
@@ -83,9 +84,10 @@ class MatchHistory:
         self.shared = plan.settings.shared_clock
         apart = plan.tables is not None and bool(plan.tables.apart)
         resolved = bool(plan.settings.resolve) and self.window != NO_WINDOW
-        self.lists = plan.listed or apart or resolved or bool(plan.pattern.without)
-        """Whether matches are kept one by one: they are listed, or a strategy has chosen them,
-        and its roots have lost the window."""
+        waits = bool(plan.pattern.without) or plan.pattern.strategy is Strategy.LONGEST
+        self.lists = plan.listed or apart or resolved or waits
+        """Whether matches are kept one by one: they are listed, a strategy has chosen them, and
+        its roots have lost the window, or they come after their ends."""
         self.moves = self.partitioned and self.window == EVENT_WINDOW
         self.needs_readings = self.window != NO_WINDOW or plan.pattern.forget is not None
         self._readings: list[_Readings] = []

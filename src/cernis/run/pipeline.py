@@ -25,21 +25,24 @@ from cernis.encoding.clock import AttributeClock, Clock
 from cernis.encoding.encode import Encode, Encoder
 from cernis.encoding.keys import KeyCoder
 from cernis.encoding.lives import LifeCoder
+from cernis.engine.settings import NEVER
+from cernis.engine.unary.aggregate import SlidingAggregator
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
 from cernis.pattern.predicate import RANK, TIME
-from cernis.pattern.query import Pattern, Unit
+from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
 from cernis.results.deadline import DeadlineColumn
-from cernis.results.matchset import MatchSet
+from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.run.absence import Absences
 from cernis.run.budget import Budget
 from cernis.run.feed import Engine, Measures, SlidingFeed, UnaryFeed, make_feed
 from cernis.run.group import Grouper
 from cernis.run.history import MatchHistory
 from cernis.run.key_limit import KeyLimit
+from cernis.run.longest import LongestMatches
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
 
@@ -82,6 +85,9 @@ class Pipeline:
         self.absence = None
         if plan.pattern.without:
             self.absence = Absences(plan, self.sieve, store, budget, encode)
+        self.longest: LongestMatches | None = None
+        if plan.pattern.strategy is Strategy.LONGEST:
+            self.longest = LongestMatches(plan, self._live_starts)
         self.projector = self.new_projector(budget)
         self.history = MatchHistory(plan) if keep else None
         if self.absence is not None:
@@ -125,6 +131,8 @@ class Pipeline:
             self.sieve.note(batch, keys)
         if self.history:
             self.history.note(batch, keys, self._pull_clock(batch, clock, scale))
+        if self.longest:
+            self.longest.note_events(len(batch))
         taken = self.feed.take(batch, keys, clock)
         if self.limit.most is not None and keys is not None:
             self.limit.note(batch.base, keys)
@@ -170,11 +178,16 @@ class Pipeline:
             return clock
         return clocks.read_time_clock(batch, scale.ticks(within.size))
 
-    def find(self, segments: list[Any]) -> MatchSet:
-        """Return the matches in what `take` gave."""
+    def find(self, segments: list[Any], *, last: bool = False) -> MatchSet:
+        """Return the matches in what `take` gave; with `last`, no further event comes.
+
+        Of a strategy that waits: the matches that are certain now.
+        """
         plan = self.plan
         if self.absence is not None:
             found = self.absence.find(segments, self.feed)
+        elif self.longest:
+            found = self._find_longest(self.longest, segments, last)
         elif self.sieve:
             candidates = self.feed.find(plan.candidate_variables, segments, None, self.budget)
             found = self.sieve.matches(candidates)
@@ -198,13 +211,35 @@ class Pipeline:
         if isinstance(self.feed, UnaryFeed) and can_recount and self.plan.settings.window:
             self.feed.read = []
 
-    def add_to_groups(self, segments: list[Any]) -> None:
+    def _find_longest(self, longest: LongestMatches, segments: list[Any], last: bool) -> MatchSet:
+        plan, feed, budget = self.plan, self.feed, self.budget
+        if self.sieve is None:
+            most = plan.pattern.limit
+            return longest.choose_compact(
+                segments, lambda kept: feed.find(plan.variables, kept, most, budget), last=last
+            )
+        found = self.sieve.matches(feed.find(plan.candidate_variables, segments, None, budget))
+        if budget.spent:
+            longest.drop_all()
+            return ListedMatches(plan.variables, ())
+        return longest.choose_listed(found, self.sieve.keys_of(found.block.end), last=last)
+
+    def _live_starts(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the earliest partial match of each partition starts."""
+        engine = self.engine
+        assert not isinstance(engine, SlidingAggregator)
+        starts = engine.live_starts(keys)
+        if isinstance(self.keys, LifeCoder):
+            starts[~np.isin(keys, self.keys.find_alive())] = NEVER
+        return starts
+
+    def add_to_groups(self, segments: list[Any], *, last: bool = False) -> None:
         """Add the matches in what `take` gave to the groups of GROUP BY."""
         assert self.grouper is not None
         if isinstance(self.feed, SlidingFeed):
             self.grouper.add_ends(segments)
         else:
-            self.grouper.add_matches(self.find(segments))
+            self.grouper.add_matches(self.find(segments, last=last))
 
     def pull(self, budget: Budget) -> MatchSet:
         """Return all matches inside the window that ends now."""
@@ -241,6 +276,8 @@ class Pipeline:
         self.kept_from = self.engine.earliest()
         if self.absence is not None:
             self.kept_from = self.absence.earliest(self.kept_from)
+        if self.longest:
+            self.kept_from = self.longest.waiting.earliest(self.kept_from)
         if self.history:
             self.kept_from = self.history.earliest(self.kept_from)
             self.history.forget_before(self.kept_from)
@@ -264,6 +301,8 @@ class Pipeline:
             if isinstance(self.keys, LifeCoder):  # nothing comes to what waits in a life that ended
                 waiting = np.intersect1d(waiting, self.keys.find_alive())
             live = np.union1d(live, waiting)
+        if self.longest:
+            live = np.union1d(live, self.longest.waiting.keys())
         if len(self.keys) <= (4 * len(live) + spare if spare else len(live)):
             return
         self.keys.keep_only(live)
@@ -272,6 +311,8 @@ class Pipeline:
         self.feed.keep_keys(live)
         if self.clock is not None:
             self.clock.keep_only(live)
+        if self.longest:
+            self.longest.keep_keys(live)
         if self.sieve:
             self.sieve.keep_keys(live)
         if self.absence is not None:

@@ -28,7 +28,7 @@ from cernis.events.store import EventStore, cast_table
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Consume, Unit
-from cernis.plan.explain import why_idle_stay
+from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.groups import Groups
@@ -172,9 +172,10 @@ class Session(Generic[Found]):
             return self._collect(reading, last=True)
 
     def finish(self) -> Found:
-        """Return what is certain now that no further event comes: the groups still open.
+        """Return what is certain now that no further event comes.
 
-        With `complete=True` also the matches that wait for their deadline.
+        These are the groups that are still open, and the matches of LONGEST that still wait. With
+        `complete=True` also the matches that wait for their deadline.
         """
         with self._guard:
             return self._result([], last=True)
@@ -195,14 +196,15 @@ class Session(Generic[Found]):
         reading = self._begin(events)
         with self._guard:
             self._is_endless = True
+            waits = self.pipeline.longest is not None
             for segments in self._batches(reading):
                 self.renew_budget()
-                found = self._result(segments) if segments else None
+                found = self._result(segments) if segments or waits else None
                 self.pipeline.forget_if_due()
                 if found is not None:
                     with self._guard.paused():
                         yield found
-            if self.pipeline.grouper is not None or self._flushes:
+            if waits or self.pipeline.grouper is not None or self._flushes:
                 rest = self._result([], last=True)
                 with self._guard.paused():
                     yield rest
@@ -216,6 +218,11 @@ class Session(Generic[Found]):
             found = self._result(self.pipeline.take(batch, scale))
             self.pipeline.forget_if_due()
             return found
+
+    def keep_order(self) -> None:
+        """Push matches by their ends: those of LONGEST wait for others that end earlier."""
+        if self.pipeline.longest is not None:
+            self.pipeline.longest.in_order = True
 
     def pass_over(self, batch: EventBatch, scale: Scale) -> None:
         """Read a batch for the matches that end after it; ignore those that end in it.
@@ -292,6 +299,7 @@ class Session(Generic[Found]):
             *dict.fromkeys(self._absent_types()),
             *self.plan.notes,
             *self._idle_partitions(),
+            *self._long_waits(),
             *([self._limit.note_dropped] if self._limit.dropped else []),
             *spent,
         ]
@@ -336,6 +344,11 @@ class Session(Generic[Found]):
         if self._is_endless and pattern.keeps_idle and keys is not None and len(keys) >= MANY_KEYS:
             yield f"{len(keys):,} partitions, and idle ones stay: {why_idle_stay(pattern)}"
 
+    def _long_waits(self) -> Iterator[str]:
+        """Yield a note where a match on a stream may wait for ever."""
+        if self._is_endless and self.plan.pattern.waits_unbounded:
+            yield f"LONGEST pushes a match when no longer one can come: {WAITS_UNBOUNDED}"
+
     def _absent_types(self) -> Iterator[str]:
         """Yield a note for each type that the query names and no event has had."""
         if not self.events:
@@ -359,10 +372,13 @@ class Session(Generic[Found]):
         if last and self._flushes and self.pipeline.absence is not None:
             segments = [*segments, *self.pipeline.absence.finish()]
         if self.pipeline.grouper is not None:
-            grouper = self.pipeline.grouper
-            self.pipeline.add_to_groups(segments)
-            return self._groups(grouper.take_all() if last else grouper.take_closed(self.events))
-        found = self.pipeline.find(segments)
+            grouper, longest = self.pipeline.grouper, self.pipeline.longest
+            self.pipeline.add_to_groups(segments, last=last)
+            if last:
+                return self._groups(grouper.take_all())
+            waiting = None if longest is None else longest.first_end()
+            return self._groups(grouper.take_closed(self.events, waiting))
+        found = self.pipeline.find(segments, last=last)
         projector = self.pipeline.projector
         if projector is None:
             return self._matches(found, self.budget.spent)

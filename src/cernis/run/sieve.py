@@ -103,6 +103,10 @@ class Sieve:
         nowhere = (-1, 0)
         return np.array([self._rank.get(p, nowhere)[0] for p in range(first, end)], np.int64)
 
+    def keys_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the partitions of events that matches end with."""
+        return np.array([self._to_local(p)[0] for p in positions.tolist()], np.int64)
+
     def freeze(self) -> dict[str, Any]:
         """Return the state that the stored events do not determine."""
         return {
@@ -164,7 +168,7 @@ class Sieve:
         valid = self._find_valid(key, last, candidates)
         chosen = choose(pattern.strategy, last, valid)
         kept = [self._globalize(key, c) for c in project(chosen, self.plan.variables)]
-        if pattern.consume is not Consume.NONE:
+        if pattern.consume is not Consume.NONE and pattern.strategy is not Strategy.LONGEST:
             scope = -1 if pattern.consume is Consume.ANY else key
             kept = [c for c in kept if c.start > self.consumed.get(scope, -1)]
             if kept:

@@ -56,7 +56,7 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
         advice = "CONSUME BY ANY looks at the whole stream; CONSUME BY PARTITION would not"
         return Layout(Distribution.SINGLE, places=places, parallel=advice)
     in_time = _has_time_window(pattern, timed)
-    free = pattern.consume is Consume.NONE
+    free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
     if pattern.partition:
         return Layout(Distribution.KEYED, cut=in_time and free, places=places)
     in_events = pattern.within is not None and pattern.within.unit is Unit.EVENTS
@@ -94,6 +94,7 @@ def choose_stream_layout(plan: Plan) -> Layout:
         Distribution.KEYED if keyed else Distribution.SINGLE,
         cut=_has_time_window(pattern, True)
         and pattern.consume is Consume.NONE
+        and pattern.strategy is not Strategy.LONGEST
         and plan.head is None
         and not stays_open,
         places=batch.places,
@@ -142,6 +143,8 @@ def _has_time_window(pattern: Pattern, timed: bool) -> bool:
 def _advise(pattern: Pattern, timed: bool) -> str:
     if pattern.forget is not None:
         return "a key (PARTITION BY): FORGET AFTER looks at the whole stream"
+    if pattern.strategy is Strategy.LONGEST:
+        return "a key (PARTITION BY): LONGEST compares matches of all ends"
     if pattern.consume is Consume.PARTITION:
         return "CONSUME BY PARTITION without PARTITION BY is one partition: name its key"
     if pattern.within is None:

@@ -27,7 +27,7 @@ from cernis.events.batch import EventBatch, Int64s, is_computed
 from cernis.events.order import Scale
 from cernis.events.times import describe_bad_time, to_ticks
 from cernis.pattern.atom import Atom
-from cernis.pattern.query import Consume
+from cernis.pattern.query import Consume, Strategy
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
@@ -116,6 +116,7 @@ def recognize_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
         for number, rows in _split_parts(table):
             if number not in sessions:
                 sessions[number] = Recognizer(work)
+                sessions[number].session.keep_order()
             yield from sessions[number].take(rows)
         if PART not in table.column_names and sessions[0].left == 0:
             return  # no more matches are wanted
@@ -201,8 +202,10 @@ class Recognizer:
             yield from self._give(self.session.take(self._batch(table), self.work.scale))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Give the groups, or their parts, that are still open: no further event comes."""
-        if self.work.plan.pattern.grouping is not None and self.left != 0:
+        """Give what waits for the end of the input: groups or their parts, matches of LONGEST."""
+        pattern = self.work.plan.pattern
+        waits = pattern.grouping is not None or pattern.strategy is Strategy.LONGEST
+        if waits and self.left != 0:
             yield from self._give(self.session.finish())
 
     def learn(self, rows: pa.Schema) -> None:
@@ -228,7 +231,9 @@ class Recognizer:
 
     def pass_over(self, table: pa.Table) -> None:
         """Read events without reporting the matches that end at them."""
-        if self.work.plan.pattern.consume is Consume.NONE and self.work.plan.head is None:
+        pattern = self.work.plan.pattern
+        is_free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
+        if is_free and self.work.plan.head is None:
             self.session.pass_over(self._batch(table), self.work.scale)
         else:
             self.session.take(self._batch(table), self.work.scale)

@@ -559,6 +559,8 @@ def _find_matches(
             found = _keep_without(absence, found, local, type)
             if not absence.before and not complete:
                 found = {v for v in found if _is_certain(absence, v, local, ordered[-1])}
+        if pattern.strategy is Strategy.LONGEST:  # 4. over all ends
+            found = keep_longest(found)
         for end in range(len(local)):
             # 4. the strategy, among those that end at one position
             chosen = choose(pattern.strategy, {v for v in found if v.end == end})
@@ -806,6 +808,20 @@ def choose(strategy: Strategy, found: set[Valuation]) -> set[Valuation]:
         case Strategy.ANY:
             last = choose(Strategy.LAST, found)
             return set(sorted(last, key=lambda v: (-v.start, sorted(v.labels)))[:1])
+        case Strategy.LONGEST:  # `keep_longest` has left one start
+            return choose(Strategy.MAX, found)
+
+
+def keep_longest(found: set[Valuation]) -> set[Valuation]:
+    """Return the valuations whose interval no other properly contains."""
+    return {
+        v
+        for v in found
+        if not any(
+            w.start <= v.start and v.end <= w.end and (w.start, w.end) != (v.start, v.end)
+            for w in found
+        )
+    }
 
 
 def _is_decided_by(v: Valuation, w: Valuation, pick: Callable[[frozenset[int]], int]) -> bool:

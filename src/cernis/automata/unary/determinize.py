@@ -153,7 +153,7 @@ class Deterministic:
 
     @property
     def _compares(self) -> bool:
-        return self.strategy in (Strategy.NEXT, Strategy.MAX)
+        return self.strategy in (Strategy.NEXT, Strategy.MAX, Strategy.LONGEST)
 
     def _steps(self, configurations: Set, symbol: int) -> list[Step]:
         """Return (written labels, all labels, next) for every move."""

@@ -27,6 +27,8 @@ from cernis.errors import BudgetError
 
 MOST_BUCKET_BYTES = 4 << 30
 FIRST_RECORDS = 1 << 12
+_EVENTS_PAY = 16
+"""An event pays for visiting so many records."""
 
 _NO_NUMBERS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
@@ -46,6 +48,8 @@ class CorrelatedEngine:
         self._has_dropped = False
         self._is_shared = False
         """Whether matches refer to the records."""
+        self._earliest = 0
+        self._earliest_at = -1
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
 
@@ -122,6 +126,17 @@ class CorrelatedEngine:
         self.collect()
         used = self.memory.vertices[1 : self.memory.counters[r.VERTICES]]
         return int(used["position"].min()) if len(used) else self.position
+
+    def live_starts(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a position at or before the earliest start of a partial match, per partition.
+
+        It is the one of all partitions together, and found anew once there are events enough to
+        pay for a collection.
+        """
+        since = self.position - self._earliest_at
+        if self._earliest_at < 0 or _EVENTS_PAY * since >= self.records - FIRST_RECORDS:
+            self._earliest, self._earliest_at = self.earliest(), self.position
+        return np.full(len(keys), self._earliest, np.int64)
 
     # ---------------------------------------------------------------- room
 

@@ -35,6 +35,8 @@ from cernis.engine.settings import FOREVER
 NODE = record("start position", "left right label spare")
 ROOT = record("end bound key", "node spare")
 """The matches below `node` that start at or after `bound`."""
+FIRST = record("start position", "")
+"""A start, in units of the window and as a position."""
 
 UNION = -1
 
@@ -63,6 +65,17 @@ class UnaryMemory(NamedTuple):
     """Per row, the epoch its slots belong to; CONSUME BY ANY begins a new one."""
     row_bound: NDArray[np.int64]
     free_rows: NDArray[np.int64]
+
+
+class EarliestStarts(NamedTuple):
+    """The earliest starts that LONGEST asks for, beside the latest, which nodes have."""
+
+    of_slot: NDArray[np.void]
+    """Per row and state, that of its partial matches; it may have left the window."""
+    of_root: NDArray[np.int64]
+    """Per root, the position of that of its matches; -1 where a walk has to find it."""
+    entering: NDArray[np.void]
+    """Per state, that of the partial matches that enter it; `NEVER`: none does."""
 
 
 class ArenaSegment(NamedTuple):

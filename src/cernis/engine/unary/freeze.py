@@ -38,6 +38,8 @@ from cernis.engine.unary.slide import LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingM
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import StateError
 from cernis.state import (
+    ABOVE,
+    LOWEST,
     MOST_EVENTS,
     Arrays,
     check_list,
@@ -56,6 +58,8 @@ _KINDS: dict[str, np.dtype[Any]] = {"node": NODE, **{name: np.dtype(name) for na
 """The types of arrays, by their names in the header."""
 
 _PER_ROW = ("key_of_row", "row_ordinal", "row_epoch", "row_bound", "free_rows")
+
+_EARLIEST = ("start", "position")
 
 _MOST_RESIDUES = 1 << 12
 
@@ -123,6 +127,9 @@ def freeze_unary(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArray
         "consumed": engine.consumed,
         **{name: getattr(memory, name) for name in ("row_of_key", *_PER_ROW)},
     }
+    if engine.earliest_starts is not None:
+        known = engine.earliest_starts.of_slot[:, used]
+        arrays |= {f"earliest.{name}": known[name] for name in _EARLIEST}
     return meta, arrays
 
 
@@ -143,6 +150,9 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
     used = per_row.pop("slots")
     slots = enlarge_slots(used[:, :0], len(used), len(tables.arrays.expanded))
     slots[:, columns] = used
+    known = np.zeros(slots.shape, a.FIRST)
+    for name in _EARLIEST if engine.earliest_starts is not None else ():
+        known[name][:, columns] = per_row.pop(f"earliest.{name}")
     numbers = np.array([tables.label(names) for names in labels], np.int32)
     items = nodes["label"] != UNION
     nodes["label"][items] = numbers[nodes["label"][items]]
@@ -153,6 +163,9 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
         arena = np.concatenate([nodes, np.zeros(len(nodes), NODE)])
     engine.position, engine.bound, engine.consumed = position, bound, per_row.pop("consumed")
     engine.memory = engine.memory._replace(arena=arena, slots=slots, counters=counters, **per_row)
+    if engine.earliest_starts is not None:
+        engine.earliest_starts = engine.earliest_starts._replace(of_slot=known)
+        engine.fit_earliest()
     engine.fit_tables()
 
 
@@ -379,6 +392,11 @@ def _read_rows(
     _check_partitions(settings.partitioned, key_of_row, row_of_key, free)
     require(not slots[free].any(), "a free row has partial matches")
     per_row = dict(zip(_PER_ROW, (key_of_row, ordinal, epoch, bound, free_rows), strict=True))
+    if settings.keeps_first:
+        for name, low, below in (("start", LOWEST, ABOVE), ("position", 0, max(position, 1))):
+            per_row[f"earliest.{name}"] = read_array(
+                arrays, f"earliest.{name}", np.int64, slots.shape, low=low, below=below
+            )
     return fresh, {"slots": slots, "row_of_key": row_of_key, "consumed": consumed, **per_row}
 
 

@@ -10,6 +10,8 @@ compact set again, in an arena of its own that holds matches only:
 * `NEXT`: one best match per start remains; keep those of the earliest start.
 * `MAX`: drop a match that lies inside one that starts earlier. To compare matches the
   kernel lists them, so their number at one position is limited.
+* `LONGEST`: the automaton is that of MAX; keep the matches of the earliest start. Only roots whose
+  interval no other interval contains come here (`keep_longest`).
 
 CONSUME BY under a strategy is literal: the strategy chooses first, then a match that
 reaches back to a consumed position is dropped.
@@ -101,8 +103,11 @@ def new_list_scratch(room: int) -> ListScratch:
 
 
 @kernel
-def resolve(segment, rules, begin, out, nodes, lists):
-    """Resolve the roots from `begin` on; return (status, root to go on with)."""
+def resolve(segment, starts, rules, begin, out, nodes, lists):
+    """Resolve the roots from `begin` on; return (status, root to go on with).
+
+    `starts` are the earliest starts of the roots, for LONGEST.
+    """
     roots, counters = segment.roots, out.counters
     for r in range(begin, len(roots)):
         root = roots[r]
@@ -113,6 +118,10 @@ def resolve(segment, rules, begin, out, nodes, lists):
             node = _resolve_next(segment.arena, root, 2 * r + 1, after, out, nodes)
         elif rules.strategy == s.RESOLVE_MAX:
             node = _resolve_max(segment.arena, roots[r : r + 1], after, rules.hidden, out, lists)
+        elif rules.strategy == s.RESOLVE_LONGEST:
+            node = _copy_start(segment.arena, root, starts[r], out, r + 1, nodes)
+            if node > 0 and rules.hidden > 0:
+                node = _drop_hidden(node, rules.hidden, out, lists)
         else:
             takes_one = rules.strategy == s.RESOLVE_ANY
             node = _resolve_last(segment.arena, root, after, takes_one, out, nodes.stack, lists)
@@ -248,24 +257,25 @@ def _resolve_last(arena, root, after, takes_one, out, stack, lists):
 @inner
 def _resolve_next(arena, root, stamp, after, out, nodes):
     """Rebuild the matches of the earliest start in `out`; return their node, or 0."""
-    start = _earliest_start(arena, root, stamp, nodes)
+    start = arena[_find_first(arena, root["node"], root["bound"], stamp, nodes)]["position"]
     return _copy_start(arena, root, start, out, stamp + 1, nodes) if start > after else 0
 
 
 @inner
-def _earliest_start(arena, root, stamp, nodes):
-    """Return the position of the earliest start inside the window."""
-    stamps, stack, bound = nodes.stamps, nodes.stack, root["bound"]
-    best = np.int64(2**62)
+def _find_first(arena, entry, bound, stamp, nodes):
+    """Return the item of the earliest start inside the window below a node."""
+    stamps, stack = nodes.stamps, nodes.stack
+    best = np.int64(0)
     depth = 1
-    stack[0] = root["node"]
-    stamps[root["node"]] = stamp
+    stack[0] = entry
+    stamps[entry] = stamp
     while depth > 0:
         depth -= 1
         node = stack[depth]
         left, right = arena[node]["left"], arena[node]["right"]
         if left == 0:
-            best = min(best, arena[node]["position"])
+            if best == 0 or arena[node]["position"] < arena[best]["position"]:
+                best = np.int64(node)
         elif stamps[left] != stamp:
             stamps[left] = stamp
             stack[depth] = left
@@ -319,6 +329,53 @@ def _copy_start(arena, root, start, out, stamp, nodes):
         stamps[node] = stamp
         depth -= 1
     return copies[root["node"]]
+
+
+# ------------------------------------------------------------------- LONGEST
+
+
+@kernel
+def find_starts(segment, starts, nodes):
+    """Find the earliest starts that the step kernel does not know: the window has passed some."""
+    arena, roots = segment.arena, segment.roots
+    for r in range(len(roots)):
+        if starts[r] < 0:
+            item = _find_first(arena, roots[r]["node"], roots[r]["bound"], r + 1, nodes)
+            starts[r] = arena[item]["position"]
+
+
+@kernel
+def find_live_starts(memory, known, row_bounds, rows, nodes, found):
+    """Write, per row, the position of its earliest partial match; NEVER: it has none.
+
+    An earliest start that has left the window is replaced by the next one.
+    """
+    arena, slots = memory.arena, memory.slots
+    stamp = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        found[i] = s.NEVER
+        if row < 0:
+            continue
+        for state in range(slots.shape[1]):
+            node = slots[row, state]
+            if node == 0 or arena[node]["start"] < row_bounds[row]:
+                continue
+            if known[row, state]["start"] < row_bounds[row]:
+                stamp += 1
+                item = _find_first(arena, node, row_bounds[row], stamp, nodes)
+                known[row, state]["start"] = arena[item]["start"]
+                known[row, state]["position"] = arena[item]["position"]
+            found[i] = min(found[i], known[row, state]["position"])
+
+
+@inner
+def _drop_hidden(node, hidden, out, lists):
+    """Make matches of one start that differ in dropped variables alone one; return their node."""
+    n = out.counters[a.ROOTS]
+    out.roots[n]["bound"] = s.FOREVER
+    out.roots[n]["node"] = node
+    return _resolve_max(out.arena, out.roots[n : n + 1], np.int64(-1), hidden, out, lists)
 
 
 # ----------------------------------------------------------------------- MAX

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.longest import keep_longest
 from cernis.engine.poison import poison
 from cernis.engine.settings import (
     CLOCK_WINDOW,
     CONSUME_PARTITION,
     EVENT_WINDOW,
     FOREVER,
+    NEVER,
+    RESOLVE_LONGEST,
     Settings,
 )
 from cernis.engine.unary import arena as a
@@ -49,6 +52,9 @@ class UnaryEngine:
         self.position = 0
         self.bound = int(FOREVER)
         self.memory = _first_memory(settings.partitioned)
+        self.earliest_starts: a.EarliestStarts | None = None
+        if settings.keeps_first:
+            self.earliest_starts = _first_earliest(self.memory)
         self.consumed = np.full(64, -1, np.int64)
         self._capacity = FIRST_NODES
         self._is_shared = False
@@ -79,6 +85,7 @@ class UnaryEngine:
             self._reserve_keys(int(keys.max()) + 1)
         segments: list[ArenaSegment] = []
         roots: list[NDArray[np.void]] = []
+        starts: list[NDArray[np.int64]] = []
         at = 0
         while True:
             status, at, detail = kernel.step(
@@ -89,10 +96,13 @@ class UnaryEngine:
                 tuple(self._rules),
                 self.position,
                 at,
+                self.earliest_starts,
             )
             counters = self.memory.counters
             if counters[a.ROOTS]:
                 roots.append(self.memory.roots[: counters[a.ROOTS]].copy())
+                if self.earliest_starts is not None:
+                    starts.append(self.earliest_starts.of_root[: counters[a.ROOTS]].copy())
                 counters[a.ROOTS] = 0
             if status == kernel.DONE:
                 break
@@ -102,13 +112,13 @@ class UnaryEngine:
             elif status == kernel.ROOTS_FULL:
                 self._grow_roots()
             else:
-                self._close(roots, segments)
+                self._close(roots, starts, segments)
                 self._advance_bound(events.bounds, at)
                 if status == kernel.ROWS_FULL:
                     self._make_rows()
                 else:
                     self._make_nodes(int(detail))
-        self._close(roots, segments)
+        self._close(roots, starts, segments)
         self.position += len(symbols)
         self._advance_bound(events.bounds, -1)
         return segments
@@ -129,24 +139,59 @@ class UnaryEngine:
         live = self.memory.arena[1 : self.records]
         return int(live["position"].min()) if len(live) else self.position
 
+    def live_starts(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the earliest partial match of each partition starts; NEVER: it has none.
+
+        For engines that keep the earliest starts.
+        """
+        if self.settings.partitioned:
+            self._reserve_keys(int(keys.max(initial=-1)) + 1)
+        rows = self.memory.row_of_key[keys] if self.settings.partitioned else np.zeros_like(keys)
+        found = np.empty(len(rows), np.int64)
+        nodes = choosing.new_node_scratch(self.records)
+        assert self.earliest_starts is not None
+        known = self.earliest_starts.of_slot
+        choosing.find_live_starts(self.memory, known, self._row_bounds(), rows, nodes, found)
+        return found
+
     # ------------------------------------------------------------- matches
 
-    def _close(self, roots: list[NDArray[np.void]], segments: list[ArenaSegment]) -> None:
-        """Turn the roots found since the last time into a segment."""
+    def _close(
+        self,
+        roots: list[NDArray[np.void]],
+        starts: list[NDArray[np.int64]],
+        segments: list[ArenaSegment],
+    ) -> None:
+        """Turn the roots found since the last time into a segment.
+
+        `starts` are their earliest starts, where the engine keeps them.
+        """
         if not roots:
             return
         # joining record arrays costs several microseconds, even of one
         found = roots[0] if len(roots) == 1 else np.concatenate(roots)
         segment = ArenaSegment(self.memory.arena, found)
         roots.clear()
-        if self.settings.resolve:
-            segment = self._resolve(segment)
+        if self.settings.resolve == RESOLVE_LONGEST:
+            segment = self._resolve(*self._keep_longest(segment, np.concatenate(starts)))
+        elif self.settings.resolve:
+            segment = self._resolve(segment, _NO_NUMBERS)
         else:
             self._is_shared = True
+        starts.clear()
         if len(segment.roots):
             segments.append(segment)
 
-    def _resolve(self, segment: ArenaSegment) -> ArenaSegment:
+    def _keep_longest(
+        self, segment: ArenaSegment, starts: NDArray[np.int64]
+    ) -> tuple[ArenaSegment, NDArray[np.int64]]:
+        """Return the roots whose interval, from the earliest start, no other one contains."""
+        if (starts < 0).any():
+            choosing.find_starts(segment, starts, choosing.new_node_scratch(self.records))
+        kept = keep_longest(segment.roots["key"], starts, segment.roots["end"])
+        return segment._replace(roots=segment.roots[kept]), starts[kept]
+
+    def _resolve(self, segment: ArenaSegment, starts: NDArray[np.int64]) -> ArenaSegment:
         """Return the matches that the strategy chooses at each end position."""
         settings = self.settings
         rules = choosing.StrategyRules(settings.resolve, self.tables.hidden_label, settings.consume)
@@ -155,7 +200,7 @@ class UnaryEngine:
         room, at = 256, 0
         lists = choosing.new_list_scratch(room)
         while True:
-            status, at = choosing.resolve(segment, rules, at, out, nodes, lists)
+            status, at = choosing.resolve(segment, starts, rules, at, out, nodes, lists)
             nodes.stamps[:] = 0  # the root at hand is resolved again, with the same stamps
             if status == choosing.RESOLVED:
                 break
@@ -185,14 +230,22 @@ class UnaryEngine:
         rows, width = self.memory.slots.shape
         if states > width:
             self.memory = self.memory._replace(slots=enlarge_slots(self.memory.slots, rows, states))
+            self.fit_earliest()
         scratch = self._scratch
         if edges >= len(scratch.moving_node) or states > len(scratch.gathered):
             self._scratch = kernel.new_scratch(states, edges)
+
+    def fit_earliest(self) -> None:
+        """Give the earliest starts the room that slots and roots have."""
+        if self.earliest_starts is not None:
+            known = enlarge_slots(self.earliest_starts.of_slot, *self.memory.slots.shape)
+            self.earliest_starts = _first_earliest(self.memory)._replace(of_slot=known)
 
     def _grow_roots(self) -> None:
         if len(self.memory.roots) < 1 << 20:
             roots = np.zeros(4 * len(self.memory.roots), a.ROOT)
             self.memory = self.memory._replace(roots=roots)
+            self.fit_earliest()
 
     def _reserve_keys(self, keys: int) -> None:
         have = len(self.memory.row_of_key)
@@ -222,6 +275,7 @@ class UnaryEngine:
             row_bound=_lengthen(memory.row_bound, 2 * rows, int(FOREVER)),
             free_rows=free_rows,
         )
+        self.fit_earliest()
 
     def _make_nodes(self, room: int) -> None:
         """Drop dead nodes, and see that there is room for so many new ones."""
@@ -270,6 +324,8 @@ class UnaryEngine:
         settings, memory = self.settings, self.memory
         if settings.window == EVENT_WINDOW and settings.partitioned:
             return memory.row_ordinal - settings.size
+        if settings.window == EVENT_WINDOW:
+            return np.maximum(memory.row_bound, self.position - settings.size)
         if settings.window == CLOCK_WINDOW and settings.shared_clock:
             return np.maximum(memory.row_bound, self.bound)
         return memory.row_bound
@@ -289,6 +345,10 @@ class UnaryEngine:
         rows = np.flatnonzero(self.memory.key_of_row >= 0)
         if len(self.memory.key_of_row) > max(64, 8 * len(rows)):
             self.memory = _shrink_rows(self.memory, rows, max(64, 2 * len(rows)))
+            if self.earliest_starts is not None:
+                known = self.earliest_starts.of_slot[rows]
+                self.earliest_starts = self.earliest_starts._replace(of_slot=known)
+                self.fit_earliest()
             rows = np.arange(len(rows))
         key_of_row = self.memory.key_of_row
         key_of_row[rows] = np.searchsorted(keys, key_of_row[rows])
@@ -298,6 +358,16 @@ class UnaryEngine:
         self.memory = self.memory._replace(row_of_key=row_of_key)
         if self.settings.consume == CONSUME_PARTITION:
             self.consumed = _lengthen(self.consumed[keys], size, -1)
+
+
+def _first_earliest(memory: UnaryMemory) -> a.EarliestStarts:
+    """Make room for the earliest starts of some slots and roots."""
+    states = memory.slots.shape[1]
+    return a.EarliestStarts(
+        np.zeros(memory.slots.shape, a.FIRST),
+        np.zeros(len(memory.roots), np.int64),
+        np.full(states, np.array((NEVER, NEVER), a.FIRST)),
+    )
 
 
 def _first_memory(partitioned: bool) -> UnaryMemory:
@@ -336,14 +406,14 @@ def _shrink_rows(memory: UnaryMemory, used: NDArray[np.int64], size: int) -> Una
     )
 
 
-def enlarge_slots(slots: NDArray[np.int32], rows: int, width: int) -> NDArray[np.int32]:
-    """Return the slots with room for so many rows and states."""
-    if 4 * rows * width > MOST_SLOT_BYTES:
+def enlarge_slots(slots: NDArray[Any], rows: int, width: int) -> NDArray[Any]:
+    """Return the slots (or the earliest starts) with room for so many rows and states."""
+    if slots.itemsize * rows * width > MOST_SLOT_BYTES:
         raise BudgetError(
             f"{rows:,} partitions alive at once, with {width:,} automaton states each, need more "
             f"than {MOST_SLOT_BYTES >> 30} GiB; narrow the window or simplify the pattern"
         )
-    larger = np.zeros((rows, width), np.int32)
+    larger = np.zeros((rows, width), slots.dtype)
     larger[: slots.shape[0], : slots.shape[1]] = slots
     return larger
 

@@ -71,8 +71,11 @@ def new_scratch(states: int, edges: int) -> StepScratch:
 
 
 @kernel
-def step(tables, memory, events, scratch, rules, base, begin):
+def step(tables, memory, events, scratch, rules, base, begin, earliest):
     """Read the events from `begin` on; return (status, event to go on with, detail).
+
+    `earliest` are the `EarliestStarts` of LONGEST, or None: then Numba compiles a kernel that
+    knows nothing of them.
 
     The tuples come plain: in each call from Python, Numba takes a microsecond or two to
     recognise a NamedTuple.
@@ -140,11 +143,17 @@ def step(tables, memory, events, scratch, rules, base, begin):
             if row < 0:
                 row = _take_row(memory, key)
             memory.row_bound[row] = bound
+            if earliest is not None:
+                begun, first = _gather_earliest(
+                    tables, memory.slots, earliest, symbol, row, start, position, has_time
+                )
             if leaves:
                 _clear(tables, memory.slots, symbol, row)
             accepted, targets = _make_nodes(
                 tables, memory, scratch, moves, position, start, bound, has_time
             )
+            if earliest is not None:
+                _merge_earliest(memory, scratch.touched[:targets], earliest, row, bound)
             _merge(memory, scratch, targets, row, bound, rules.keeps_last)
             if partitioned:
                 memory.row_ordinal[row] += 1
@@ -155,6 +164,8 @@ def step(tables, memory, events, scratch, rules, base, begin):
                 memory.roots[root]["bound"] = bound
                 memory.roots[root]["key"] = key
                 memory.roots[root]["node"] = accepted
+                if earliest is not None:
+                    earliest.of_root[root] = first if begun >= bound else np.int64(-1)
                 if rules.consume == s.CONSUME_PARTITION:
                     memory.slots[row, :] = 0
                 elif rules.consume == s.CONSUME_ALL:
@@ -291,3 +302,54 @@ def _merge(memory, scratch, targets, row, bound, keeps_last):
             slots[row, target] = new
         else:
             slots[row, target] = a.join(arena, memory.counters, new, old, bound)
+
+
+# ------------------------------------------------------------ earliest starts
+
+
+@inner
+def _gather_earliest(tables, slots, earliest, symbol, row, start, position, has_time):
+    """Write the earliest start that enters each state; return that of the matches.
+
+    It repeats the moves of `_gather`, so that other queries do not pay for it.
+    """
+    known, entering = earliest.of_slot, earliest.entering
+    begun, first = s.NEVER, s.NEVER
+    if has_time:
+        low = tables.start_first[symbol]
+        for e in range(low, low + tables.start_count[symbol]):
+            _enter(entering, tables.edges[e]["target"], start, position)
+            if tables.edges[e]["accept"] and position < first:
+                begun, first = start, position
+    for m in range(tables.mover_count[symbol]):
+        state = tables.movers[symbol, m]
+        if slots[row, state] == 0:
+            continue
+        since, where = known[row, state]["start"], known[row, state]["position"]
+        low = tables.edge_first[state, symbol]
+        for e in range(low, low + tables.edge_count[state, symbol]):
+            _enter(entering, tables.edges[e]["target"], since, where)
+            if tables.edges[e]["accept"] and has_time and where < first:
+                begun, first = since, where
+    return begun, first
+
+
+@inner
+def _enter(entering, target, start, position):
+    """Note that a partial match with this start enters a state."""
+    if target >= 0 and position < entering[target]["position"]:
+        entering[target]["start"] = start
+        entering[target]["position"] = position
+
+
+@inner
+def _merge_earliest(memory, touched, earliest, row, bound):
+    """Merge the earliest starts into the states, before their nodes are merged."""
+    known, entering = earliest.of_slot, earliest.entering
+    for target in touched:
+        old = memory.slots[row, target]
+        is_empty = old == 0 or memory.arena[old]["start"] < bound
+        if is_empty or entering[target]["position"] < known[row, target]["position"]:
+            known[row, target]["start"] = entering[target]["start"]
+            known[row, target]["position"] = entering[target]["position"]
+        entering[target]["position"] = s.NEVER

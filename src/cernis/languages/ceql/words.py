@@ -14,7 +14,7 @@ from cernis.pattern.predicate import MONOTONE
 _SPECIAL = (
     {word: word for word in ("ANY", "BEFORE", "DISTINCT", "NOT", "PREV")}
     | dict.fromkeys(MONOTONE, "MONOTONE")
-    | dict.fromkeys(("NEXT", "STRICT"), "STRATEGY")
+    | dict.fromkeys(("NEXT", "STRICT", "LONGEST"), "STRATEGY")
     | dict.fromkeys(("LAST", "MAX"), "LASTMAX")
     | dict.fromkeys(("COUNT", "SUM", "MIN", "AVG", "FIRST"), "AGGREGATE")
 )

@@ -20,7 +20,7 @@ from cernis.pattern.predicate import (
     leaves,
     walk_term,
 )
-from cernis.pattern.query import Consume, Grouping, SelectedTerm, Unit, Variable
+from cernis.pattern.query import Consume, Grouping, SelectedTerm, Strategy, Unit, Variable
 from cernis.pattern.selection import single_variables
 from cernis.pattern.write import write_formula, write_term
 
@@ -111,6 +111,12 @@ class PatternCheck(FormulaCheck):
                 "CONSUME BY does not go with WITHOUT … FOR: "
                 "a match is not certain when a later one would use its events",
                 pattern.absent_after.span,
+            )
+        if pattern.strategy is Strategy.LONGEST and pattern.without:
+            self.mistakes.note(
+                "LONGEST does not go with WITHOUT so far",
+                pattern.without[0].span,
+                suggestion="ask for the strategy MAX, which compares the matches of one end",
             )
 
     def check_select(self, scope: VariableScope) -> None:

@@ -1,0 +1,203 @@
+"""LONGEST: against the oracle, and when its matches are pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern.query import Pattern, Strategy, Unit
+from cernis.pattern.selection import counts_only
+from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.grammar import split_batches
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.tables import make_table
+
+Events = Sequence[dict[str, Any]]
+Case = tuple[Pattern, Events]
+
+some = settings(
+    max_examples=max(150, settings.default.max_examples),
+    suppress_health_check=list(HealthCheck),
+)
+
+LONGEST = (Strategy.LONGEST,)
+
+
+def table_of(pattern: Pattern, events: Events) -> pa.Table:
+    timed = pattern.forget is not None or (
+        pattern.within is not None and pattern.within.unit is Unit.TIME
+    )
+    return make_table(events, timed=True if timed else None)
+
+
+def compare(pattern: Pattern, events: Events, found: Iterable[cernis.Matches]) -> None:
+    parts = list(found)
+    if counts_only(pattern):
+        counted = [row for part in parts for row in part.counts().to_pylist()]
+        assert_counts_agree(pattern, events, ((row["end"], row["count"]) for row in counted))
+        return
+    assert_agrees(pattern, events, [match for part in parts for match in part])
+    for part in parts:
+        ends = [match.end_ts if match.end_ts is not None else match.end for match in part]
+        assert ends == sorted(ends)
+        assert part.count() == len(ends)
+
+
+def push_all(
+    pattern: Pattern, events: Events, at: list[int], *, freeze: bool
+) -> Iterator[cernis.Matches]:
+    query = cernis.query(pattern)
+    whole, session = table_of(pattern, events), query.session()
+    for piece in split_batches(range(len(events)), at):
+        yield session.push(whole.slice(piece[0] if piece else 0, len(piece)))
+        if freeze:
+            session = query.thaw(session.freeze())
+    yield session.finish()
+
+
+def in_order(events: Events) -> Events:
+    return sorted(events, key=lambda e: e["ts"]) if events and "ts" in events[0] else events
+
+
+@some
+@given(cases(strategies=LONGEST))
+def test_longest_agrees_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@some
+@given(cases(strategies=LONGEST, binary=True, previous=True, size=7, events=7))
+def test_longest_of_compared_events_agrees_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("binary", [False, True])
+@some
+@given(data=st.data())
+def test_batches_and_freezing_change_nothing(
+    binary: bool, freeze: bool, data: st.DataObject
+) -> None:
+    drawn = cases(strategies=LONGEST, binary=binary, size=7, events=10, disorder=False)
+    pattern, events = data.draw(drawn)
+    at, events = data.draw(cuts(len(events))), in_order(events)
+    compare(pattern, events, push_all(pattern, events, at, freeze=freeze))
+
+
+@some
+@given(data=st.data())
+def test_forgotten_partitions_agree_with_the_oracle(data: st.DataObject) -> None:
+    drawn = cases(strategies=LONGEST, forget=True, untimed=False, disorder=False)
+    pattern, events = data.draw(drawn)
+    at, events = data.draw(cuts(len(events))), in_order(events)
+    compare(pattern, events, push_all(pattern, events, at, freeze=True))
+
+
+def test_longest_with_without_is_refused() -> None:
+    with pytest.raises(cernis.QueryError) as raised:
+        cernis.query("SELECT LONGEST * WHERE A WITHOUT B FOR 5 EVENTS")
+    assert str(raised.value) == (
+        "line 1, column 26: LONGEST does not go with WITHOUT so far\n"
+        "  SELECT LONGEST * WHERE A WITHOUT B FOR 5 EVENTS\n"
+        "                           ^^^^^^^^^^^^^^^^^^^^^^\n"
+        "  help: ask for the strategy MAX, which compares the matches of one end"
+    )
+
+
+def types(text: str) -> list[dict[str, Any]]:
+    return [{"type": kind, "ts": time} for time, kind in enumerate(text)]
+
+
+def intervals(found: cernis.Matches) -> list[tuple[int, int]]:
+    return [(match.start, match.end) for match in found]
+
+
+def test_a_run_is_pushed_when_it_is_broken() -> None:
+    session = cernis.query("SELECT LONGEST a FROM S WHERE (A:+) AS a").session()
+    pushed = [intervals(session.push([event])) for event in types("AABAB")]
+    assert pushed == [[], [], [(0, 1)], [], [(3, 3)]]
+
+
+def test_a_match_is_pushed_when_its_window_has_passed() -> None:
+    session = cernis.query("SELECT LONGEST * FROM S WHERE A ; B WITHIN 2 EVENTS").session()
+    pushed = [intervals(session.push([event])) for event in types("ABBCC")]
+    assert pushed == [[], [], [(0, 2)], [], []]
+
+
+def test_other_partitions_move_the_time_of_a_window() -> None:
+    query = "SELECT LONGEST * FROM S WHERE A+ PARTITION BY [k] WITHIN 3 MILLISECONDS"
+    session = cernis.query(query).session()
+    keys = "xxyyyy"
+    events = [{"type": "A", "ts": 2 * i, "k": key} for i, key in enumerate(keys)]
+    pushed = [intervals(session.push([event])) for event in events]
+    assert pushed[:4] == [[], [], [(0, 1)], []]
+
+
+def test_what_waits_at_the_end_comes_with_finish_and_with_stream() -> None:
+    query = cernis.query("SELECT LONGEST * FROM S WHERE A+ AS a")
+    session = query.session()
+    assert not intervals(session.push(types("AAA")))
+    assert intervals(session.finish()) == [(0, 2)]
+    assert not intervals(session.finish())
+    assert [pair for part in query.stream(types("AAA")) for pair in intervals(part)] == [(0, 2)]
+
+
+def test_pulled_are_the_matches_that_are_certain() -> None:
+    session = cernis.query("SELECT LONGEST a FROM S WHERE (A:+) AS a").session(keep=True)
+    session.push(types("AAB"))
+    session.push([{"type": "A", "ts": 3}])
+    assert intervals(session.pull()) == [(0, 1)]
+
+
+def test_events_of_waiting_matches_are_kept() -> None:
+    query = cernis.query("SELECT LONGEST SUM(a[x]) AS total FROM S WHERE (A:+) AS a")
+    session = query.session()
+    session.push([{"type": "A", "x": x} for x in (1, 2)])
+    session.forget()
+    session = query.thaw(session.freeze())
+    assert [match.values["total"] for match in session.push([{"type": "B", "x": 0}])] == [3]
+
+
+def test_a_group_waits_for_the_matches_of_its_interval() -> None:
+    query = cernis.query(
+        "SELECT LONGEST COUNT(*) AS runs FROM S WHERE A+ AS a PARTITION BY [k]"
+        " WITHIN 20 MILLISECONDS GROUP BY EVERY 10 MILLISECONDS"
+    )
+    session = query.session()
+    events = [{"type": "A", "ts": t, "k": k} for t, k in ((1, "x"), (2, "x"), (12, "y"), (40, "y"))]
+    pushed = [session.push([event]).to_arrow().to_pylist() for event in events]
+    assert [rows for rows in pushed if rows] == [
+        [{"from_ts": 0, "to_ts": 10, "runs": 1}, {"from_ts": 10, "to_ts": 20, "runs": 1}]
+    ]
+
+
+def test_a_stream_without_a_bound_has_a_note() -> None:
+    session = cernis.query("SELECT LONGEST * FROM S WHERE A ; B").session()
+    note = (
+        "LONGEST pushes a match when no longer one can come: it may wait until the input ends "
+        "(add WITHIN, FORGET AFTER, or ':' or gaps between events)"
+    )
+    assert session.push(types("AB")).notes == (note,)
+    assert cernis.query("SELECT LONGEST * FROM S WHERE A ; B").run(types("AB")).notes == ()
+
+
+def test_a_partial_answer_has_no_match_that_may_not_be_the_longest() -> None:
+    query = cernis.query("SELECT LONGEST * FROM S WHERE (A AS a ; B AS b) FILTER a[x] < b[x]")
+    events = [{"type": kind, "x": x} for x, kind in enumerate("AABBB")]
+    found = query.run(events, budget=3, on_budget="partial")
+    assert found.partial
+    assert not list(found)
+
+
+def test_the_earliest_start_is_found_though_the_window_has_passed_others() -> None:
+    """The step kernel knows the earliest start of all; a walk finds the one inside."""
+    query = cernis.query("SELECT LONGEST a FROM S WHERE A+ AS a WITHIN 3 EVENTS")
+    assert intervals(query.run(types("A" * 12))) == [(start, start + 3) for start in range(9)]
