@@ -14,8 +14,7 @@ import cernis.pattern as p
         (
             "SELECT * WHERE A WITHOUT B FOR 1 HOUR CONSUME BY ANY",
             """\
-line 1, column 18: CONSUME BY does not go with WITHOUT … FOR: a match is not certain when a later \
-one would use its events
+line 1, column 18: CONSUME BY does not go with WITHOUT
   SELECT * WHERE A WITHOUT B FOR 1 HOUR CONSUME BY ANY
                    ^^^^^^^^^^^^^^^^^^^^""",
         ),

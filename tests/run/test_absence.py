@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,9 +20,19 @@ from cernis.testing.grammar import split_batches as split
 from cernis.testing.strategies import cases, cuts
 from cernis.testing.tables import make_table
 
-few = max(25, settings.default.max_examples // 4)
+few = max(20, settings.default.max_examples // 5)
 many = settings(max_examples=few, suppress_health_check=list(HealthCheck))
-FREE = {"after": ("free",), "consume": (Consume.NONE,)}
+Features = dict[str, Any]
+NO_CONSUMPTION: Features = {"consume": (Consume.NONE,)}
+FREE: Features = {"after": ("free",), **NO_CONSUMPTION}
+KINDS: list[Features] = [
+    {"after": ("free",)},
+    {"after": ("equal",)},
+    {"after": ("residual",)},
+    {"before": ("free",)},
+    {"before": ("equal", "residual")},
+    {"after": ("free", "equal"), "before": ("free", "equal")},
+]
 
 
 def compare(pattern: Any, events: Any, parts: list[Any], **options: Any) -> None:
@@ -42,15 +56,22 @@ def check_run(case: Any) -> None:
     compare(pattern, events, [query.run(table, complete=True)], complete=True)
 
 
+@pytest.mark.parametrize("links", KINDS, ids=str)
 @many
-@given(case=cases(**FREE))
-def test_what_must_not_follow_agrees_with_the_oracle(case: Any) -> None:
-    check_run(case)
+@given(data=st.data())
+def test_what_must_be_absent_agrees_with_the_oracle(links: Features, data: st.DataObject) -> None:
+    check_run(data.draw(cases(**NO_CONSUMPTION, **links)))
 
 
 @many
 @given(case=cases(**FREE, binary=True, previous=True, partition_by_inside=True, size=7, events=7))
 def test_it_agrees_where_events_are_compared(case: Any) -> None:
+    check_run(case)
+
+
+@many
+@given(case=cases(linked_unless=True, size=7, events=8))
+def test_conditions_of_unless_on_the_match_agree_with_the_oracle(case: Any) -> None:
     check_run(case)
 
 
@@ -75,27 +96,168 @@ def check_batches(case: Any, at: list[int], freezes: bool) -> None:
         assert [m.end for part in parts for m in part] == [m.end for one in ones for m in one]
 
 
-with_cuts = cases(**FREE, disorder=False, binary=True, previous=True).flatmap(
-    lambda case: st.tuples(st.just(case), cuts(len(case[1])))
-)
+def with_cuts(**features: Any) -> st.SearchStrategy[Any]:
+    return cases(**NO_CONSUMPTION, **features, disorder=False).flatmap(
+        lambda case: st.tuples(st.just(case), cuts(len(case[1])))
+    )
+
+
+@pytest.mark.parametrize("freezes", [False, True])
+@pytest.mark.parametrize("links", KINDS, ids=str)
+@many
+@given(data=st.data())
+def test_batches_and_freezing_change_nothing(
+    links: Features, freezes: bool, data: st.DataObject
+) -> None:
+    check_batches(*data.draw(with_cuts(**links, binary=True, previous=True)), freezes)
+
+
+@pytest.mark.parametrize("forget", [False, True])
+@many
+@given(data=st.data())
+def test_forgetting_all_that_can_be_after_each_batch_changes_nothing(
+    forget: bool, data: st.DataObject
+) -> None:
+    links: Features = {"after": ("free", "equal"), "before": ("free", "equal")}
+    drawn = data.draw(with_cuts(**links, forget=forget))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        patch.setattr("cernis.run.following._FORGET_CODES", -100)
+        patch.setattr("cernis.run.preceding._FORGET_CODES", -100)
+        patch.setattr("cernis.run.following._SHRINK", 0)
+        patch.setattr("cernis.engine.deadlines._FIRST", 1)
+        check_batches(*drawn, freezes=True)
 
 
 @pytest.mark.parametrize("freezes", [False, True])
 @many
-@given(drawn=with_cuts)
-def test_batches_and_freezing_change_nothing(freezes: bool, drawn: Any) -> None:
-    check_batches(*drawn, freezes)
-
-
-forgetting = cases(**FREE, disorder=False, forget=True).flatmap(
-    lambda case: st.tuples(st.just(case), cuts(len(case[1])))
-)
-
-
-@pytest.mark.parametrize("drawn", [with_cuts, forgetting], ids=["keys", "lives"])
-@many
-@given(data=st.data())
-def test_renumbering_keys_after_each_batch_changes_nothing(drawn: Any, data: Any) -> None:
+@given(drawn=with_cuts(after=("free",), forget=False))
+def test_compact_sets_wait_as_they_are(freezes: bool, drawn: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
-        check_batches(*data.draw(drawn), freezes=True)
+        patch.setattr("cernis.run.absence._FEW", 0)
+        check_batches(*drawn, freezes)
+
+
+# ------------------------------------------------------------------ by hand
+
+ORDERS = [
+    {"type": "ORDER", "id": 1, "ts": 0},
+    {"type": "ORDER", "id": 2, "ts": 10},
+    {"type": "PAY", "order": 1, "ts": 500},
+    {"type": "ORDER", "id": 3, "ts": 900},
+    {"type": "PAY", "order": 3, "ts": 1500},
+    {"type": "NOTE", "ts": 2000},
+]
+SCHEMA = pa.schema({"type": "string", "id": "int64", "order": "int64", "ts": "int64"})
+UNPAID = "SELECT o[id] AS id FROM S WHERE ORDER AS o WITHOUT (PAY AS p FILTER p[order] = o[id]) "
+
+
+def test_a_match_is_pushed_once_when_an_event_is_later_than_its_deadline() -> None:
+    session, table = (
+        cernis.query(UNPAID + "FOR 1 SECOND").session(),
+        pa.Table.from_pylist(ORDERS, SCHEMA),
+    )
+    pushed = [[m.values["id"] for m in session.push(table.slice(i, 1))] for i in range(6)]
+    assert pushed == [[], [], [], [], [2], []]
+
+
+def test_the_deadline_stands_beside_the_interval() -> None:
+    found = cernis.query(UNPAID + "FOR 1 SECOND").run(ORDERS)
+    assert [(m.end_ts, m.deadline_ts) for m in found] == [(10, 1010)]
+    assert found.to_arrow().column_names == [
+        "start",
+        "end",
+        "start_ts",
+        "end_ts",
+        "deadline_ts",
+        "id",
+    ]
+    assert found.to_arrow()["deadline_ts"].to_pylist() == [1010]
+    table = pa.table({"type": ["A", "X"], "ts": [datetime(2024, 1, 2), datetime(2024, 1, 3)]})
+    (match,) = cernis.query("SELECT * FROM S WHERE A WITHOUT B FOR 1 HOUR").run(table)
+    assert match.deadline_ts == datetime(2024, 1, 2, 1)
+
+
+def test_lines_have_the_deadline(tmp_path: Path) -> None:
+    cernis.query(UNPAID + "FOR 1 SECOND").run(ORDERS).write_jsonl(tmp_path / "found.jsonl")
+    (line,) = map(json.loads, (tmp_path / "found.jsonl").read_text().splitlines())
+    assert line["deadline_ts"] == 1010
+
+
+def test_a_deadline_that_counts_events_is_the_time_of_that_event() -> None:
+    query = cernis.query("SELECT * FROM S WHERE ORDER AS o WITHOUT PAY FOR 1 EVENTS")
+    found = query.run(ORDERS, complete=True)
+    assert [(m.end_ts, m.deadline_ts) for m in found] == [(0, 10)]
+    last = query.run(ORDERS[:4], complete=True)
+    assert [(m.end_ts, m.deadline_ts) for m in last] == [(0, 10), (900, None)]
+
+
+def test_pull_has_the_matches_that_are_certain() -> None:
+    session = cernis.query(UNPAID + "FOR 1 SECOND").session(keep=True)
+    table = pa.Table.from_pylist(ORDERS, SCHEMA)
+    session.push(table.slice(0, 4))
+    assert not session.pull()
+    session.push(table.slice(4))
+    assert [m.values["id"] for m in session.pull()] == [2]
+
+
+def test_groups_of_matches_that_wait() -> None:
+    text = "SELECT COUNT(*) FROM S WHERE ORDER WITHOUT PAY FOR 1 SECOND GROUP BY EVERY 1 SECOND"
+    query = cernis.query(text)
+    events = [{"type": "ORDER", "ts": t} for t in (0, 1000, 1900, 2500)] + [
+        {"type": "X", "ts": 9000}
+    ]
+    whole = query.run(events).to_arrow().to_pylist()
+    assert [(row["from_ts"], row["COUNT(*)"]) for row in whole] == [(0, 1), (1000, 2), (2000, 1)]
+    session = query.session()
+    parts = [session.push([event]).to_arrow().to_pylist() for event in events]
+    rows = [row for part in [*parts, session.finish().to_arrow().to_pylist()] for row in part]
+    assert [(row["from_ts"], row["COUNT(*)"]) for row in rows] == [(0, 1), (1000, 2), (2000, 1)]
+
+
+def test_state_is_bounded_by_what_waits() -> None:
+    """Paid orders leave the state, with their values; unpaid ones stay until their deadline."""
+    session = cernis.query(UNPAID + "FOR 10 SECONDS").session()
+    for begin in range(0, 40_000, 10_000):
+        ids = list(range(begin, begin + 10_000))
+        events = pa.table(
+            {
+                "type": ["ORDER", "PAY"] * 10_000,
+                "id": [i for n in ids for i in (n, None)],
+                "order": [i for n in ids for i in (None, n if n % 100 else None)],
+                "ts": [n for n in ids for _ in range(2)],
+            }
+        )
+        session.push(events)
+        session.forget()
+    absence = session.pipeline.absence
+    assert absence is not None
+    assert absence.after is not None
+    assert len(absence.after.waiting) == 100
+    assert len(absence.after.held) == 100
+
+
+def test_a_budget_bounds_the_pairs() -> None:
+    text = "SELECT * FROM S WHERE ORDER AS o WITHOUT (PAY AS p FILTER p[a] > o[a]) FOR 1 DAY"
+    times = [("ORDER", n) for n in range(9)] + [("PAY", n) for n in range(9, 18)]
+    events = [{"type": kind, "a": 0, "ts": n} for kind, n in times]
+    query = cernis.query(text)
+    assert len(query.run(events, complete=True, budget=81)) == 9
+    with pytest.raises(cernis.BudgetError):
+        query.run(events, budget=80)
+    partial = query.run(events, complete=True, budget=80, on_budget="partial")
+    assert partial.partial
+    assert not partial
+
+
+def test_explain_says_what_waits() -> None:
+    text = UNPAID + "FOR 1 HOUR WITHOUT (BAN AS b FILTER b[user] != o[user]) BEFORE 3 EVENTS"
+    report = str(cernis.query(text).explain())
+    assert "p[order] = o[id]: by an index on equal values" in report
+    assert "b[user] != o[user]: on each pair, within the budget" in report
+    assert "in the 1 hour after a match: a match waits for so long" in report
+
+
+def test_a_type_that_never_comes_is_noted() -> None:
+    found = cernis.query("SELECT * FROM S WHERE ORDER WITHOUT PAYS FOR 1 SECOND").run(ORDERS)
+    assert "no event has the type 'PAYS'" in found.notes

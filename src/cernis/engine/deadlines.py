@@ -241,6 +241,13 @@ class Deadlines:
         self._removed += int(used.waits[at].sum())
         used.waits[at] = 0
 
+    def find(self, bucket: int, start: int, clock: int) -> Numbers:
+        """Return what an occurrence of the bucket would remove: payloads, ascending."""
+        used = self._used
+        count = int(np.searchsorted(used.end, start))
+        met = (used.bucket[:count] == bucket) & (used.deadline[:count] >= clock)
+        return np.asarray(used.payload[:count][met & (used.waits[:count] != 0)], np.int64)
+
     def take_all(self) -> Certain:
         """Return all entries that wait, those whose deadline has come first."""
         used = self._used
@@ -291,7 +298,7 @@ class Deadlines:
             len(queues.bucket_first) if buckets is None else buckets,
             len(queues.line_first) if lines is None else lines,
         )
-        _meet(self._entries, self._queues, 0, self._count, _NO_OCCURRENCES)
+        _meet(self._entries, self._queues, 0, self._count, NO_OCCURRENCES)
 
     # ----------------------------------------------------------- forgetting
 
@@ -365,7 +372,7 @@ class Deadlines:
         ends = arrays["end"]
         require(bool((np.diff(ends) >= 0).all()), "ends are not in order")
         names = ("deadline", "bucket", "line", "payload")
-        self.meet(Arrivals(ends, *(arrays[name] for name in names)), _NO_OCCURRENCES)
+        self.meet(Arrivals(ends, *(arrays[name] for name in names)), NO_OCCURRENCES)
         self._used.moment[:] = arrays["moment"]
 
 
@@ -403,4 +410,4 @@ def _new_queues(buckets: int, lines: int) -> Queues:
     return Queues(empty(buckets), empty(buckets), empty(lines), empty(lines))
 
 
-_NO_OCCURRENCES = Occurrences(*(np.empty(0, np.int64) for _ in range(4)))
+NO_OCCURRENCES = Occurrences(*(np.empty(0, np.int64) for _ in range(4)))

@@ -6,20 +6,11 @@ formula φ that is guarded; a name that ψ binds itself is always ψ's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from cernis.pattern import formula as cel
-from cernis.pattern.predicate import (
-    AllOf,
-    Compare,
-    CompareTerms,
-    Condition,
-    Holds,
-    Monotone,
-    leaves,
-    variables_of,
-)
+from cernis.pattern.predicate import AllOf, Condition, leaf_variables, leaves
 from cernis.pattern.selection import marked_variables
 
 
@@ -43,7 +34,7 @@ class SplitGuard(NamedTuple):
 def split_guard(formula: cel.Formula) -> SplitGuard:
     """Split a guard; the text has been checked, so every name is the guard's or the match's.
 
-    >>> from cernis.pattern.predicate import Attribute, Reference
+    >>> from cernis.pattern.predicate import Attribute, Compare, Reference
     >>> p, o = Reference("p", Attribute(("order",))), Reference("o", Attribute(("id",)))
     >>> guard = split_guard(cel.Filter(cel.As(cel.Event("PAY"), "p"), Compare("=", p, o)))
     >>> guard.formula, sorted(guard.foreign)
@@ -67,21 +58,14 @@ def split_guard(formula: cel.Formula) -> SplitGuard:
     return SplitGuard(node, tuple(conditions), names)
 
 
+def join_guard(formula: cel.Formula, conditions: tuple[Condition, ...]) -> cel.Formula:
+    """Return the guard that `split_guard` has split."""
+    return cel.Filter(formula, _conjoin([*conditions])) if conditions else formula
+
+
 def mentioned_variables(condition: Condition) -> frozenset[str]:
     """Return the variables that a condition mentions."""
-    return frozenset(name for leaf in leaves(condition) for name in _names_in(leaf))
-
-
-def _names_in(leaf: Condition) -> Iterable[str]:
-    match leaf:
-        case Holds(variable=variable) | Monotone(variable=variable):
-            return (variable,)
-        case Compare(left=left, right=right):
-            return left.variable, right.variable
-        case CompareTerms(left=one, right=other):
-            return (*variables_of(one), *variables_of(other))
-        case _:
-            return ()
+    return frozenset(name for leaf in leaves(condition) for name in leaf_variables(leaf))
 
 
 def _conjuncts(condition: Condition) -> Iterator[Condition]:

@@ -11,10 +11,8 @@ as it is. Otherwise matches are listed, and the strategy chooses among those tha
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from cernis.errors import Diagnostic, QueryError, Span
-from cernis.pattern.formula import Unless, walk
 from cernis.pattern.guard import split_guard
 from cernis.pattern.predicate import RANK, Compare, Condition, Reference
 from cernis.pattern.query import Absence, Pattern, Select, Strategy, Unit, Variable, Window
@@ -74,22 +72,6 @@ def _read_equality(condition: Condition, names: frozenset[str]) -> EqualValues |
             if right.variable in names and left.variable not in names:
                 return EqualValues(right, left)
     return None
-
-
-def refuse_unknown(pattern: Pattern) -> None:
-    """Raise for what cannot be decided yet."""
-    for absence in pattern.without:
-        if absence.before:
-            _refuse("WITHOUT … BEFORE", pattern, absence.span)
-        if link_guard(pattern, absence).residual:
-            _refuse("a condition other than = with the match in WITHOUT", pattern, absence.span)
-    for node in walk(pattern.formula):
-        if isinstance(node, Unless) and split_guard(node.guard).conditions:
-            _refuse("a condition on the match in UNLESS", pattern, node.span)
-
-
-def _refuse(what: str, pattern: Pattern, span: Span | None) -> NoReturn:
-    raise QueryError([Diagnostic(f"{what} does not run yet", span)], pattern.source)
 
 
 def make_guard_query(pattern: Pattern, absence: Absence) -> Pattern:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.check.scopes import is_single_event
+from cernis.pattern.guard import join_guard, split_guard
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import single_variables
 
@@ -44,7 +45,9 @@ def _lower(node: cel.Formula) -> cel.Formula:
                 return _lower(body)
             return replace(node, body=_lower(body), condition=_lower_condition(left, body))
         case cel.Unless(body=body, guard=guard):
-            return replace(node, body=_lower(body), guard=_lower(guard))
+            split = split_guard(guard)
+            lowered = join_guard(_lower(split.formula), split.conditions)
+            return replace(node, body=_lower(body), guard=lowered)
         case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
             return replace(node, parts=tuple(map(_lower, parts)))
         case cel.Choice(parts=parts) | cel.All(parts=parts):

@@ -32,12 +32,7 @@ from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.pattern.waits import list_waits
-from cernis.plan.absence import (
-    lists_matches,
-    make_guard_query,
-    needs_every_label,
-    refuse_unknown,
-)
+from cernis.plan.absence import lists_matches, make_guard_query, needs_every_label
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
@@ -224,7 +219,6 @@ def make_plan(
 
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
-    refuse_unknown(pattern)
     pattern = lower_terms(pattern)
     plan = _plan_formula(pattern, unordered, conjunctive)
     if not pattern.without:

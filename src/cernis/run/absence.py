@@ -30,6 +30,7 @@ from cernis.run.choose import Candidate, choose, mark_variables, project
 from cernis.run.feed import Feed
 from cernis.run.following import CertainMatches, Following
 from cernis.run.held import Held
+from cernis.run.preceding import Preceding
 from cernis.run.sieve import Sieve, unpack
 from cernis.state import check_mapping
 
@@ -46,7 +47,7 @@ class Absences:
     def __init__(
         self, plan: Plan, sieve: Sieve | None, store: EventStore, budget: Budget, encode: Encode
     ) -> None:
-        after = plan.pattern.absent_after
+        after, before = plan.pattern.absent_after, plan.pattern.absent_before
         self.plan = plan
         self.sieve = sieve
         self.budget = budget
@@ -60,14 +61,21 @@ class Absences:
         self.after = None
         if after is not None:
             self.after = Following(plan, after, self.variables, store, budget, encode)
+        self.before = None
+        if before is not None:
+            self.before = Preceding(plan, before, self.variables, store, budget, encode)
         self.keeps = False
         """Whether the deadlines of all matches are kept, for `pull`."""
         self.deadline = None if after is None else DeadlineColumn(after.within)
 
     def encoders(self) -> Iterator[Encoder]:
         """Yield the encoders of the guards."""
-        if self.after is not None:
-            yield self.after.guard.feed.encoder
+        for side in self._sides:
+            yield side.guard.feed.encoder
+
+    @property
+    def _sides(self) -> tuple[Following | Preceding, ...]:
+        return tuple(side for side in (self.after, self.before) if side is not None)
 
     def take(
         self,
@@ -83,8 +91,18 @@ class Absences:
         `reach` is the first position that is still stored.
         """
         ended = self._list(segments, feed)
-        assert self.after is not None
-        return _if_any(self.after.take(batch, keys, scale, ended, reach))
+        if self.before is not None:
+            block = join(ended, len(self.variables))
+            block = self.before.take(batch, keys, scale, block)
+            ended = [block] if len(block.end) else []
+        if self.after is not None:
+            return _if_any(self.after.take(batch, keys, scale, ended, reach))
+        nothing = np.empty(0, np.int64)
+        return _if_any(CertainMatches(ended, nothing, nothing))
+
+    def first_end(self) -> int | None:
+        """Return the earliest end of a match that waits."""
+        return None if self.after is None else self.after.waiting.first_end()
 
     def finish(self) -> list[CertainMatches]:
         """Return the matches that wait: the input is complete."""
@@ -162,30 +180,40 @@ class Absences:
 
     def earliest(self, position: int) -> int:
         """Return the first position whose event is still needed; `position` at most."""
-        return position if self.after is None else self.after.earliest(position)
+        for side in self._sides:
+            position = side.earliest(position)
+        return position
 
     def forget_before(self, position: int) -> None:
-        if self.after is not None:
-            self.after.forget_before(position)
+        for side in self._sides:
+            side.forget_before(position)
 
     def live_keys(self) -> Numbers:
         """Return the partitions in which something waits, ascending."""
-        return np.empty(0, np.int64) if self.after is None else self.after.live_keys()
+        live = [side.live_keys() for side in self._sides]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *live]))
 
     def drop_keys(self, keys: Numbers) -> None:
         """Drop the guards of all partitions but these, in which no event comes any more."""
-        if self.after is not None:
-            self.after.drop_keys(keys)
+        for side in self._sides:
+            side.drop_keys(keys)
 
     def sieves(self) -> Iterator[Sieve]:
         """Yield the sieves of guards whose occurrences are candidates."""
-        if self.after is not None and self.after.guard.sieve is not None:
-            yield self.after.guard.sieve
+        for side in self._sides:
+            if side.guard.sieve is not None:
+                yield side.guard.sieve
+
+    def note_stored(self, batch: EventBatch) -> None:
+        """Read again an event that was frozen, for checks of pairs."""
+        for side in self._sides:
+            if side.pairs is not None:
+                side.pairs.events.note(batch)
 
     def keep_keys(self, keys: Numbers) -> None:
         """Renumber partitions: keys[i] becomes i."""
-        if self.after is not None:
-            self.after.keep_keys(keys)
+        for side in self._sides:
+            side.keep_keys(keys)
 
     # --------------------------------------------------------------- frozen
 
@@ -196,6 +224,9 @@ class Absences:
         if self.after is not None:
             meta["after"], own = self.after.freeze(lambda held: self.list_held(held, feed))
             arrays |= {f"after.{name}": array for name, array in own.items()}
+        if self.before is not None:
+            meta["before"], own = self.before.freeze()
+            arrays |= {f"before.{name}": array for name, array in own.items()}
         return meta, arrays
 
     def thaw(
@@ -206,6 +237,9 @@ class Absences:
         if self.after is not None:
             own = select_arrays("after.", arrays)
             self.after.thaw(written.get("after"), own, position, keys)
+        if self.before is not None:
+            own = select_arrays("before.", arrays)
+            self.before.thaw(written.get("before"), own, position, keys)
 
 
 def choose_block(block: MatchBlock, names: tuple[str, ...], plan: Plan) -> MatchBlock:

@@ -53,6 +53,21 @@ class EventLog:
             found[at] = logged.values[row, positions[at] - logged.base]
         return found
 
+    def list_from(self, row: int, position: int) -> Numbers:
+        """Return the numbers of a row from a position on."""
+        parts = [
+            logged.values[row, max(0, position - logged.base) :]
+            for logged in self._logged
+            if logged.base + logged.values.shape[1] > position
+        ]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def read_from(self, row: int, position: int) -> Numbers:
+        """Return the number of a row at a position, or else the last one, alone in an array."""
+        last = self._logged[-1]
+        at = min(position, last.base + last.values.shape[1] - 1)
+        return self.read(row, np.array([at], np.int64))
+
     def forget_before(self, position: int) -> None:
         """Drop the batches that end before this position."""
         last = bisect_right(self._logged, position, key=lambda logged: logged.base) - 1

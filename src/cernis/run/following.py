@@ -3,13 +3,15 @@
 Matches that end in a batch are held (`held`), and queue with a deadline each (`engine.deadlines`).
 The guard reads the same batch. An occurrence that starts at s removes the matches of its bucket
 that ended before s: those of its partition, or those with equal values where the two are compared.
-What is left when time has passed its deadline is certain.
+Residual conditions are checked on each pair. What is left when time has passed its deadline is
+certain.
 
 Time passes with the events of the whole input, of any partition, or with `advance`. Where the
 deadline counts events, those of the partition count.
 
 Cost contract: the guard's plan per event, and amortized O(1) for each match and each occurrence;
-nothing is scanned. State: what waits, with the events that it reaches back to.
+nothing is scanned. With residual conditions, each occurrence looks at what waits in its bucket,
+within the budget. State: what waits, with the events that it reaches back to.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from cernis.encoding.clock import Clock
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
 from cernis.encoding.ranks import PartitionRanks
-from cernis.engine.deadlines import Arrivals, Certain, Deadlines, Occurrences
+from cernis.engine.deadlines import NO_OCCURRENCES, Arrivals, Certain, Deadlines, Occurrences
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
@@ -35,7 +37,8 @@ from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchBlock, join
 from cernis.run.budget import Budget
 from cernis.run.guard import GuardRun, LinkCodes
-from cernis.run.held import Held, HeldMatches, ends_of, keys_of
+from cernis.run.held import Held, HeldMatches, ends_of, freeze_block, keys_of, thaw_block
+from cernis.run.pairs import ListedOne, PairCheck
 from cernis.state import MOST_EVENTS, check_mapping, is_inside, read_array, require
 
 Numbers = NDArray[np.int64]
@@ -83,6 +86,7 @@ class Following:
         self.codes = (
             LinkCodes(self.links, partitioned=self.partitioned) if self.links.equal else None
         )
+        self.pairs = PairCheck(self.links, store, budget, encode) if self.links.residual else None
         self.ranks = PartitionRanks() if self.counts_events and self.partitioned else None
         self.waiting = Deadlines()
         self.held = HeldMatches()
@@ -106,10 +110,15 @@ class Following:
             return self._release(self.waiting.pass_time(*_NO_TIME))
         size = self._read_size(scale)
         clock = self._read_clock(batch, keys)
-        occurrences = self._find_occurrences(batch, keys, clock)
+        block, occurrences = self._find_occurrences(batch, keys, clock)
         parts = [self._hold(held, batch, keys, clock, size, reach) for held in ended]
         arrivals = Arrivals(*np.concatenate([np.empty((5, 0), np.int64), *parts], axis=1))
-        self.waiting.meet(arrivals, occurrences)
+        if self.pairs is None:
+            self.waiting.meet(arrivals, occurrences)
+        else:
+            self.waiting.meet(arrivals, NO_OCCURRENCES)
+            self.pairs.events.note(batch)
+            self._check_pairs(self.pairs, block, occurrences)
         if self.ranks is not None:
             assert keys is not None
             certain = self.waiting.pass_time(keys, clock, batch.base)
@@ -149,10 +158,11 @@ class Following:
 
     def _find_occurrences(
         self, batch: EventBatch, keys: Numbers | None, clock: Numbers
-    ) -> Occurrences:
+    ) -> tuple[MatchBlock, Occurrences]:
         """Let the guard read the batch; return its occurrences with their buckets.
 
-        Only what starts after an end that waits, or that comes in the batch, can matter.
+        The block has the occurrences, if they are listed. Only what starts after an end that
+        waits, or that comes in the batch, can matter.
         """
         oldest = self.waiting.first_end()
         bound = batch.base if oldest is None else oldest
@@ -163,14 +173,30 @@ class Following:
         segments = self.guard.take(batch, keys, window)
         if not self.guard.lists:
             found = self.guard.find_ends(segments)
-            return Occurrences(found.end, found.start, found.key, clock[found.end - batch.base])
+            clocks = clock[found.end - batch.base]
+            return NO_BLOCK, Occurrences(found.end, found.start, found.key, clocks)
         block = self.guard.list_all(segments)
         at = block.end - batch.base
         bucket = np.zeros(len(at), np.int64) if keys is None else keys[at]
         if self.codes is not None:
             variable = self.guard.plan.variables.index(self.codes.inside)
             bucket = self.codes.read_inside(block.positions[variable])
-        return Occurrences(block.end, block.start, bucket, clock[at])
+        return block, Occurrences(block.end, block.start, bucket, clock[at])
+
+    def _check_pairs(self, pairs: PairCheck, block: MatchBlock, occurrences: Occurrences) -> None:
+        """Remove what waits and meets an occurrence; all that waits once the budget is spent."""
+        names = self.guard.plan.variables
+        starts, buckets = occurrences.start.tolist(), occurrences.bucket.tolist()
+        for i, clock in enumerate(occurrences.clock.tolist()):
+            removed = []
+            for number in self.waiting.find(buckets[i], starts[i], clock).tolist():
+                held, at = self.held.find(number)
+                if pairs.holds(ListedOne(held, self.variables, at), ListedOne(block, names, i)):
+                    removed.append(number)
+                if pairs.budget.spent:  # what is not checked is not certain
+                    self.waiting.remove(self.waiting.payloads())
+                    return
+            self.waiting.remove(np.array(removed, np.int64))
 
     def _hold(
         self,
@@ -220,6 +246,8 @@ class Following:
 
     def forget_before(self, position: int) -> None:
         self.guard.forget_before(position)
+        if self.pairs is not None:
+            self.pairs.events.forget_before(position)
         if self.codes is None:
             return
         self.codes.forget_before(position)
@@ -261,10 +289,7 @@ class Following:
         frozen = {f"guard.{name}": array for name, array in arrays.items()}
         frozen |= {f"waiting.{name}": array for name, array in self.waiting.freeze().items()}
         block = join(tuple(self.held.batches()), len(self.variables))
-        frozen |= {"held.start": block.start, "held.end": block.end}
-        for v in range(len(self.variables)):
-            frozen[f"held.offsets.{v}"] = block.offsets[v]
-            frozen[f"held.positions.{v}"] = block.positions[v]
+        frozen |= {f"held.{name}": array for name, array in freeze_block(block).items()}
         if self.codes is not None:
             frozen |= {f"codes.{name}": array for name, array in self.codes.freeze().items()}
         if self.ranks is not None:
@@ -305,7 +330,7 @@ class Following:
         if self.ranks is not None:
             counts = read_array(own, "ranks", np.int64, low=0, below=MOST_EVENTS)
             self.ranks.counts = counts.copy()
-        block = self._thaw_held(own, position)
+        block = thaw_block(select_arrays("held.", arrays), len(self.variables), position)
         waiting: Arrays = {}
         for name in ("end", "deadline", "bucket", "line", "moment", "payload"):
             waiting[name] = read_array(own, f"waiting.{name}", np.int64, (len(block.end),))
@@ -322,22 +347,7 @@ class Following:
         self.held.add(block, int(block.start.min(initial=_LAST)))
         self.waiting.thaw(waiting)
 
-    def _thaw_held(self, arrays: Arrays, position: int) -> MatchBlock:
-        start = read_array(arrays, "held.start", np.int64, low=0, below=position)
-        number = len(start)
-        end = read_array(arrays, "held.end", np.int64, (number,), low=0, below=position)
-        offsets, positions = [], []
-        for v in range(len(self.variables)):
-            offset = read_array(arrays, f"held.offsets.{v}", np.int64, (number + 1,), low=0)
-            held = read_array(arrays, f"held.positions.{v}", np.int64, low=0, below=position)
-            require(
-                offset[0] == 0 and bool((np.diff(offset) >= 0).all()) and offset[-1] == len(held),
-                "the events of what is held are not in order",
-            )
-            offsets.append(offset)
-            positions.append(held)
-        return MatchBlock(start, end, tuple(offsets), tuple(positions))
-
 
 _ONE_LINE = np.zeros(1, np.int64)
+NO_BLOCK = MatchBlock(np.empty(0, np.int64), np.empty(0, np.int64), (), ())
 _NO_TIME = np.empty(0, np.int64), np.empty(0, np.int64)

@@ -189,6 +189,8 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
         lives = np.concatenate([np.full(before, -1, np.int64), lives])
     for batch in batches:
         pipeline.store.append(batch)
+        if pipeline.absence is not None:
+            pipeline.absence.note_stored(batch)
         if sieves:
             keys = pipeline.keys.encode(batch) if isinstance(pipeline.keys, KeyCoder) else None
             if lives is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.results.matchset import MatchBlock, take
+from cernis.state import read_array, require
 
 Numbers = NDArray[np.int64]
 Held: TypeAlias = Any
@@ -48,6 +49,35 @@ def _select(held: Held, at: Numbers) -> Held:
     if isinstance(held, MatchBlock):
         return take(held, at)
     return held._replace(roots=held.roots[at])
+
+
+def freeze_block(block: MatchBlock) -> dict[str, NDArray[Any]]:
+    """Return matches as plain arrays."""
+    arrays = {"start": block.start, "end": block.end}
+    for v, (offsets, positions) in enumerate(zip(block.offsets, block.positions, strict=True)):
+        arrays |= {f"offsets.{v}": offsets, f"positions.{v}": positions}
+    return arrays
+
+
+def thaw_block(arrays: dict[str, NDArray[Any]], width: int, position: int) -> MatchBlock:
+    """Return the matches over so many variables that `freeze_block` has written.
+
+    Their events stand before a position.
+    """
+    below = max(1, position)
+    start = read_array(arrays, "start", np.int64, low=0, below=below)
+    end = read_array(arrays, "end", np.int64, (len(start),), low=0, below=below)
+    offsets, positions = [], []
+    for v in range(width):
+        offset = read_array(arrays, f"offsets.{v}", np.int64, (len(start) + 1,), low=0)
+        held = read_array(arrays, f"positions.{v}", np.int64, low=0, below=below)
+        require(
+            offset[0] == 0 and bool((np.diff(offset) >= 0).all()) and offset[-1] == len(held),
+            "the events of a match are not in order",
+        )
+        offsets.append(offset)
+        positions.append(held)
+    return MatchBlock(start, end, tuple(offsets), tuple(positions))
 
 
 class HeldMatches:

@@ -197,6 +197,12 @@ class Pipeline:
             self.history.add(segments, found)
         return found
 
+    def first_end(self) -> int | None:
+        """Return the earliest end of a match that is not certain yet."""
+        if self.longest is not None:
+            return self.longest.first_end()
+        return None if self.absence is None else self.absence.first_end()
+
     def deadline(self) -> DeadlineColumn | None:
         """Return how the matches that `find` gave last have their deadlines."""
         return None if self.absence is None else self.absence.deadline

@@ -372,12 +372,11 @@ class Session(Generic[Found]):
         if last and self._flushes and self.pipeline.absence is not None:
             segments = [*segments, *self.pipeline.absence.finish()]
         if self.pipeline.grouper is not None:
-            grouper, longest = self.pipeline.grouper, self.pipeline.longest
+            grouper = self.pipeline.grouper
             self.pipeline.add_to_groups(segments, last=last)
             if last:
                 return self._groups(grouper.take_all())
-            waiting = None if longest is None else longest.first_end()
-            return self._groups(grouper.take_closed(self.events, waiting))
+            return self._groups(grouper.take_closed(self.events, self.pipeline.first_end()))
         found = self.pipeline.find(segments, last=last)
         projector = self.pipeline.projector
         if projector is None:

@@ -12,10 +12,9 @@ strategy or CONSUME BY depends on candidates that were not checked, an end posit
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,27 +22,18 @@ from numpy.typing import NDArray
 from cernis.encoding.encode import Encode
 from cernis.events.batch import EventBatch
 from cernis.events.store import EventStore
-from cernis.events.times import UNITS
-from cernis.pattern.atom import Atom
 from cernis.pattern.query import Consume, Strategy
 from cernis.plan.plan import Plan
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
-from cernis.results.values import python_values
 from cernis.run.budget import Budget
+from cernis.run.checked_events import CheckedEvents
 from cernis.run.choose import Candidate, choose, mark_variables, project
-from cernis.run.verify import EventView, Mark, Verifier
+from cernis.run.conditions import EventView
+from cernis.run.verify import Mark, Verifier
 from cernis.state import MOST_EVENTS, check_list, check_mapping, check_number
 
 Found = Iterator[tuple[int, int, list[list[int]]]]
 """Candidates: start, end, and the positions of each of the plan's candidate variables."""
-
-
-class _CheckedBatch(NamedTuple):
-    """The codes and values of the events of one batch."""
-
-    base: int
-    codes: NDArray[np.int32]
-    values: dict[str | None, list[Any]]
 
 
 class Sieve:
@@ -58,20 +48,17 @@ class Sieve:
     ) -> None:
         self.plan = plan
         self.verifier = Verifier(plan.pattern.formula)
-        self.encoder = encode(self.verifier.atoms)
-        self.store = store
+        self.events = CheckedEvents(self.verifier.atoms, store, encode)
         self.budget = budget
         self.limit = plan.pattern.limit
         self.consumed: dict[int, int] = {}
-        self._chunks: list[_CheckedBatch] = []
         self._members: dict[int, list[int]] = {}
         self._gone: dict[int, int] = {}
         self._rank: dict[int, tuple[int, int]] = {}
-        self._truths: dict[int, dict[Atom, bool]] = {}
 
     def note(self, batch: EventBatch, keys: NDArray[np.int64] | None, since: int = 0) -> None:
         """Store the codes of a batch, and the ranks of its events from position `since` on."""
-        self._chunks.append(_CheckedBatch(batch.base, self.encoder.encode(batch), {}))
+        self.events.note(batch)
         if keys is not None:
             for offset, key in enumerate(keys.tolist()):
                 if key >= 0 and batch.base + offset >= since:
@@ -82,8 +69,7 @@ class Sieve:
 
     def forget_before(self, position: int) -> None:
         """Drop the events before this position, which no candidate reaches."""
-        while len(self._chunks) > 1 and self._chunks[1].base <= position:
-            self._chunks.pop(0)
+        self.events.forget_before(position)
         for old in [p for p in self._rank if p < position]:
             key, _ = self._rank.pop(old)
             self._members[key].pop(0)
@@ -210,10 +196,10 @@ class Sieve:
                     marks.append(Mark(local, path))
         _, first = self._to_local(start)
         view = EventView(
-            lambda p: self._read_truth(self._to_global(key, p)),
-            lambda p, attribute: self._read_value(self._to_global(key, p), attribute.name),
-            lambda p: self._read_value(self._to_global(key, p), None),
-            UNITS[self.store.time_unit],
+            lambda p: self.events.read_truth(self._to_global(key, p)),
+            lambda p, attribute: self.events.read_value(self._to_global(key, p), attribute.name),
+            lambda p: self.events.read_value(self._to_global(key, p), None),
+            self.events.tick,
         )
         exact = self.plan.exact
         if not exact and not self.verifier.accepts(tuple(marks), first, last, view):
@@ -228,32 +214,6 @@ class Sieve:
         if not self._members:
             return local
         return self._members[key][local - self._gone.get(key, 0)]
-
-    def _find_batch(self, position: int) -> tuple[_CheckedBatch, int]:
-        at = bisect_right(self._chunks, position, key=lambda c: c.base) - 1
-        return self._chunks[at], position - self._chunks[at].base
-
-    def _read_truth(self, position: int) -> dict[Atom, bool]:
-        chunk, offset = self._find_batch(position)
-        code = int(chunk.codes[offset])
-        if code not in self._truths:
-            self._truths[code] = dict(
-                zip(self.verifier.atoms, self.encoder.vectors[code], strict=True)
-            )
-        return self._truths[code]
-
-    def _read_value(self, position: int, attribute: str | None) -> Any:
-        """Return an attribute of an event; its time for None."""
-        chunk, offset = self._find_batch(position)
-        if attribute not in chunk.values:
-            positions = np.arange(chunk.base, chunk.base + len(chunk.codes))
-            lookup = self.store
-            chunk.values[attribute] = python_values(
-                lookup.times(positions)
-                if attribute is None
-                else lookup.column(positions, attribute)
-            )
-        return chunk.values[attribute][offset]
 
 
 def unpack(block: MatchBlock) -> Found:

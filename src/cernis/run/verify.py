@@ -15,10 +15,9 @@ rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from cernis.automata.unary import construct
@@ -29,10 +28,11 @@ from cernis.errors import BudgetError
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.guard import SplitGuard, split_guard
 from cernis.pattern.selection import single_variables
 from cernis.pattern.waits import Path, Wait, find_bound, is_below, list_events, list_waits
 from cernis.pattern.window import Gap, Unit, Window
-from cernis.run.terms import Valued, compare_terms, evaluate_term
+from cernis.run.conditions import EventView, MarkedEvents, compare, satisfies
 
 MOST_GUARD_STEPS = 1_000_000
 
@@ -63,14 +63,11 @@ class EnclosingCondition(NamedTuple):
     """It sees several rounds of an iteration that the arrow is in."""
 
 
-class EventView(NamedTuple):
-    """The events that a check reads, by position inside the partition."""
-
-    truth: Callable[[int], dict[Atom, bool]]
-    value: Callable[[int, pred.Attribute], Any]
-    time: Callable[[int], Any]
-    tick: int
-    """The nanoseconds of one unit of the time column, where it holds numbers."""
+def list_condition_atoms(condition: pred.Condition) -> Iterator[Atom]:
+    """Yield the atoms that a condition asks of an event."""
+    for leaf in pred.leaves(condition):
+        if isinstance(leaf, pred.Holds):
+            yield from find_atoms(construct.build_test(leaf.predicate))
 
 
 def list_atoms(formula: cel.Formula) -> tuple[Atom, ...]:
@@ -83,10 +80,7 @@ def list_atoms(formula: cel.Formula) -> tuple[Atom, ...]:
             case cel.Event(type=name, stream=stream):
                 found[TypeIs(name, stream)] = None
             case cel.Filter(condition=condition):
-                for leaf in pred.leaves(condition):
-                    if isinstance(leaf, pred.Holds):
-                        test = construct.build_test(leaf.predicate)
-                        found.update(dict.fromkeys(find_atoms(test)))
+                found.update(dict.fromkeys(list_condition_atoms(condition)))
             case cel.Not(body=body):
                 found.update(dict.fromkeys(find_atoms(construct.build_event_test(body))))
     return tuple(found)
@@ -102,7 +96,7 @@ class Verifier:
         self._variables: dict[Path, dict[str, frozenset[Path]]] = {}
         self._waits = {(wait.node, wait.part): wait for wait in list_waits(formula)}
         self._enclosing: dict[tuple[Wait, Path], tuple[EnclosingCondition, ...]] = {}
-        self._guards: dict[Path, Runs] = {}
+        self._guards: dict[Path, SearchedGuard] = {}
 
     def path_of(self, label: str) -> Path | None:
         """Return the path that an atom's label stands for; None for a variable's label."""
@@ -173,12 +167,11 @@ class Verifier:
                     for span in self._find_spans(body, (*path, 0), marks, low, high, view)
                     if span is None or _is_within(window, *span, view)
                 )
-            case cel.Unless(body=body, guard=guard):
+            case cel.Unless(body=body):
                 return frozenset(
                     span
                     for span in self._find_spans(body, (*path, 0), marks, low, high, view)
-                    if span is None
-                    or not self._occurs(guard, (*path, 1), span[0] + 1, span[1] - 1, view)
+                    if span is None or not self._occurs(node, path, marks, span, view)
                 )
 
     def _find_iterations(
@@ -352,43 +345,12 @@ class Verifier:
 
         `span` is its interval, for conditions that look at that.
         """
-        match condition:
-            case pred.Holds(variable=variable, predicate=predicate):
-                test = construct.build_test(predicate)
-                events = self._find_positions(variable, body, path, marks)
-                return all(passes(test, view.truth(p)) for p in events)
-            case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
-                one = self._find_positions(left.variable, body, path, marks)
-                other = self._find_positions(right.variable, body, path, marks)
-                return all(
-                    compare(
-                        op,
-                        view.value(p, left.attribute),
-                        _shift(view.value(q, right.attribute), shift),
-                    )
-                    for p, q in (
-                        _pair_neighbours(one, other, marks) if adjacent else product(one, other)
-                    )
-                )
-            case pred.CompareTerms(op=op, left=former, right=latter):
-                found = Valued(
-                    lambda variable: self._find_positions(variable, body, path, marks),
-                    sorted({mark.position for mark in marks}),
-                    *(span or (0, 0)),
-                    view.value,
-                    view.time,
-                    view.tick,
-                )
-                values = evaluate_term(former, found), evaluate_term(latter, found)
-                return compare_terms(op, *values, view.tick)
-            case pred.Monotone(variable=variable, attribute=attribute, op=op):
-                events = self._find_positions(variable, body, path, marks)
-                ordered = [view.value(p, attribute) for p in events]
-                return all(compare(op, a, b) for a, b in pairwise(ordered))
-            case pred.AllOf(parts=parts):
-                return all(self._is_satisfied(c, body, path, marks, view, span) for c in parts)
-            case pred.AnyOf(parts=parts):
-                return any(self._is_satisfied(c, body, path, marks, view, span) for c in parts)
+        found = MarkedEvents(
+            lambda variable: self._find_positions(variable, body, path, marks),
+            lambda: sorted({mark.position for mark in marks}),
+            span,
+        )
+        return satisfies(condition, found, view)
 
     def _has_one_value(
         self,
@@ -408,24 +370,29 @@ class Verifier:
             values += [view.value(p, key.attribute) for p in events]
         return all(compare("=", values[0], value) for value in values)
 
-    def _occurs(self, guard: cel.Formula, path: Path, low: int, high: int, view: EventView) -> bool:
-        """Whether the guard has a valuation inside [low, high]."""
-        runs = self._guards.get(path)
-        if runs is None:
-            cea = construct.construct(guard, name_atoms=True)
-            runs = self._guards[path] = Runs(cea, Alphabet(cea))
-        exact = not construct.is_correlated(guard)
-        steps = 0
-        verifier = self if exact else Verifier(guard)
+    def _occurs(
+        self, node: cel.Unless, path: Path, marks: Marks, span: tuple[int, int], view: EventView
+    ) -> bool:
+        """Whether the guard has a valuation strictly inside the span of the body's marks."""
+        guard = self._guards.get(path)
+        if guard is None:
+            guard = self._guards[path] = SearchedGuard.of(node.guard)
+        low, high = span[0] + 1, span[1] - 1
+        runs, steps = guard.runs, 0
         for start in range(low, high + 1):
             stack: list[tuple[Any, int, Marks]] = [(c, start, ()) for c in runs.start]
             while stack:
                 steps += 1
                 if steps > MOST_GUARD_STEPS:
                     raise BudgetError("an UNLESS that compares events has too many candidates")
-                configuration, position, marks = stack.pop()
+                configuration, position, inside = stack.pop()
                 if runs.accepts(configuration):
-                    if exact or verifier.accepts(marks, start, position - 1, view):
+                    if guard.verifier is None:
+                        return True
+                    is_valid = guard.is_exact or guard.verifier.accepts(
+                        inside, start, position - 1, view
+                    )
+                    if is_valid and self._meets(guard, inside, node, path, marks, view):
                         return True
                     continue
                 if position > high:
@@ -433,10 +400,55 @@ class Verifier:
                 truth = view.truth(position)
                 symbol = runs.alphabet.symbol([truth[a] for a in runs.alphabet.atoms])
                 for labels, moved in runs.moves(configuration, symbol):
-                    paths = (verifier.path_of(label) for label in labels)
-                    new = tuple(Mark(position, p) for p in paths if p is not None and not exact)
-                    stack.append((moved, position + 1, marks + new))
+                    new: Marks = ()
+                    if guard.verifier is not None:
+                        paths = map(guard.verifier.path_of, labels)
+                        new = tuple(Mark(position, p) for p in paths if p is not None)
+                    stack.append((moved, position + 1, inside + new))
         return False
+
+    def _meets(
+        self,
+        guard: SearchedGuard,
+        inside: Marks,
+        node: cel.Unless,
+        path: Path,
+        marks: Marks,
+        view: EventView,
+    ) -> bool:
+        """Whether the conditions between a guard's events and those of the body hold."""
+        if not guard.split.conditions:
+            return True
+        assert guard.verifier is not None
+        own = guard.verifier
+
+        def find(variable: str) -> list[int]:
+            if variable in guard.split.names:
+                return own._find_positions(variable, guard.split.formula, (), inside)
+            return self._find_positions(variable, node.body, (*path, 0), marks)
+
+        found = MarkedEvents(find, lambda: sorted({mark.position for mark in inside}))
+        return all(satisfies(condition, found, view) for condition in guard.split.conditions)
+
+
+class SearchedGuard(NamedTuple):
+    """The guard of an UNLESS, whose occurrences are searched one by one."""
+
+    split: SplitGuard
+    runs: Runs
+    is_exact: bool
+    """Whether every run is an occurrence."""
+    verifier: Verifier | None
+    """What checks its candidates; None if every run is an occurrence that counts."""
+
+    @classmethod
+    def of(cls, guard: cel.Formula) -> SearchedGuard:
+        split = split_guard(guard)
+        cea = construct.construct(split.formula, name_atoms=True)
+        is_exact = not construct.is_correlated(split.formula)
+        plain = is_exact and not split.conditions
+        verifier = None if plain else Verifier(split.formula)
+        return cls(split, Runs(cea, Alphabet(cea)), is_exact, verifier)
 
 
 def _find_gap(node: cel.Sequence | cel.Contiguous | cel.Iterate, part: int) -> Gap | None:
@@ -474,38 +486,8 @@ def _is_within(window: Window, start: int, end: int, view: EventView) -> bool:
             return bool(span <= (float(window.size) if isinstance(span, float) else window.size))
 
 
-def compare(op: pred.Operator, left: Any, right: Any) -> bool:
-    """Whether a comparison holds; one with an unknown value does not."""
-    if left is None or right is None:
-        return False
-    text = isinstance(left, str), isinstance(right, str)
-    if text[0] != text[1] or isinstance(left, bool) != isinstance(right, bool):
-        return False
-    try:
-        return bool(pred.COMPARE[op](left, right))
-    except TypeError:
-        return False
-
-
-def _shift(value: Any, shift: float | None) -> Any:
-    """Return a number plus the shift; None for anything else."""
-    if shift is None:
-        return value
-    return value + shift if _is_number(value) else None
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def _pair_neighbours(
-    earlier: Sequence[int], later: Sequence[int], marks: Marks
-) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of the two that are consecutive among the positions of the marks."""
-    first, second = set(earlier), set(later)
-    for p, q in pairwise(sorted({mark.position for mark in marks})):
-        if p in first and q in second:
-            yield p, q
 
 
 def _looks_at_interval(condition: pred.Condition) -> bool:

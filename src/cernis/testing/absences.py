@@ -31,11 +31,19 @@ def make_absence(
     units = (Unit.TIME, Unit.TIME, Unit.EVENTS)
     unit = units[choose(len(units))]
     size = Fraction(choose(5)) if unit is Unit.EVENTS else Fraction(choose(10) * _HALF_MILLISECOND)
-    conditions = _make_conditions(choose, link, body, guard)
-    if conditions:
-        joined = conditions[0] if len(conditions) == 1 else pred.AllOf(tuple(conditions))
-        guard = cel.Filter(guard, joined)
+    guard = link_guard(choose, link, body, guard)
     return Absence(guard, Window(unit, size), before)
+
+
+def link_guard(
+    choose: Callable[[int], int], link: Link, body: cel.Formula, guard: cel.Formula
+) -> cel.Formula:
+    """Return the guard with conditions on the events of the body."""
+    conditions = _make_conditions(choose, link, body, guard)
+    if not conditions:
+        return guard
+    joined = conditions[0] if len(conditions) == 1 else pred.AllOf(tuple(conditions))
+    return cel.Filter(guard, joined)
 
 
 def _make_conditions(

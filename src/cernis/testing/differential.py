@@ -178,7 +178,7 @@ def find_differences(
         return comparable_match(match, values=values)
 
     found = Counter(got)
-    if pattern.strategy is Strategy.ANY:
+    if pattern.strategy is Strategy.ANY and pattern.limit != 0:
         twice = [f"{each}  (given {times} times)" for each, times in found.items() if times > 1]
         missing, surplus = _compare_with_any(pattern, events, set(found), comparable, options)
         return missing, surplus + twice

@@ -40,7 +40,7 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.waits import list_first
 from cernis.pattern.window import Gap
-from cernis.testing.absences import Link, make_absence
+from cernis.testing.absences import LINKS, Link, link_guard, make_absence
 from cernis.testing.terms import make_term_condition, make_value_select
 
 T = TypeVar("T")
@@ -126,6 +126,8 @@ class Features:
     """How WITHOUT … FOR may depend on the match; none: there is none."""
     before: tuple[Link, ...] = ()
     """The same of WITHOUT … BEFORE."""
+    linked_unless: bool = False
+    """Whether conditions of UNLESS may mention variables of the match."""
     untimed: bool = True
     disorder: bool = True
 
@@ -316,7 +318,10 @@ class QueryGrammar(Choices):
 
     def _make_unless(self, size: int) -> cel.Formula:
         guard = 1 + self.choose(max(1, size // 3))
-        return cel.Unless(self.make_formula(size - guard), self.make_formula(guard))
+        body, inside = self.make_formula(size - guard), self.make_formula(guard)
+        if self.features.linked_unless:
+            inside = link_guard(self.choose, self.pick(LINKS), body, inside)
+        return cel.Unless(body, inside)
 
     def _make_several(
         self, operator: Callable[[tuple[cel.Formula, ...]], cel.Formula], size: int

@@ -28,6 +28,7 @@ from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
+from cernis.pattern.guard import split_guard
 from cernis.pattern.waits import find_undecided, is_nullable
 
 MOST_STATES = 50_000
@@ -335,7 +336,7 @@ class Construction:
         return body
 
     def build_unless(self, node: cel.Unless, path: tuple[int, ...]) -> StateRange:
-        if is_correlated(node.guard):
+        if is_correlated(node.guard) or split_guard(node.guard).conditions:
             return self.build(node.body, (*path, 0))
         first = len(self.reads)
         entry, exit_ = self.add_state(), self.add_state()
@@ -496,6 +497,8 @@ def is_correlated(node: cel.Formula) -> bool:
             case cel.Filter(condition=condition):
                 if compares_events(condition) or find_undecided(top):
                     return True
+            case cel.Unless(guard=guard) if split_guard(guard).conditions:
+                return True
         if any(cel.list_gaps(top)):
             return True
         stack.extend(cel.children(top))

@@ -106,12 +106,8 @@ class PatternCheck(FormulaCheck):
             if window.unit is Unit.ATTRIBUTE:
                 self.mistakes.note(f"{clause} takes a duration or EVENTS", window.span)
             self.check_size(window, clause)
-        if pattern.absent_after is not None and pattern.consume is not Consume.NONE:
-            self.mistakes.note(
-                "CONSUME BY does not go with WITHOUT … FOR: "
-                "a match is not certain when a later one would use its events",
-                pattern.absent_after.span,
-            )
+        if pattern.without and pattern.consume is not Consume.NONE:
+            self.mistakes.note("CONSUME BY does not go with WITHOUT", pattern.without[0].span)
         if pattern.strategy is Strategy.LONGEST and pattern.without:
             self.mistakes.note(
                 "LONGEST does not go with WITHOUT so far",

@@ -1,0 +1,90 @@
+"""`CheckedEvents`: recent events as conditions read them: truths of atoms, and values.
+
+Cost contract: atoms in Arrow per batch; an attribute's values become Python objects batch by batch,
+when a check first asks for them. Memory is that of the batches since the last `forget_before`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.encoding.encode import Encode
+from cernis.events.batch import EventBatch
+from cernis.events.store import EventStore
+from cernis.events.times import UNITS
+from cernis.pattern.atom import Atom
+from cernis.results.values import python_values
+from cernis.run.conditions import EventView
+
+
+class _CheckedBatch(NamedTuple):
+    """The codes and values of the events of one batch."""
+
+    base: int
+    codes: NDArray[np.int32]
+    values: dict[str | None, list[Any]]
+
+
+class CheckedEvents:
+    """The events that checks read, by position in the whole stream."""
+
+    def __init__(self, atoms: Sequence[Atom], store: EventStore, encode: Encode) -> None:
+        self.atoms = tuple(atoms)
+        self.encoder = encode(self.atoms)
+        self.store = store
+        self._batches: list[_CheckedBatch] = []
+        self._truths: dict[int, dict[Atom, bool]] = {}
+
+    def note(self, batch: EventBatch) -> None:
+        """Read the atoms of a batch."""
+        self._batches.append(_CheckedBatch(batch.base, self.encoder.encode(batch), {}))
+
+    def forget_before(self, position: int) -> None:
+        """Drop the batches that end before this position."""
+        while len(self._batches) > 1 and self._batches[1].base <= position:
+            self._batches.pop(0)
+
+    @property
+    def view(self) -> EventView:
+        """The events by position in the whole stream."""
+        return EventView(
+            self.read_truth,
+            lambda position, attribute: self.read_value(position, attribute.name),
+            lambda position: self.read_value(position, None),
+            self.tick,
+        )
+
+    @property
+    def tick(self) -> int:
+        """The nanoseconds of one unit of the time column, where it holds numbers."""
+        return UNITS[self.store.time_unit]
+
+    def read_truth(self, position: int) -> dict[Atom, bool]:
+        """Return which atoms hold of an event."""
+        batch, offset = self._find_batch(position)
+        code = int(batch.codes[offset])
+        if code not in self._truths:
+            truths = zip(self.atoms, self.encoder.vectors[code], strict=True)
+            self._truths[code] = dict(truths)
+        return self._truths[code]
+
+    def read_value(self, position: int, attribute: str | None) -> Any:
+        """Return an attribute of an event; its time for None."""
+        batch, offset = self._find_batch(position)
+        if attribute not in batch.values:
+            positions = np.arange(batch.base, batch.base + len(batch.codes))
+            batch.values[attribute] = python_values(
+                self.store.times(positions)
+                if attribute is None
+                else self.store.column(positions, attribute)
+            )
+        return batch.values[attribute][offset]
+
+    def _find_batch(self, position: int) -> tuple[_CheckedBatch, int]:
+        at = bisect_right(self._batches, position, key=lambda batch: batch.base) - 1
+        return self._batches[at], position - self._batches[at].base

@@ -1,0 +1,106 @@
+"""Whether a condition of a FILTER holds of given events, as Python objects.
+
+Cost contract: linear in the events, or in the pairs of them, that the condition looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+from cernis.automata.unary import construct
+from cernis.automata.unary.alphabet import passes
+from cernis.pattern import predicate as pred
+from cernis.pattern.atom import Atom
+from cernis.run.terms import Valued, compare_terms, evaluate_term
+
+
+class EventView(NamedTuple):
+    """The events that a check reads, by position."""
+
+    truth: Callable[[int], dict[Atom, bool]]
+    value: Callable[[int, pred.Attribute], Any]
+    time: Callable[[int], Any]
+    tick: int
+    """The nanoseconds of one unit of the time column, where it holds numbers."""
+
+
+class MarkedEvents(NamedTuple):
+    """The events of a valuation, by position."""
+
+    of: Callable[[str], list[int]]
+    """The positions of a variable, ascending."""
+    everything: Callable[[], list[int]]
+    """The positions of all variables, ascending."""
+    span: tuple[int, int] | None = None
+    """The interval, for conditions that look at it."""
+
+
+def satisfies(condition: pred.Condition, found: MarkedEvents, view: EventView) -> bool:
+    """Whether a condition holds of the events of a valuation."""
+    match condition:
+        case pred.Holds(variable=variable, predicate=predicate):
+            test = construct.build_test(predicate)
+            return all(passes(test, view.truth(p)) for p in found.of(variable))
+        case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
+            one, other = found.of(left.variable), found.of(right.variable)
+            pairs = _pair_neighbours(one, other, found) if adjacent else product(one, other)
+            return all(
+                compare(
+                    op,
+                    view.value(p, left.attribute),
+                    _shift(view.value(q, right.attribute), shift),
+                )
+                for p, q in pairs
+            )
+        case pred.CompareTerms(op=op, left=former, right=latter):
+            valued = Valued(
+                found.of,
+                found.everything(),
+                *(found.span or (0, 0)),
+                view.value,
+                view.time,
+                view.tick,
+            )
+            values = evaluate_term(former, valued), evaluate_term(latter, valued)
+            return compare_terms(op, *values, view.tick)
+        case pred.Monotone(variable=variable, attribute=attribute, op=op):
+            ordered = [view.value(p, attribute) for p in found.of(variable)]
+            return all(compare(op, a, b) for a, b in pairwise(ordered))
+        case pred.AllOf(parts=parts):
+            return all(satisfies(part, found, view) for part in parts)
+        case pred.AnyOf(parts=parts):
+            return any(satisfies(part, found, view) for part in parts)
+
+
+def compare(op: pred.Operator, left: Any, right: Any) -> bool:
+    """Whether a comparison holds; one with an unknown value does not."""
+    if left is None or right is None:
+        return False
+    text = isinstance(left, str), isinstance(right, str)
+    if text[0] != text[1] or isinstance(left, bool) != isinstance(right, bool):
+        return False
+    try:
+        return bool(pred.COMPARE[op](left, right))
+    except TypeError:
+        return False
+
+
+def _shift(value: Any, shift: float | None) -> Any:
+    """Return a number plus the shift; None for anything else."""
+    if shift is None:
+        return value
+    numeric = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return value + shift if numeric else None
+
+
+def _pair_neighbours(
+    earlier: Sequence[int], later: Sequence[int], found: MarkedEvents
+) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of the two that are consecutive among the positions of the valuation."""
+    first, second = set(earlier), set(later)
+    for p, q in pairwise(found.everything()):
+        if p in first and q in second:
+            yield p, q

@@ -1,0 +1,298 @@
+"""`WITHOUT ψ BEFORE d`: drop the matches that an occurrence of ψ precedes.
+
+The guard reads each batch before the matches that end in it are asked for. What precedes a match
+depends on where it starts alone, and on the values that link the two. It is decided when the match
+ends: nothing waits.
+
+Cost contract: the guard's plan per event, O(1) per occurrence; per match what `engine.precedence`
+says. With residual conditions, one check for each pair, within the budget. State: the occurrences
+that a match to come can start after, and a number for each event that it can start with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import floor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.encoding import clock as clocks
+from cernis.encoding.clock import Clock
+from cernis.encoding.encode import Encode
+from cernis.encoding.keys import select_arrays
+from cernis.encoding.ranks import PartitionRanks
+from cernis.engine.deadlines import renumber
+from cernis.engine.precedence import Precedence
+from cernis.events.batch import EventBatch
+from cernis.events.order import Scale
+from cernis.events.store import EventStore
+from cernis.pattern.query import Absence, Unit
+from cernis.plan.absence import link_guard
+from cernis.plan.plan import Plan
+from cernis.results.matchset import MatchBlock, join, take
+from cernis.run.budget import Budget
+from cernis.run.event_log import EventLog
+from cernis.run.guard import GuardRun, LinkCodes
+from cernis.run.held import freeze_block, thaw_block
+from cernis.run.pairs import ListedOne, PairCheck
+from cernis.state import MOST_EVENTS, check_mapping, is_inside, read_array, require
+
+Numbers = NDArray[np.int64]
+Arrays = dict[str, NDArray[Any]]
+
+CLAUSE = "WITHOUT … BEFORE"
+_LONGEST = 2**62
+_FIRST = -(2**63)
+_FORGET_CODES = 1 << 16
+_CLOCK, _KEY = range(2)
+"""Rows of the log."""
+
+
+class Preceding:
+    """The occurrences of one stream that can precede a match."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        absence: Absence,
+        variables: tuple[str, ...],
+        store: EventStore,
+        budget: Budget,
+        encode: Encode,
+    ) -> None:
+        """`variables` are those of the matches that are asked for."""
+        assert plan.before is not None
+        self.within = absence.within
+        self.counts_events = absence.within.unit is Unit.EVENTS
+        self.partitioned = plan.settings.partitioned
+        self.links = link_guard(plan.pattern, absence)
+        self.variables = variables
+        self.guard = GuardRun(plan.before, store, budget, encode, lists=not self.links.is_free)
+        self.codes = (
+            LinkCodes(self.links, partitioned=self.partitioned) if self.links.equal else None
+        )
+        self.pairs = PairCheck(self.links, store, budget, encode) if self.links.residual else None
+        self.ranks = PartitionRanks() if self.counts_events and self.partitioned else None
+        self.seen = Precedence()
+        self.listed = join((), len(plan.before.variables))
+        """With residual conditions, the occurrences themselves, as `seen` has them."""
+        self._log = EventLog(2)
+        self._size = 0
+
+    # ------------------------------------------------------------- reading
+
+    def take(
+        self, batch: EventBatch, keys: Numbers | None, scale: Scale, ended: MatchBlock
+    ) -> MatchBlock:
+        """Read a batch, in which these matches end; return those that nothing precedes."""
+        if not len(batch):
+            return ended
+        self._size = self._read_size(scale)
+        clock = self._read_clock(batch, keys)
+        key = np.zeros(len(batch), np.int64) if keys is None else keys
+        self._log.append(batch.base, np.stack([clock, key]))
+        if self.codes is not None:
+            self.codes.note(batch, keys)
+        if self.pairs is not None:
+            self.pairs.events.note(batch)
+        self._find_occurrences(batch, keys, clock, key)
+        at = ended.end - batch.base
+        bucket = key[at]
+        if self.codes is not None:
+            variable = self.variables.index(self.codes.outside)
+            bucket = self.codes.read_outside(ended.positions[variable])
+        bound = _subtract(self._log.read(_CLOCK, ended.start), self._size)
+        if self.pairs is not None:
+            barred = self._check_pairs(self.pairs, ended, bound, bucket)
+        else:
+            barred = self.seen.find_barred(ended.start, bound, bucket)
+        return take(ended, np.flatnonzero(~barred)) if barred.any() else ended
+
+    def _read_size(self, scale: Scale) -> int:
+        if self.counts_events:
+            return min(floor(self.within.size), _LONGEST)
+        return min(scale.ticks(self.within.size, CLAUSE), _LONGEST)
+
+    def _read_clock(self, batch: EventBatch, keys: Numbers | None) -> Numbers:
+        """Return the reading of each event in which the window is measured."""
+        if self.ranks is not None:
+            assert keys is not None
+            return self.ranks.read(keys)
+        if self.counts_events:
+            return np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
+        assert batch.time is not None
+        return batch.time
+
+    def _find_occurrences(
+        self, batch: EventBatch, keys: Numbers | None, clock: Numbers, key: Numbers
+    ) -> None:
+        """Let the guard read the batch, and add its occurrences."""
+        window: Clock | None = None
+        if not self.counts_events:
+            window = clocks.read_time_clock(batch, self._size)
+        segments = self.guard.take(batch, keys, window)
+        if self.guard.lists:
+            block = self.guard.list_all(segments)
+            bucket = key[block.end - batch.base]
+            if self.codes is not None:
+                variable = self.guard.plan.variables.index(self.codes.inside)
+                bucket = self.codes.read_inside(block.positions[variable])
+            self.seen.add(block.end, self._log.read(_CLOCK, block.start), bucket)
+            if self.pairs is not None:
+                self.listed = join((self.listed, block), len(self.guard.plan.variables))
+        elif self.ranks is not None:
+            found = self.guard.find_spans(segments)
+            ranks = clock[found.end - batch.base] - found.start
+            self.seen.add(found.end, ranks, found.key)
+        else:
+            self.seen.add(*self.guard.find_ends(segments))
+
+    def _check_pairs(
+        self, pairs: PairCheck, ended: MatchBlock, bounds: Numbers, buckets: Numbers
+    ) -> NDArray[np.bool_]:
+        """Whether an occurrence precedes each match and meets it; so it is beyond the budget."""
+        seen, names = self.seen.used, self.guard.plan.variables
+        barred = np.zeros(len(ended.end), np.bool_)
+        for i, start in enumerate(ended.start.tolist()):
+            near = (seen.bucket == buckets[i]) & (seen.end < start) & (seen.start >= bounds[i])
+            for number in np.flatnonzero(near).tolist():
+                one = ListedOne(ended, self.variables, i)
+                if pairs.holds(one, ListedOne(self.listed, names, number)):
+                    barred[i] = True
+                    break
+                if pairs.budget.spent:
+                    barred[i:] = True
+                    return barred
+        return barred
+
+    # ----------------------------------------------------------- forgetting
+
+    def earliest(self, position: int) -> int:
+        """Return the first position that an occurrence needs the event of."""
+        if self.pairs is not None:
+            self._drop_passed(position)
+            position = min(position, int(self.listed.start.min(initial=position)))
+        return self.guard.earliest(position)
+
+    def forget_before(self, position: int) -> None:
+        """Drop what no match to come can start after; none starts before this position."""
+        if self.pairs is None:
+            self._drop_passed(position)
+        self._log.forget_before(position)
+        self.guard.forget_before(position)
+        if self.pairs is not None:
+            self.pairs.events.forget_before(position)
+        if self.codes is None:
+            return
+        self.codes.forget_before(position)
+        live = np.unique(self.seen.used.bucket)
+        if self.codes.size > 4 * len(live) + _FORGET_CODES:
+            self._rename(self.codes.keep_only(live[live >= 0]))
+
+    def _drop_passed(self, position: int) -> None:
+        """Drop the occurrences that start too early for any match from this position on."""
+        used = self.seen.used
+        if not len(used.end):
+            return
+        start = used.start if self.pairs is not None else used.latest
+        if self.counts_events and self.codes is not None and self.ranks is not None:
+            kept = np.ones(len(start), np.bool_)  # the partition of a value is not known
+        else:
+            kept = start >= self._find_horizon(position, used.bucket)
+        if self.pairs is None:
+            kept &= (used.end >= position) | self.seen.find_last_before(position)
+            self.seen.keep_only(kept)
+            return
+        self.seen.keep_only(kept, exact=True)
+        self.listed = take(self.listed, np.flatnonzero(kept))
+
+    def _find_horizon(self, position: int, buckets: Numbers) -> Numbers:
+        """Return the earliest start that matters to matches which start from a position on."""
+        if self.ranks is None:
+            first = self._log.read_from(_CLOCK, position)
+            return np.full(len(buckets), int(_subtract(first, self._size)[0]), np.int64)
+        recent = self._log.list_from(_KEY, position)
+        counts = self.ranks.counts
+        begun = counts - np.bincount(recent[recent >= 0], minlength=len(counts))[: len(counts)]
+        return np.where(buckets < 0, 0, _subtract(begun, self._size)[buckets])
+
+    def _rename(self, kept: Numbers) -> None:
+        buckets = renumber(self.seen.used.bucket, kept)
+        self.seen.keep_only(np.ones(len(buckets), np.bool_), buckets, exact=True)
+
+    def live_keys(self) -> Numbers:
+        """Return the partitions with occurrences, ascending."""
+        of_guard = self.guard.live_keys()
+        if self.codes is not None:
+            return of_guard
+        buckets = np.unique(self.seen.used.bucket)
+        return np.union1d(of_guard, buckets[buckets >= 0])
+
+    def drop_keys(self, keys: Numbers) -> None:
+        """Drop what the guard has in all partitions but these, in which no event comes."""
+        self.guard.drop_keys(keys)
+
+    def keep_keys(self, keys: Numbers) -> None:
+        """Renumber partitions: keys[i] becomes i; in the others no event comes."""
+        self.guard.keep_keys(keys)
+        self._log.change(_KEY, lambda row: renumber(row, keys))
+        if self.codes is not None:
+            self.codes.keep_keys(keys)
+        else:
+            self._rename(keys)
+        if self.ranks is not None:
+            self.ranks.keep_only(keys)
+
+    # --------------------------------------------------------------- frozen
+
+    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+        """Return the state."""
+        meta, arrays = self.guard.freeze()
+        frozen = {f"guard.{name}": array for name, array in arrays.items()}
+        frozen |= {f"seen.{name}": array for name, array in self.seen.freeze().items()}
+        frozen |= {f"log.{name}": array for name, array in self._log.freeze().items()}
+        if self.pairs is not None:
+            block = freeze_block(self.listed)
+            frozen |= {f"listed.{name}": array for name, array in block.items()}
+        if self.codes is not None:
+            frozen |= {f"codes.{name}": array for name, array in self.codes.freeze().items()}
+        if self.ranks is not None:
+            frozen["ranks"] = self.ranks.counts
+        return {"guard": meta, "size": self._size}, frozen
+
+    def thaw(
+        self, meta: object, arrays: Mapping[str, NDArray[Any]], position: int, keys: int
+    ) -> None:
+        """Restore what `freeze` returned; there are so many events before, and partitions."""
+        written = check_mapping(meta, "'before'")
+        self.guard.thaw(written.get("guard"), select_arrays("guard.", arrays))
+        require(self.guard.feed.engine.position == position, "a guard has read other events")
+        size = written.get("size")
+        require(isinstance(size, int) and 0 <= size <= _LONGEST, "a window has no size")
+        self._size = int(str(size))
+        self._log.thaw(select_arrays("log.", arrays), position)
+        own = dict(arrays)
+        if self.codes is not None:
+            self.codes.thaw(select_arrays("codes.", arrays), position)
+        if self.ranks is not None:
+            counts = read_array(own, "ranks", np.int64, low=0, below=MOST_EVENTS)
+            require(len(counts) >= keys, "a partition has no number of events")
+            self.ranks.counts = counts.copy()
+        ends = read_array(own, "seen.end", np.int64, low=0, below=max(1, position))
+        starts = read_array(own, "seen.start", np.int64, (len(ends),))
+        most = self.codes.size if self.codes is not None else keys if self.partitioned else 1
+        buckets = read_array(own, "seen.bucket", np.int64, (len(ends),), low=-1, below=max(1, most))
+        require(bool((np.diff(ends) >= 0).all()), "occurrences are not in order")
+        if self.pairs is not None:
+            width = len(self.guard.plan.variables)
+            self.listed = thaw_block(select_arrays("listed.", arrays), width, position)
+            require(np.array_equal(self.listed.end, ends), "an occurrence is missing")
+        require(is_inside(starts, _FIRST), "a start is out of range")
+        self.seen.add(ends, starts, buckets)
+
+
+def _subtract(numbers: Numbers, size: int) -> Numbers:
+    """Return the numbers less the size, or the least number."""
+    return np.where(numbers < _FIRST + size, _FIRST, numbers - size)
