@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -83,3 +84,43 @@ def test_neither_batches_nor_freezing_change_arrows_and_gaps(
 def test_a_gap_in_time_needs_a_time_column() -> None:
     with pytest.raises(cernis.DataError, match="a gap or WITHIN in time inside the formula needs"):
         cernis.query("SELECT * WHERE A ;[5 MINUTES] B").run([{"type": "A"}])
+
+
+def make_ticks(count: int) -> pa.Table:
+    kinds = ["A", "B", "A", "C", "B", "B", "A"]
+    return pa.table(
+        {
+            "type": [kinds[i % 7] for i in range(count)],
+            "ts": range(count),
+            "k": [i * i % 11 for i in range(count)],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "A ;[20 MILLISECONDS] B",
+        "A ;[5 TO 20 MILLISECONDS] B ;[9 EVENTS] C",
+        "(A AS a ;[90 MILLISECONDS] B AS b) FILTER a[k] = b[k]",
+        "C{2,3}[20 EVENTS]",
+    ],
+)
+@pytest.mark.parametrize("partition", ["", " PARTITION BY [k]"])
+def test_a_gap_bounds_memory_without_a_window(
+    formula: str, partition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, events = cernis.query(f"SELECT * WHERE {formula}{partition}"), make_ticks(20_000)
+    plenty = query.run(events).counts()
+    monkeypatch.setattr("cernis.engine.correlated.runtime.FIRST_RECORDS", 64)
+    session = query.session()
+    scarce = [session.push(events.slice(i, 500)).counts() for i in range(0, 20_000, 500)]
+    assert pa.concat_tables(scarce).equals(plenty)
+    session.engine.collect()
+    assert session.engine.records < 2_000
+
+
+def test_explain_says_how_long_runs_wait() -> None:
+    text = str(cernis.query("SELECT * WHERE A ;[5 MINUTES] B").explain())
+    assert "[5 MINUTES] before B: by an index in the order of time (between neighbours)" in text
+    assert "after A: one search tree in the order of time, each run for 5 minutes" in text

@@ -107,6 +107,8 @@ _CLASSES = {
 
 def _describe_guarantee(plan: Plan) -> list[str]:
     name, *costs = _CLASSES[plan.guarantee]
+    if plan.guarantee is Guarantee.ORDERED and plan.tables is not None and any(plan.tables.gaps):
+        name = "ordered: neighbours in a match lie within a gap, or are compared by < <= > >="
     lines = [name, *_explain_residual(plan), *costs]
     if counts_only(plan.pattern) and plan.can_aggregate:
         return [*lines, "counting: per event, whatever the window and the matches; none are kept"]
@@ -159,6 +161,7 @@ _HOW = {
     How.EQUAL: "by an index on equal values",
     How.DIFFERENT: "by an index on different values",
     How.ORDERED: "by an ordered index",
+    How.GAP: "by an index in the order of time",
     How.UNARY: "by the event alone",
     How.CANDIDATE: "on each candidate",
 }
@@ -208,6 +211,9 @@ def _describe_indexes(plan: Plan) -> list[str]:
             kind = f"list with back pointers over {', '.join(a for a, _ in store.values)}"
         elif store.kind == SORTED:
             kind = f"search tree over {store.ordered}"
+            if store.ordered is not None and store.ordered.startswith("["):
+                reach = store.ordered.strip("[]").lower()
+                kind = f"search tree in the order of time, each run for {reach}"
         facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
         if store.contiguous:
             facts.append("of the event right before")

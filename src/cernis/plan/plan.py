@@ -349,7 +349,7 @@ def _make_head(pattern: Pattern, conjunctive: ConjunctiveQuery | None) -> Head |
 def _decide_guarantee(found: Correlated, tables: CorrelatedTables | None) -> Guarantee:
     if tables is None or tables.apart or not found.exact:
         return Guarantee.RESIDUAL
-    if tables.ordered:
+    if tables.is_sorted:
         return Guarantee.ORDERED
     return Guarantee.CHAIN if tables.pcea.is_chain else Guarantee.HIERARCHICAL
 

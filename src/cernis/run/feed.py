@@ -45,6 +45,7 @@ from cernis.engine.unary.freeze import (
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
+from cernis.events.order import Scale
 from cernis.plan.plan import Plan, Unary
 from cernis.results.correlated import CorrelatedMatches
 from cernis.results.counted import CountedMatches
@@ -87,6 +88,9 @@ class Feed(ABC):
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
         """Return the matches in compact sets; checking candidates spends the budget."""
+
+    def measure(self, scale: Scale) -> None:  # noqa: B027
+        """Learn the unit of time, before the first batch is read."""
 
     def forget(self) -> None:  # noqa: B027
         """Drop the codes of values that no partial match holds."""
@@ -251,9 +255,19 @@ class CorrelatedFeed(Feed):
         moments = self._moments(batch) if self.tables.strict else None
         return [
             *self.engine.push(
-                symbols, codes, high, low, keys=keys, moments=moments, **_clock(clock)
+                symbols,
+                codes,
+                high,
+                low,
+                keys=keys,
+                moments=moments,
+                times=batch.time,
+                **_clock(clock),
             )
         ]
+
+    def measure(self, scale: Scale) -> None:
+        self.engine.measure_gaps(scale.ticks)
 
     def _moments(self, batch: EventBatch) -> NDArray[np.int64]:
         """Return for each event the position of the first event with its timestamp."""

@@ -124,6 +124,8 @@ class Pipeline:
         """
         if Unit.TIME in self.inner_units:
             scale.ticks(Fraction(0), "a gap or WITHIN in time inside the formula")
+        if self.inner_units:
+            self.feed.measure(scale)
         keys = self._read_keys(batch, scale)
         clock = self._read_clock(batch, keys, scale)
         self.store.append(batch)

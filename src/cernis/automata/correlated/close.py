@@ -79,7 +79,7 @@ def interleave(parts: list[Fragment], states: States, span: Span | None) -> Frag
             if not steps:
                 break
             one = Fragment(tuple(steps), tuple(closing.values()))
-            built = fragments.concatenate(built, one, contiguous=False)
+            built = fragments.concatenate(built, one)
         else:
             cases.append(built)
     return fragments.unite_fragments(cases)

@@ -32,7 +32,7 @@ from cernis.automata.correlated import between, close, fragments, presence
 from cernis.automata.correlated.between import FilterConditions, How, Verdict, Verdicts
 from cernis.automata.correlated.classes import Key, KeyClass
 from cernis.automata.correlated.fragments import NOTHING, Fragment, Refusal, RefusedError, Step
-from cernis.automata.correlated.pcea import PCEA, RunSource
+from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource
 from cernis.automata.correlated.presence import MOST_CASES, Path
 from cernis.automata.unary.construct import build_condition_test, build_type_test, name_atom
 from cernis.pattern import formula as cel
@@ -175,15 +175,15 @@ class _CorrelatedBuilder:
     def build_sequence(
         self, node: cel.Sequence | cel.Contiguous, path: Path, preceded: bool
     ) -> Fragment:
-        parts, contiguous = node.parts, isinstance(node, cel.Contiguous)
+        parts = node.parts
         built, begin = NOTHING, 0
-        if self.gather and not preceded and not contiguous:
+        if self.gather and not preceded and _link(node, 1) == ANY_LINK:
             gathered = self.gather_parts(parts[0], parts[1], path)
             if gathered is not None:
                 built, begin = gathered, 2
         for i, part in enumerate(parts[begin:], start=begin):
             more = self.build(part, (*path, i), preceded or bool(built.steps))
-            built = fragments.concatenate(built, more, contiguous)
+            built = fragments.concatenate(built, more, _link(node, i))
         if isinstance(node, cel.Sequence):
             for i, part in enumerate(parts[1:], start=1):
                 self.judge_separator(node.separator_before(i), part, path, i)
@@ -199,7 +199,7 @@ class _CorrelatedBuilder:
             self.verdicts.note(path, 2 * i, verdict)
         if separator.gap is not None:
             text = f"[{write_gap(separator.gap)}] before {write_formula(after)}"
-            verdict = Verdict(text, How.CANDIDATE, "no index keeps the order of time")
+            verdict = Verdict(text, How.GAP, "between neighbours")
             self.verdicts.note(path, 2 * i + 1, verdict)
 
     def gather_parts(self, first: cel.Formula, second: cel.Formula, path: Path) -> Fragment | None:
@@ -240,13 +240,11 @@ class _CorrelatedBuilder:
         low = 0 if rounds[0].nullable else node.low
         built = replace(rounds[-1], nullable=copies > low)
         if node.high is None:
-            loop = tuple(fragments.link_starts(built.last, built.starts, node.contiguous))
+            loop = tuple(fragments.link_starts(built.last, built.starts, _link(node)))
             built = replace(built, steps=(*built.steps, *loop))
         for number in range(copies - 1, 0, -1):
             one = replace(rounds[number - 1], nullable=False)
-            built = replace(
-                fragments.concatenate(one, built, node.contiguous), nullable=number > low
-            )
+            built = replace(fragments.concatenate(one, built, _link(node)), nullable=number > low)
             if len(built.steps) > fragments.MOST_TRANSITIONS:
                 break  # build() refuses it
         return replace(built, nullable=low == 0 and decided is None)
@@ -396,6 +394,17 @@ class _CorrelatedBuilder:
         else:
             self.verdicts.apart(path, 0, text, self.states.names[gap])
         return agreed
+
+
+def _link(node: cel.Sequence | cel.Contiguous | cel.Iterate, part: int = 0) -> Link:
+    """Return the link before a part, or between rounds; part 0 has none before it."""
+    match node:
+        case cel.Sequence():
+            return Link(gap=node.separator_before(part).gap) if part else ANY_LINK
+        case cel.Iterate(contiguous=contiguous, separator=separator):
+            return Link(contiguous=contiguous, gap=separator.gap)
+        case cel.Contiguous():
+            return Link(contiguous=True)
 
 
 def _list_alternatives(condition: pred.Condition) -> list[tuple[int, ...]] | None:

@@ -77,7 +77,8 @@ def determinize_chain(pcea: PCEA) -> PCEA | None:
 
 def _has_no_index(link: Link) -> bool:
     """Return whether values must be in an order and others must differ: no store has both."""
-    return bool(link.ordered and (link.different or link.unlike)) and not link.strict
+    tree = (link.ordered and not link.strict) or link.gap is not None
+    return bool(tree and (link.different or link.unlike))
 
 
 def _minimize(pcea: PCEA) -> PCEA:
@@ -226,8 +227,8 @@ def _cut_links(transitions: list[Transition]) -> Iterator[tuple[Link, list[Trans
         return
     kept = _drop_redundant(transitions)
     links = [t.sources[0].link for t in kept]
-    if len({(link.ordered, link.contiguous) for link in links}) > 1:
-        raise _GivenUpError  # the opposite of an order, or of being right before, is no link
+    if len({(link.ordered, link.contiguous, link.gap) for link in links}) > 1:
+        raise _GivenUpError  # the opposite of an order, a gap or being right before is no link
     asked = [_outcomes(link) for link in links]
     pairs = tuple(dict.fromkeys(pair for each in asked for pair in each))
     cuts = [_cut_outcomes({each.get(pair) for each in asked}) for pair in pairs]
@@ -250,6 +251,7 @@ def _cut_links(transitions: list[Transition]) -> Iterator[tuple[Link, list[Trans
             unlike=tuple(pair for pair in pairs if held[pair] == _OTHER | _NEITHER),
             ordered=links[0].ordered,
             contiguous=links[0].contiguous,
+            gap=links[0].gap,
         )
         yield link, taken
 

@@ -106,23 +106,22 @@ class Fragment:
 NOTHING = Fragment(nullable=True)
 
 
-def link_starts(before: Iterable[int], steps: Iterable[Step], contiguous: bool) -> Iterator[Step]:
+def link_starts(before: Iterable[int], steps: Iterable[Step], link: Link) -> Iterator[Step]:
     """Yield the starting steps, each after each of these states."""
-    link = Link(contiguous=True) if contiguous else ANY_LINK
     states = tuple(before)
     for step in steps:
         for state in states:
             yield replace(step, sources=(RunSource(state, link),))
 
 
-def concatenate(left: Fragment, right: Fragment, contiguous: bool) -> Fragment:
+def concatenate(left: Fragment, right: Fragment, link: Link = ANY_LINK) -> Fragment:
     if not left.steps:
         return right if left.nullable else left
     return Fragment(
         steps=(
             *left.steps,
             *right.onward,
-            *link_starts(left.last, right.starts, contiguous),
+            *link_starts(left.last, right.starts, link),
             *(right.starts if left.nullable else ()),
         ),
         last=(*right.last, *(left.last if right.nullable else ())),
@@ -199,6 +198,7 @@ def _is_weaker(one: Link, other: Link) -> bool:
         and set(one.different) <= set(other.different)
         and set(one.ordered) <= set(other.ordered)
         and one.contiguous <= other.contiguous
+        and one.gap in (None, other.gap)
     )
 
 

@@ -32,6 +32,8 @@ from typing import Literal
 from cernis.automata.unary.cea import Test, find_atoms, write_test
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Operator
+from cernis.pattern.window import Gap
+from cernis.pattern.write import write_gap
 
 Order = Literal["<", "<=", ">", ">="]
 
@@ -61,6 +63,8 @@ class Link:
     unlike: tuple[tuple[str, str], ...] = ()
     ordered: tuple[Ordered, ...] = ()
     contiguous: bool = False
+    gap: Gap | None = None
+    """How far the event read now lies after the earlier one."""
 
     @property
     def strict(self) -> bool:
@@ -74,6 +78,8 @@ class Link:
         parts += [f"{o.earlier} {o.op} {o.later}" for o in self.ordered]
         if self.contiguous:
             parts.append("right before")
+        if self.gap is not None:
+            parts.append(f"[{write_gap(self.gap)}] before")
         return " and ".join(parts)
 
 

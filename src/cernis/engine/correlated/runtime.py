@@ -11,7 +11,9 @@ key in use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -22,14 +24,17 @@ from cernis.engine.correlated.tables import CODE, CorrelatedTables
 from cernis.engine.dag import records as r
 from cernis.engine.dag.collect import collect
 from cernis.engine.dag.links import DagSegment
+from cernis.engine.dag.ordered import find_latest
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW, Settings
 from cernis.errors import BudgetError
+from cernis.pattern.window import Gap, Unit
 
 MOST_BUCKET_BYTES = 4 << 30
 FIRST_RECORDS = 1 << 12
 _EVENTS_PAY = 16
 """An event pays for visiting so many records."""
 
+_LONGEST_GAP = 2**62
 _NO_NUMBERS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
 
@@ -50,6 +55,9 @@ class CorrelatedEngine:
         """Whether matches refer to the records."""
         self._earliest = 0
         self._earliest_at = -1
+        self._gaps = (_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS)
+        """The ends of each link's gap, and the reach of each store; set by `measure_gaps`."""
+        self._now, self._read_to = int(r.NOTHING) + _LONGEST_GAP, 0
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
 
@@ -65,6 +73,7 @@ class CorrelatedEngine:
         clocks: NDArray[np.int64] | None = None,
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
+        times: NDArray[np.int64] | None = None,
     ) -> list[DagSegment]:
         """Read a batch of events and return the matches that end in it.
 
@@ -80,6 +89,8 @@ class CorrelatedEngine:
             _NO_NUMBERS if clocks is None else clocks,
             _NO_NUMBERS if bounds is None else bounds,
             _NO_MASK if usable is None else usable,
+            _NO_NUMBERS if times is None else times,
+            *self._gaps,
         )
         if keys is not None and len(keys):
             self._reserve_keys(int(keys.max()) + 1)
@@ -104,10 +115,12 @@ class CorrelatedEngine:
             self._close(segments)
             if array != r.ROOTS:
                 self._advance_bound(bounds, at, self.position + at)
+                self._advance_time(times, at, self.position + at)
                 self.collect()
             self.grow(array, room)
         self._close(segments)
         self._advance_bound(bounds, len(symbols) - 1, self.position + len(symbols))
+        self._advance_time(times, len(symbols) - 1, self.position + len(symbols))
         self.position += len(symbols)
         return segments
 
@@ -206,6 +219,53 @@ class CorrelatedEngine:
         elif bounds is not None and len(bounds) and settings.shared_clock:
             self.bound = max(self.bound, int(bounds[at]))
 
+    def measure_gaps(self, ticks: Callable[[Fraction], int]) -> None:
+        """Set the sizes of the gaps; `ticks` counts the whole ticks in some nanoseconds."""
+
+        def size(length: Fraction, unit: Unit, round_up: bool) -> int:
+            whole = floor(length) if unit is Unit.EVENTS else ticks(length)
+            exact = -floor(-length) if unit is Unit.EVENTS else -ticks(-length)
+            return min(exact if round_up else whole, _LONGEST_GAP)
+
+        def sizes(gaps: Sequence[Gap | None], *, least: bool) -> NDArray[np.int64]:
+            found = [
+                0 if gap is None else size(gap.least if least else gap.most, gap.unit, least)
+                for gap in gaps
+            ]
+            return np.array(found, np.int64)
+
+        tables = self.tables
+        self._gaps = (
+            sizes(tables.gaps, least=True),
+            sizes(tables.gaps, least=False),
+            sizes(tables.reaches, least=False),
+        )
+
+    def _advance_time(self, times: NDArray[np.int64] | None, at: int, position: int) -> None:
+        """Note the time and the position up to which events have been read."""
+        self._read_to = position
+        if times is not None and len(times):
+            self._now = max(self._now, int(times[at]))
+
+    def _expire_gaps(self) -> None:
+        """Empty the buckets whose runs lie too far back for any event to come."""
+        memory, buckets = self.memory, self.memory.buckets.copy()
+        for store, gap in enumerate(self.tables.reaches):
+            if gap is None:
+                continue
+            first = memory.base[store]
+            mine = buckets[first : first + self.capacity[self.tables.store_domain[store]]]
+            reach = int(self._gaps[2][store])
+            limit: Any = self._now - reach
+            if gap.unit is Unit.EVENTS:
+                read = memory.part_events[mine["part"]] if self.settings.partitioned else None
+                limit = (self._read_to if read is None else read) - reach
+            latest = np.empty(len(mine), np.int64)
+            find_latest(memory.branches, mine["root"], latest)
+            dead = (mine["root"] != 0) & (latest < limit)
+            mine["root"][dead] = mine["last"][dead] = 0
+        self.memory = memory._replace(buckets=buckets)
+
     def _part_bounds(self) -> NDArray[np.int64]:
         """Return, per partition, the bound that its starts have to reach."""
         settings = self.settings
@@ -217,6 +277,9 @@ class CorrelatedEngine:
 
     def collect(self) -> None:
         """Drop the records that no event to come can use."""
+        if len(self._gaps[2]) and any(self.tables.reaches):
+            self._expire_gaps()
+            self._has_dropped = True
         can_expire = self.settings.window != NO_WINDOW or self.tables.collapsed
         if not can_expire and not self._has_dropped:
             return
@@ -319,7 +382,7 @@ class CorrelatedEngine:
             facts=len(self.tables.facts),
             values=self.tables.width,
             back=len(tables.links.steps),
-            ordered=bool(self.tables.ordered),
+            ordered=self.tables.is_sorted,
             parts=64 if self.settings.partitioned else 1,
             pending=int(stores.sum()) + 1,
         )

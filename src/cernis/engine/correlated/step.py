@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
-from cernis.engine.correlated.tables import CODE, HIGH, CorrelatedArrays
+from cernis.engine.correlated.tables import CODE, HIGH, NO_GAP, TIME_GAP, CorrelatedArrays
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
@@ -45,6 +45,13 @@ class CorrelatedEvents(NamedTuple):
     clocks: NDArray[np.int64]
     bounds: NDArray[np.int64]
     usable: NDArray[np.uint8]
+    times: NDArray[np.int64]
+    """The time of each event, where a gap is measured in time."""
+    gap_least: NDArray[np.int64]
+    gap_most: NDArray[np.int64]
+    """Per link, the ends of its gap, in ticks or positions."""
+    store_reach: NDArray[np.int64]
+    """Per store, the longest gap after its runs."""
 
 
 class Now(NamedTuple):
@@ -137,6 +144,19 @@ def step(tables, memory, events, scratch, rules, base, begin):
 
 
 @inner
+def _read_gap(events, now, unit):
+    """Return where the event stands, in the unit of a gap."""
+    return events.times[now.at] if unit == TIME_GAP else np.int64(now.ordinal)
+
+
+@inner
+def _go_back(reading, distance):
+    """Return the reading some distance before, at least the least one."""
+    earlier = reading - distance
+    return earlier if earlier <= reading else r.NOTHING + 1
+
+
+@inner
 def _fire(tables, memory, events, now, transition, asked):
     """Make the vertex of a transition, if each of its links finds a run."""
     counters = memory.counters
@@ -172,6 +192,15 @@ def _fire(tables, memory, events, now, transition, asked):
                 counters[r.ASKED] = question + 1
                 for v in range(width):
                     memory.asked[question, v] = asked[v]
+        elif found != 0 and tables.link_gap[link] != NO_GAP:
+            reading = _read_gap(events, now, tables.link_gap[link])
+            high = _go_back(reading, events.gap_most[link])
+            low = _go_back(reading, events.gap_least[link])
+            latest = by_order.latest_in_gap(memory.branches, found, high, low)
+            question = counters[r.ASKED]
+            counters[r.ASKED] = question + 1
+            memory.asked[question, 0] = high
+            memory.asked[question, 1] = low
         elif found != 0:
             high = events.high[tables.link_ordered[link], now.at]
             low = events.low[tables.link_ordered[link], now.at]
@@ -269,13 +298,22 @@ def _file(tables, memory, events, now, store, vertex, asked):
         root = unlike.insert(lists, counters, root, vertex, start, bound, asked, width)
         memory.entries[root]["store"] = store
     else:
-        high = events.high[tables.store_ordered[store], i]
-        low = events.low[tables.store_ordered[store], i]
+        gap = tables.store_gap[store]
+        if gap != NO_GAP:
+            high, low = _read_gap(events, now, gap), np.int64(0)
+            limit = _go_back(high, events.store_reach[store])
+            room = by_order.room_to_trim(memory.branches, root, limit)
+        else:
+            high = events.high[tables.store_ordered[store], i]
+            low = events.low[tables.store_ordered[store], i]
+            limit, room = r.NOTHING, 0
         if high == r.NOTHING:
             return 0, 0
-        room = by_order.room_to_insert(memory.branches, root, high, low)
+        room += by_order.room_to_insert(memory.branches, root, high, low)
         if counters[r.BRANCHES] + room > len(memory.branches):
             return r.BRANCHES, room
+        if gap != NO_GAP:
+            root = by_order.trim(memory.branches, counters, root, limit, bound)
         root = by_order.insert(memory.branches, counters, root, high, low, vertex, start, bound)
     memory.buckets[at]["root"] = root
     memory.buckets[at]["last"] = last

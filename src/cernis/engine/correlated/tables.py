@@ -17,6 +17,8 @@ is there, and a lock lets one thread at a time replace the arrays of symbols.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from itertools import chain
 from threading import Lock
 from typing import NamedTuple
@@ -27,8 +29,10 @@ from numpy.typing import NDArray
 from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.engine.dag.links import FarConditions, Links
-from cernis.engine.dag.records import OPERATORS, SORTED, UNION, UNLIKE
+from cernis.engine.dag.records import IN_GAP, OPERATORS, SORTED, UNION, UNLIKE
 from cernis.engine.dag.unlike import MOST_VALUES, sequences
+from cernis.pattern.window import Gap, Unit
+from cernis.pattern.write import write_gap
 
 Column = tuple[str, ...]
 
@@ -43,6 +47,7 @@ class StoreKey(NamedTuple):
     values: tuple[tuple[str, bool], ...]
     """Attributes compared by ≠; whether they must be present."""
     ordered: str | None
+    """An attribute; or the longest gap, in words, after which no run is asked for."""
     strict: bool
     """Only runs whose last event has an earlier timestamp are asked for."""
     collapsed: bool
@@ -80,6 +85,13 @@ class CorrelatedArrays(NamedTuple):
     """What a vertex keeps of its event: a code, or the high or low word of an order value."""
     symbol_first: NDArray[np.int32]
     symbol_transitions: NDArray[np.int32]
+    link_gap: NDArray[np.int32]
+    """NO_GAP, or what the gap of the link is measured in."""
+    store_gap: NDArray[np.int32]
+
+
+NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
+_GAP_UNITS = {Unit.TIME: TIME_GAP, Unit.EVENTS: EVENTS_GAP}
 
 
 def _ordered(link: Link) -> Ordered | None:
@@ -91,13 +103,14 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     order = _ordered(link)
     pairs = sorted(link.equal)
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
+    reach = None if link.gap is None else f"[{write_gap(replace(link.gap, least=Fraction(0)))}]"
     return StoreKey(
         state=state,
-        kind=SORTED if order else UNLIKE if differing else UNION,
+        kind=SORTED if order or reach else UNLIKE if differing else UNION,
         column=tuple(a for a, _ in pairs),
         contiguous=link.contiguous,
         values=tuple(differing),
-        ordered=order.earlier if order else None,
+        ordered=order.earlier if order else reach,
         strict=link.strict,
         collapsed=collapsed,
     )
@@ -142,6 +155,11 @@ class CorrelatedTables:
         assert self.width <= MOST_VALUES
         assert all(store.kind == UNION for store in self.stores if store.collapsed)
         self.strict = any(store.strict for store in self.stores)
+        self.is_sorted = any(store.kind == SORTED for store in self.stores)
+        self.gaps = tuple(source.link.gap for source in sources)
+        """The gap of each link."""
+        self.reaches = self._find_reaches()
+        """Per store, the gap after which no run is asked for."""
         self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
         self.facts = _facts(apart, self.columns, self.ordered)
         self.arrays = self._arrays()
@@ -161,6 +179,11 @@ class CorrelatedTables:
                 symbol_first=_ints([*arrays.symbol_first, *ends]),
                 symbol_transitions=_ints([*arrays.symbol_transitions, *chain(*passing)]),
             )
+
+    def _find_reaches(self) -> list[Gap | None]:
+        sources = [source for t in self.pcea.transitions for source in t.sources]
+        found = {store_of(s.state, s.link, s.state in self.collapsed): s.link.gap for s in sources}
+        return [found[store] for store in self.stores]
 
     def label(self, labels: frozenset[str]) -> int:
         """Return the number of a label set."""
@@ -195,7 +218,7 @@ class CorrelatedTables:
             store_strict=_flags([s.strict for s in self.stores]),
             store_collapsed=_flags([s.collapsed for s in self.stores]),
             store_ordered=_ints(
-                [-1 if s.ordered is None else order[s.ordered] for s in self.stores]
+                [order.get(s.ordered, -1) if s.ordered else -1 for s in self.stores]
             ),
             store_values=self._pad([[a for a, _ in s.values] for s in self.stores], width),
             store_required=np.array(
@@ -209,6 +232,8 @@ class CorrelatedTables:
             fact_column=_ints([column for _, column in self.facts]),
             symbol_first=np.zeros(1, np.int32),
             symbol_transitions=np.zeros(0, np.int32),
+            link_gap=_units(self.gaps),
+            store_gap=_units(self.reaches),
         )
 
     def _links(self, width: int) -> Links:
@@ -218,7 +243,7 @@ class CorrelatedTables:
         orders = [_ordered(s.link) for s in sources]
         return Links(
             store=_ints([numbers[store] for store in stores]),
-            operator=_ints([-1 if asked is None else OPERATORS[asked.op] for asked in orders]),
+            operator=_ints([_operator(s.link, o) for s, o in zip(sources, orders, strict=True)]),
             kind=_ints([s.kind for s in self.stores]),
             width=_ints([len(s.values) for s in self.stores]),
             steps=sequences(width),
@@ -252,6 +277,17 @@ class CorrelatedTables:
         for row, names in enumerate(attributes):
             padded[row, : len(names)] = [self.columns[(name,)] for name in names]
         return padded
+
+
+def _operator(link: Link, order: Ordered | None) -> int:
+    """Return how a link asks a search tree; -1: it asks none."""
+    if link.gap is not None:
+        return IN_GAP
+    return -1 if order is None else OPERATORS[order.op]
+
+
+def _units(gaps: Sequence[Gap | None]) -> NDArray[np.int32]:
+    return _ints([NO_GAP if gap is None else _GAP_UNITS[gap.unit] for gap in gaps])
 
 
 def _ints(numbers: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int32]:

@@ -90,7 +90,6 @@ def _list_items(links, memory, source, bound, items):
 def _list_range(branches, operator, root, asked, bound, items):
     """Write the vertices of a search tree in range; the tail of `items` is a stack."""
     room = len(items)
-    below = operator in (r.LESS, r.LESS_EQUAL)
     found = 0
     top = room
     if room < 1:
@@ -111,7 +110,8 @@ def _list_range(branches, operator, root, asked, bound, items):
                     top -= 1
                     items[top] = side
         else:
-            side = branch["left"] if below else branch["right"]
+            left_of = by_order.is_beyond(branch, operator, asked[1])
+            side = branch["left"] if left_of else branch["right"]
             if side != 0 and branches[side]["best"] >= bound:
                 top -= 1
                 items[top] = side

@@ -107,7 +107,6 @@ def _pick(links, memory, walk, source, at, bound):
             _choose(walk, source, before)
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
     operator = links.operator[link]
-    below = operator in (r.LESS, r.LESS_EQUAL)
     branch = memory.branches[at]
     if by_order.is_in_range(branch, operator, asked[0], asked[1]):
         left, right = branch["left"], branch["right"]
@@ -118,7 +117,8 @@ def _pick(links, memory, walk, source, at, bound):
         if branch["start"] >= bound and by_order.is_comparable(branch, asked[0]):
             return branch["vertex"]
         return 0
-    side = branch["left"] if below else branch["right"]
+    left_of = by_order.is_beyond(branch, operator, asked[1])
+    side = branch["left"] if left_of else branch["right"]
     if side != 0 and memory.branches[side]["best"] >= bound:
         _choose(walk, source, side)
     return 0

@@ -5,8 +5,12 @@ order integers and floats exactly), balanced by random priorities. Each branch k
 latest start below it, so that parts of the tree outside the window are cut, and are
 left behind when a path is copied.
 
-Cost contract: insertion O(log n) expected, n the runs of one key inside the window; the
-latest start among the runs in a range O(log n); enumeration O(log n) per run at worst.
+A tree for gaps holds readings of time, or positions, in the first word. They only rise, and
+`trim` leaves those behind that no later event can reach.
+
+Cost contract: insertion and trimming O(log n) expected, n the runs of one key inside the window
+or the gap; the latest start among the runs in a range O(log n); enumeration O(log n) per run at
+worst.
 Neither paper has order predicates; the index is the obvious one. A tree ordered by
 value and heaped by start (a priority search tree) would give output-linear delay, but
 degenerates to a list where the value rises with time, as prices do.
@@ -16,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
 
@@ -30,7 +35,17 @@ def is_in_range(branch, operator, high, low):
         return h < high or (h == high and l <= low)
     if operator == r.GREATER:
         return h > high or (h == high and l > low)
+    if operator == r.IN_GAP:
+        return high <= h <= low
     return h > high or (h == high and l >= low)
+
+
+@inner
+def is_beyond(branch, operator, low):
+    """Whether what is asked for is to the left of a branch that is not in range."""
+    if operator == r.IN_GAP:
+        return branch["high"] > low
+    return operator in (r.LESS, r.LESS_EQUAL)
 
 
 @inner
@@ -56,6 +71,94 @@ def latest_start(branches, root, operator, high, low):
         else:
             at = branches[at]["left"] if below else branches[at]["right"]
     return latest
+
+
+@inner
+def latest_in_gap(branches, root, lowest, highest):
+    """Return the latest start among the runs between two values, or NOTHING."""
+    at = root
+    while at != 0 and not lowest <= branches[at]["high"] <= highest:
+        at = branches[at]["right"] if branches[at]["high"] < lowest else branches[at]["left"]
+    if at == 0:
+        return r.NOTHING
+    latest = branches[at]["start"]
+    side = branches[at]["left"]
+    while side != 0:
+        if branches[side]["high"] >= lowest:
+            latest = max(latest, branches[side]["start"])
+            if branches[side]["right"] != 0:
+                latest = max(latest, branches[branches[side]["right"]]["best"])
+            side = branches[side]["left"]
+        else:
+            side = branches[side]["right"]
+    side = branches[at]["right"]
+    while side != 0:
+        if branches[side]["high"] <= highest:
+            latest = max(latest, branches[side]["start"])
+            if branches[side]["left"] != 0:
+                latest = max(latest, branches[branches[side]["left"]]["best"])
+            side = branches[side]["right"]
+        else:
+            side = branches[side]["left"]
+    return latest
+
+
+@inner
+def largest(branches, root):
+    """Return the largest value of a tree, NOTHING if it is empty."""
+    found = r.NOTHING
+    while root != 0:
+        found = branches[root]["high"]
+        root = branches[root]["right"]
+    return found
+
+
+@kernel
+def find_latest(branches, roots, found):
+    """Write the largest value of each tree."""
+    for i in range(len(roots)):
+        found[i] = largest(branches, roots[i])
+
+
+@inner
+def room_to_trim(branches, root, limit):
+    """Return the most branches that `trim` will make."""
+    made = 0
+    while root != 0:
+        if branches[root]["high"] < limit:
+            root = branches[root]["right"]
+        else:
+            made += 1
+            root = branches[root]["left"]
+    return made
+
+
+@inner
+def trim(branches, counters, root, limit, bound):
+    """Return the tree without the values below the limit; the tree before does not change."""
+    least = root
+    while least != 0 and branches[least]["left"] != 0:
+        least = branches[least]["left"]
+    if least == 0 or branches[least]["high"] >= limit:
+        return root
+    first = counters[r.BRANCHES]
+    new_root, parent = 0, 0
+    at = root
+    while at != 0:
+        if branches[at]["high"] < limit:
+            at = branches[at]["right"]
+            continue
+        copy = _copy(branches, counters, at, bound)
+        at = branches[copy]["left"]
+        branches[copy]["left"] = 0
+        if parent == 0:
+            new_root = copy
+        else:
+            branches[parent]["left"] = copy
+        parent = copy
+    for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
+        _refresh(branches, branch)
+    return new_root
 
 
 @inner

@@ -34,7 +34,8 @@ MOST_RECORDS = 2**30
 UNION, UNLIKE, SORTED = range(3)
 
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(4)
-EQUAL, DIFFERENT = 4, 5
+EQUAL, DIFFERENT, IN_GAP = 4, 5, 6
+"""IN_GAP asks a search tree for a range: the two words are its ends, both included."""
 OPERATORS = {
     "<": LESS,
     "<=": LESS_EQUAL,
@@ -86,7 +87,8 @@ class RunMemory(NamedTuple):
     """Per entry, its back pointers."""
     branches: NDArray[np.void]
     asked: NDArray[np.int64]
-    """The values that sources asked for: those compared by ≠, or two words of an order value."""
+    """The values that sources asked for: those compared by ≠, two words of an order value, or the
+    ends of a gap."""
     buckets: NDArray[np.void]
     base: NDArray[np.int64]
     """Where each store's buckets begin."""
