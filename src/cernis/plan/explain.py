@@ -299,6 +299,8 @@ def _describe_groups(plan: Plan) -> list[str]:
 
 def _describe_window(plan: Plan) -> str:
     within = plan.pattern.within
+    if within is None and plan.gaps_in_time:
+        return "none: partial matches leave with the gap"
     if within is None:
         until = "for ever" if plan.pattern.forget is None else "until they are forgotten"
         return f"none: partial matches are kept {until} (WITHIN bounds memory)"
@@ -325,6 +327,8 @@ def _describe_partition(plan: Plan) -> list[str]:
     by = f"by {', '.join(' or '.join(group) for group in pattern.partition)}"
     if idle:
         return [f"{by}; idle keys are forgotten {idle}"]
+    if plan.gaps_in_time:
+        return [f"{by}; idle keys leave with the gap"]
     if not pattern.keeps_idle:
         return [f"{by}; idle keys leave with the window"]
     return [f"{by}; idle keys stay: {why_idle_stay(pattern)}"]

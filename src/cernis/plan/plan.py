@@ -175,6 +175,12 @@ class Plan:
         return _rebuild_plan, (self.pattern, self.unordered, self.conjunctive)
 
     @property
+    def gaps_in_time(self) -> bool:
+        """Whether each partial match leaves once the gap after it, in time, has passed."""
+        reaches = self.tables.reaches if self.tables is not None else ()
+        return bool(reaches) and all(r is not None and r.unit is Unit.TIME for r in reaches)
+
+    @property
     def can_aggregate(self) -> bool:
         """Whether the matches are all accepting runs of the unary automaton.
 
