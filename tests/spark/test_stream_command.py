@@ -120,7 +120,13 @@ def test_a_folder_of_csv_becomes_parquet_and_a_restart_goes_on(spark: Any, capfd
     put("in/2.csv", events(("B", 4, 1), ("B", 6, 2), ("B", 5.1, 1)))
     put("in/3.csv.writing", END)
     put("in/4.csv", END)
-    assert stream(PAIRS, *options, "--max-files", "1") == 0
+    assert stream(PAIRS, *options, "--max-files", "1", "--metrics", "numbers.prom") == 0
+    numbers = dict(line.rsplit(" ", 1) for line in Path("numbers.prom").read_text().splitlines())
+    assert numbers["cernis_rows_total"] == "4"
+    assert numbers["cernis_matches_total"] == "3"
+    assert int(numbers["cernis_keys"]) >= 2
+    assert int(numbers["cernis_vertices"]) > 0
+    assert float(numbers['cernis_stage_seconds_total{stage="engine"}']) > 0
     found = written(spark)
     whole = pa.concat_tables([pa.csv.read_csv(f"in/{i}.csv") for i in (1, 2, 4)])
     expected = cernis.query(PAIRS).run(whole).to_arrow()
@@ -567,6 +573,7 @@ def progress(batch: int, **numbers: Any) -> Progress:
     spent |= {"queryPlanning": 60.0, "latestOffset": 10.0, "engine": 12.0, "state": 40.0}
     fixed: dict[str, Any] = {"query": "q", "run": "r", "batch": batch, "recalled": 0}
     fixed |= {"state_bytes": 0, "per_bucket": {}, "waiting_per_bucket": {}}
+    fixed |= {"keys_per_bucket": {}, "records_per_bucket": {}}
     fixed |= {"watermark": None, "milliseconds": spent}
     return Progress(**{**fixed, **told, **numbers})
 

@@ -225,6 +225,13 @@ def stream(
     cores: Annotated[
         int | None, typer.Option(min=1, help="How many cores of this machine; all of them.")
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT|FILE",
+            help="Numbers for Prometheus, on a port of this machine or in a file.",
+        ),
+    ] = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
     """Find the matches of QUERY in events that go on coming, on Spark."""
@@ -268,6 +275,7 @@ def stream(
                 once=once,
                 explain=explain,
                 cores=cores,
+                metrics=metrics,
             ),
         )
 

@@ -18,16 +18,17 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import cernis
 from cernis.cli.live import Tally, WatermarkClock, show_live, summarize
+from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
 from cernis.cli.terminal import error_console, print_message, spinner
 from cernis.errors import QueryError, neutralize
 from cernis.events.times import UNITS
@@ -48,6 +49,9 @@ from cernis.spark.streaming.endpoints import (
 )
 from cernis.spark.streaming.interval import parse_milliseconds
 from cernis.spark.streaming.sources import UNDECODED, Places, StreamInput
+
+if TYPE_CHECKING:
+    from cernis.spark import Progress
 
 _POLL = 0.2
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -74,6 +78,7 @@ class StreamArguments:
     once: bool
     explain: bool
     cores: int | None
+    metrics: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +94,7 @@ class StreamPlan:
     lateness: timedelta
     ahead: timedelta | None
     trigger: dict[str, Any]
+    metrics: MetricsPlace | None
     arguments: StreamArguments
 
     @property
@@ -163,6 +169,7 @@ def make_plan(text: str, language: str, arguments: StreamArguments) -> StreamPla
         lateness=_time("--lateness", arguments.lateness),
         ahead=None if endless else _time("--ahead", arguments.ahead),
         trigger=trigger,
+        metrics=None if arguments.metrics is None else parse_metrics(arguments.metrics),
         arguments=arguments,
     )
     _check_folders(plan)
@@ -253,13 +260,23 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
     assert plan.sink is not None
     folder = plan.sink.path if isinstance(plan.sink, Folder) else None
     tally = Tally(plan.title, _clock(plan, frames), folder)
+    metrics = StreamMetrics()
+
+    def take(progress: Progress) -> None:
+        tally.take(progress)
+        if metrics.take(progress):
+            write_file(plan.metrics, metrics)
+
     found = _recognize(plan, frames)
-    listener = watch(spark, tally.take)
-    try:
-        _run_to_end(plan, found, tally)
-    finally:
-        with suppress(Exception):  # Java may be gone
-            spark.streams.removeListener(listener)
+    with publish(plan.metrics, metrics) as address:
+        if address is not None:
+            print_message(f"note: metrics at {address}")
+        listener = watch(spark, take)
+        try:
+            _run_to_end(plan, found, tally, take)
+        finally:
+            with suppress(Exception):  # Java may be gone
+                spark.streams.removeListener(listener)
     print_message(summarize(tally.view()))
 
 
@@ -289,7 +306,9 @@ def _streams(frames: dict[str, Any]) -> Any:
     return frames if len(frames) > 1 else next(iter(frames.values()))
 
 
-def _run_to_end(plan: StreamPlan, found: Any, tally: Tally) -> None:
+def _run_to_end(
+    plan: StreamPlan, found: Any, tally: Tally, take: Callable[[Progress], None]
+) -> None:
     from cernis.spark import progress_of
 
     assert plan.sink is not None
@@ -316,7 +335,7 @@ def _run_to_end(plan: StreamPlan, found: Any, tally: Tally) -> None:
             raise
     for numbers in running.recentProgress:  # the listener may lag behind
         if (progress := progress_of(numbers)) is not None:
-            tally.take(progress)
+            take(progress)
 
 
 def _wait(running: Any, caught: _Signals, tally: Tally) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import floor
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from cernis.run.group import Grouper
 from cernis.run.history import MatchHistory
 from cernis.run.key_limit import KeyLimit
 from cernis.run.longest import LongestMatches
+from cernis.run.metrics import SessionMetrics
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
 
@@ -94,6 +96,7 @@ class Pipeline:
             self.absence.keeps = keep
         self.kept_from = 0
         """The position of the first event that is still stored."""
+        self._seconds = dict.fromkeys(("encode", "engine", "find"), 0.0)
         self._forget_at = _FORGET_EVERY
         self._forget_lives_at = 2 * _FORGET_KEYS
 
@@ -126,6 +129,7 @@ class Pipeline:
             scale.ticks(Fraction(0), "a gap or WITHIN in time inside the formula")
         if self.inner_units:
             self.feed.measure(scale)
+        began = perf_counter()
         keys = self._read_keys(batch, scale)
         clock = self._read_clock(batch, keys, scale)
         self.store.append(batch)
@@ -135,13 +139,34 @@ class Pipeline:
             self.history.note(batch, keys, self._pull_clock(batch, clock, scale))
         if self.longest:
             self.longest.note_events(len(batch))
+        began = self._spend("encode", began)
         taken = self.feed.take(batch, keys, clock)
+        self._spend("engine", began)
         if self.limit.most is not None and keys is not None:
             self.limit.note(batch.base, keys)
             self._limit_keys(self.limit.most)
         if self.absence is not None:
             return self.absence.take(batch, keys, scale, taken, self.feed, self.kept_from)
         return taken
+
+    def _spend(self, stage: str, began: float) -> float:
+        """Add the time since then to a stage; return the time."""
+        now = perf_counter()
+        self._seconds[stage] += now - began
+        return now
+
+    def metrics(self) -> SessionMetrics:
+        """Return the numbers of this moment."""
+        engine = self.engine
+        return SessionMetrics(
+            events=engine.position,
+            relevant=engine.relevant,
+            stored=engine.position - self.kept_from,
+            keys=0 if self.keys is None else len(self.keys),
+            dropped_keys=self.limit.dropped,
+            records=engine.records,
+            seconds=dict(self._seconds),
+        )
 
     def _limit_keys(self, most: int) -> None:
         """Drop partitions beyond the limit, or raise an error."""
@@ -185,7 +210,7 @@ class Pipeline:
 
         Of a strategy that waits: the matches that are certain now.
         """
-        plan = self.plan
+        plan, began = self.plan, perf_counter()
         if self.absence is not None:
             found = self.absence.find(segments, self.feed)
         elif self.longest:
@@ -197,6 +222,7 @@ class Pipeline:
             found = self.feed.find(plan.variables, segments, plan.pattern.limit, self.budget)
         if self.history:
             self.history.add(segments, found)
+        self._spend("find", began)
         return found
 
     def first_end(self) -> int | None:

@@ -40,6 +40,7 @@ from cernis.run.feed import Engine, Measures
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
 from cernis.run.group import find_measures
 from cernis.run.key_limit import KeyLimit, OnFull
+from cernis.run.metrics import SessionMetrics
 from cernis.run.pipeline import Pipeline
 
 MANY_KEYS = 1 << 16
@@ -428,6 +429,10 @@ class Session(Generic[Found]):
             self.notes.append(self.budget.note)
 
     # -------------------------------------------------------------- frozen
+
+    def metrics(self) -> SessionMetrics:
+        """Return the numbers of this moment; they cost nothing."""
+        return self.pipeline.metrics()
 
     def freeze(self) -> bytes:
         """Return the state as versioned bytes; `Query.thaw` goes on from there."""

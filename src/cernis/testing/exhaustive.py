@@ -12,8 +12,8 @@ their events interleaved. The oracle reads each stream alone.
 Left out, because another case covers them: formulas in which B comes before A, and chains of one
 operator with brackets to the right.
 
-Cost: a few milliseconds a query for the engine, about 50 µs a stream for the oracle. There are 12
-formulas of up to 2 nodes, 135 of 3, 1,732 of 4 and some 25,000 of 5, each with a dozen clauses.
+Cost: a few milliseconds a query for the engine, about 50 µs a stream for the oracle. There are 15
+formulas of up to 2 nodes, 206 of 3, 3,096 of 4 and some 50,000 of 5, each with some 15 clauses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Pattern, Select, Strategy, Unit, Variable, Window
+from cernis.pattern.query import Absence, Consume, Pattern, Select, Strategy, Variable
+from cernis.pattern.window import Gap, Unit, Window
 from cernis.testing.grammar import find_bound_variables
 
 Event = Mapping[str, Any]
@@ -44,6 +45,8 @@ _OTHER = "C"
 _CHAINS: tuple[Chain, ...] = (cel.Sequence, cel.Contiguous, cel.Choice, cel.All)
 _COMPARED: tuple[pred.Operator, ...] = ("=", "!=", "<")
 _MILLISECOND = 1_000_000
+_WINDOW = Window(Unit.EVENTS, Fraction(1))
+_NEAR = Gap(Unit.EVENTS, Fraction(1))
 
 
 # ---------------------------------------------------------------- formulas
@@ -53,7 +56,7 @@ def list_formulas(nodes: int) -> Iterator[cel.Formula]:
     """Yield every formula of up to so many nodes, small ones first.
 
     >>> [len(list(list_formulas(nodes))) for nodes in (1, 2, 3)]
-    [1, 12, 135]
+    [1, 15, 206]
     """
     for size in range(1, nodes + 1):
         for formula in _make_formulas(size):
@@ -84,6 +87,10 @@ def _extend(body: cel.Formula) -> Iterator[cel.Formula]:
     yield cel.Iterate(body, contiguous=True)
     yield cel.Iterate(body, 2, 2)
     yield cel.Optional(body)
+    yield cel.Iterate(body, separator=cel.Separator(gap=_NEAR))
+    yield cel.Within(body, _WINDOW)
+    if _begins_single(body):
+        yield cel.Iterate(body, separator=cel.Separator(next=True))
     names = find_bound_variables(body)
     if "x" not in names:
         yield cel.As(body, "x")
@@ -100,6 +107,13 @@ def _is_single(body: cel.Formula) -> bool:
     while isinstance(body, cel.Filter | cel.As):
         if isinstance(body, cel.Filter) and not isinstance(body.condition, pred.Holds):
             return False
+        body = body.body
+    return isinstance(body, cel.Event)
+
+
+def _begins_single(body: cel.Formula) -> bool:
+    """Whether the formula may stand after `->`."""
+    while isinstance(body, cel.As | cel.Iterate):
         body = body.body
     return isinstance(body, cel.Event)
 
@@ -127,6 +141,9 @@ def _combine(left: cel.Formula, right: cel.Formula) -> Iterator[cel.Formula]:
             parts = left.parts if isinstance(left, operator) else (left,)
             yield operator((*parts, right))
     yield cel.Unless(left, right)
+    yield cel.Sequence((left, right), (cel.Separator(gap=_NEAR),))
+    if _begins_single(right):
+        yield cel.Sequence((left, right), (cel.Separator(next=True),))
 
 
 # ----------------------------------------------------------------- clauses
@@ -139,11 +156,10 @@ def list_variants(formula: cel.Formula) -> Iterator[Pattern]:
     for strategy in Strategy:
         if strategy is not Strategy.ALL:
             yield replace(plain, strategy=strategy)
-    for within in (
-        Window(Unit.EVENTS, Fraction(1)),
-        Window(Unit.TIME, Fraction(_MILLISECOND)),
-    ):
+    time = Window(Unit.TIME, Fraction(_MILLISECOND))
+    for within in (_WINDOW, time):
         yield replace(plain, within=within)
+        yield replace(plain, without=(Absence(cel.Event("B"), within),))
     yield replace(plain, consume=Consume.PARTITION)
     yield replace(plain, limit=1)
     yield replace(plain, select=Select(False))

@@ -203,6 +203,8 @@ class Bucket:
             call(header.timer, next_call)
             header.timer = next_call
         report.waiting, report.kept = len(self.buffer), self.log.size
+        numbers = self.recognizer.session.metrics()
+        report.keys, report.records = numbers.keys, numbers.records
         store.put_header(header.to_bytes())
         report.state_ms += 1000 * (perf_counter() - began)
 

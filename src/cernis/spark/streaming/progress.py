@@ -19,6 +19,8 @@ from cernis.spark.streaming.side_output import AHEAD, UNDECODABLE, UNTIMED
 
 BUCKETS, ROWS = "cernis.buckets.", "cernis.rows."
 """The prefixes of observed metrics: of all buckets, and of the rows of a stream."""
+GAUGES = ("kept", "waiting", "keys", "records")
+"""The numbers of a bucket that stay until its next call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,10 @@ class Progress:
     """Bytes of state in each bucket that ran."""
     waiting_per_bucket: Mapping[int, int]
     """Events in the buffer of each bucket that ran; others have as many as before."""
+    keys_per_bucket: Mapping[int, int]
+    """Partitions that the engine of each bucket that ran has numbers for."""
+    records_per_bucket: Mapping[int, int]
+    """Nodes and vertices of partial matches in each bucket that ran."""
     recalled: int
     """Events that were read again because another worker ran their bucket before."""
     watermark: str | None
@@ -95,6 +101,8 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
         state_bytes=sums("kept"),
         per_bucket=per_bucket("kept"),
         waiting_per_bucket=per_bucket("waiting"),
+        keys_per_bucket=per_bucket("keys"),
+        records_per_bucket=per_bucket("records"),
         recalled=sums("recalled"),
         watermark=(told.get("eventTime") or {}).get("watermark"),
         milliseconds=spent,

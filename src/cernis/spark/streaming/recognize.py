@@ -38,7 +38,7 @@ from cernis.spark.streaming.checkpoint import claim, read_note
 from cernis.spark.streaming.interval import parse_milliseconds
 from cernis.spark.streaming.packing import PACKED, Packing, pack_rows, read_blob
 from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, BucketProcessor
-from cernis.spark.streaming.progress import BUCKETS, ROWS
+from cernis.spark.streaming.progress import BUCKETS, GAUGES, ROWS
 from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON, UNDECODABLE, UNTIMED
 from cernis.spark.worker import BUCKET, ROW, STREAM, Work
 
@@ -262,7 +262,7 @@ def _bucket_metrics(stream: StreamWork) -> Iterator[Column]:
     for name in REPORTED:
         yield F.sum(name).alias(name)
     for number in stream.buckets[:64]:
-        for name in ("kept", "waiting"):
+        for name in GAUGES:
             own = F.when(F.col("bucket") == number, F.col(name))
             yield F.max(own).alias(f"{name} in {number}")
 

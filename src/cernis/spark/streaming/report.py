@@ -15,6 +15,10 @@ class Report:
     waiting: int = 0
     kept: int = 0
     """Bytes of state."""
+    keys: int = 0
+    """Partitions that the engine has numbers for."""
+    records: int = 0
+    """Nodes and vertices of partial matches; dead ones count until they are collected."""
     recalled: int = 0
     """Events that were read again because another worker ran the bucket before."""
     engine_ms: float = 0.0

@@ -1,0 +1,175 @@
+"""The numbers of a running stream as Prometheus text: `cernis stream --metrics PORT|FILE`.
+
+    Progress (one micro-batch) ─ StreamMetrics ─▶ text ─▶ http://127.0.0.1:PORT/metrics, or a file
+
+Counters count from the start of this process, each micro-batch once, however often it is told.
+Gauges are those of the last call of each bucket, added up. The file is replaced after each
+micro-batch, for collectors that read files.
+
+Cost: a few additions for each micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from cernis.errors import CernisError
+from cernis.output import open_output
+
+if TYPE_CHECKING:
+    from cernis.spark import Progress
+
+_HOST = "127.0.0.1"
+_CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+_COUNTERS = {
+    "rows": ("cernis_rows_total", "Rows that came."),
+    "events": ("cernis_events_total", "Rows that the query can use."),
+    "irrelevant": ("cernis_irrelevant_rows_total", "Rows that no test of the query passes."),
+    "late": ("cernis_late_events_total", "Events after the watermark had passed them."),
+    "recalled": ("cernis_recalled_events_total", "Events read again by another worker."),
+    "matches": ("cernis_matches_total", "Matches."),
+}
+_DROPPED = ("ahead", "undecodable", "untimed")
+_GAUGES = {
+    "waiting_per_bucket": ("cernis_waiting_events", "Events that wait for the watermark."),
+    "per_bucket": ("cernis_state_bytes", "Bytes of state."),
+    "keys_per_bucket": ("cernis_keys", "Partitions that the engine has numbers for."),
+    "records_per_bucket": ("cernis_vertices", "Nodes and vertices of partial matches."),
+}
+
+
+class StreamMetrics:
+    """The sums of all micro-batches, and the last numbers of each bucket."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._batch: int | None = None
+        self._batches = 0
+        self._counts: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._seconds: dict[str, float] = {}
+        self._buckets: dict[str, dict[int, int]] = {name: {} for name in _GAUGES}
+        self._watermark: float | None = None
+
+    def take(self, progress: Progress) -> bool:
+        """Add one micro-batch; return whether it is new."""
+        with self._lock:
+            if self._batch is not None and progress.batch <= self._batch:
+                return False
+            self._batch = progress.batch
+            self._batches += 1
+            for name in _COUNTERS:
+                self._counts[name] += getattr(progress, name)
+            for name in _DROPPED:
+                self._dropped[name] += getattr(progress, name)
+            for stage, milliseconds in progress.milliseconds.items():
+                self._seconds[stage] = self._seconds.get(stage, 0.0) + milliseconds / 1000
+            for name, buckets in self._buckets.items():
+                buckets |= getattr(progress, name)
+            if progress.watermark is not None:
+                self._watermark = datetime.fromisoformat(progress.watermark).timestamp()
+            return True
+
+    def write(self) -> str:
+        """Return the numbers in the text format of Prometheus."""
+        with self._lock:
+            return "".join(f"{line}\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from _metric("cernis_batches_total", "Micro-batches.", {"": self._batches})
+        for name, (title, text) in _COUNTERS.items():
+            yield from _metric(title, text, {"": self._counts[name]})
+        dropped = {f'{{reason="{name}"}}': self._dropped[name] for name in _DROPPED}
+        yield from _metric("cernis_dropped_events_total", "Events that cannot be read.", dropped)
+        spent = {f'{{stage="{stage}"}}': self._seconds[stage] for stage in sorted(self._seconds)}
+        text = "Time in each stage; engine and state are summed over tasks."
+        yield from _metric("cernis_stage_seconds_total", text, spent)
+        for name, (title, text) in _GAUGES.items():
+            yield from _metric(title, text, {"": sum(self._buckets[name].values())})
+        if self._watermark is not None:
+            title = "cernis_watermark_seconds"
+            yield from _metric(title, "The watermark, since 1970.", {"": self._watermark})
+
+
+def _metric(title: str, text: str, values: Mapping[str, float]) -> Iterator[str]:
+    yield f"# HELP {title} {text}"
+    yield f"# TYPE {title} {'counter' if title.endswith('_total') else 'gauge'}"
+    for labels, value in values.items():
+        yield f"{title}{labels} {value:.10g}"
+
+
+# --------------------------------------------------------------- publishing
+
+
+@dataclass(frozen=True)
+class MetricsPlace:
+    """A port of this machine, or a file."""
+
+    port: int | None = None
+    path: Path | None = None
+
+
+def parse_metrics(argument: str) -> MetricsPlace:
+    """Return the place of `--metrics`: digits are a port, anything else is a file.
+
+    >>> parse_metrics("9464").port, parse_metrics("numbers.prom").path
+    (9464, PosixPath('numbers.prom'))
+    """
+    if not argument.isdecimal():
+        return MetricsPlace(path=Path(argument))
+    if int(argument) > 65535:
+        raise CernisError(f"--metrics {argument}: ports go up to 65535")
+    return MetricsPlace(port=int(argument))
+
+
+@contextmanager
+def publish(place: MetricsPlace | None, metrics: StreamMetrics) -> Iterator[str | None]:
+    """Publish the metrics while the body runs; yield their address, if they have one."""
+    if place is None or place.port is None:
+        write_file(place, metrics)
+        yield None
+        return
+    try:
+        server = ThreadingHTTPServer((_HOST, place.port), _make_handler(metrics.write))
+    except OSError as error:
+        raise CernisError(f"--metrics {place.port}: {error.strerror}") from error
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://{_HOST}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def write_file(place: MetricsPlace | None, metrics: StreamMetrics) -> None:
+    """Replace the file of the metrics, if there is one."""
+    if place is not None and place.path is not None:
+        with open_output(place.path) as file:
+            file.write(metrics.write().encode())
+
+
+def _make_handler(write: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+    class MetricsHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self.path.partition("?")[0] == "/metrics"
+            body = write().encode() if found else b"the numbers are at /metrics\n"
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", _CONTENT)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Keep the terminal for the user."""
+
+    return MetricsHandler

@@ -1,0 +1,27 @@
+"""`SessionMetrics`: the numbers of a session at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionMetrics:
+    """What a session has read, what it keeps, and where its time went."""
+
+    events: int
+    """Events that were read."""
+    relevant: int
+    """Events that have begun or moved a partial match."""
+    stored: int
+    """Events that are kept because a match may still reach back to them."""
+    keys: int
+    """Partitions that the engine has numbers for."""
+    dropped_keys: int
+    """Partitions that `max_keys` has dropped."""
+    records: int
+    """Nodes and vertices of partial matches; dead ones count until they are collected."""
+    seconds: Mapping[str, float]
+    """Time in each stage: `encode` (keys and clocks), `engine`, `find` (matches, without listing
+    them)."""
