@@ -68,7 +68,7 @@ def run_frozen(pattern: Pattern, joined: JoinedStreams) -> Answer:
     for first in range(0, table.num_rows, width):
         found += session.push(table.slice(first, width))
         session = query.thaw(session.freeze())
-    return collect(found, joined)
+    return collect([*found, *session.finish()], joined)
 
 
 def run_correlated(pattern: Pattern, joined: JoinedStreams) -> Answer:
