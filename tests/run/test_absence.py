@@ -258,6 +258,12 @@ def test_explain_says_what_waits() -> None:
     assert "in the 1 hour after a match: a match waits for so long" in report
 
 
+def test_an_unless_that_excludes_nothing_is_noted() -> None:
+    found = cernis.query("SELECT * FROM S WHERE ORDER AS o UNLESS PAY").run(ORDERS)
+    note = "UNLESS PAY excludes nothing: nothing lies inside a single event; write WITHOUT PAY FOR"
+    assert [text for text in found.notes if text.startswith(note)]
+
+
 def test_a_type_that_never_comes_is_noted() -> None:
     found = cernis.query("SELECT * FROM S WHERE ORDER WITHOUT PAYS FOR 1 SECOND").run(ORDERS)
     assert "no event has the type 'PAYS'" in found.notes

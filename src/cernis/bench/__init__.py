@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from cernis.bench.absence import ABSENCE
 from cernis.bench.aggregates import AGGREGATES
 from cernis.bench.benchmark import Benchmark
 from cernis.bench.correlation import CORRELATION
@@ -37,6 +38,7 @@ _ALL = (
     PARTITIONS,
     STRATEGIES,
     AGGREGATES,
+    ABSENCE,
     MEMORY,
     CORRELATION,
     SPARK,

@@ -27,6 +27,8 @@ class BenchmarkScale:
     most_enumerated: int = 2_000_000
     keys: tuple[int, ...] = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
     keyed_events: int = 2_000_000
+    waiting: tuple[int, ...] = (100, 1000, 10_000, 100_000, 1_000_000)
+    waiting_events: int = 500_000
     strategy_events: int = 500_000
     strategy_windows: tuple[int, ...] = (20, 100, 500, 2000)
     aggregate_lengths: tuple[int, ...] = (3, 6, 12, 24)
@@ -87,6 +89,8 @@ QUICK = BenchmarkScale(
     most_enumerated=50_000,
     keys=(1, 10, 1000),
     keyed_events=4000,
+    waiting=(100, 1000),
+    waiting_events=2000,
     strategy_events=2000,
     strategy_windows=(20, 100),
     aggregate_lengths=(3, 6),

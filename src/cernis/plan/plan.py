@@ -32,7 +32,12 @@ from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.pattern.waits import list_waits
-from cernis.plan.absence import lists_matches, make_guard_query, needs_every_label
+from cernis.plan.absence import (
+    lists_matches,
+    make_guard_query,
+    needs_every_label,
+    note_idle_guards,
+)
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
@@ -227,6 +232,9 @@ def make_plan(
     """
     pattern = lower_terms(pattern)
     plan = _plan_formula(pattern, unordered, conjunctive)
+    idle = note_idle_guards(pattern.formula)
+    if idle:
+        plan = replace(plan, notes=(*plan.notes, *idle))
     if not pattern.without:
         return plan
     after, before = (

@@ -39,6 +39,8 @@ MOST_NODES = 2**31 - 1
 MOST_LISTED = 2**16
 MOST_SLOT_BYTES = 4 << 30
 FIRST_NODES = 1 << 17
+_MANY_ROWS = 1 << 12
+"""Fewer rows than this double when none is free: looking for dead ones costs as much."""
 _NO_NUMBERS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
 
@@ -262,7 +264,7 @@ class UnaryEngine:
         memory = self.memory
         rows, width = memory.slots.shape
         free = int(memory.counters[a.FREE_ROWS])
-        if 4 * free > rows:
+        if 4 * free > rows and rows >= _MANY_ROWS:
             return
         free_rows = _lengthen(memory.free_rows, 2 * rows, 0)
         free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
