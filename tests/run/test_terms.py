@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import cernis
 import cernis.pattern as p
+from cernis.languages.ceql import parse
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import counts_only
 from cernis.testing.differential import assert_agrees
@@ -54,6 +55,35 @@ def test_batches_and_restarts_do_not_change_values(case: Case, data: st.DataObje
         found += session.push(make_table(batch, timed=True)) if batch else []
         session = query.thaw(session.freeze())
     compare(pattern, events, found)
+
+
+_SIDES = ("{x}[a]", "2 * {x}[a]", "{x}[a] - {x}[b]", "{x}[b] / 2 + 1", "-{x}[b]", "{x}[a] % 3")
+_ORDERS = ("<", "<=", ">", ">=")
+_NUMBERS = st.sampled_from((None, -2, 0, 1, 2, 3, 0.5, 2.5, -1.5))
+
+
+@st.composite
+def calculated_comparisons(draw: st.DrawFn) -> Case:
+    """Sequences whose events are compared by values that are calculated from attributes."""
+    conditions = []
+    for one, other in draw(st.lists(st.sampled_from(["ab", "ba", "bc", "ac"]), min_size=1)):
+        left, right = draw(st.sampled_from(_SIDES[1:])), draw(st.sampled_from(_SIDES))
+        order = draw(st.sampled_from(_ORDERS))
+        conditions.append(f"{left.format(x=one)} {order} {right.format(x=other)}")
+    separator = draw(st.sampled_from([";", ":"]))
+    text = f"SELECT * WHERE (A AS a {separator} B AS b ; A AS c) FILTER {' AND '.join(conditions)}"
+    text += draw(st.sampled_from(["", " WITHIN 5 EVENTS", " PARTITION BY [key]"]))
+    event = st.fixed_dictionaries(
+        {"type": st.sampled_from("AB"), "a": _NUMBERS, "b": _NUMBERS, "key": st.integers(0, 1)}
+    )
+    events = draw(st.lists(event, min_size=3, max_size=10))
+    return parse(text), [{**one, "ts": at} for at, one in enumerate(events)]
+
+
+@given(calculated_comparisons())
+def test_calculated_values_of_two_events_compare_as_in_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
 
 
 PRICES = pa.table(
@@ -265,3 +295,18 @@ def test_a_term_of_one_event_costs_nothing_more() -> None:
 def test_a_count_of_rounds_becomes_a_bound_of_the_iteration(text: str, formula: str) -> None:
     query = cernis.query(f"SELECT * WHERE {text}")
     assert str(query.plan.pattern) == f"SELECT * WHERE {formula}"
+
+
+def test_an_order_between_calculated_values_of_neighbours_is_kept_by_an_index() -> None:
+    query = cernis.query(
+        "SELECT * FROM S WHERE (T AS a ; T AS b) FILTER b[price] >= 1.01 * a[price] WITHIN 1 HOUR"
+    )
+    told = str(query.explain())
+    assert "b[price] >= a[1.01 * price]: by an ordered index" in told
+    assert "search tree over (1.01 * price)" in told
+
+
+def test_text_in_a_calculated_value_is_refused_when_the_events_are_known() -> None:
+    query = cernis.query("SELECT * FROM S WHERE (T AS a ; T AS b) FILTER b[v] >= 2 * a[name]")
+    with pytest.raises(cernis.QueryError, match="a string"):
+        query.run(pa.table({"type": ["T"], "v": [1], "name": ["x"]}))

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import inf, nextafter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,12 @@ import pyarrow as pa
 
 from cernis.compiled import kernel
 from cernis.encoding.clock import to_sortable
+from cernis.encoding.evaluate import calculate_column
 from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s, attribute
 from cernis.events.times import is_number, is_text, parse_timestamps, value_type
+from cernis.pattern.predicate import Value
 from cernis.state import read_array, require
 
 TIME = "@time"
@@ -248,7 +251,8 @@ class OrderValues:
     """Two words per value that sort as the values do.
 
     `pairs` are the columns that are compared with each other; `encode` raises where both
-    hold text. `text` collects the columns that have held text.
+    hold text. `text` collects the columns that have held text. `calculated` has the values of
+    columns that the events do not have.
 
     >>> order = OrderValues(["a", "b"])
     >>> events = pa.table({"a": [2**53 + 1, None], "b": [2.0**53, 0.5]})
@@ -257,9 +261,15 @@ class OrderValues:
     (True, True, True)
     """
 
-    def __init__(self, columns: Sequence[str], pairs: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        pairs: Iterable[tuple[str, str]] = (),
+        calculated: Mapping[str, Value] = MappingProxyType({}),
+    ) -> None:
         self.columns = tuple(columns)
         self.pairs = tuple(pairs)
+        self.calculated = calculated
         self.text: set[str] = set()
         self._time_kinds: set[int] = set()
 
@@ -267,7 +277,8 @@ class OrderValues:
         """Return words of shape (2, columns, events); the first is NOTHING for NULL and NaN."""
         words = np.zeros((2, len(self.columns), len(batch)), np.int64)
         for i, name in enumerate(self.columns):
-            columns = _columns(batch, name)
+            value = self.calculated.get(name)
+            columns = _columns(batch, name) if value is None else _calculate(batch, value)
             self._learn_kinds(name, columns)
             parts = [_column_words(column) for column in columns]
             words[0, i] = _interleave(batch, [high for high, _ in parts])
@@ -475,6 +486,22 @@ def _per_part(
 def _interleave(batch: EventBatch, parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     remaining = iter(parts)
     return batch.interleave(lambda _, table: next(remaining))
+
+
+def _calculate(batch: EventBatch, value: Value) -> list[pa.ChunkedArray]:
+    """Return a value that is computed from attributes, in each part of the batch."""
+    found = []
+    for _, table in batch.parts:
+
+        def lookup(path: tuple[str, ...], table: pa.Table = table) -> pa.Array | None:
+            column = attribute(table, path)
+            if column is None:
+                return None
+            return column.cast(value_type(column.type)).combine_chunks()
+
+        column = calculate_column(value, lookup, table.num_rows)
+        found.append(pa.chunked_array([column]))
+    return found
 
 
 def _columns(batch: EventBatch, name: str) -> list[pa.ChunkedArray]:

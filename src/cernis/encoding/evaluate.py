@@ -412,6 +412,19 @@ def evaluate_value(node: pred.Value, lookup: Lookup) -> Operand:
             return calculate(op, evaluate_value(left, lookup), evaluate_value(right, lookup))
 
 
+def calculate_column(value: pred.Value, lookup: Lookup, length: int) -> pa.Array:
+    """Return the value of an expression on every row.
+
+    >>> double = pred.Arithmetic("*", pred.Literal(2), pred.Attribute(("a",)))
+    >>> calculate_column(double, lambda path: pa.array([1, None]), 2).to_pylist()
+    [2, None]
+    """
+    found = evaluate_value(value, lookup)
+    if found is None:
+        return pa.nulls(length)
+    return pa.array([found.value] * length) if isinstance(found, Constant) else found
+
+
 def calculate(op: str, left: Operand, right: Operand, negative: bool = False) -> Operand:
     """Return `left op right` on every row; with `negative`, minus the right side."""
     a, b = _number(left), _number(right)

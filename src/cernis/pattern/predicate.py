@@ -58,10 +58,15 @@ def span_field() -> Span | None:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute of the event; `path` has one name, or several for nested structs."""
+    """An attribute of the event; `path` has one name, or several for nested structs.
+
+    A *calculated* attribute has a `value` that is computed from others of the event, and is named
+    by it, in parentheses. Only plans have such.
+    """
 
     path: tuple[str, ...]
     span: Span | None = span_field()
+    value: Value | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -75,6 +80,11 @@ class Attribute:
         ('user', 'id')
         """
         return cls(tuple(name.split(".")), span=span)
+
+    @property
+    def sources(self) -> Iterator[Attribute]:
+        """The attributes of events that this one is read from."""
+        return iter((self,)) if self.value is None else attributes_of(self.value)
 
 
 TIME = Attribute(("@time",))

@@ -172,6 +172,17 @@ def _write_inner_value(value: pred.Value, level: int) -> str:
     return text if _value_level(value) <= level else f"({text})"
 
 
+def name_calculated(value: pred.Value) -> pred.Attribute:
+    """Return the attribute that has this value: itself, or a calculated one.
+
+    >>> name_calculated(pred.Arithmetic("*", pred.Literal(2), pred.Attribute(("a",)))).name
+    '(2 * a)'
+    """
+    if isinstance(value, pred.Attribute):
+        return value
+    return pred.Attribute((f"({write_value(value)})",), value=value)
+
+
 def write_value(value: pred.Value) -> str:
     """Write a value as it stands between brackets.
 
@@ -180,6 +191,8 @@ def write_value(value: pred.Value) -> str:
     '(a + 1) * -2'
     """
     match value:
+        case pred.Attribute(value=pred.Arithmetic() | pred.Negative() as inner):
+            return write_value(inner)
         case pred.Attribute(path=path):
             return _write_path(path)
         case pred.Literal():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cernis.automata.correlated.between import How, Verdict
@@ -175,7 +175,7 @@ def _describe_conditions(plan: Plan) -> list[str]:
         return []
     if not found.verdicts:
         return [f"{text}: on each candidate" for text in _list_residual(plan.pattern.formula)]
-    early = {_write_apart(condition) for condition in found.apart}
+    early = {_write_apart(plan, condition) for condition in found.apart}
     return [
         f"{v.text}: {_WHILE_LISTING if v.text in early else _describe_how(v)} ({v.why})"
         for v in found.verdicts
@@ -188,9 +188,10 @@ def _describe_how(verdict: Verdict) -> str:
     return _HOW[verdict.how]
 
 
-def _write_apart(apart: Apart) -> str:
+def _write_apart(plan: Plan, apart: Apart) -> str:
     def side(variable: str, name: str) -> pred.Reference:
-        return pred.Reference(variable, pred.Attribute.named(name))
+        attribute = replace(pred.Attribute.named(name), value=plan.calculated.get(name))
+        return pred.Reference(variable, attribute)
 
     left = side(apart.variable, apart.attribute)
     right = side(apart.other, apart.other_attribute)

@@ -2,6 +2,8 @@
 
 - A term of one variable with one event is a value of that event: `2 * x[a] > 5` is
   `x[2 * a > 5]`, and every aggregate of one event is its value.
+- An order between the values of two such events is one between attributes, which an index can keep:
+  `b[p] >= 1.01 * a[p]` compares `p` with the calculated attribute `1.01 * p`.
 - `COUNT(x) >= 3` is `{3,}` if x holds the events of one iteration of single events, and the like.
 - `x INCREASING BY a` is `PREV(x)[a] < x[a]` if nothing of the match stands between two events of x.
 - AND and OR are rewritten part by part.
@@ -19,6 +21,7 @@ from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.guard import join_guard, split_guard
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import single_variables
+from cernis.pattern.write import name_calculated
 
 _MOST_ROUNDS = 100
 """Larger bounds unroll the automaton too far; such counts are checked on candidates."""
@@ -135,12 +138,20 @@ def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condi
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             return replace(condition, parts=tuple(_lower_condition(p, body) for p in parts))
         case pred.CompareTerms(op=op, left=left, right=right, span=span):
-            names = {*pred.variables_of(left), *pred.variables_of(right)}
-            if len(names) == 1 and names <= single_variables(body):
-                one, other = _to_value(left), _to_value(right)
-                if one is not None and other is not None:
-                    test = pred.Comparison(op, one, other, span=span)
-                    return pred.Holds(names.pop(), test, span=span)
+            sides = {*pred.variables_of(left)}, {*pred.variables_of(right)}
+            names = sides[0] | sides[1]
+            one, other = _to_value(left), _to_value(right)
+            if one is None or other is None or not names <= single_variables(body):
+                return condition
+            if len(names) == 1:
+                test = pred.Comparison(op, one, other, span=span)
+                return pred.Holds(names.pop(), test, span=span)
+            if len(sides[0]) == len(sides[1]) == 1 and op not in ("=", "!="):
+                former, latter = (
+                    pred.Reference(variables.pop(), name_calculated(value), span=span)
+                    for variables, value in zip(sides, (one, other), strict=True)
+                )
+                return pred.Compare(op, former, latter, span=span)
         case pred.Monotone(variable=variable, attribute=attribute, op=op, span=span):
             if _is_run(body, variable):
                 side = pred.Reference(variable, attribute, span=span)

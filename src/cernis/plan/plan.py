@@ -27,8 +27,9 @@ from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.settings import Settings
 from cernis.engine.unary.tables import UnaryTables
 from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
 from cernis.pattern.conjunctive import ConjunctiveQuery
-from cernis.pattern.predicate import RANK
+from cernis.pattern.predicate import RANK, Value
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.pattern.waits import list_waits
@@ -210,6 +211,19 @@ class Plan:
     def within(self) -> Window | None:
         """The WITHIN of the query; its pattern may have a smaller window."""
         return self.pattern.within if self.conjunctive is None else self.conjunctive.within
+
+    @property
+    def calculated(self) -> dict[str, Value]:
+        """The values of the attributes that plans calculate, by name."""
+        leaves = (
+            leaf
+            for node in cel.walk(self.pattern.formula)
+            if isinstance(node, cel.Filter)
+            for leaf in pred.leaves(node.condition)
+            if isinstance(leaf, pred.Compare)
+        )
+        sides = (side.attribute for leaf in leaves for side in (leaf.left, leaf.right))
+        return {side.name: side.value for side in sides if side.value is not None}
 
     @property
     def candidate_variables(self) -> tuple[str, ...]:

@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.encoding.encode import Encode
-from cernis.events.batch import EventBatch
+from cernis.encoding.evaluate import calculate_column
+from cernis.events.batch import EventBatch, Int64s
 from cernis.events.store import EventStore
 from cernis.events.times import UNITS
 from cernis.pattern.atom import Atom
+from cernis.pattern.predicate import Attribute
 from cernis.results.values import python_values
 from cernis.run.conditions import EventView
 
@@ -54,7 +57,7 @@ class CheckedEvents:
         """The events by position in the whole stream."""
         return EventView(
             self.read_truth,
-            lambda position, attribute: self.read_value(position, attribute.name),
+            lambda position, attribute: self.read_value(position, attribute),
             lambda position: self.read_value(position, None),
             self.tick,
         )
@@ -73,17 +76,25 @@ class CheckedEvents:
             self._truths[code] = dict(truths)
         return self._truths[code]
 
-    def read_value(self, position: int, attribute: str | None) -> Any:
+    def read_value(self, position: int, attribute: Attribute | None) -> Any:
         """Return an attribute of an event; its time for None."""
         batch, offset = self._find_batch(position)
-        if attribute not in batch.values:
+        name = None if attribute is None else attribute.name
+        if name not in batch.values:
             positions = np.arange(batch.base, batch.base + len(batch.codes))
-            batch.values[attribute] = python_values(
-                self.store.times(positions)
-                if attribute is None
-                else self.store.column(positions, attribute)
-            )
-        return batch.values[attribute][offset]
+            batch.values[name] = python_values(self._read_column(positions, attribute))
+        return batch.values[name][offset]
+
+    def _read_column(self, positions: Int64s, attribute: Attribute | None) -> pa.Array:
+        if attribute is None:
+            return self.store.times(positions)
+        if attribute.value is None:
+            return self.store.column(positions, attribute.name)
+
+        def lookup(path: tuple[str, ...]) -> pa.Array:
+            return self.store.column(positions, ".".join(path))
+
+        return calculate_column(attribute.value, lookup, len(positions))
 
     def _find_batch(self, position: int) -> tuple[_CheckedBatch, int]:
         at = bisect_right(self._batches, position, key=lambda batch: batch.base) - 1

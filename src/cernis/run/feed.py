@@ -240,7 +240,7 @@ class CorrelatedFeed(Feed):
         super().__init__(CorrelatedEngine(tables, plan.settings), tables.alphabet, encode)
         self.tables = tables
         self.equality = Equality(tables.domains, plan.settings.partitioned)
-        self.order = OrderValues(tables.ordered, tables.ordered_pairs)
+        self.order = OrderValues(tables.ordered, tables.ordered_pairs, plan.calculated)
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)
         self._kinds: dict[tuple[str, str], int] = {}

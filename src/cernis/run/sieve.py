@@ -197,7 +197,7 @@ class Sieve:
         _, first = self._to_local(start)
         view = EventView(
             lambda p: self.events.read_truth(self._to_global(key, p)),
-            lambda p, attribute: self.events.read_value(self._to_global(key, p), attribute.name),
+            lambda p, attribute: self.events.read_value(self._to_global(key, p), attribute),
             lambda p: self.events.read_value(self._to_global(key, p), None),
             self.events.tick,
         )

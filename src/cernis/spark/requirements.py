@@ -94,7 +94,8 @@ def compared_attributes(pattern: Pattern) -> Iterator[str]:
             for leaf in pred.leaves(node.condition):
                 match leaf:
                     case pred.Compare(left=left, right=right):
-                        yield from (left.attribute.name, right.attribute.name)
+                        for side in (left, right):
+                            yield from (source.name for source in side.attribute.sources)
                     case pred.CompareTerms(left=one, right=other):
                         for term in (one, other):
                             yield from (part.name for part in pred.term_attributes(term))

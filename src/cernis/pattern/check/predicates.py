@@ -47,6 +47,8 @@ class PredicateCheck:
         """Return the kind of an attribute; note one that is not known."""
         if attribute in (pred.TIME, pred.TIME_NS):
             return Kind.INT
+        if attribute.value is not None:
+            return self.check_value(attribute.value, known)
         if not attribute.path or not all(attribute.path):
             self.mistakes.note("an attribute must have a name", attribute.span)
             return None
