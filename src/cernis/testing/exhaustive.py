@@ -159,7 +159,8 @@ def list_variants(formula: cel.Formula) -> Iterator[Pattern]:
     time = Window(Unit.TIME, Fraction(_MILLISECOND))
     for within in (_WINDOW, time):
         yield replace(plain, within=within)
-        yield replace(plain, without=(Absence(cel.Event("B"), within),))
+        for before in (False, True):
+            yield replace(plain, without=(Absence(cel.Event("B"), within, before),))
     yield replace(plain, consume=Consume.PARTITION)
     yield replace(plain, limit=1)
     yield replace(plain, select=Select(False))
