@@ -26,7 +26,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit demo test lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer docs-check architecture format clean
+.PHONY: help setup lock audit endless demo test lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer docs-check architecture format clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ demo: $(VENV)/.runtime ## A tour on a generated stock market stream
 
 bench: $(VENV)/.dev ## Fixed workloads: events per second, ratios and plots (ARGS="sequences")
 	@$(BIN)/cernis bench $(ARGS)
+
+endless: $(VENV)/.dev ## Memory and rate along a stream of LENGTH=10000000 events, for each class of query
+	@CERNIS_ENDLESS_EVENTS=$(LENGTH) $(BIN)/cernis bench endless
 
 bench-peer: ## CORE (the package pycer, needs Python 3.13) for `make bench` to compare with
 	@python3.13 -m venv .venv-peer && .venv-peer/bin/pip install --quiet pycer==0.1.6

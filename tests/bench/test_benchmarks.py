@@ -29,6 +29,8 @@ from cernis.bench.correlation import (
     write_candidates_query,
 )
 from cernis.bench.endless import push_stream
+from cernis.bench.endurance import QUERIES, choose_events
+from cernis.bench.endurance_process import make_batches, observe_stream
 from cernis.bench.peer import ABSENT, find_peer, start_peer
 from cernis.bench.record import EXPONENT, Record, find
 from cernis.bench.scale import QUICK, VARIABLE, choose_scale
@@ -212,6 +214,29 @@ def test_only_a_query_on_indexes_is_watched() -> None:
         Watched(cernis.query("SELECT * FROM S WHERE A AS x ; B AS y WITHIN 5 EVENTS"))
 
 
+@pytest.mark.parametrize("kind", QUERIES)
+def test_every_class_of_query_runs_along_a_stream(kind: str) -> None:
+    observed = observe_stream(QUERIES[kind], 2000, 50, 4)
+    assert [sample.events for sample in observed] == [550, 1050, 1550, 2050]
+    assert all(sample.bytes > 0 and sample.rate > 0 for sample in observed)
+
+
+def test_times_and_visits_go_on_from_batch_to_batch() -> None:
+    batches = make_batches(1000)
+    first, second = next(batches), next(batches)
+    assert second["ts"][0].as_py() - first["ts"][-1].as_py() == 50
+    assert min(second["visit"].to_pylist()) == max(first["visit"].to_pylist()) + 1
+
+
+def test_the_length_of_an_endless_stream_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_events(QUICK) == QUICK.endless_events
+    monkeypatch.setenv("CERNIS_ENDLESS_EVENTS", "1000000000")
+    assert choose_events(QUICK) == 10**9
+    monkeypatch.setenv("CERNIS_ENDLESS_EVENTS", "many")
+    with pytest.raises(CernisError, match="is 'many'; it must be a number of at least 20"):
+        choose_events(QUICK)
+
+
 def test_memory_is_never_more_than_its_peak() -> None:
     text = "SELECT * FROM S WHERE (SELL AS a; BUY AS b; SELL AS c) WITHIN 10 EVENTS"
     used = push_stream(text, 1000, 100)
@@ -241,7 +266,7 @@ def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
         run_benchmarks(["sequence"], None, Console(file=io.StringIO()))
     assert str(caught.value) == (
         "unknown benchmark 'sequence'; there are sequences, partitions, strategies, aggregates, "
-        "memory, correlation, spark, streaming, spaseq"
+        "memory, endless, correlation, spark, streaming, spaseq"
     )
 
 

@@ -19,6 +19,7 @@ from cernis.bench.absence import ABSENCE
 from cernis.bench.aggregates import AGGREGATES
 from cernis.bench.benchmark import Benchmark
 from cernis.bench.correlation import CORRELATION
+from cernis.bench.endurance import ENDLESS
 from cernis.bench.memory import MEMORY
 from cernis.bench.partitions import PARTITIONS
 from cernis.bench.record import Record
@@ -40,6 +41,7 @@ _ALL = (
     AGGREGATES,
     ABSENCE,
     MEMORY,
+    ENDLESS,
     CORRELATION,
     SPARK,
     STREAMING,

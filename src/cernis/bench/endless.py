@@ -68,6 +68,11 @@ def _read_status(field: str) -> int:
     return 1024 * next(values)
 
 
+def read_resident_bytes() -> int:
+    """Return the memory of this process in bytes."""
+    return _read_status("VmRSS")
+
+
 if __name__ == "__main__":
     result = push_stream(**json.loads(sys.stdin.read()))
     sys.stdout.write(json.dumps(asdict(result)) + "\n")

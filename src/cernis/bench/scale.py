@@ -39,6 +39,9 @@ class BenchmarkScale:
     endless: tuple[str, ...] = ("sequence", "Kleene", "partitions")
     stream_lengths: tuple[int, ...] = (1_000_000, 10_000_000)
     batch: int = 100_000
+    endless_events: int = 10_000_000
+    endless_classes: tuple[str, ...] | None = None
+    """None: all of them."""
     correlated_windows: tuple[int, ...] = (1000, 5000, 20_000, 100_000)
     correlated_turns: int = 20
     listed_windows: tuple[int, ...] = (20, 40, 80, 160)
@@ -100,6 +103,8 @@ QUICK = BenchmarkScale(
     endless=("Kleene",),
     stream_lengths=(4000, 8000),
     batch=1000,
+    endless_events=4000,
+    endless_classes=("sequence",),
     correlated_windows=(50, 100, 200, 400),
     correlated_turns=2,
     listed_windows=(5, 10),

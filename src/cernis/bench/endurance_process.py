@@ -1,0 +1,83 @@
+"""Observe a session on an endless stream: run as `python -m cernis.bench.endurance_process`.
+
+Batches are made before the clock runs; only their times and their keys `visit`, of which each has
+fifty events, go on. The matches of a batch are counted and dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import count
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+
+import cernis
+from cernis.bench.endless import read_resident_bytes
+from cernis.bench.process import ask_process
+from cernis.generators.stock import stock_stream
+
+_DISTINCT_BATCHES = 4
+_MEAN_GAP = 50
+_VISIT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSample:
+    """The memory of the process after so many events, and the rate since the sample before."""
+
+    events: int
+    bytes: int
+    rate: float
+
+
+def observe_process(query: str, events: int, batch: int, samples: int) -> list[StreamSample]:
+    """Return samples of a new process that pushes so many events through a session."""
+    request = {"query": query, "events": events, "batch": batch, "samples": samples}
+    answer = ask_process("cernis.bench.endurance_process", request)
+    return [StreamSample(**sample) for sample in answer["samples"]]
+
+
+def observe_stream(query: str, events: int, batch: int, samples: int) -> list[StreamSample]:
+    """Push the events through a session; return the samples."""
+    batch = max(1, min(batch, events // samples))
+    session = cernis.query(query).session(time="ts")
+    source = make_batches(batch)
+    session.push(next(source)).count()  # compiles
+    found = []
+    every = max(1, events // samples // batch)
+    for _ in range(samples):
+        spent = 0.0
+        for _ in range(every):
+            table = next(source)
+            began = perf_counter()
+            session.push(table).count()
+            spent += perf_counter() - began
+        rate = every * batch / spent
+        found.append(StreamSample(session.events, read_resident_bytes(), rate))
+    return found
+
+
+def make_batches(size: int) -> Iterator[pa.Table]:
+    """Yield batches of stock events without end; their times and visits go on."""
+    tables = [
+        stock_stream(size, seed).select(["type", "name", "price", "volume"])
+        for seed in range(_DISTINCT_BATCHES)
+    ]
+    for number in count():
+        positions = np.arange(number * size, (number + 1) * size, dtype=np.int64)
+        table = tables[number % _DISTINCT_BATCHES]
+        table = table.append_column("ts", pa.array(_MEAN_GAP * positions))
+        # five visits at a time
+        visits = positions // (5 * _VISIT) * 5 + positions % 5
+        yield table.append_column("visit", pa.array(visits))
+
+
+if __name__ == "__main__":
+    observed = observe_stream(**json.loads(sys.stdin.read()))
+    answer = {"samples": [asdict(sample) for sample in observed]}
+    sys.stdout.write(json.dumps(answer) + "\n")
