@@ -124,3 +124,15 @@ def test_explain_says_how_long_runs_wait() -> None:
     text = str(cernis.query("SELECT * WHERE A ;[5 MINUTES] B").explain())
     assert "[5 MINUTES] before B: by an index in the order of time (between neighbours)" in text
     assert "after A: one search tree in the order of time, each run for 5 minutes" in text
+
+
+def test_explain_says_which_index_an_arrow_empties() -> None:
+    where = "(A AS a -> B AS b) FILTER a[k] = b[k]"
+    text = str(cernis.query(f"SELECT * WHERE {where}").explain())
+    assert "-> B AS b: by emptying the index (by equal values, or the event alone)" in text
+    assert "after a: a set for each k, emptied by the next that fits" in text
+
+
+def test_explain_says_which_arrow_is_checked_on_candidates() -> None:
+    text = str(cernis.query("SELECT * WHERE (A AS a -> B AS b) FILTER a[k] < b[k]").explain())
+    assert "-> B AS b: on each candidate (it looks at events that are not in the match)" in text

@@ -3,8 +3,9 @@
 An index finds the runs that an event is compared with, so that an event costs the same however
 many runs there are. Five questions, each a ratio within this run:
 
-* Does an event cost more in a wider window? The streams have few keys, so that a window
-  100 times as wide has 100 times as many runs for each key; every event has a partner.
+* Does an event cost more in a wider window, or with wider gaps? The streams have few keys, so
+  that a window 100 times as wide has 100 times as many runs for each key; every event has a
+  partner.
 * What does a list of runs cost on a small stream?
 * Does an event cost more with more keys? Events come in triples of one key, so that every event
   finds its partner however many keys there are.
@@ -45,6 +46,9 @@ NAME = "correlation"
 SEED = 13
 KEYS = 50
 AIM_RATIO = 1.5
+AIM_GAP = 0.15
+GAP = "[gap]"
+"""Stands for the window in a workload whose gaps bound it instead of WITHIN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class CorrelatedWorkload:
         >>> CorrelatedWorkload("A AS x").query(100)
         'SELECT * FROM S WHERE A AS x WITHIN 100 EVENTS'
         """
+        if GAP in self.where:
+            return f"SELECT * FROM S WHERE {self.where.replace(GAP, f'[{window} EVENTS]')}"
         return f"SELECT * FROM S WHERE {self.where} WITHIN {window} EVENTS"
 
 
@@ -86,6 +92,13 @@ WORKLOADS = {
     ),
     "rising": CorrelatedWorkload(
         "A+ AS s FILTER PREV(s)[price] < s[price]", types="A", narrower=10, aim="logarithmic"
+    ),
+    "gaps": CorrelatedWorkload(
+        f"(A AS x ;{GAP} B AS y ;{GAP} C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]",
+        aim=f"exponent ≤ {AIM_GAP}",
+    ),
+    "next that fits": CorrelatedWorkload(
+        "(A AS x -> B AS y -> C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]"
     ),
 }
 LISTED = ("chain", "hierarchical")

@@ -153,6 +153,84 @@ def find_undecided(node: cel.Filter, path: Path = ()) -> frozenset[tuple[Path, i
     )
 
 
+Place = tuple[Path, int]
+"""A condition: the path of its FILTER or PARTITION BY, and its number there."""
+
+
+def find_equalities(formula: cel.Formula, wait: Wait) -> frozenset[Place] | None:
+    """Return the equalities that decide what fits, beside conditions on the event alone.
+
+    None if there are others: an OR, another comparison, or an equality that holds between the
+    sides of the arrow only through events that come later.
+    """
+    found: set[Place] = set()
+    for path, _ in wait.first:
+        node = formula
+        for depth in range(len(path)):
+            at, below = path[:depth], (*path[:depth], 0)
+            if isinstance(node, cel.PartitionBy):
+                found.add((at, 0))
+            elif isinstance(node, cel.Filter):
+                before = wait.before if is_below(wait.node, at) else ()
+                bound = find_bound(node.body, below)
+                direct = {
+                    name
+                    for name, atoms in bound.items()
+                    if path in atoms or any(is_below(a, side) for a in atoms for side in before)
+                }
+                own = {name for name, atoms in bound.items() if path in atoms}
+                touching = _find_touching(node.condition, own, direct)
+                if touching is None:
+                    return None
+                found |= {(at, i) for i in touching}
+            node = cel.children(node)[path[depth]]
+    return frozenset(found)
+
+
+def _find_touching(condition: pred.Condition, own: set[str], direct: set[str]) -> list[int] | None:
+    """Return the numbers of the equalities that touch an event; None if they do not decide alone.
+
+    `own` are the variables of the event, `direct` those and the ones before the arrow.
+    """
+    if next(_list_choices(condition), None) is not None:
+        return None
+    every, near, touching = [], [], []
+    for i, leaf in enumerate(pred.leaves(condition)):
+        names = pred.leaf_variables(leaf)
+        plain = (
+            isinstance(leaf, pred.Compare)
+            and leaf.op == "="
+            and not leaf.adjacent
+            and leaf.shift is None
+        )
+        if plain and isinstance(leaf, pred.Compare):
+            pair = [(side.variable, side.attribute.name) for side in (leaf.left, leaf.right)]
+            every.append(pair)
+            if direct.issuperset(names):
+                near.append(pair)
+        if own.intersection(names) and not isinstance(leaf, pred.Holds):
+            if not plain:
+                return None
+            if direct.issuperset(names):
+                touching.append(i)
+    for one in _join_pairs(every):
+        here = {key for key in one if key[0] in direct}
+        alone = len(here) < 2 or not any(key[0] in own for key in here)
+        if not alone and not any(here <= group for group in _join_pairs(near)):
+            return None
+    return touching
+
+
+def _join_pairs(pairs: list[list[tuple[str, str]]]) -> list[set[tuple[str, str]]]:
+    """Return the connected components."""
+    groups: list[set[tuple[str, str]]] = []
+    for pair in pairs:
+        met = [group for group in groups if not group.isdisjoint(pair)]
+        groups = [group for group in groups if group not in met]
+        groups.append(set(pair).union(*met))
+    return groups
+
+
 def _list_choices(condition: pred.Condition) -> Iterator[pred.AnyOf]:
     match condition:
         case pred.AnyOf():

@@ -161,6 +161,7 @@ _HOW = {
     How.EQUAL: "by an index on equal values",
     How.DIFFERENT: "by an index on different values",
     How.ORDERED: "by an ordered index",
+    How.NEXT: "by emptying the index",
     How.GAP: "by an index in the order of time",
     How.UNARY: "by the event alone",
     How.CANDIDATE: "on each candidate",
@@ -213,9 +214,11 @@ def _describe_indexes(plan: Plan) -> list[str]:
         elif store.kind == SORTED:
             kind = f"search tree over {store.ordered}"
             if store.ordered is not None and store.ordered.startswith("["):
-                reach = store.ordered.strip("[]").lower()
+                reach = store.ordered[1 : store.ordered.index("]")].lower()
                 kind = f"search tree in the order of time, each run for {reach}"
         facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
+        if store.ordered is not None and " -> " in store.ordered:
+            facts.append("emptied by the next that fits")
         if store.contiguous:
             facts.append("of the event right before")
         if store.strict:

@@ -35,6 +35,7 @@ class How(Enum):
     DIFFERENT = "different"
     ORDERED = "ordered"
     GAP = "gap"
+    NEXT = "next"
     UNARY = "unary"
     CANDIDATE = "candidate"
 
@@ -331,7 +332,7 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
         case "!=":
             if (earlier, later) in link.different:
                 return link
-            if link.ordered or link.gap is not None:
+            if link.ordered or link.gap is not None or link.arrow is not None:
                 return "the same events are compared by order already"
             if len(link.different) >= MOST_DIFFERENT:
                 return f"the same events must differ in {MOST_DIFFERENT} attributes already"
@@ -340,7 +341,7 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
             order = Ordered(earlier, op, later)
             if order in link.ordered:
                 return link
-            if link.ordered or link.gap is not None:
+            if link.ordered or link.gap is not None or link.arrow is not None:
                 return "the same events are compared by order already"
             if link.different:
                 return "the same events must differ already"

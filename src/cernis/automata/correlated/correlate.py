@@ -37,6 +37,7 @@ from cernis.automata.correlated.presence import MOST_CASES, Path
 from cernis.automata.unary.construct import build_condition_test, build_type_test, name_atom
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.waits import Place, find_equalities, list_waits
 from cernis.pattern.write import write_formula, write_gap, write_window
 
 __all__ = ["Correlation", "How", "Refusal", "Verdict", "correlate"]
@@ -83,15 +84,47 @@ def correlate(
 def _attempt(
     formula: cel.Formula, name_atoms: bool, unordered: frozenset[str], gather: bool
 ) -> Correlation | Refusal:
-    building = _CorrelatedBuilder(name_atoms, unordered, gather)
-    try:
-        whole = building.build(formula, (), preceded=False)
-        pcea = fragments.build_automaton(whole, building.states)
-    except RefusedError as refused:
-        return refused.refusal
+    arrows = {
+        (wait.node, wait.part): places
+        for wait in list_waits(formula)
+        if (places := find_equalities(formula, wait)) is not None
+    }
+    while True:
+        building = _CorrelatedBuilder(name_atoms, unordered, gather, frozenset(arrows))
+        try:
+            whole = building.build(formula, (), preceded=False)
+            pcea = fragments.build_automaton(whole, building.states)
+        except RefusedError as refused:
+            return refused.refusal
+        wrong = [at for at in arrows if not _is_decided(at, arrows[at], building, pcea)]
+        if not wrong:
+            break
+        arrows = {at: places for at, places in arrows.items() if at not in wrong}
     verdicts = building.verdicts.in_text()
     exact = all(verdict.how is not How.CANDIDATE for verdict in verdicts)
     return Correlation(pcea, exact, verdicts)
+
+
+def _is_decided(
+    at: tuple[Path, int], places: frozenset[Place], building: _CorrelatedBuilder, pcea: PCEA
+) -> bool:
+    """Whether the links of an arrow decide what fits: by equal values, the same for all of them."""
+    known = building.verdicts.found
+    if at in building.split or any(
+        place not in known or known[place].how not in (How.EQUAL, How.UNARY) for place in places
+    ):
+        return False
+    columns: dict[int, tuple[str, ...]] = {}
+    for source in (source for t in pcea.transitions for source in t.sources):
+        if source.link.arrow == _name_arrow(*at):
+            column = tuple(earlier for earlier, _ in sorted(source.link.equal))
+            if columns.setdefault(source.state, column) != column:
+                return False
+    return True
+
+
+def _name_arrow(path: Path, part: int) -> str:
+    return ".".join(map(str, (*path, part)))
 
 
 # --------------------------------------------------------------- fragments
@@ -100,7 +133,16 @@ def _attempt(
 class _CorrelatedBuilder:
     """The automaton while it grows."""
 
-    def __init__(self, name_atoms: bool, unordered: frozenset[str], gather: bool) -> None:
+    def __init__(
+        self,
+        name_atoms: bool,
+        unordered: frozenset[str],
+        gather: bool,
+        arrows: frozenset[tuple[Path, int]] = frozenset(),
+    ) -> None:
+        self.arrows = arrows
+        self.split: set[tuple[Path, int]] = set()
+        """Arrows in a formula that was built case by case: none has all that fits."""
         self.gather = gather
         self.name_atoms = name_atoms
         self.unordered = unordered
@@ -177,26 +219,47 @@ class _CorrelatedBuilder:
     ) -> Fragment:
         parts = node.parts
         built, begin = NOTHING, 0
-        if self.gather and not preceded and _link(node, 1) == ANY_LINK:
+        if self.gather and not preceded and self.link(node, path, 1) == ANY_LINK:
             gathered = self.gather_parts(parts[0], parts[1], path)
             if gathered is not None:
                 built, begin = gathered, 2
         for i, part in enumerate(parts[begin:], start=begin):
             more = self.build(part, (*path, i), preceded or bool(built.steps))
-            built = fragments.concatenate(built, more, _link(node, i))
+            built = fragments.concatenate(built, more, self.link(node, path, i))
         if isinstance(node, cel.Sequence):
             for i, part in enumerate(parts[1:], start=1):
                 self.judge_separator(node.separator_before(i), part, path, i)
         return built
 
+    def link(
+        self, node: cel.Sequence | cel.Contiguous | cel.Iterate, path: Path, part: int
+    ) -> Link:
+        """Return the link before a part, or between rounds."""
+        match node:
+            case cel.Contiguous():
+                return Link(contiguous=True)
+            case cel.Sequence():
+                separator = node.separator_before(part) if part else cel.LATER
+            case cel.Iterate(separator=separator):
+                pass
+        arrow = _name_arrow(path, part) if (path, part) in self.arrows else None
+        contiguous = isinstance(node, cel.Iterate) and node.contiguous
+        return Link(contiguous=contiguous, gap=separator.gap, arrow=arrow)
+
     def judge_separator(
         self, separator: cel.Separator, after: cel.Formula, path: Path, i: int
     ) -> None:
-        """Note what is checked on each candidate: the links of `->` are those of `;`."""
+        """Note how a `->` and a gap are decided."""
         if separator.next:
-            why = "it looks at events that are not in the match"
-            verdict = Verdict(f"-> {write_formula(after)}", How.CANDIDATE, why)
-            self.verdicts.note(path, 2 * i, verdict)
+            text = f"-> {write_formula(after)}"
+            if (path, i) in self.arrows:
+                verdict = Verdict(text, How.NEXT, "by equal values, or the event alone")
+                self.verdicts.note(path, 2 * i, verdict)
+            else:
+                why = "it looks at events that are not in the match"
+                self.verdicts.note(path, 2 * i, Verdict(text, How.CANDIDATE, why))
+            if self.decided:
+                self.split.add((path, i))
         if separator.gap is not None:
             text = f"[{write_gap(separator.gap)}] before {write_formula(after)}"
             verdict = Verdict(text, How.GAP, "between neighbours")
@@ -238,13 +301,14 @@ class _CorrelatedBuilder:
         again = node.high is None or copies > 1
         rounds = [self.build(node.body, (*path, 0), preceded or again) for _ in range(copies)]
         low = 0 if rounds[0].nullable else node.low
+        link = self.link(node, path, 0)
         built = replace(rounds[-1], nullable=copies > low)
         if node.high is None:
-            loop = tuple(fragments.link_starts(built.last, built.starts, _link(node)))
+            loop = tuple(fragments.link_starts(built.last, built.starts, link))
             built = replace(built, steps=(*built.steps, *loop))
         for number in range(copies - 1, 0, -1):
             one = replace(rounds[number - 1], nullable=False)
-            built = replace(fragments.concatenate(one, built, _link(node)), nullable=number > low)
+            built = replace(fragments.concatenate(one, built, link), nullable=number > low)
             if len(built.steps) > fragments.MOST_TRANSITIONS:
                 break  # build() refuses it
         return replace(built, nullable=low == 0 and decided is None)
@@ -394,17 +458,6 @@ class _CorrelatedBuilder:
         else:
             self.verdicts.apart(path, 0, text, self.states.names[gap])
         return agreed
-
-
-def _link(node: cel.Sequence | cel.Contiguous | cel.Iterate, part: int = 0) -> Link:
-    """Return the link before a part, or between rounds; part 0 has none before it."""
-    match node:
-        case cel.Sequence():
-            return Link(gap=node.separator_before(part).gap) if part else ANY_LINK
-        case cel.Iterate(contiguous=contiguous, separator=separator):
-            return Link(contiguous=contiguous, gap=separator.gap)
-        case cel.Contiguous():
-            return Link(contiguous=True)
 
 
 def _list_alternatives(condition: pred.Condition) -> list[tuple[int, ...]] | None:

@@ -227,6 +227,8 @@ def _cut_links(transitions: list[Transition]) -> Iterator[tuple[Link, list[Trans
         return
     kept = _drop_redundant(transitions)
     links = [t.sources[0].link for t in kept]
+    if any(link.arrow is not None for link in links):
+        raise _GivenUpError  # whose runs leave the index together is decided by the formula
     if len({(link.ordered, link.contiguous, link.gap) for link in links}) > 1:
         raise _GivenUpError  # the opposite of an order, a gap or being right before is no link
     asked = [_outcomes(link) for link in links]

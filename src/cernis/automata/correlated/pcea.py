@@ -65,6 +65,9 @@ class Link:
     contiguous: bool = False
     gap: Gap | None = None
     """How far the event read now lies after the earlier one."""
+    arrow: str | None = None
+    """The `->` that it belongs to: an event that passes its test takes all runs with equal values
+    out of the index, so that they meet no other."""
 
     @property
     def strict(self) -> bool:
@@ -80,6 +83,8 @@ class Link:
             parts.append("right before")
         if self.gap is not None:
             parts.append(f"[{write_gap(self.gap)}] before")
+        if self.arrow is not None:
+            parts.append("next")
         return " and ".join(parts)
 
 

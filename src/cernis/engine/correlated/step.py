@@ -2,7 +2,8 @@
 
 Algorithm 1 of the chain automata paper and of the PCEA paper in one. The kernel reads an
 event in two phases. First every transition that its symbol allows asks the stores of its
-links, and makes a vertex if each has a run inside the window. Then the vertices are filed
+links, and makes a vertex if each has a run inside the window. After that it empties the buckets
+of a `->` whose runs the event fits. Then the vertices are filed
 in the stores of their states, so that an event never meets its own vertices. Filing may
 run out of room; the other vertices stay in `pending`, and the next call goes on with them.
 
@@ -83,6 +84,9 @@ def step(tables, memory, events, scratch, rules, base, begin):
     joins = False
     for transition in range(len(tables.transition_count)):
         joins = joins or tables.transition_count[transition] > 1
+    arrows = False
+    for link in range(len(tables.link_arrow)):
+        arrows = arrows or tables.link_arrow[link] != 0
     for i in range(begin, len(events.symbols)):
         symbol = events.symbols[i]
         first, last = tables.symbol_first[symbol], tables.symbol_first[symbol + 1]
@@ -129,6 +133,9 @@ def step(tables, memory, events, scratch, rules, base, begin):
                     _fire(tables, memory, events, now, transition, scratch)
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
+            if arrows:
+                for k in range(first, last):
+                    _empty(tables, memory, events, i, tables.symbol_transitions[k])
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]
@@ -141,6 +148,18 @@ def step(tables, memory, events, scratch, rules, base, begin):
         if partitioned:
             memory.part_events[key] += 1
     return DONE, len(events.symbols), 0, 0
+
+
+@inner
+def _empty(tables, memory, events, i, transition):
+    """Take the runs that this event fits out of the stores of a `->`."""
+    first = tables.transition_first[transition]
+    for link in range(first, first + tables.transition_count[transition]):
+        code = events.codes[tables.link_column[link], i]
+        if tables.link_arrow[link] and code >= 0:
+            at = memory.base[tables.links.store[link]] + code
+            memory.buckets[at]["root"] = 0
+            memory.buckets[at]["last"] = 0
 
 
 @inner

@@ -47,7 +47,8 @@ class StoreKey(NamedTuple):
     values: tuple[tuple[str, bool], ...]
     """Attributes compared by ≠; whether they must be present."""
     ordered: str | None
-    """An attribute; or the longest gap, in words, after which no run is asked for."""
+    """An attribute; or in words the longest gap after which no run is asked for, and the `->`
+    whose runs leave together."""
     strict: bool
     """Only runs whose last event has an earlier timestamp are asked for."""
     collapsed: bool
@@ -85,6 +86,8 @@ class CorrelatedArrays(NamedTuple):
     """What a vertex keeps of its event: a code, or the high or low word of an order value."""
     symbol_first: NDArray[np.int32]
     symbol_transitions: NDArray[np.int32]
+    link_arrow: NDArray[np.uint8]
+    """Whether an event that takes the link empties the bucket."""
     link_gap: NDArray[np.int32]
     """NO_GAP, or what the gap of the link is measured in."""
     store_gap: NDArray[np.int32]
@@ -104,13 +107,14 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     pairs = sorted(link.equal)
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
     reach = None if link.gap is None else f"[{write_gap(replace(link.gap, least=Fraction(0)))}]"
+    waits = None if link.arrow is None else f"{reach or ''} -> {link.arrow}"
     return StoreKey(
         state=state,
         kind=SORTED if order or reach else UNLIKE if differing else UNION,
         column=tuple(a for a, _ in pairs),
         contiguous=link.contiguous,
         values=tuple(differing),
-        ordered=order.earlier if order else reach,
+        ordered=order.earlier if order else waits or reach,
         strict=link.strict,
         collapsed=collapsed,
     )
@@ -232,6 +236,7 @@ class CorrelatedTables:
             fact_column=_ints([column for _, column in self.facts]),
             symbol_first=np.zeros(1, np.int32),
             symbol_transitions=np.zeros(0, np.int32),
+            link_arrow=_flags([s.link.arrow is not None for s in sources]),
             link_gap=_units(self.gaps),
             store_gap=_units(self.reaches),
         )
