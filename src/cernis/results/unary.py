@@ -26,10 +26,10 @@ from cernis.engine.unary.enumerate import list_blocks
 from cernis.results.matchset import MatchBlock
 from cernis.results.rooted import RootedMatches
 
-_NODES_PER_EVENT = 32
+_NODES_PER_EVENT = 8
 """The walk visits about so many nodes in the time that the aggregator takes for an event."""
-_FEW_NODES = 1 << 22
-"""A walk of so many nodes takes a few hundredths of a second: nothing else is tried."""
+_FEW_NODES = 1 << 21
+"""A walk of so many nodes takes a tenth of a second: nothing else is tried."""
 
 
 class Recount(NamedTuple):

@@ -118,12 +118,11 @@ def _read_small(residues, moduli, out):
 
 @inlined
 def multiply(left, right, prime, inverse):
-    """Return the product of two residues of a prime."""
+    """Return the product of two residues of a prime, without a branch."""
     quotient = np.int64(np.float64(left) * np.float64(right) * inverse)
     rest = left * right - quotient * prime
-    if rest < 0:
-        return rest + prime
-    return rest - prime if rest >= prime else rest
+    rest += (prime & (rest >> 63)) - prime
+    return rest + (prime & (rest >> 63))
 
 
 @inlined

@@ -113,13 +113,10 @@ def copy_weights(old, event, new, to):
 @inlined
 def clear(pool, lanes, at, size):
     """Empty a vector: no matches at all."""
-    if lanes.words == 1:
-        for r in range(np.uint64(size)):
-            pool.words[np.uint64(at) + r] = 0
-        return
-    for i in range(at, at + lanes.words * size):
+    for i in range(np.uint64(at), np.uint64(at + lanes.words * size)):
         pool.words[i] = 0
-    for i in range(at + (lanes.leasts + 1) * size, at + lanes.words * size):
+    first = at + (lanes.leasts + 1) * size
+    for i in range(np.uint64(first), np.uint64(max(first, at + lanes.words * size))):
         pool.words[i] = NO_VALUE
 
 
@@ -137,58 +134,110 @@ def add(pool, lanes, weights, new, base, source, size):
 
 @inner
 def _add_lanes(pool, lanes, weights, new, base, source, size):
-    words, reals = pool.words, pool.reals
+    """Do as `_add_counts`, for all quantities, one after the other."""
     if base == 0:
         clear(pool, lanes, new, size)
         base = new
     moduli = lanes.moduli
-    sums, width = len(weights.sums), len(moduli.primes)
-    if width == 1:
-        for r in range(size):
-            words[new + r] = words[base + r] + words[source + r]
-        for q in range(sums):
-            at, weight = (1 + q) * size, weights.sums[q]
-            for r in range(size):
-                total = words[source + at + r] + weight * words[source + r]
-                words[new + at + r] = words[base + at + r] + total
-    else:
-        for lane in range(width):
-            prime, inverse = moduli.primes[lane], moduli.inverses[lane]
-            counts = lane * size
-            for r in range(counts, counts + size):
-                words[new + r] = _reduce(words[base + r] + words[source + r], prime)
-            for q in range(sums):
-                at, weight = ((1 + q) * width + lane) * size, weights.sums[q] % prime
-                for r in range(size):
-                    total = words[base + at + r] + words[source + at + r]
-                    if weight != 0:
-                        total += multiply(words[source + counts + r], weight, prime, inverse)
-                    words[new + at + r] = _reduce(_reduce(total, prime), prime)
-    counts = lanes.floats * size
-    for q in range(len(weights.floats)):
-        at, real = counts + (1 + q) * size, weights.floats[q]
-        for r in range(size):
-            number = reals[source + counts + r]
-            if number != 0.0:  # a match of infinite weight is no match of none
-                reals[new + at + r] = reals[base + at + r] + (
-                    reals[source + at + r] + real * number
-                )
-            else:
-                reals[new + at + r] = reals[base + at + r]
+    width = len(moduli.primes)
+    for lane in range(width):
+        prime, inverse = moduli.primes[lane], moduli.inverses[lane]
+        counts = lane * size
+        _add_words(pool.words, new + counts, base + counts, source + counts, size, prime)
+        for q in range(len(weights.sums)):
+            at, weight = ((1 + q) * width + lane) * size, weights.sums[q]
+            _add_words(pool.words, new + at, base + at, source + at, size, prime)
+            if weight != 0 and prime == 0:
+                _add_multiple(pool.words, new + at, source + counts, size, weight)
+            elif weight != 0:
+                rest = weight % prime
+                _add_residue(pool.words, new + at, source + counts, size, (rest, prime, inverse))
     if len(weights.floats):
-        for r in range(counts, counts + size):
-            reals[new + r] = reals[base + r] + reals[source + r]
-    exists = lanes.leasts * size
-    for q in range(len(weights.leasts)):
-        at, weight = exists + (1 + q) * size, weights.leasts[q]
-        for r in range(size):
-            least = words[base + at + r]
-            if words[source + exists + r]:
-                least = min(least, words[source + at + r], weight)
-            words[new + at + r] = least
+        counts = lanes.floats * size
+        for q in range(len(weights.floats)):
+            at = counts + (1 + q) * size
+            _add_reals(pool.reals, new + at, base + at, source + at, size)
+            weight = weights.floats[q]
+            if weight != 0.0:
+                _add_real_multiple(pool.reals, new + at, source + counts, size, weight)
+        _add_reals(pool.reals, new + counts, base + counts, source + counts, size)
     if len(weights.leasts):
-        for r in range(exists, exists + size):
-            words[new + r] = words[base + r] | words[source + r]
+        exists = lanes.leasts * size
+        for q in range(len(weights.leasts)):
+            at = exists + (1 + q) * size
+            _add_leasts(pool.words, new + at, base + at, source + at, size)
+            if weights.leasts[q] != NO_VALUE:
+                _add_least(pool.words, new + at, source + exists, size, weights.leasts[q])
+        _unite_marks(pool.words, new + exists, base + exists, source + exists, size)
+
+
+# Places are unsigned in these loops: Numba would look for negative ones, and LLVM not use vectors.
+
+
+@inlined
+def _add_words(words, new, base, source, size, prime):
+    to, first, second = np.uint64(new), np.uint64(base), np.uint64(source)
+    if prime == 0:
+        for r in range(np.uint64(size)):
+            words[to + r] = words[first + r] + words[second + r]
+    else:
+        for r in range(np.uint64(size)):
+            words[to + r] = _reduce(words[first + r] + words[second + r], prime)
+
+
+@inlined
+def _add_multiple(words, new, source, size, weight):
+    to, place = np.uint64(new), np.uint64(source)
+    for r in range(np.uint64(size)):
+        words[to + r] += weight * words[place + r]
+
+
+@inlined
+def _add_residue(words, new, source, size, modulo):
+    weight, prime, inverse = modulo
+    to, place = np.uint64(new), np.uint64(source)
+    for r in range(np.uint64(size)):
+        product = multiply(words[place + r], weight, prime, inverse)
+        words[to + r] = _reduce(words[to + r] + product, prime)
+
+
+@inlined
+def _add_reals(reals, new, base, source, size):
+    to, first, second = np.uint64(new), np.uint64(base), np.uint64(source)
+    for r in range(np.uint64(size)):
+        reals[to + r] = reals[first + r] + reals[second + r]
+
+
+@inlined
+def _add_real_multiple(reals, new, source, size, weight):
+    to, place = np.uint64(new), np.uint64(source)
+    for r in range(np.uint64(size)):
+        number = reals[place + r]
+        if number != 0.0:  # a match of infinite weight is no match of none
+            reals[to + r] += weight * number
+
+
+@inlined
+def _add_leasts(words, new, base, source, size):
+    to, first, second = np.uint64(new), np.uint64(base), np.uint64(source)
+    for r in range(np.uint64(size)):
+        words[to + r] = min(words[first + r], words[second + r])
+
+
+@inlined
+def _add_least(words, new, source, size, weight):
+    """Write the weight where it is the least of some matches."""
+    to, place = np.uint64(new), np.uint64(source)
+    for r in range(np.uint64(size)):
+        if words[place + r]:
+            words[to + r] = min(words[to + r], weight)
+
+
+@inlined
+def _unite_marks(words, new, base, source, size):
+    to, first, second = np.uint64(new), np.uint64(base), np.uint64(source)
+    for r in range(np.uint64(size)):
+        words[to + r] = words[first + r] | words[second + r]
 
 
 @inlined
@@ -325,13 +374,13 @@ def _multiply_counts(words, left, right, size):
 @inlined
 def _dot(words, left, right, size, prime, inverse):
     """Return the sum of products of two runs of words."""
-    total = np.int64(0)
+    one, other, length = np.uint64(left), np.uint64(right), np.uint64(size)
     if prime == 0:
-        for r in range(size):
-            total += words[left + r] * words[right + r]
-        return total
-    for r in range(size):
-        total = _reduce(total + multiply(words[left + r], words[right + r], prime, inverse), prime)
+        return _multiply_counts(words, one, other, length)
+    total = np.int64(0)
+    for r in range(length):
+        product = multiply(words[one + r], words[other + r], prime, inverse)
+        total = _reduce(total + product, prime)
     return total
 
 
