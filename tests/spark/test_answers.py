@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ def job(pattern: Pattern | cernis.Query, events: Events, timed: bool | None = No
     query = pattern if isinstance(pattern, cernis.Query) else cernis.query(pattern)
     within = query.pattern.within
     in_time = within is not None and within.unit is Unit.TIME
+    in_time = in_time or any(one.within.unit is Unit.TIME for one in query.pattern.without)
     if in_time or query.pattern.forget is not None:
         timed = True
     if timed is None:
@@ -121,8 +123,7 @@ def test_all_of_the_corpus_has_these_answers_on_any_number_of_tasks(
 
 
 def _corpus() -> list[CorpusCase]:
-    every = [case for case in read_cases() if case.answers is None]
-    return [case for case in every if not case.pattern().without]
+    return [case for case in read_cases() if case.answers is None]
 
 
 def _answered(spark: Any, chosen: Sequence[CorpusCase], spread: int) -> None:
@@ -207,6 +208,35 @@ def test_random_queries_agree_with_the_oracle(
     spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
 ) -> None:
     _agree(spark, drawn, spread)
+
+
+@few
+@given(
+    many(
+        after=("free", "equal", "residual"),
+        before=("free", "equal"),
+        consume=(Consume.NONE,),
+        untimed=False,
+    ),
+    st.sampled_from(SPREAD),
+)
+def test_what_must_be_absent_agrees_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+def test_the_time_of_the_whole_input_and_its_end_decide_deadlines(spark: Any) -> None:
+    query = "SELECT * FROM S WHERE A AS a WITHOUT B FOR 5 SECONDS PARTITION BY [k]"
+    start = datetime(2024, 1, 2)
+    seconds = [("A", "x", 0), ("A", "y", 1), ("B", "y", 3), ("A", "z", 4), ("C", None, 6)]
+    rows = [(kind, key, start + timedelta(seconds=at)) for kind, key, at in seconds]
+    df = spark.createDataFrame(rows, "type string, k string, ts timestamp").repartition(3)
+    found = recognize(df, query, tasks=2).select("k", "deadline_ts").collect()
+    assert [(row.k, row.deadline_ts) for row in found] == [("x", start + timedelta(seconds=5))]
+    assert recognize(df, query, tasks=2, complete=True).count() == 2
+    counted = recognize(df, query, tasks=2, matches="count", complete=True).collect()
+    assert sum(row["count"] for row in counted) == 2
 
 
 @few

@@ -150,9 +150,14 @@ class Plan:
         return self.for_text(texts(schema) & self._ordered)
 
     @property
+    def guards(self) -> tuple[Plan, ...]:
+        """The plans of what must be absent."""
+        return tuple(plan for plan in (self.after, self.before) if plan is not None)
+
+    @property
     def _ordered(self) -> frozenset[str]:
         """The attributes that an index keeps in order."""
-        plans = [plan for plan in (self, self.after, self.before) if plan is not None]
+        plans = (self, *self.guards)
         tables = [plan.tables for plan in plans if plan.tables is not None]
         return frozenset(name for each in tables for name in each.ordered)
 

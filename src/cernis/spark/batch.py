@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.pattern.predicate import RANK
+from cernis.pattern.query import Unit
 from cernis.plan.plan import Distribution
 from cernis.spark import slices
 from cernis.spark.frame import MOMENT, Frame
@@ -32,6 +33,7 @@ from cernis.spark.rows import key_bucket, read_condition, travelling_columns
 from cernis.spark.slices import Line
 from cernis.spark.worker import (
     BUCKET,
+    NOW,
     PLACE,
     ROW,
     STREAM,
@@ -64,7 +66,18 @@ def recognize_batch(job: Job, work: Work) -> Any:
 
 def travelling_rows(job: Job) -> Any:
     """Return the rows that travel to the workers, each in its task, sorted by time."""
-    return _sort(job, _spread(job, select_rows(job)))
+    rows = _sort(job, _spread(job, select_rows(job)))
+    after = job.plan.pattern.absent_after
+    if after is None or after.within.unit is not Unit.TIME:
+        return rows
+    # a deadline has passed when any event of the whole input is later
+    moments = [(frame, frame.moment) for frame in job.frames]
+    lasts = [
+        frame.data.agg(F.max(moment).alias("t")).scalar()
+        for frame, moment in moments
+        if moment is not None
+    ]
+    return rows.withColumn(NOW, lasts[0] if len(lasts) == 1 else F.greatest(*lasts))
 
 
 def select_rows(job: Job, *, numbers: bool = True) -> Any:

@@ -18,7 +18,7 @@ Does not import Spark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cernis.events.order import Scale
 from cernis.pattern.predicate import TIME
@@ -54,6 +54,11 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
     places = _why_places_count(pattern, timed)
     if pattern.consume is Consume.ANY:
         advice = "CONSUME BY ANY looks at the whole stream; CONSUME BY PARTITION would not"
+        return Layout(Distribution.SINGLE, places=places, parallel=advice)
+    if pattern.without:
+        if pattern.partition:
+            return Layout(Distribution.KEYED, places=places)
+        advice = "a key (PARTITION BY): WITHOUT looks beyond a match"
         return Layout(Distribution.SINGLE, places=places, parallel=advice)
     in_time = _has_time_window(pattern, timed)
     free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
@@ -123,6 +128,12 @@ def _why_places_count(pattern: Pattern, timed: bool) -> str:
     if pattern.contiguous:
         strict = pattern.strategy is Strategy.STRICT
         return f"{'STRICT' if strict else repr(':')} asks that nothing lies between"
+    for absence in pattern.without:
+        if absence.within.unit is Unit.EVENTS:
+            return "WITHOUT … EVENTS counts every event"
+        guard = replace(pattern, formula=absence.formula, without=())
+        if why := _why_places_count(guard, timed):
+            return why
     if pattern.forget is not None:
         return "FORGET AFTER counts the time since any event"
     return ""

@@ -41,6 +41,8 @@ class JobOptions:
     """Each task may stop after this many matches."""
     ids: bool = False
     numbers: NumberForm = "decimal"
+    complete: bool = False
+    """Nothing follows the rows: what waits for a deadline is certain."""
     corrupt: str | None = None
     """A column with the text of rows that could not be decoded; it is no attribute."""
 

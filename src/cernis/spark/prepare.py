@@ -21,7 +21,7 @@ from cernis.events.source import stream_of
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.predicate import RANK
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Pattern, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
 from cernis.run.group import find_measures
@@ -71,10 +71,13 @@ def prepare_job(
     options.check()
     if not isinstance(query, Query):
         query = Query(query, lang=lang)
-    if query.pattern.without:
-        message = "WITHOUT runs on the embedded engine alone so far"
-        raise QueryError([Diagnostic(message, query.pattern.without[0].span)], query.pattern.source)
     frames = make_frames(events, query.pattern.streams, options)
+    if query.pattern.without and frames[0].source.isStreaming:
+        message = "WITHOUT does not run on streams of Spark so far"
+        help_ = "run it on a batch, or on the embedded engine"
+        mistake = Diagnostic(message, query.pattern.without[0].span, suggestion=help_)
+        raise QueryError([mistake], query.pattern.source)
+    _check_deadlines(query.pattern, frames)
     _check_grouping(query.pattern, frames, options)
     plan, layout = _choose_plan(query, frames, options)
     single = layout.distribution is Distribution.SINGLE
@@ -114,6 +117,14 @@ def _check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptio
         raise DataError("GROUP BY EVERY needs a column of times")
 
 
+def _check_deadlines(pattern: Pattern, frames: Sequence[Frame]) -> None:
+    """Raise an error for WITHOUT a time on frames without times."""
+    for absence in pattern.without:
+        if absence.within.unit is Unit.TIME:
+            clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"
+            frames[0].scale.ticks(absence.within.size, f"{clause} a time")
+
+
 def has_whole_groups(job: Job) -> bool:
     """Return whether one session finds all matches of a group."""
     pattern = job.plan.pattern
@@ -150,6 +161,7 @@ def make_work(job: Job) -> Work:
             time_unit=options.time_unit,
             budget=options.budget,
             on_budget=options.on_budget,
+            complete=options.complete,
         ),
         scale=job.scale,
         form=options.matches,

@@ -40,6 +40,7 @@ def recognize(
     on_budget: OnBudget = "fail",
     ids: bool = False,
     numbers: NumberForm = "decimal",
+    complete: bool = False,
     lateness: str | timedelta = "0 seconds",
     ahead: str | timedelta | None = "1 hour",
     late_output: str | None = None,
@@ -58,7 +59,8 @@ def recognize(
     `on_error` says what happens to rows without a usable time. `budget` holds for each task.
     With `ids`, a column `id` names each match; the same rows give the same name. Numbers of
     matches and sums of integers over the matches of a group (GROUP BY) are decimals of 38 digits,
-    and longer ones an error; `numbers="text"` gives them as text of any length.
+    and longer ones an error; `numbers="text"` gives them as text of any length. `complete` says
+    that nothing follows the rows, so that what waits for a deadline (WITHOUT … FOR) is certain.
 
     Streaming DataFrames give a streaming DataFrame. `lateness` is how late an event may come;
     matches are reported when it has passed. Later events are counted, and so are events that
@@ -83,6 +85,7 @@ def recognize(
         on_budget=on_budget,
         ids=ids,
         numbers=numbers,
+        complete=complete,
         corrupt=corrupt,
     )
     job = prepare_job(events, query, options, lang=lang)

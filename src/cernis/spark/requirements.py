@@ -10,6 +10,7 @@ Does not import Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from cernis.automata.unary.alphabet import TestedAutomaton
 from cernis.automata.unary.cea import ANYTHING, Is, Test
@@ -18,9 +19,10 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import group_terms
+from cernis.plan.absence import link_guard
 from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields
-from cernis.run.verify import Verifier
+from cernis.run.verify import Verifier, list_condition_atoms
 
 _COMPUTED = frozenset({pred.TIME.name, pred.TIME_NS.name, pred.RANK.name})
 
@@ -46,6 +48,13 @@ def tests_and_atoms(plan: Plan) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
             tests += tuple(Is(atom) for atom in checked if isinstance(atom, TypeIs))
             if any(isinstance(node, cel.Not) for node in cel.walk(plan.pattern.formula)):
                 tests += (ANYTHING,)
+    for guard in plan.guards:
+        more, asked = tests_and_atoms(guard)
+        tests += more
+        atoms |= dict.fromkeys(asked)
+    for absence in plan.pattern.without:
+        for condition in link_guard(plan.pattern, absence).residual:
+            atoms |= dict.fromkeys(list_condition_atoms(condition))
     return tests, tuple(atoms)
 
 
@@ -84,7 +93,8 @@ def required_attributes(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tup
 
 def compared_attributes(pattern: Pattern) -> Iterator[str]:
     """Yield the attributes by which events are compared."""
-    for node in cel.walk(pattern.formula):
+    formulas = [pattern.formula, *(absence.formula for absence in pattern.without)]
+    for node in chain.from_iterable(map(cel.walk, formulas)):
         if isinstance(node, cel.PartitionBy):
             yield from (key.attribute.name for key in node.keys)
         elif isinstance(node, cel.Within):

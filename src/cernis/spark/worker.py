@@ -49,7 +49,7 @@ AnswerForm = Literal["events", "count", "lines"]
 """Matches with their events, numbers of matches, or matches as lines of JSON."""
 
 ROW, STREAM, BUCKET, PART, OWN = "@row", "@stream", "@bucket", "@part", "@own"
-TICKS, PLACE = "@ticks", "@place"
+TICKS, PLACE, NOW = "@ticks", "@place", "@now"
 
 _ROWS = 1 << 17
 _BYTES = 1 << 26
@@ -183,6 +183,8 @@ class Recognizer:
         self.work = work
         self.session = work.open_session(frozen, parts=work.parts is not None)
         self.given = 0
+        self.now: int | None = None
+        """The last time of the whole input, where rows carry it."""
 
     @property
     def left(self) -> int | None:
@@ -192,6 +194,8 @@ class Recognizer:
     def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         if self.left == 0:
             return
+        if NOW in table.column_names and table.num_rows:
+            self.now = _read_now(self.work, table)
         if OWN in table.column_names:
             own = np.asarray(table.column(OWN))
             first = int(own.argmax()) if own.any() else len(own)
@@ -202,9 +206,12 @@ class Recognizer:
             yield from self._give(self.session.take(self._batch(table), self.work.scale))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Give what waits for the end of the input: groups or their parts, matches of LONGEST."""
+        """Give what waits for the end of the input: groups or their parts, matches."""
         pattern = self.work.plan.pattern
+        if self.now is not None and self.left != 0:
+            yield from self._give(self.session.advance(self.now))
         waits = pattern.grouping is not None or pattern.strategy is Strategy.LONGEST
+        waits = waits or (self.work.reading.complete and pattern.absent_after is not None)
         if waits and self.left != 0:
             yield from self._give(self.session.finish())
 
@@ -331,6 +338,17 @@ def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
         row = f"row {table.column(ROW)[first]}, " if ROW in table.column_names else ""
         raise DataError(f"{row}column {name!r}: {describe_bad_time(column[first].as_py())}")
     return ticks
+
+
+def _read_now(work: Work, table: pa.Table) -> int | None:
+    """Return the last time of the whole input, in ticks."""
+    column = table.column(NOW).slice(0, 1)
+    if column.null_count or work.scale.unit_ns is None:
+        return None
+    if pa.types.is_integer(column.type):  # a moment, which counts ticks
+        return int(column[0].as_py())
+    ticks, _ = to_ticks(column, work.reading.time_unit, work.scale.unit_ns)
+    return int(ticks[0])
 
 
 def cast_counts(counts: pa.Table, numbers: NumberForm = "decimal") -> pa.Table:
