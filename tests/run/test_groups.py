@@ -142,3 +142,13 @@ def test_every_needs_a_column_of_times() -> None:
     query = cernis.query("SELECT COUNT(*) WHERE A GROUP BY EVERY 1 HOUR")
     with pytest.raises(cernis.DataError, match="needs a column of times"):
         query.run(pa.table({"type": ["A"]}))
+
+
+def test_matches_of_compared_events_are_counted_and_not_listed() -> None:
+    """2^60 matches at the last end: listing them would not end."""
+    events = pa.table({"type": ["A"] * 60 + ["B"], "v": [1] * 61, "ts": range(61)})
+    query = cernis.query(
+        "SELECT COUNT(*) AS n WHERE (A+ AS a ; B AS b) FILTER a[v] = b[v] GROUP BY END"
+    )
+    assert "matches are counted, not listed" in str(query.explain())
+    assert query.run(events).to_arrow()["n"].to_pylist() == [2**60 - 1]

@@ -15,7 +15,7 @@ from cernis.engine.dag.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only
+from cernis.pattern.selection import counts_only, group_terms
 from cernis.pattern.write import (
     write_condition,
     write_duration,
@@ -291,6 +291,9 @@ def _describe_groups(plan: Plan) -> list[str]:
     if grouping is None:
         return []
     cost = "matches are listed, each adds its own values: linear in the matches"
+    measured = any(True for term in group_terms(plan.pattern) for _ in pred.variables_of(term))
+    if not plan.listed and not measured:
+        cost = "matches are counted, not listed"
     if plan.can_aggregate:
         cost = "a constant cost per event, no match is made (numbers; other values: listed)"
     when = "a group is reported when the input ends"

@@ -1,9 +1,9 @@
 """Aggregate over the matches of each group of `GROUP BY`.
 
 Where the plan allows it, the sliding aggregator gives the aggregates of all matches that end at
-a position (`engine.unary.aggregate`), and no match is ever made. Otherwise matches are listed, and
-each adds its own part. A group `EVERY` some time stays open until time has passed its end; one of
-`END` is reported at once.
+a position (`engine.unary.aggregate`), and no match is ever made. Otherwise the match set counts its
+matches, where nothing but `COUNT(*)` is asked for, or else lists them, and each adds its own part.
+A group `EVERY` some time stays open until time has passed its end; one of `END` does not wait.
 
 Cost contract: per batch, a few NumPy passes over its ends, and Python for each group that they
 belong to. Listing costs what listing costs. State: the open groups.
@@ -179,7 +179,12 @@ class Grouper:
         return which
 
     def add_matches(self, found: MatchSet) -> None:
-        """Add matches one by one, block by block."""
+        """Add matches: their numbers, where nothing else is asked for, or else one by one."""
+        if not self.sources:
+            ends, numbers = found.counts()
+            counts = np.array(numbers, np.int64 if sum(numbers) < 2**63 else object)
+            self.add_ends([EndAggregates(ends, counts)] if len(ends) else [])
+            return
         for block in found.blocks():
             columns = []
             for (variable, attribute), functions in self.sources.items():
