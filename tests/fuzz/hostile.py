@@ -444,6 +444,9 @@ def _queries() -> dict[str, tuple[str, str]]:
         "longest-listed": f"(A AS x ; B AS y) FILTER x[u] < y[u] PARTITION BY [k] {window}",
     }.items():
         known[name] = ("ceql", f"SELECT LONGEST * FROM S WHERE {text}")
+    best = "SELECT * FROM S WHERE (A AS a ; B+ AS b) PARTITION BY [k] WITHIN 12 EVENTS"
+    best = f"{best} ORDER BY SUM(b[x]) DESC LIMIT 2 EVERY 9 MILLISECONDS"
+    known["best"] = ("ceql", best)
     counted = "SELECT COUNT(*) FROM S WHERE (A AS a ; B+ AS b)"
     known["counted"] = ("ceql", f"{counted} PARTITION BY [k] {window}")
     known["counted-clock"] = ("ceql", f"{counted} WITHIN 15 [ts]")

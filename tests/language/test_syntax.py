@@ -347,7 +347,8 @@ def test_clause_words_may_name_attributes(word: str) -> None:
 
 
 def test_the_writer_quotes_exactly_the_keywords() -> None:
-    assert set(TERMINALS) | {"START", "END"} == KEYWORDS
+    # ORDER is a keyword only before BY, where no name can stand
+    assert set(TERMINALS) - {"ORDER"} | {"START", "END"} == KEYWORDS
 
 
 def test_a_stream_may_stand_before_a_variable() -> None:

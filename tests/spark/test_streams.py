@@ -150,7 +150,8 @@ def _answered(spark: Any, folder: Path, every: int) -> None:
     # what LONGEST and WITHOUT hold back comes when the input ends, and a stream does not
     chosen = [c for c in read_cases() if c.answers is None and c.groups is None]
     chosen = [case for case in chosen if not case.pattern().without]
-    chosen = [case for case in chosen if "LONGEST" not in case.query][::every]
+    chosen = [case for case in chosen if "LONGEST" not in case.query]
+    chosen = [case for case in chosen if "EVERY" not in case.query][::every]
     for first in range(0, len(chosen), AT_ONCE):
         some = chosen[first : first + AT_ONCE]
         drawn = [(cernis.query(case.query, lang=case.lang), case.events) for case in some]

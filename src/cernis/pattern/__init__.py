@@ -37,6 +37,7 @@ from cernis.pattern.build import (
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
     Consume,
+    OrderBy,
     Pattern,
     Select,
     SelectedTerm,
@@ -51,6 +52,7 @@ __all__ = [
     "START",
     "Aggregate",
     "Consume",
+    "OrderBy",
     "Pattern",
     "Select",
     "SelectedTerm",

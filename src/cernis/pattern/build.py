@@ -30,6 +30,7 @@ from cernis.pattern.query import (
     Absence,
     Consume,
     Grouping,
+    OrderBy,
     Pattern,
     Select,
     SelectedTerm,
@@ -900,8 +901,29 @@ class QueryBuilder:
         chosen = _choose_member(Consume, policy, "policy")
         return replace(self, draft=replace(self.draft, consume=chosen))
 
-    def limit(self, most: int) -> QueryBuilder:
-        return replace(self, draft=replace(self.draft, limit=_check_whole(most, "limit()")))
+    def order_by(self, term: TermBuilder, *, descending: bool = False) -> QueryBuilder:
+        """`ORDER BY term [DESC]`: the matches of one end, sorted; `limit` keeps the first ones.
+
+        >>> query = select().where(event("A").as_("a")).order_by(var("a")["x"], descending=True)
+        >>> print(query.limit(1).build())
+        SELECT * WHERE A AS a ORDER BY a[x] DESC LIMIT 1
+        """
+        if isinstance(term, Property):
+            value: pred.MatchTerm = _reference_of(term, "order_by()")
+        elif isinstance(term, TermBuilder):
+            value = term.term
+        else:
+            _fail(f"order_by() takes a value, not {_show(term)}")
+        return replace(self, draft=replace(self.draft, order=OrderBy(value, descending)))
+
+    def limit(self, most: int, *, every: timedelta | None = None) -> QueryBuilder:
+        """`LIMIT n`; after `order_by`, `every` counts in each interval of time."""
+        draft = replace(self.draft, limit=_check_whole(most, "limit()"))
+        if every is not None:
+            if draft.order is None:
+                _fail("limit(every=…) comes after order_by()")
+            draft = replace(draft, order=replace(draft.order, every=_sum_units(every, {})))
+        return replace(self, draft=draft)
 
     def forget_after(
         self, length: timedelta | None = None, **units: float | Decimal | Fraction

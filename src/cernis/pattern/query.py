@@ -148,6 +148,23 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderBy:
+    """`ORDER BY term`: the matches of one end by the value of a term, the least first.
+
+    With `descending` the greatest comes first. LIMIT keeps the first ones; with `every`
+    (nanoseconds) those of each interval of time and partition, not of each end.
+    """
+
+    term: MatchTerm
+    descending: bool = False
+    every: Fraction | None = None
+    span: Span | None = span_field()
+
+    def __str__(self) -> str:
+        return f"ORDER BY {write_term(self.term)}{' DESC' if self.descending else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """A whole query. `str(pattern)` is CEQL, and parsing that gives the same pattern.
 
@@ -164,6 +181,7 @@ class Pattern:
     within: Window | None = None
     grouping: Grouping | None = None
     consume: Consume = Consume.NONE
+    order: OrderBy | None = None
     limit: int | None = None
     forget: Fraction | None = None
     """`FORGET AFTER`: the nanoseconds after which a partition without events is forgotten."""
@@ -241,8 +259,12 @@ class Pattern:
             clauses.append(str(self.grouping))
         if self.consume is not Consume.NONE:
             clauses.append(f"CONSUME BY {self.consume.value}")
+        if self.order is not None:
+            clauses.append(str(self.order))
         if self.limit is not None:
             clauses.append(f"LIMIT {self.limit}")
+        if self.order is not None and self.order.every is not None:
+            clauses.append(f"EVERY {write_duration(self.order.every)}")
         if self.forget is not None:
             clauses.append(f"FORGET AFTER {write_duration(self.forget)}")
         query = " ".join(clauses)

@@ -54,6 +54,16 @@ def _names(formula: cel.Formula, *, everything: bool) -> list[str]:
     return names
 
 
+def bound_variables(formula: cel.Formula) -> frozenset[str]:
+    """Return the variables that hold at least one event in every valuation of the formula.
+
+    >>> sorted(bound_variables(cel.Sequence((cel.Event("A"), cel.Iterate(cel.Event("B"))))))
+    ['A', 'B']
+    """
+    counts = _count_events(formula).items()
+    return frozenset(name for name, (least, _) in counts if least and name != _WHOLE)
+
+
 def single_variables(formula: cel.Formula) -> frozenset[str]:
     """Return the variables that hold exactly one event in every valuation of the formula.
 
@@ -134,9 +144,10 @@ def selected_variables(pattern: Pattern) -> tuple[str, ...]:
 
     Those that occur only inside a term are among them; `COUNT(*)` names all that `*` would.
     """
-    if pattern.select.everything:
-        return starred_variables(pattern.formula)
     names: list[str] = []
+    if pattern.select.everything:
+        names += starred_variables(pattern.formula)
+        return tuple(dict.fromkeys([*names, *_ordering_variables(pattern)]))
     if pattern.grouping is not None:
         names += starred_variables(pattern.formula)
         for term in group_terms(pattern):
@@ -150,7 +161,17 @@ def selected_variables(pattern: Pattern) -> tuple[str, ...]:
                 names += variables_of(term)
                 if Aggregate("COUNT") in walk_term(term):
                     names += starred_variables(pattern.formula)
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys([*names, *_ordering_variables(pattern)]))
+
+
+def _ordering_variables(pattern: Pattern) -> tuple[str, ...]:
+    """Return the variables that ORDER BY names."""
+    if pattern.order is None:
+        return ()
+    names = tuple(variables_of(pattern.order.term))
+    if Aggregate("COUNT") in walk_term(pattern.order.term):
+        names += starred_variables(pattern.formula)
+    return names
 
 
 def settle_select(pattern: Pattern) -> Pattern:

@@ -59,6 +59,7 @@ class Explanation:
         lines += write_entry("answers", [self.plan.answers] if self.plan.answers else [])
         lines += write_entry("without", _describe_absence(self.plan))
         lines += write_entry("groups", _describe_groups(self.plan))
+        lines += write_entry("order", _describe_order(self.plan))
         lines += write_entry("window", [_describe_window(self.plan)])
         lines += write_entry("partition", _describe_partition(self.plan))
         lines += write_entry("strategy", _describe_strategy(self.plan))
@@ -302,6 +303,23 @@ def _describe_groups(plan: Plan) -> list[str]:
     elif grouping.every is not None:
         when = "a group is reported when time has passed its interval"
     return [cost, when]
+
+
+def _describe_order(plan: Plan) -> list[str]:
+    """Say how ORDER BY finds the first matches, and when they come."""
+    order = plan.pattern.order
+    if order is None:
+        return []
+    how = "matches are listed, within the budget, and sorted"
+    if plan.pattern.limit is not None:
+        if plan.weights is not None:
+            how = "best first on the compact set, by weights of events: the others are not listed"
+        elif plan.listed or plan.unary is None:
+            how = f"{how}: events are compared"
+        else:
+            how = f"{how}: the term is no sum over events"
+    when = "the best of an interval are reported when time has passed it"
+    return [how] if order.every is None else [how, when]
 
 
 def _describe_window(plan: Plan) -> str:

@@ -43,6 +43,7 @@ from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import lower_terms
+from cernis.plan.weights import EventWeight, find_weights
 from cernis.schema import Schema, texts
 
 
@@ -199,8 +200,18 @@ class Plan:
         """
         settings = self.settings
         is_free = not settings.resolve and not settings.consume and self.pattern.limit is None
-        is_free = is_free and not self.pattern.without
+        is_free = is_free and not self.pattern.without and self.pattern.order is None
         return self.unary is not None and not self.listed and self.head is None and is_free
+
+    @property
+    def weights(self) -> tuple[EventWeight, ...] | None:
+        """The weights of events that ORDER BY adds up; None: matches are listed and sorted."""
+        return None if self.unary is None or self.listed else find_weights(self.pattern)
+
+    @property
+    def limit(self) -> int | None:
+        """LIMIT, where it keeps the latest starts; None where ORDER BY says which."""
+        return self.pattern.limit if self.pattern.order is None else None
 
     @property
     def lists_waiting(self) -> bool:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from cernis.events.store import EventStore
 from cernis.pattern.query import Pattern, SelectedTerm, Variable
-from cernis.pattern.selection import counts_only
+from cernis.pattern.selection import counts_only, starred_variables
 from cernis.results.deadline import DEADLINE, DeadlineColumn
 from cernis.results.identity import match_ids
 from cernis.results.matchset import MatchBlock, Positions
@@ -49,6 +49,9 @@ class MatchFields:
         items = () if counting else pattern.select.items
         if pattern.select.everything:
             items = tuple(map(Variable, variables))
+            if pattern.order is not None:  # its variables are named, and no columns
+                starred = starred_variables(pattern.formula)
+                items = tuple(item for item in items if item.name in starred)
         if deadline is None and pattern.absent_after is not None:
             deadline = DeadlineColumn(pattern.absent_after.within)
         return cls(tuple(variables), items, pattern.partition, counting, deadline)

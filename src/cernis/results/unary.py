@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cernis.engine.unary.aggregate import EndAggregates
 from cernis.engine.unary.arena import ArenaSegment
+from cernis.engine.unary.best import list_best
 from cernis.engine.unary.count import ArenaCounts, count_matches, count_within
 from cernis.engine.unary.enumerate import list_blocks
 from cernis.results.matchset import MatchBlock
@@ -37,6 +39,10 @@ class Recount(NamedTuple):
 
     events: int
     find_counts: Callable[[], EndAggregates]
+
+
+Weigh = Callable[[ArenaSegment, Sequence[frozenset[str]]], NDArray[Any] | None]
+"""Gives the weight of each node of a segment with these label sets; None: it cannot."""
 
 
 class CompactMatches(RootedMatches):
@@ -76,6 +82,20 @@ class CompactMatches(RootedMatches):
 
     def _count_roots(self, segment: ArenaSegment) -> list[int]:
         return count_matches(segment)
+
+    def best(self, weigh: Weigh, most: int) -> list[MatchBlock] | None:
+        """Return the `most` best matches of each root by weight; None where there are no weights.
+
+        Cost: one walk over the nodes inside the window of each root, then linear in the answer.
+        """
+        blocks: list[MatchBlock] = []
+        for segment in self._segments:
+            weights = weigh(segment, self._labels)
+            if weights is None:
+                return None
+            listings = list_best(segment, weights, most)
+            blocks += [self._block(listing, segment) for listing in listings]
+        return blocks
 
     def _list_blocks(
         self, segment: ArenaSegment, most: int | None, size: int

@@ -54,7 +54,7 @@ class Absences:
         self.lists = plan.lists_waiting
         self.chooses = plan.chooses_late
         self.variables = sieve.labels if sieve and self.chooses else plan.variables
-        self.limit = plan.pattern.limit if self.lists else None
+        self.limit = plan.limit if self.lists else None
         """LIMIT, where it comes after WITHOUT."""
         if sieve is not None and self.lists:
             sieve.limit = None
@@ -131,7 +131,7 @@ class Absences:
         return [join(blocks, len(self.variables))] if blocks else []
 
     def _find(self, segments: list[Any], feed: Feed) -> MatchSet:
-        limit = None if self.lists else self.plan.pattern.limit
+        limit = None if self.lists else self.plan.limit
         return feed.find(self.variables, segments, limit, self.budget)
 
     # ------------------------------------------------------------- results

@@ -16,6 +16,8 @@ from cernis.errors import BudgetError, CernisError
 
 CANDIDATE_BUDGET = 1_000_000
 
+_COMPARES = "the query compares events with each other"
+
 OnBudget = Literal["fail", "partial"]
 
 
@@ -46,13 +48,13 @@ class Budget:
     def spent(self) -> bool:
         return self.used > self.most
 
-    def spend(self, candidates: int) -> None:
+    def spend(self, candidates: int, why: str = _COMPARES) -> None:
         """Count checked candidates; raise BudgetError where they are too many."""
         self.used += candidates
         self.was_spent |= self.spent
         if self.spent and self.on_budget == "fail":
             raise BudgetError(
-                f"the query compares events with each other and has more candidates to check "
+                f"{why} and has more candidates to check "
                 f"than its budget of {self.most:,}; narrow the window or the pattern, allow a "
                 "larger budget, or ask for a partial answer"
             )

@@ -92,6 +92,9 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
             meta["measures"] = [
                 [*astuple(measure), list(path)] for measure, path in pipeline.feed.measures.items()
             ]
+    if pipeline.best is not None:
+        best = pipeline.best.waiting.freeze()
+        arrays |= {f"best.{name}": array for name, array in best.items()}
     if pipeline.longest is not None:
         waiting = pipeline.longest.freeze()
         arrays |= {f"waiting.{name}": array for name, array in waiting.items()}
@@ -167,6 +170,9 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
             pipeline.absence.earliest(position) >= pipeline.kept_from,
             "it needs events that it does not hold",
         )
+    if pipeline.best is not None:
+        best = select_arrays("best.", arrays)
+        pipeline.best.waiting.thaw(best, pipeline.kept_from, position)
     if pipeline.longest is not None:
         pipeline.longest.thaw(select_arrays("waiting.", arrays), pipeline.kept_from, position)
         partitions = 1 if pipeline.keys is None else len(pipeline.keys)

@@ -130,6 +130,16 @@ def _kinds_of(attribute: str, schema: Schema) -> set[Kind]:
     return kinds or {Kind.OTHER}
 
 
+def number_intervals(
+    store: EventStore, ends: NDArray[np.int64], size: int, clause: str
+) -> NDArray[np.int64]:
+    """Return the number of the interval of so many nanoseconds that each event lies in."""
+    times = store.column(ends, pred.TIME_NS.name)
+    if times.null_count:
+        raise DataError(f"{clause} needs a column of times")
+    return np.asarray(times, np.int64) // size
+
+
 @dataclass
 class Grouper:
     """The open groups of one query."""
@@ -222,10 +232,7 @@ class Grouper:
             return ends
         if self.grouping.every is None:
             return np.zeros(len(ends), np.int64)
-        times = self.store.column(ends, pred.TIME_NS.name)
-        if times.null_count:
-            raise DataError("GROUP BY EVERY needs a column of times")
-        return np.asarray(times, np.int64) // int(self.grouping.every)
+        return number_intervals(self.store, ends, int(self.grouping.every), "GROUP BY EVERY")
 
     # ------------------------------------------------------------ reporting
 

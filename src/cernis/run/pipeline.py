@@ -38,6 +38,7 @@ from cernis.plan.plan import Plan
 from cernis.results.deadline import DeadlineColumn
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.run.absence import Absences
+from cernis.run.best import BestFirst
 from cernis.run.budget import Budget
 from cernis.run.feed import Engine, Measures, SlidingFeed, UnaryFeed, make_feed
 from cernis.run.group import Grouper
@@ -90,6 +91,9 @@ class Pipeline:
         self.longest: LongestMatches | None = None
         if plan.pattern.strategy is Strategy.LONGEST:
             self.longest = LongestMatches(plan, self._live_starts)
+        self.best: BestFirst | None = None
+        if plan.pattern.order is not None:
+            self.best = BestFirst(plan, plan.pattern.order, store, budget)
         self.projector = self.new_projector(budget)
         self.history = MatchHistory(plan) if keep else None
         if self.absence is not None:
@@ -219,7 +223,10 @@ class Pipeline:
             candidates = self.feed.find(plan.candidate_variables, segments, None, self.budget)
             found = self.sieve.matches(candidates)
         else:
-            found = self.feed.find(plan.variables, segments, plan.pattern.limit, self.budget)
+            found = self.feed.find(plan.variables, segments, plan.limit, self.budget)
+        if self.best is not None:
+            position = -1 if last else self.engine.position
+            found = self.best.choose(found, position, self.first_end())
         if self.history:
             self.history.add(segments, found)
         self._spend("find", began)
@@ -230,6 +237,12 @@ class Pipeline:
         if self.longest is not None:
             return self.longest.first_end()
         return None if self.absence is None else self.absence.first_end()
+
+    @property
+    def waits(self) -> bool:
+        """Whether matches may come after their ends, when later events make them certain."""
+        every = None if self.best is None else self.best.order.every
+        return self.longest is not None or every is not None
 
     def deadline(self) -> DeadlineColumn | None:
         """Return how the matches that `find` gave last have their deadlines."""
@@ -248,7 +261,7 @@ class Pipeline:
     def _find_longest(self, longest: LongestMatches, segments: list[Any], last: bool) -> MatchSet:
         plan, feed, budget = self.plan, self.feed, self.budget
         if self.sieve is None:
-            most = plan.pattern.limit
+            most = plan.limit
             return longest.choose_compact(
                 segments, lambda kept: feed.find(plan.variables, kept, most, budget), last=last
             )
@@ -283,7 +296,7 @@ class Pipeline:
             self.history.drop_keys(self.keys.find_alive())
         if self.history.lists:
             return self.history.listed(plan.variables)
-        return self.feed.find(plan.variables, self.history.roots(), plan.pattern.limit, budget)
+        return self.feed.find(plan.variables, self.history.roots(), plan.limit, budget)
 
     def forget_if_due(self) -> None:
         """Forget when the number of stored events, or of lives of partitions, has doubled."""
@@ -312,6 +325,8 @@ class Pipeline:
             self.kept_from = self.absence.earliest(self.kept_from)
         if self.longest:
             self.kept_from = self.longest.waiting.earliest(self.kept_from)
+        if self.best is not None:
+            self.kept_from = self.best.waiting.earliest(self.kept_from)
         if self.history:
             self.kept_from = self.history.earliest(self.kept_from)
             self.history.forget_before(self.kept_from)

@@ -175,8 +175,8 @@ class Session(Generic[Found]):
     def finish(self) -> Found:
         """Return what is certain now that no further event comes.
 
-        These are the groups that are still open, and the matches of LONGEST that still wait. With
-        `complete=True` also the matches that wait for their deadline.
+        These are the groups that are still open, the matches of LONGEST that still wait, and the
+        best of open intervals. With `complete=True` also the matches that wait for their deadline.
         """
         with self._guard:
             return self._result([], last=True)
@@ -206,7 +206,7 @@ class Session(Generic[Found]):
         reading = self._begin(events)
         with self._guard:
             self._is_endless = True
-            waits = self.pipeline.longest is not None
+            waits = self.pipeline.waits
             for segments in self._batches(reading):
                 self.renew_budget()
                 found = self._result(segments) if segments or waits else None

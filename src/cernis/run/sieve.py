@@ -50,7 +50,7 @@ class Sieve:
         self.verifier = Verifier(plan.pattern.formula)
         self.events = CheckedEvents(self.verifier.atoms, store, encode)
         self.budget = budget
-        self.limit = plan.pattern.limit
+        self.limit = plan.limit
         self.consumed: dict[int, int] = {}
         self._members: dict[int, list[int]] = {}
         self._gone: dict[int, int] = {}

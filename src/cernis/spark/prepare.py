@@ -71,6 +71,10 @@ def prepare_job(
     options.check()
     if not isinstance(query, Query):
         query = Query(query, lang=lang)
+    order = query.pattern.order
+    if order is not None and order.every is not None:
+        message = "ORDER BY … LIMIT … EVERY runs on the embedded engine alone so far"
+        raise QueryError([Diagnostic(message, order.span)], query.pattern.source)
     frames = make_frames(events, query.pattern.streams, options)
     if query.pattern.without and frames[0].source.isStreaming:
         message = "WITHOUT does not run on streams of Spark so far"

@@ -85,6 +85,9 @@ def required_attributes(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tup
     fields = MatchFields.of(plan.pattern, plan.variables)
     for item in fields.terms:
         names |= {attribute.name for attribute in pred.term_attributes(item.term)}
+    if plan.pattern.order is not None:
+        ordering = pred.term_attributes(plan.pattern.order.term)
+        names |= {attribute.name for attribute in ordering}
     if shown and not fields.counting:
         names |= {name for held in fields.attributes.values() for name in held}
         whole = any(not fields.attributes.get(name) for name in fields.shown)

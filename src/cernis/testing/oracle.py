@@ -23,6 +23,7 @@ Where the definition leaves a choice, this is the one taken:
 * `ANY` is a valuation whose positions are best in the order of LAST, then the latest
   start, then the smallest labels; `LIMIT` keeps the latest starts, then the smallest
   labels. Another choice is as good: `cernis.testing.differential` allows it.
+* Of matches with equal values, ORDER BY puts the latest starts first, then the smallest labels.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
     Absence,
     Consume,
+    OrderBy,
     Pattern,
     Select,
     SelectedTerm,
@@ -518,8 +520,11 @@ def evaluate(
     matches = _find_matches(pattern, ordered, time, type, tick, complete)
     # 6. CONSUME BY
     matches = _consume(pattern.consume, matches)
-    # 7. LIMIT
-    matches = _limit(pattern.limit, matches)
+    # 7. ORDER BY, LIMIT
+    if pattern.order is not None:
+        matches = _order(pattern.order, pattern.limit, matches, ordered)
+    else:
+        matches = _limit(pattern.limit, matches)
     return [_make_match(m, pattern, rows, ordered) for m in matches]
 
 
@@ -856,6 +861,31 @@ def _limit(limit: int | None, matches: list[_PositionedValuation]) -> list[_Posi
     return kept
 
 
+def _order(
+    order: OrderBy,
+    limit: int | None,
+    matches: list[_PositionedValuation],
+    ordered: Sequence[Event],
+) -> list[_PositionedValuation]:
+    """Sort the matches of each end, or of each partition's key and interval, and keep the first."""
+    groups: dict[Any, list[tuple[Any, _PositionedValuation]]] = {}
+    for m in matches:
+        local = [ordered[rank] for rank in m.partition.ranks]
+        value = evaluate_term(order.term, m.valuation, local)
+        group: Any = m.global_end
+        if order.every is not None:
+            end = ordered[m.global_end]
+            group = (end[pred.TIME.name] // (order.every / end[TICK]), m.partition.key)
+        groups.setdefault(group, []).append((value, m))
+    kept: list[_PositionedValuation] = []
+    for members in groups.values():
+        known = [(v, m) for v, m in members if compare("=", v, v) is True]
+        unknown = [m for v, m in members if compare("=", v, v) is not True]
+        known.sort(key=lambda each: each[0], reverse=order.descending)
+        kept += [*(m for _, m in known), *unknown][:limit]
+    return kept
+
+
 def _make_match(
     m: _PositionedValuation, pattern: Pattern, rows: Sequence[int], ordered: Sequence[Event]
 ) -> OracleMatch:
@@ -889,7 +919,9 @@ def is_count_alone(select: Select) -> bool:
 
 def find_columns(pattern: Pattern) -> tuple[str, ...]:
     """Return the variables that are columns of the result."""
-    if pattern.select.everything or is_count_alone(pattern.select):
+    if pattern.select.everything:
+        return tuple(dict.fromkeys(_find_starred(pattern.formula)))
+    if is_count_alone(pattern.select):
         return find_selected(pattern)
     return tuple(item.name for item in pattern.select.items if isinstance(item, Variable))
 
@@ -897,9 +929,9 @@ def find_columns(pattern: Pattern) -> tuple[str, ...]:
 def find_selected(pattern: Pattern) -> tuple[str, ...]:
     """Return the variables that tell matches apart, in the order in which they are first named."""
     select = pattern.select
-    if select.everything:
-        return tuple(dict.fromkeys(_find_starred(pattern.formula)))
     found: list[str] = []
+    if select.everything:
+        found += _find_starred(pattern.formula)
     if pattern.grouping is not None:  # the matches are those of SELECT *
         found += _find_starred(pattern.formula)
         for term in group_terms(pattern):
@@ -913,6 +945,10 @@ def find_selected(pattern: Pattern) -> tuple[str, ...]:
                 found += pred.variables_of(term)
                 if Aggregate("COUNT") in pred.walk_term(term):
                     found += _find_starred(pattern.formula)
+    if pattern.order is not None:
+        found += pred.variables_of(pattern.order.term)
+        if Aggregate("COUNT") in pred.walk_term(pattern.order.term):
+            found += _find_starred(pattern.formula)
     return tuple(dict.fromkeys(found))
 
 

@@ -2,7 +2,7 @@
 
 `cases(**features)` is what most tests want: a query and a stream that asks for its
 attributes. `grouped_cases` is the same with GROUP BY. `patterns`, `streams` and `cuts` give the
-parts. The switches are those of `cernis.testing.grammar.Features`:
+parts; `ordered_cases` has ORDER BY. The switches are those of `cernis.testing.grammar.Features`:
 
     @given(cases(binary=True, strategies=(Strategy.NEXT, Strategy.LAST)))
     def test_the_engine_agrees_with_the_oracle(case): ...
@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Grouping, Pattern, Select, SelectedTerm
-from cernis.pattern.selection import marked_variables
+from cernis.pattern.query import Consume, Grouping, OrderBy, Pattern, Select, SelectedTerm, Variable
+from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures, JoinGrammar
 from cernis.testing.grammar import Chooser, Events, Features, QueryGrammar, RandomCase, make_cuts
+from cernis.testing.terms import make_term
 
 T = TypeVar("T")
 
@@ -63,6 +64,28 @@ def grouped_cases(draw: st.DrawFn, /, **features: Any) -> RandomCase:
     size = None if every is None else Fraction(every * 1_000_000)
     grouping = Grouping(components, size, end, having)
     return replace(pattern, select=Select(False, items), grouping=grouping), events
+
+
+@st.composite
+def ordered_cases(draw: st.DrawFn, /, every: bool = False, **features: Any) -> RandomCase:
+    """Draw a query with ORDER BY, whose value is the column `v`, and a stream for it."""
+    pattern, events = draw(cases(**{"limit": False, "selects": ("*",), **features}))
+
+    def choose(below: int) -> int:
+        return draw(st.integers(0, below - 1))
+
+    term = make_term(choose, pattern.formula, choose(3))
+    if not any(
+        isinstance(part, pred.Reference | pred.Aggregate | pred.IntervalTime)
+        for part in pred.walk_term(term)
+    ):
+        term = pred.IntervalTime("START")
+    names = map(Variable, starred_variables(pattern.formula))
+    select = Select(False, (*names, SelectedTerm(term, "v")))
+    size = Fraction((1 + choose(4)) * 1_000_000) if every else None
+    order = OrderBy(term, draw(st.booleans()), size)
+    limit = choose(4) if every or choose(4) else None
+    return replace(pattern, select=select, order=order, limit=limit), events
 
 
 def patterns(**features: Any) -> st.SearchStrategy[Pattern]:

@@ -32,6 +32,7 @@ _CLAUSES = {
     "_GROUP": "GROUP BY",
     "_HAVING": "HAVING",
     "_CONSUME": "CONSUME BY",
+    "_ORDER": "ORDER BY",
     "_LIMIT": "LIMIT",
     "_FORGET": "FORGET AFTER",
 }

@@ -45,7 +45,13 @@ _BEGINS_TERM = frozenset(("INT", "FLOAT", "STRING", "LPAR", "PLUS", "MINUS"))
 
 
 def _retype_in_context(tokens: list[Token]) -> None:
-    """Tell strategies from names in SELECT, and `END > t` from the event type of a stream."""
+    """Tell strategies from names in SELECT, and `END > t` from the event type of a stream.
+
+    `ORDER` is a name, of an event type for example, unless `BY` follows.
+    """
+    for token, following in zip(tokens, [*tokens[1:], None], strict=False):
+        if token.type == "_ORDER" and (following is None or following.type != "_BY"):
+            token.type = "NAME"
     fourths = [*(token.type for token in tokens[3:]), None]
     for first, second, third, fourth in zip(tokens, tokens[1:], tokens[2:], fourths, strict=False):
         if first.type == "_SELECT" and second.type in ("ANY", "STRATEGY", "LASTMAX"):

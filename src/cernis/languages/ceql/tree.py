@@ -23,6 +23,7 @@ from cernis.pattern.query import (
     Absence,
     Consume,
     Grouping,
+    OrderBy,
     Pattern,
     Select,
     SelectedTerm,
@@ -81,8 +82,9 @@ class CeqlReader(TreeReader):
 
     def query(self, meta: Meta, parts: list[Any]) -> Pattern:
         declared, (strategy, select), streams, formula, *clauses = parts
-        without, clauses = tuple(clauses[:-6]), clauses[-6:]
-        partition, within, grouping, consume, limit, forget = clauses
+        without, clauses = tuple(clauses[:-7]), clauses[-7:]
+        partition, within, grouping, consume, order, limited, forget = clauses
+        limit, every = limited or (None, None)
         return Pattern(
             formula=formula,
             select=select,
@@ -92,6 +94,7 @@ class CeqlReader(TreeReader):
             within=within,
             grouping=grouping,
             consume=consume or Consume.NONE,
+            order=self._read_order(order, every, select),
             limit=limit,
             forget=forget,
             without=without,
@@ -190,14 +193,41 @@ class CeqlReader(TreeReader):
     def policy(self, meta: Meta, parts: list[Token]) -> Consume:
         return Consume(parts[0].value.upper())
 
-    def limit(self, meta: Meta, parts: list[Any]) -> int:
-        sign, token = parts[0]
+    def order(self, meta: Meta, parts: list[Any]) -> tuple[Any, bool, Span]:
+        term, direction = parts
+        is_descending = direction is not None and direction.value.upper() == "DESC"
+        return term, is_descending, span_of_tree(meta)
+
+    def _read_order(
+        self,
+        order: tuple[Any, bool, Span] | None,
+        every: pred.ConstantDuration | None,
+        select: Select,
+    ) -> OrderBy | None:
+        """Return ORDER BY, whose term may be the name of a column."""
+        if order is None:
+            if every is not None:
+                self.mistakes.note(
+                    "EVERY after LIMIT needs ORDER BY",
+                    every.span,
+                    suggestion="write ORDER BY term DESC LIMIT k EVERY duration",
+                )
+            return None
+        term, is_descending, span = order
+        named = {i.alias: i.term for i in select.items if isinstance(i, SelectedTerm)}
+        if isinstance(term, Alone) and term.variable in named:
+            term = named[term.variable]
+        size = None if every is None else every.nanoseconds
+        return OrderBy(self._read_term(term), is_descending, size, span=span)
+
+    def limit(self, meta: Meta, parts: list[Any]) -> tuple[int, pred.ConstantDuration | None]:
+        (sign, token), every = parts
         self.spans["limit"] = (span_of_tree(meta),)
         if token.type != "INT":
             self.mistakes.note("LIMIT takes a whole number", span_of(token))
-            return 1
+            return 1, every
         limit = self._read_whole(token)
-        return -limit if sign == "-" else limit
+        return (-limit if sign == "-" else limit), every
 
     def forget(self, meta: Meta, parts: list[Token]) -> Fraction:
         self.spans["forget"] = (span_of_tree(meta),)

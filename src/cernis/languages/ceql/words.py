@@ -16,11 +16,12 @@ _SPECIAL = (
     | dict.fromkeys(MONOTONE, "MONOTONE")
     | dict.fromkeys(("NEXT", "STRICT", "LONGEST"), "STRATEGY")
     | dict.fromkeys(("LAST", "MAX"), "LASTMAX")
+    | dict.fromkeys(("ASC", "DESC"), "DIRECTION")
     | dict.fromkeys(("COUNT", "SUM", "MIN", "AVG", "FIRST"), "AGGREGATE")
 )
 _OTHERS = (
     "SELECT FROM WHERE FILTER PARTITION BY CONSUME LIMIT AS IN ALL OR AND UNLESS NONE LIKE IS NULL "
-    "RANGE GROUP HAVING EVERY FORGET AFTER WITHOUT FOR TO"
+    "RANGE GROUP HAVING EVERY FORGET AFTER WITHOUT FOR TO ORDER"
 )
 
 TERMINALS: Mapping[str, str] = (
@@ -28,8 +29,8 @@ TERMINALS: Mapping[str, str] = (
 )
 """Keyword, in capitals, to the terminal of the grammar."""
 
-_SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV _RANGE"
-_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER _WITHOUT _FOR BEFORE _TO"
+_SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV DIRECTION _RANGE"
+_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER _WITHOUT _FOR BEFORE _TO _ORDER"
 SOFT = words.SOFT | set(_SOFT.split()) | set(_SOFT_CLAUSES.split())
 """Terminals that may stand where a name may."""
 
@@ -45,6 +46,8 @@ _SPOKEN = dict(words.SPOKEN) | {
     "_CONSUME": "CONSUME BY",
     "_GROUP": "GROUP BY",
     "_FORGET": "FORGET AFTER",
+    "_ORDER": "ORDER BY",
+    "DIRECTION": "ASC or DESC",
     "DOTS": "'..'",
     "GT": "'>'",
 }
@@ -64,7 +67,7 @@ _PHRASES = words.read_phrases(
         ),
         (
             "_WITHIN _CONSUME _LIMIT",
-            "_PARTITION _GROUP _FORGET _WITHOUT",
+            "_PARTITION _GROUP _ORDER _FORGET _WITHOUT",
             "a clause such as WITHIN",
         ),
         ("_CREATE _DECLARE", "", "CREATE STREAM"),

@@ -20,8 +20,8 @@ from cernis.pattern.predicate import (
     leaves,
     walk_term,
 )
-from cernis.pattern.query import Consume, Grouping, SelectedTerm, Strategy, Unit, Variable
-from cernis.pattern.selection import single_variables
+from cernis.pattern.query import Consume, Grouping, OrderBy, SelectedTerm, Strategy, Unit, Variable
+from cernis.pattern.selection import counts_only, single_variables
 from cernis.pattern.write import write_formula, write_term
 
 INTERVAL = ("start", "end", "start_ts", "end_ts")
@@ -44,6 +44,8 @@ class PatternCheck(FormulaCheck):
             self.check_window(self.pattern.within)
         if self.pattern.limit is not None and self.pattern.limit < 0:
             self.mistakes.note("LIMIT must not be negative", self.find_span("limit", 0))
+        if self.pattern.order is not None:
+            self.check_order(self.pattern.order, scope)
         if self.pattern.forget is not None:
             self.check_forget(self.pattern.forget)
         return self.mistakes.found
@@ -134,6 +136,32 @@ class PatternCheck(FormulaCheck):
                 case SelectedTerm(term=term, alias=alias):
                     self.check_term(term, scope, single, "SELECT")
                     self.check_alias(alias, item.span)
+
+    def check_order(self, order: OrderBy, scope: VariableScope) -> None:
+        """Check ORDER BY, whose term has one value for each match."""
+        pattern = self.pattern
+        if pattern.grouping is not None or counts_only(pattern):
+            what = "SELECT COUNT(*) alone" if pattern.grouping is None else "GROUP BY"
+            self.mistakes.note(
+                f"ORDER BY does not go with {what}",
+                order.span,
+                suggestion="it orders matches: select variables or values",
+            )
+            return
+        self.check_term(order.term, scope, single_variables(pattern.formula), "ORDER BY")
+        if not any(
+            isinstance(part, Reference | Aggregate | IntervalTime) for part in walk_term(order.term)
+        ):
+            self.mistakes.note(
+                "ORDER BY takes a value of the match, not a constant",
+                order.span,
+                expected="an attribute or an aggregate",
+            )
+        if order.every is not None and pattern.limit is None:
+            self.mistakes.note("EVERY needs LIMIT", order.span)
+        if order.every is not None and (order.every <= 0 or order.every % 1):
+            message = "EVERY needs a duration of whole nanoseconds, more than none"
+            self.mistakes.note(message, order.span)
 
     def check_grouping(self, grouping: Grouping, scope: VariableScope) -> None:
         """Check GROUP BY, and SELECT and HAVING, which go over the matches of a group."""

@@ -58,6 +58,8 @@ def find_too_deep(pattern: Pattern) -> Diagnostic | None:
     stack: list[tuple[_Node, int]] = [(pattern.formula, 1)]
     stack += [(absence.formula, 1) for absence in pattern.without]
     stack += [(item.term, 1) for item in pattern.select.items if isinstance(item, SelectedTerm)]
+    if pattern.order is not None:
+        stack.append((pattern.order.term, 1))
     if pattern.grouping is not None and pattern.grouping.having is not None:
         stack.append((pattern.grouping.having, 1))
     while stack:

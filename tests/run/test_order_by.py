@@ -1,0 +1,207 @@
+"""ORDER BY: against the oracle, without listing what is not asked for, and by interval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.testing import oracle
+from cernis.testing.differential import ComparableMatch, comparable_match, describe_case
+from cernis.testing.grammar import split_batches
+from cernis.testing.strategies import cuts, ordered_cases
+from cernis.testing.tables import make_table
+
+Events = Sequence[dict[str, Any]]
+Case = tuple[Pattern, Events]
+
+some = settings(
+    max_examples=max(150, settings.default.max_examples),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def table_of(pattern: Pattern, events: Events) -> pa.Table:
+    within, order = pattern.within, pattern.order
+    timed = within is not None and within.unit is Unit.TIME
+    timed = timed or (order is not None and order.every is not None)
+    return make_table(events, timed=True if timed else None)
+
+
+def values_by_group(
+    pattern: Pattern, events: Events, matches: Iterable[ComparableMatch]
+) -> dict[Any, list[str]]:
+    """Return the values of each group, in order; equal values may stand for other matches."""
+    order = pattern.order
+    assert order is not None
+    groups: dict[Any, list[str]] = {}
+    for match in matches:
+        group: Any = match.end
+        if order.every is not None:
+            key = [events[match.end].get(name) for names in pattern.partition for name in names]
+            group = (events[match.end]["ts"] // (order.every / 1_000_000), *key)
+        groups.setdefault(group, []).append(dict(match.values)["v"])
+    return groups
+
+
+def compare(pattern: Pattern, events: Events, found: Iterable[cernis.Matches]) -> None:
+    got = [comparable_match(match, values=True) for part in found for match in part]
+    free = replace(pattern, order=None, limit=None)
+    allowed = Counter(comparable_match(m, values=True) for m in oracle.evaluate(free, events))
+    assert not Counter(got) - allowed, describe_case(pattern, events)
+    kept = [comparable_match(m, values=True) for m in oracle.evaluate(pattern, events)]
+    expected = values_by_group(pattern, events, kept)
+    assert values_by_group(pattern, events, got) == expected, describe_case(pattern, events)
+
+
+@some
+@given(ordered_cases(consume=tuple(Consume)))
+def test_order_by_agrees_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@some
+@given(ordered_cases(strategies=tuple(Strategy), binary=True, size=7, events=8))
+def test_order_by_after_strategies_and_comparisons_agrees_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    if pattern.strategy is Strategy.ANY:  # any choice is right, and decides what is ordered
+        pattern = replace(pattern, strategy=Strategy.ALL)
+    compare(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@some
+@given(data=st.data())
+def test_the_best_of_an_interval_agree_with_the_oracle_in_any_batches(data: st.DataObject) -> None:
+    drawn = ordered_cases(
+        every=True, untimed=False, disorder=False, strategies=(Strategy.ALL, Strategy.LONGEST)
+    )
+    pattern, events = data.draw(drawn)
+    events = sorted(events, key=lambda event: event["ts"])
+    query, whole = cernis.query(pattern), table_of(pattern, events)
+    session, found = query.session(), []
+    for piece in split_batches(range(len(events)), data.draw(cuts(len(events)))):
+        found.append(session.push(whole.slice(piece[0] if piece else 0, len(piece))))
+        session = query.thaw(session.freeze())
+    compare(pattern, events, [*found, session.finish()])
+
+
+@some
+@given(ordered_cases(every=True))
+def test_the_text_of_a_query_gives_it_back(case: Case) -> None:
+    pattern, _ = case
+    again = cernis.query(str(pattern)).pattern
+    assert (again.order, again.limit) == (pattern.order, pattern.limit)
+    assert str(again) == str(pattern)
+
+
+def test_an_event_type_may_be_called_order() -> None:
+    query = cernis.query("SELECT * WHERE ORDER ; PAY ORDER BY ORDER[x] DESC LIMIT 1")
+    assert str(query) == "SELECT * WHERE ORDER ; PAY ORDER BY ORDER[x] DESC LIMIT 1"
+    events = [{"type": "ORDER", "x": 1}, {"type": "ORDER", "x": 2}, {"type": "PAY", "x": 0}]
+    assert [match.vars["ORDER"] for match in query.run(events)] == [[1]]
+
+
+def steps(number: int) -> list[dict[str, Any]]:
+    return [{"type": "B", "x": x} for x in range(1, number + 1)]
+
+
+def test_the_best_of_very_many_matches_are_found_without_listing_the_others() -> None:
+    query = cernis.query(
+        "SELECT SUM(b[x]) AS total FROM S WHERE A ; B+ AS b ; C ORDER BY total DESC LIMIT 3"
+    )
+    found = query.run([{"type": "A", "x": 0}, *steps(200), {"type": "C", "x": 0}], budget=10)
+    whole = 200 * 201 // 2
+    assert [match.values["total"] for match in found] == [whole, whole - 1, whole - 2]
+
+
+def test_the_least_come_first_unless_desc_says_otherwise() -> None:
+    query = cernis.query(
+        "SELECT SUM(b[x]) AS total FROM S WHERE A ; B+ AS b ; C ORDER BY total LIMIT 4"
+    )
+    found = query.run([{"type": "A", "x": 0}, *steps(80), {"type": "C", "x": 0}], budget=10)
+    assert [match.values["total"] for match in found] == [1, 2, 3, 3]
+
+
+def test_other_terms_list_within_the_budget() -> None:
+    query = cernis.query("SELECT * FROM S WHERE A ; B+ AS b ; C ORDER BY MAX(b[x]) DESC LIMIT 1")
+    events = [{"type": "A", "x": 0}, *steps(12), {"type": "C", "x": 0}]
+    assert query.run(events).count() == 1
+    with pytest.raises(cernis.BudgetError, match="ORDER BY lists all matches"):
+        query.run(events, budget=100)
+    found = query.run(events, budget=100, on_budget="partial")
+    assert found.partial
+    assert not list(found)
+
+
+def test_null_and_nan_come_last_in_both_directions() -> None:
+    values = [None, 2.0, float("nan"), 1.0]
+    events = [*({"type": "A", "x": x} for x in values), {"type": "B", "x": 0.0}]
+    for direction, first in (("DESC", [1, 3]), ("ASC", [3, 1])):
+        query = cernis.query(f"SELECT * FROM S WHERE A ; B ORDER BY A[x] {direction}")
+        found = [match.vars["A"][0] for match in query.run(events)]
+        assert found[:2] == first
+        assert sorted(found[2:]) == [0, 2]
+
+
+def test_whole_numbers_beyond_64_bits_are_listed_not_wrapped() -> None:
+    events = [{"type": "A", "x": 2**62}, {"type": "A", "x": 5}, {"type": "B", "x": 2**62}]
+    query = cernis.query("SELECT A FROM S WHERE A ; B ORDER BY A[x] + B[x] DESC LIMIT 1")
+    assert [match.vars["A"] for match in query.run(events)] == [[1]]
+
+
+def test_of_equal_values_the_latest_start_comes_first() -> None:
+    query = cernis.query("SELECT A FROM S WHERE A ; B ORDER BY A[x] DESC LIMIT 2")
+    events = [{"type": kind, "x": 1} for kind in "AAAB"]
+    assert [match.vars["A"] for match in query.run(events)] == [[2], [1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "SELECT COUNT(*) WHERE A GROUP BY END ORDER BY COUNT(*)",
+            """\
+line 1, column 38: ORDER BY does not go with GROUP BY
+  SELECT COUNT(*) WHERE A GROUP BY END ORDER BY COUNT(*)
+                                       ^^^^^^^^^^^^^^^^^
+  help: it orders matches: select variables or values""",
+        ),
+        (
+            "SELECT COUNT(*) WHERE A ORDER BY A[x]",
+            """\
+line 1, column 25: ORDER BY does not go with SELECT COUNT(*) alone
+  SELECT COUNT(*) WHERE A ORDER BY A[x]
+                          ^^^^^^^^^^^^^
+  help: it orders matches: select variables or values""",
+        ),
+        (
+            "SELECT * WHERE A ORDER BY 3",
+            """\
+line 1, column 18: ORDER BY takes a value of the match, not a constant
+  SELECT * WHERE A ORDER BY 3
+                   ^^^^^^^^^^
+  expected: an attribute or an aggregate""",
+        ),
+        (
+            "SELECT * WHERE A LIMIT 3 EVERY 5 SECONDS",
+            """\
+line 1, column 32: EVERY after LIMIT needs ORDER BY
+  SELECT * WHERE A LIMIT 3 EVERY 5 SECONDS
+                                 ^^^^^^^^^
+  help: write ORDER BY term DESC LIMIT k EVERY duration""",
+        ),
+    ],
+)
+def test_the_message(text: str, message: str) -> None:
+    with pytest.raises(cernis.QueryError) as raised:
+        cernis.query(text)
+    assert str(raised.value) == message
