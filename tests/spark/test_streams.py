@@ -168,6 +168,21 @@ def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, tmp_path: Pat
     _answered(spark, tmp_path, every=90)
 
 
+def test_matches_are_certain_when_the_watermark_has_passed_their_deadline(
+    spark: Any, tmp_path: Path
+) -> None:
+    queries = [(case.pattern(), case.events) for case in read_cases() if case.topic == "absence"]
+    in_time = [
+        (pattern, events)
+        for pattern, events in queries
+        if pattern.absent_after is not None and pattern.absent_after.within.unit is Unit.TIME
+    ]
+    drawn = [(cernis.query(pattern), events) for pattern, events in in_time[:AT_ONCE]]
+    found = run(spark, tmp_path, drawn, seed=1)
+    for (pattern, events), lines in zip(in_time, found, strict=False):
+        assert_agrees(pattern, events, triples(lines), complete=True)
+
+
 def test_groups_have_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) -> None:
     grouped = [case for case in read_cases() if case.groups is not None]
     chosen = [case for case in grouped if any(g.when for g in case.groups or ())][::4]

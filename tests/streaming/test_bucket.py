@@ -232,7 +232,12 @@ def agree(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
         return
     if any("ts" not in event for event in events):
         events = [{**event, "ts": i} for i, event in enumerate(events)]
-    run = run_at_random(data, pattern, events, data.draw(st.booleans()))
+    run = run_at_random(data, pattern, events, data.draw(st.booleans()) or bool(pattern.without))
+    after = pattern.absent_after
+    if after is not None:  # time goes on for ever, events do not
+        complete = after.within.unit is Unit.TIME
+        assert_agrees(pattern, events, run.triples(), complete=complete)
+        return
     if pattern.grouping is not None:
         groups = (comparable_group(_when(g), g["partition"], g["values"]) for g in run.found)
         assert_groups_agree(pattern, events, groups)
@@ -333,6 +338,37 @@ def test_lives_of_partitions_survive_restarts(
     data: st.DataObject, case: tuple[Pattern, Events]
 ) -> None:
     agree(data, case)
+
+
+@given(
+    st.data(),
+    random_cases(
+        untimed=False,
+        after=("free", "equal", "residual"),
+        before=("free",),
+        consume=(Consume.NONE,),
+        selects=("*", "list", "NONE"),
+        events=9,
+    ),
+)
+def test_matches_that_wait_survive_restarts(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+def test_a_match_is_reported_when_the_watermark_has_passed_its_deadline() -> None:
+    run = started(cernis.query("SELECT * FROM S WHERE A WITHOUT B FOR 5 MILLISECONDS"))
+    timers: list[int | None] = []
+    bucket = run.batch(events_at([1], "A"), None)
+    assert [*bucket.take(run.store, [], 3, lambda _, after: timers.append(after))] == []
+    assert timers == [7]  # the first watermark after the deadline
+    run.restart()
+    run.batch(None, 6)
+    assert run.found == []
+    run.batch(None, 7)
+    run.batch(None, 8)
+    assert [(line["end"], line["deadline_ts"]) for line in run.found] == [(0, 6)]
 
 
 def _ends(case: tuple[Pattern, Events]) -> bool:

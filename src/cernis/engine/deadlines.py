@@ -310,6 +310,10 @@ class Deadlines:
         self._head += _find_first(waits)
         return int(self._entries.end[self._head])
 
+    def first_deadline(self) -> int | None:
+        """Return the earliest deadline, where there is one line."""
+        return None if self.first_end() is None else int(self._entries.deadline[self._head])
+
     def payloads(self) -> Numbers:
         """Return what the owner knows the waiting entries by, in the order of ends."""
         used = self._used

@@ -104,6 +104,11 @@ class Absences:
         """Return the earliest end of a match that waits."""
         return None if self.after is None else self.after.waiting.first_end()
 
+    @property
+    def next_deadline(self) -> int | None:
+        """The next time, in ticks, that makes matches certain when it has passed."""
+        return None if self.after is None else self.after.next_deadline
+
     def finish(self) -> list[CertainMatches]:
         """Return the matches that wait: the input is complete."""
         return [] if self.after is None else _if_any(self.after.finish())

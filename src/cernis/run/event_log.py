@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.state import MOST_EVENTS, read_array, require
+from cernis.state import MOST_EVENTS, is_inside, read_array, require
 
 Numbers = NDArray[np.int64]
 
@@ -90,10 +90,17 @@ class EventLog:
         values = np.concatenate([logged.values for logged in self._logged], axis=1)
         return {"base": np.array([self._logged[0].base]), "values": values}
 
-    def thaw(self, arrays: Mapping[str, NDArray[Any]], position: int) -> None:
-        """Restore what `freeze` returned; the next event has this position."""
+    def thaw(
+        self, arrays: Mapping[str, NDArray[Any]], position: int, codes: Mapping[int, int]
+    ) -> None:
+        """Restore what `freeze` returned; the next event has this position.
+
+        `codes` has the rows that hold codes, or -1, and how many there are.
+        """
         base = read_array(dict(arrays), "base", np.int64, (1,), low=0, below=MOST_EVENTS)
         values = read_array(dict(arrays), "values", np.int64, (self.rows, None))
         end = int(base[0]) + values.shape[1]
         require(not values.shape[1] or end == position, "numbers of events are missing")
+        for row, number in codes.items():
+            require(is_inside(values[row], -1, number), "an event has a code that is not there")
         self.append(int(base[0]), values.copy())

@@ -135,6 +135,11 @@ class Following:
             return self._release(self.waiting.pass_time(*_NO_TIME))
         return self._release(self.waiting.pass_time(_ONE_LINE, np.array([time], np.int64)))
 
+    @property
+    def next_deadline(self) -> int | None:
+        """The next time, in ticks, that makes matches certain when it has passed."""
+        return None if self.counts_events else self.waiting.first_deadline()
+
     def finish(self) -> CertainMatches:
         """Return all matches that wait: the input is complete."""
         position = self.guard.feed.engine.position
@@ -329,6 +334,7 @@ class Following:
             self.codes.thaw(select_arrays("codes.", arrays), position)
         if self.ranks is not None:
             counts = read_array(own, "ranks", np.int64, low=0, below=MOST_EVENTS)
+            require(len(counts) >= keys, "a partition has no number of events")
             self.ranks.counts = counts.copy()
         block = thaw_block(select_arrays("held.", arrays), len(self.variables), position)
         waiting: Arrays = {}

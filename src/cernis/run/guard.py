@@ -196,4 +196,5 @@ class LinkCodes:
 
     def thaw(self, arrays: Mapping[str, NDArray[Any]], position: int) -> None:
         self._equality.thaw(select_arrays("equality.", arrays))
-        self._log.thaw(select_arrays("log.", arrays), position)
+        codes = dict.fromkeys(range(self._log.rows), self.size)
+        self._log.thaw(select_arrays("log.", arrays), position, codes)

@@ -72,7 +72,10 @@ def thaw_block(arrays: dict[str, NDArray[Any]], width: int, position: int) -> Ma
         offset = read_array(arrays, f"offsets.{v}", np.int64, (len(start) + 1,), low=0)
         held = read_array(arrays, f"positions.{v}", np.int64, low=0, below=below)
         require(
-            offset[0] == 0 and bool((np.diff(offset) >= 0).all()) and offset[-1] == len(held),
+            offset[0] == 0
+            and bool((np.diff(offset) >= 0).all())
+            and offset[-1] == len(held)
+            and held.min(initial=position) >= start.min(initial=position),
             "the events of a match are not in order",
         )
         offsets.append(offset)

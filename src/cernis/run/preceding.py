@@ -272,7 +272,8 @@ class Preceding:
         size = written.get("size")
         require(isinstance(size, int) and 0 <= size <= _LONGEST, "a window has no size")
         self._size = int(str(size))
-        self._log.thaw(select_arrays("log.", arrays), position)
+        most = keys if self.partitioned else 1
+        self._log.thaw(select_arrays("log.", arrays), position, {_KEY: most})
         own = dict(arrays)
         if self.codes is not None:
             self.codes.thaw(select_arrays("codes.", arrays), position)
@@ -282,7 +283,7 @@ class Preceding:
             self.ranks.counts = counts.copy()
         ends = read_array(own, "seen.end", np.int64, low=0, below=max(1, position))
         starts = read_array(own, "seen.start", np.int64, (len(ends),))
-        most = self.codes.size if self.codes is not None else keys if self.partitioned else 1
+        most = most if self.codes is None else self.codes.size
         buckets = read_array(own, "seen.bucket", np.int64, (len(ends),), low=-1, below=max(1, most))
         require(bool((np.diff(ends) >= 0).all()), "occurrences are not in order")
         if self.pairs is not None:

@@ -101,6 +101,7 @@ def choose_stream_layout(plan: Plan) -> Layout:
         and pattern.consume is Consume.NONE
         and pattern.strategy is not Strategy.LONGEST
         and plan.head is None
+        and not pattern.without
         and not stays_open,
         places=batch.places,
         parallel="" if keyed else advice,

@@ -76,11 +76,6 @@ def prepare_job(
         message = "ORDER BY … LIMIT … EVERY runs on the embedded engine alone so far"
         raise QueryError([Diagnostic(message, order.span)], query.pattern.source)
     frames = make_frames(events, query.pattern.streams, options)
-    if query.pattern.without and frames[0].source.isStreaming:
-        message = "WITHOUT does not run on streams of Spark so far"
-        help_ = "run it on a batch, or on the embedded engine"
-        mistake = Diagnostic(message, query.pattern.without[0].span, suggestion=help_)
-        raise QueryError([mistake], query.pattern.source)
     _check_deadlines(query.pattern, frames)
     _check_grouping(query.pattern, frames, options)
     plan, layout = _choose_plan(query, frames, options)
@@ -122,7 +117,12 @@ def _check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptio
 
 
 def _check_deadlines(pattern: Pattern, frames: Sequence[Frame]) -> None:
-    """Raise an error for WITHOUT a time on frames without times."""
+    """Raise an error for WITHOUT a time on frames without times, and for groups on streams."""
+    after = pattern.absent_after
+    if after is not None and pattern.grouping is not None and frames[0].source.isStreaming:
+        message = "GROUP BY does not go with WITHOUT … FOR on a stream of Spark"
+        help_ = "select the values, and group the matches"
+        raise QueryError([Diagnostic(message, after.span, suggestion=help_)], pattern.source)
     for absence in pattern.without:
         if absence.within.unit is Unit.TIME:
             clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"

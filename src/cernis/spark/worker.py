@@ -254,7 +254,10 @@ class Recognizer:
             self.session.take(self._batch(table), self.work.scale)
 
     def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
-        """Give the groups that end at or before a time, which no event to come has."""
+        """Give what is certain once no event before a time comes: groups, and matches."""
+        if self.session.pipeline.absence is not None:
+            assert self.work.scale.unit_ns is not None
+            yield from self._give(self.session.advance(nanoseconds // self.work.scale.unit_ns))
         if self.first_end is not None:
             yield from self._give(self.session.pass_time(nanoseconds))
 
@@ -263,6 +266,12 @@ class Recognizer:
         """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
         grouper = self.session.pipeline.grouper
         return None if grouper is None else grouper.first_end
+
+    @property
+    def next_deadline(self) -> int | None:
+        """The next time, in ticks, that makes matches certain when it has passed."""
+        absence = self.session.pipeline.absence
+        return None if absence is None else absence.next_deadline
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = self.work.schema

@@ -126,6 +126,8 @@ class Bucket:
             calls.append(stream.passed(earliest))
         if (end := self.recognizer.first_end) is not None:
             calls.append(-(-end // _MS))
+        if (deadline := self.recognizer.next_deadline) is not None:
+            calls.append(stream.passed(deadline))
         if stream.window is not None and self.log.kept:
             calls.append(stream.passed(self.log.latest + stream.window))
         return min(calls) if calls else None
