@@ -198,10 +198,26 @@ def test_groups_have_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) 
         )
 
 
-def test_groups_that_never_end_are_refused(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "SELECT COUNT(*) FROM S WHERE A PARTITION BY [type] GROUP BY [type]",
+            "GROUP BY on a stream needs EVERY or END: other groups never end",
+        ),
+        (
+            "SELECT LONGEST COUNT(*) FROM S WHERE A+ WITHIN 9 SECONDS GROUP BY EVERY 1 HOUR",
+            "GROUP BY EVERY of the matches of LONGEST does not run on a stream yet",
+        ),
+    ],
+)
+def test_groups_that_never_end_are_refused(
+    spark: Any, tmp_path: Path, query: str, message: str
+) -> None:
     stream = Source(tmp_path / "in", make_table([], timed=True).schema).stream(spark)
-    with pytest.raises(cernis.QueryError, match="needs EVERY or END: other groups never end"):
-        recognize(stream, "SELECT COUNT(*) FROM S WHERE A PARTITION BY [type] GROUP BY [type]")
+    with pytest.raises(cernis.QueryError, match=message) as caught:
+        recognize(stream, query)
+    assert "^" in str(caught.value)
 
 
 @pytest.mark.fuzz

@@ -21,7 +21,7 @@ from cernis.events.source import stream_of
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.predicate import RANK
-from cernis.pattern.query import Pattern, Unit
+from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
 from cernis.run.group import find_measures
@@ -104,10 +104,14 @@ def _check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptio
     grouping = pattern.grouping
     if grouping is None:
         return
-    if frames[0].source.isStreaming and grouping.every is None and not grouping.end:
-        message = "GROUP BY on a stream needs EVERY or END: other groups never end"
+    wrong, help_ = "", None
+    if grouping.every is None and not grouping.end:
+        wrong = "GROUP BY on a stream needs EVERY or END: other groups never end"
         help_ = "GROUP BY …, EVERY 1 HOUR"
-        raise QueryError([Diagnostic(message, grouping.span, suggestion=help_)])
+    elif grouping.every is not None and pattern.strategy is Strategy.LONGEST:
+        wrong = "GROUP BY EVERY of the matches of LONGEST does not run on a stream yet"
+    if wrong and frames[0].source.isStreaming:
+        raise QueryError([Diagnostic(wrong, grouping.span, suggestion=help_)], pattern.source)
     if options.matches == "count":
         raise CernisError("matches='count' does not go with GROUP BY: select COUNT(*)")
     if options.ids:
