@@ -54,6 +54,7 @@ def job(pattern: Pattern | cernis.Query, events: Events, timed: bool | None = No
     within = query.pattern.within
     in_time = within is not None and within.unit is Unit.TIME
     in_time = in_time or any(one.within.unit is Unit.TIME for one in query.pattern.without)
+    in_time = in_time or Unit.TIME in query.pattern.inner_units
     if in_time or query.pattern.forget is not None:
         timed = True
     if timed is None:
@@ -276,6 +277,17 @@ def test_longest_agrees_with_the_oracle(
     st.sampled_from(SPREAD),
 )
 def test_comparisons_between_events_agree_with_the_oracle(
+    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+) -> None:
+    _agree(spark, drawn, spread)
+
+
+@few
+@given(
+    many(gaps=True, next_=True, binary=True, size=6, events=9, windows=(None, *Unit)),
+    st.sampled_from(SPREAD),
+)
+def test_arrows_and_gaps_agree_with_the_oracle(
     spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
 ) -> None:
     _agree(spark, drawn, spread)

@@ -268,6 +268,16 @@ def test_what_has_left_the_window_is_not_missed(
 
 @given(
     st.data(),
+    random_cases(untimed=False, gaps=True, next_=True, binary=True, size=6, events=9),
+)
+def test_arrows_and_gaps_survive_restarts(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(
+    st.data(),
     random_cases(
         untimed=False,
         partition=True,

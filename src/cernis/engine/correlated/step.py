@@ -321,17 +321,21 @@ def _file(tables, memory, events, now, store, vertex, asked):
         if gap != NO_GAP:
             high, low = _read_gap(events, now, gap), np.int64(0)
             limit = _go_back(high, events.store_reach[store])
-            room = by_order.room_to_trim(memory.branches, root, limit)
+            # once as much is dead as can be alive
+            trims = by_order.smallest(memory.branches, root) < _go_back(
+                limit, events.store_reach[store]
+            )
+            room = by_order.room_to_trim(memory.branches, root, limit) if trims else 0
         else:
             high = events.high[tables.store_ordered[store], i]
             low = events.low[tables.store_ordered[store], i]
-            limit, room = r.NOTHING, 0
+            limit, room, trims = r.NOTHING, 0, False
         if high == r.NOTHING:
             return 0, 0
         room += by_order.room_to_insert(memory.branches, root, high, low)
         if counters[r.BRANCHES] + room > len(memory.branches):
             return r.BRANCHES, room
-        if gap != NO_GAP:
+        if trims:
             root = by_order.trim(memory.branches, counters, root, limit, bound)
         root = by_order.insert(memory.branches, counters, root, high, low, vertex, start, bound)
     memory.buckets[at]["root"] = root

@@ -6,7 +6,7 @@ latest start below it, so that parts of the tree outside the window are cut, and
 left behind when a path is copied.
 
 A tree for gaps holds readings of time, or positions, in the first word. They only rise, and
-`trim` leaves those behind that no later event can reach.
+`trim` leaves those behind that no later event can reach, seldom enough to cost next to nothing.
 
 Cost contract: insertion and trimming O(log n) expected, n the runs of one key inside the window
 or the gap; the latest start among the runs in a range O(log n); enumeration O(log n) per run at
@@ -121,6 +121,16 @@ def find_latest(branches, roots, found):
 
 
 @inner
+def smallest(branches, root):
+    """Return the smallest value of a tree, the largest there is if it is empty."""
+    found = r.NO_CLOCK
+    while root != 0:
+        found = branches[root]["high"]
+        root = branches[root]["left"]
+    return found
+
+
+@inner
 def room_to_trim(branches, root, limit):
     """Return the most branches that `trim` will make."""
     made = 0
@@ -136,11 +146,6 @@ def room_to_trim(branches, root, limit):
 @inner
 def trim(branches, counters, root, limit, bound):
     """Return the tree without the values below the limit; the tree before does not change."""
-    least = root
-    while least != 0 and branches[least]["left"] != 0:
-        least = branches[least]["left"]
-    if least == 0 or branches[least]["high"] >= limit:
-        return root
     first = counters[r.BRANCHES]
     new_root, parent = 0, 0
     at = root
