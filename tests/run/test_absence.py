@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
+from cernis.cli.main import main
 from cernis.pattern.query import Consume
 from cernis.pattern.selection import counts_only
 from cernis.testing.differential import assert_agrees, assert_counts_agree
@@ -256,6 +257,27 @@ def test_explain_says_what_waits() -> None:
     assert "p[order] = o[id]: by an index on equal values" in report
     assert "b[user] != o[user]: on each pair, within the budget" in report
     assert "in the 1 hour after a match: a match waits for so long" in report
+
+
+def test_the_command_line_says_that_the_input_is_complete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = tmp_path / "orders.jsonl"
+    events.write_text("\n".join(map(json.dumps, ORDERS)))
+    run = ["run", UNPAID + "FOR 1 MINUTE", "--events", f"S={events}", "--count"]
+    assert main(run) == 0
+    assert capsys.readouterr().out.split() == ["0"]
+    assert main([*run, "--complete"]) == 0
+    assert capsys.readouterr().out.split() == ["1"]
+
+
+def test_without_is_spread_by_keys_alone() -> None:
+    text = "SELECT * FROM S WHERE A ; B WITHOUT C FOR 1 HOUR{} WITHIN 1 HOUR"
+    single, keyed = (
+        str(cernis.query(text.format(key)).explain()) for key in ("", " PARTITION BY [k]")
+    )
+    assert "single: WITHOUT looks beyond a match (add PARTITION BY)" in single
+    assert "keyed: by k" in keyed
 
 
 def test_an_unless_that_excludes_nothing_is_noted() -> None:

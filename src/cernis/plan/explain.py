@@ -423,6 +423,8 @@ def _describe_distribution(plan: Plan) -> str:
                 return "single: CONSUME BY looks at all matches before"
             if plan.pattern.strategy is Strategy.LONGEST:
                 return "single: LONGEST compares matches of all ends (add PARTITION BY)"
+            if plan.pattern.without:
+                return "single: WITHOUT looks beyond a match (add PARTITION BY)"
             return "single: add PARTITION BY or WITHIN to make it parallel"
 
 

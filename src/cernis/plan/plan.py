@@ -430,6 +430,7 @@ def _decide_distribution(pattern: Pattern, shared: bool = False) -> Distribution
         return Distribution.SINGLE
     # LONGEST compares matches of different ends and of different values of a shared key
     is_free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
+    is_free = is_free and not pattern.without  # which looks beyond a match
     shared = shared and is_free and pattern.forget is None
     if pattern.partition or shared:
         return Distribution.KEYED

@@ -18,6 +18,10 @@ from cernis.state import MOST_EVENTS, is_inside, read_array, require
 Numbers = NDArray[np.int64]
 
 
+_SMALL = 1 << 12
+"""Batches smaller than this are joined with the next, so that there are few."""
+
+
 class _Logged(NamedTuple):
     base: int
     values: Numbers
@@ -39,8 +43,12 @@ class EventLog:
 
     def append(self, base: int, values: Numbers) -> None:
         """Add the numbers of a batch whose first event has the position `base`."""
-        if values.shape[1]:
-            self._logged.append(_Logged(base, values))
+        if not values.shape[1]:
+            return
+        if self._logged and self._logged[-1].values.shape[1] < _SMALL:
+            base, before = self._logged.pop()
+            values = np.concatenate([before, values], axis=1)
+        self._logged.append(_Logged(base, values))
 
     def read(self, row: int, positions: Numbers) -> Numbers:
         """Return the numbers of a row at these positions."""

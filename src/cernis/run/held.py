@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.results.matchset import MatchBlock, take
+from cernis.results.matchset import MatchBlock, join, take
 from cernis.state import read_array, require
 
 Numbers = NDArray[np.int64]
@@ -83,6 +84,18 @@ def thaw_block(arrays: dict[str, NDArray[Any]], width: int, position: int) -> Ma
     return MatchBlock(start, end, tuple(offsets), tuple(positions))
 
 
+def _unite(batches: list[_HeldBatch]) -> list[_HeldBatch]:
+    """Return the batches with one block in place of several listed ones in a row."""
+    united: list[_HeldBatch] = []
+    for listed, some in groupby(batches, key=lambda batch: isinstance(batch.held, MatchBlock)):
+        row = list(some)
+        if listed:
+            block = join([batch.held for batch in row], len(row[0].held.offsets))
+            row = [_HeldBatch(row[0].first, block, min(batch.reach for batch in row))]
+        united += row
+    return united
+
+
 class HeldMatches:
     """The matches that wait, by number."""
 
@@ -92,7 +105,7 @@ class HeldMatches:
 
     def __len__(self) -> int:
         """Return how many matches or roots are held, those that wait no more included."""
-        return sum(len(ends_of(batch.held)) for batch in self._batches)
+        return self._next
 
     def add(self, held: Held, reach: int) -> Numbers:
         """Hold matches that come after all others; return their numbers."""
@@ -105,20 +118,27 @@ class HeldMatches:
 
     def select(self, numbers: Numbers) -> list[Held]:
         """Return the matches with these numbers, which ascend."""
-        firsts = np.array([batch.first for batch in self._batches], np.int64)
-        owner = np.searchsorted(firsts, numbers, side="right") - 1
-        return [
-            _select(self._batches[b].held, numbers[owner == b] - self._batches[b].first)
-            for b in np.unique(owner).tolist()
-        ]
+        found, low = [], 0
+        while low < len(numbers):
+            batch = self._find(int(numbers[low]))
+            high = int(np.searchsorted(numbers, batch.first + len(ends_of(batch.held))))
+            found.append(_select(batch.held, numbers[low:high] - batch.first))
+            low = high
+        return found
+
+    def _find(self, number: int) -> _HeldBatch:
+        return self._batches[bisect_right(self._batches, number, key=lambda b: b.first) - 1]
 
     def find(self, number: int) -> tuple[Held, int]:
         """Return where the match with this number is: its block, and its place there."""
-        batch = self._batches[bisect_right(self._batches, number, key=lambda b: b.first) - 1]
+        batch = self._find(number)
         return batch.held, number - batch.first
 
     def keep_only(self, numbers: Numbers) -> Numbers:
-        """Drop all matches but these, which ascend; return their new numbers."""
+        """Drop all matches but these, which ascend; return their new numbers.
+
+        Matches of neighbouring batches that are listed become one block.
+        """
         ends = [batch.first + len(ends_of(batch.held)) for batch in self._batches]
         cuts = np.searchsorted(numbers, ends)
         low, batches, following = 0, list[_HeldBatch](), 0
@@ -128,7 +148,7 @@ class HeldMatches:
                 batches.append(_HeldBatch(following, held, batch.reach))
                 following += high - low
             low = high
-        self._batches, self._next = batches, following
+        self._batches, self._next = _unite(batches), following
         return np.arange(following)
 
     def reach(self, position: int) -> int:
