@@ -289,15 +289,21 @@ class Deadlines:
 
     def _rebuild(self, buckets: int | None = None, lines: int | None = None) -> None:
         """Drop the entries that do not wait, and queue the others anew."""
-        waits = self._used.waits != 0
-        kept = Entries._make(array[waits] for array in self._used)
-        queues = self._queues
+        used, queues = self._used, self._queues
+        waits = used.waits != 0
+        kept = Entries._make(array[waits] for array in used)
+        # there may be far more buckets than entries: only theirs are emptied
+        if buckets is None:
+            queues.bucket_first[used.bucket[used.bucket >= 0]] = NOWHERE
+        else:
+            queues = queues._replace(bucket_first=_nothing(buckets), bucket_last=_nothing(buckets))
+        if lines is None:
+            queues.line_first[used.line[used.line >= 0]] = NOWHERE
+        else:
+            queues = queues._replace(line_first=_nothing(lines), line_last=_nothing(lines))
+        self._queues = queues
         self._count, self._removed, self._head = len(kept.end), 0, 0
         self._entries = _fill(_new_entries(max(_FIRST, 2 * self._count)), kept)
-        self._queues = _new_queues(
-            len(queues.bucket_first) if buckets is None else buckets,
-            len(queues.line_first) if lines is None else lines,
-        )
         _meet(self._entries, self._queues, 0, self._count, NO_OCCURRENCES)
 
     # ----------------------------------------------------------- forgetting
@@ -408,10 +414,11 @@ def _fill(entries: Entries, used: Entries) -> Entries:
 
 
 def _new_queues(buckets: int, lines: int) -> Queues:
-    def empty(size: int) -> Numbers:
-        return np.full(size, NOWHERE, np.int64)
+    return Queues(_nothing(buckets), _nothing(buckets), _nothing(lines), _nothing(lines))
 
-    return Queues(empty(buckets), empty(buckets), empty(lines), empty(lines))
+
+def _nothing(size: int) -> Numbers:
+    return np.full(size, NOWHERE, np.int64)
 
 
 NO_OCCURRENCES = Occurrences(*(np.empty(0, np.int64) for _ in range(4)))

@@ -86,10 +86,10 @@ class EventLog:
         for logged in self._logged:
             logged.values[row] = change(logged.values[row])
 
-    def distinct(self, row: int) -> Numbers:
-        """Return the distinct numbers of a row, ascending."""
-        parts = [np.unique(logged.values[row]) for logged in self._logged]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+    def mark(self, row: int, marks: NDArray[np.bool_]) -> None:
+        """Mark the places that a row has the numbers of."""
+        for logged in self._logged:
+            marks[logged.values[row]] = True
 
     def freeze(self) -> dict[str, NDArray[Any]]:
         """Return the numbers as plain arrays."""

@@ -174,9 +174,12 @@ class LinkCodes:
 
         The codes kept ascend; the first becomes 0, and so on.
         """
-        recent = [self._log.distinct(row) for row in range(self._log.rows)]
-        kept = np.unique(np.concatenate([live, *recent]))
-        kept = kept[kept >= 0]
+        is_kept = np.zeros(self.size + 1, np.bool_)
+        is_kept[live] = True
+        for row in range(self._log.rows):
+            self._log.mark(row, is_kept)
+        is_kept[-1] = False  # where values are missing
+        kept = np.flatnonzero(is_kept)
         self._equality.keep_only(0, kept)
         for row in range(self._log.rows):
             self._log.change(row, lambda codes: renumber(codes, kept))
