@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -77,6 +78,43 @@ def test_longest_agrees_with_the_oracle(case: Case) -> None:
 def test_longest_of_compared_events_agrees_with_the_oracle(case: Case) -> None:
     pattern, events = case
     compare(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@some
+@given(cases(strategies=LONGEST, gaps=True, next_=True, size=5, events=9, untimed=False))
+def test_longest_with_gaps_agrees_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "(A+[2 EVENTS]) AS a",
+        "(A{2,}[3 MILLISECONDS]) AS a FILTER a[x > 1] AND a[x < 4]",
+        "((A OR B)+[3 MILLISECONDS]) AS a FILTER A[x > 1]",
+        "(A{1,2}[3 MILLISECONDS]) AS a",
+        "(A+[1 MILLISECOND TO 3 MILLISECONDS]) AS a",
+        "(A+[3 MILLISECONDS]) AS a FILTER a[x > 1] OR a[x < 1]",
+        "(A+[3 MILLISECONDS]) AS a FILTER COUNT(a) < 3",
+    ],
+)
+def test_runs_with_gaps_agree_with_the_oracle(formula: str) -> None:
+    query = cernis.query(f"SELECT LONGEST a FROM S WHERE {formula}")
+    draw = random.Random(7)
+    for _ in range(12):
+        events = [
+            {"type": draw.choice("AAB"), "ts": time, "x": draw.randrange(5)}
+            for time in sorted(draw.sample(range(14), 8))
+        ]
+        compare(query.pattern, events, [query.run(events)])
+
+
+def test_a_long_session_is_found_without_its_subsets() -> None:
+    events = [{"type": "PAGE", "ts": 60_000 * minute} for minute in range(60)]
+    events.append({"type": "PAGE", "ts": 60_000 * 120})
+    query = cernis.query("SELECT LONGEST s FROM visits WHERE (PAGE+[30 MINUTES]) AS s")
+    assert [len(match.vars["s"]) for match in query.run(events)] == [60, 1]
 
 
 @pytest.mark.parametrize("freeze", [False, True])

@@ -44,6 +44,7 @@ from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import lower_terms
 from cernis.plan.weights import EventWeight, find_weights
+from cernis.plan.whole_runs import take_whole_runs
 from cernis.schema import Schema, texts
 
 
@@ -260,7 +261,7 @@ def make_plan(
 
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
-    pattern = lower_terms(pattern)
+    pattern = take_whole_runs(lower_terms(pattern))
     plan = _plan_formula(pattern, unordered, conjunctive)
     idle = note_idle_guards(pattern.formula)
     if idle:

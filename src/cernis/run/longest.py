@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from cernis.engine.longest import consume, keep_longest
+from cernis.engine.settings import NEVER
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.pattern.query import Consume
 from cernis.plan.plan import Plan
@@ -163,6 +164,14 @@ class LongestMatches:
         self.used = read_array(arrays, "used", np.int64, low=-1, below=max(position, 1))
         require(len(self.used) > 0, "'used' is empty")
         self.waiting.thaw(arrays, first, position)
+
+
+def keep_earliest(block: MatchBlock) -> MatchBlock:
+    """Return the matches of the earliest start of each end."""
+    ends, which = np.unique(block.end, return_inverse=True)
+    earliest = np.full(len(ends), NEVER)
+    np.minimum.at(earliest, which, block.start)
+    return take(block, np.flatnonzero(block.start == earliest[which]))
 
 
 def _select(segments: Sequence[ArenaSegment], mask: Mask) -> list[ArenaSegment]:

@@ -36,7 +36,7 @@ from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
 from cernis.results.deadline import DeadlineColumn
-from cernis.results.matchset import ListedMatches, MatchSet
+from cernis.results.matchset import ListedMatches, MatchSet, join
 from cernis.run.absence import Absences
 from cernis.run.best import BestFirst
 from cernis.run.budget import Budget
@@ -44,7 +44,7 @@ from cernis.run.feed import Engine, Measures, SlidingFeed, UnaryFeed, make_feed
 from cernis.run.group import Grouper
 from cernis.run.history import MatchHistory
 from cernis.run.key_limit import KeyLimit
-from cernis.run.longest import LongestMatches
+from cernis.run.longest import LongestMatches, keep_earliest
 from cernis.run.metrics import SessionMetrics
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
@@ -265,11 +265,24 @@ class Pipeline:
             return longest.choose_compact(
                 segments, lambda kept: feed.find(plan.variables, kept, most, budget), last=last
             )
-        found = self.sieve.matches(feed.find(plan.candidate_variables, segments, None, budget))
+        candidates = feed.find(plan.candidate_variables, segments, None, budget)
+        if plan.exact:  # each candidate is a valuation: shorter ones need no check
+            candidates = self._keep_earliest(candidates)
+        found = self.sieve.matches(candidates)
         if budget.spent:
             longest.drop_all()
             return ListedMatches(plan.variables, ())
         return longest.choose_listed(found, self.sieve.keys_of(found.block.end), last=last)
+
+    def _keep_earliest(self, candidates: MatchSet) -> ListedMatches:
+        """Return the candidates of the earliest start of each end; all spend the budget."""
+        names, blocks = self.plan.candidate_variables, []
+        for block in candidates.blocks():
+            self.budget.spend(len(block.end))
+            blocks.append(keep_earliest(block))
+            if self.budget.spent:
+                break
+        return ListedMatches(names, [keep_earliest(join(blocks, len(names)))])
 
     def _live_starts(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return where the earliest partial match of each partition starts."""

@@ -1,0 +1,43 @@
+"""Runs under LONGEST: every event that fits belongs to them.
+
+Of the matches of `E+[d]` with one interval, the one with every E of the interval contains all
+others: each E more makes gaps smaller. So `E+[d]` is read as `E->+[d]`. That has one match for each
+interval, where `E+[d]` has one for each set of events. It holds where the whole formula is such an
+iteration of single events without a bound, and conditions look at one event at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cernis.pattern import formula as cel
+from cernis.pattern.check.scopes import is_single_event
+from cernis.pattern.predicate import Holds, conjuncts
+from cernis.pattern.query import Pattern, Strategy
+
+
+def take_whole_runs(pattern: Pattern) -> Pattern:
+    """Return the pattern with the rounds of a longest run taken one after the other.
+
+    >>> from cernis.languages.ceql import parse
+    >>> print(take_whole_runs(parse("SELECT LONGEST s WHERE (PAGE+[30 MINUTES]) AS s")))
+    SELECT LONGEST s WHERE PAGE->+[30 MINUTES] AS s
+    """
+    if pattern.strategy is not Strategy.LONGEST:
+        return pattern
+    return replace(pattern, formula=_take_next(pattern.formula))
+
+
+def _take_next(node: cel.Formula) -> cel.Formula:
+    match node:
+        case cel.As(body=body):
+            return replace(node, body=_take_next(body))
+        case cel.Filter(body=body, condition=condition):
+            if all(isinstance(part, Holds) for part in conjuncts(condition)):
+                return replace(node, body=_take_next(body))
+        case cel.Iterate(body=body, high=None, contiguous=False, separator=separator):
+            has_marks = not any(isinstance(inner, cel.Not) for inner in cel.walk(body))
+            gap = separator.gap
+            if gap is not None and not gap.least and has_marks and is_single_event(body):
+                return replace(node, separator=replace(separator, next=True))
+    return node
