@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.pattern.query import Pattern, Unit
+from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
+from cernis.testing.absences import LINKS
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import split_batches
 from cernis.testing.strategies import cases, cuts
@@ -36,6 +37,14 @@ FEATURES: dict[str, dict[str, Any]] = {
     "terms": {"next_": True, "terms": True},
     "gaps": {"gaps": True},
     "chains with gaps": {"gaps": True, "families": ("chain", "order", "all")},
+    "absence": {
+        "gaps": True,
+        "next_": True,
+        "after": LINKS,
+        "consume": (Consume.NONE,),
+        "size": 5,
+        "events": 8,
+    },
     "everything": {"gaps": True, "next_": True, "binary": True, "size": 7, "events": 8},
 }
 
@@ -55,7 +64,8 @@ def test_arrows_and_gaps_agree_with_the_oracle(
     features: dict[str, Any], data: st.DataObject
 ) -> None:
     pattern, events = data.draw(cases(**features))
-    units = {*pattern.inner_units, pattern.within.unit if pattern.within else None}
+    windows = [pattern.within, *(one.within for one in pattern.without)]
+    units = {*pattern.inner_units, *(each.unit for each in windows if each is not None)}
     table = make_table(events, timed=True if Unit.TIME in units else None)
     compare(pattern, events, cernis.query(pattern).run(table))
 

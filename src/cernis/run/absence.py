@@ -90,6 +90,8 @@ class Absences:
 
         `reach` is the first position that is still stored.
         """
+        for side in self._sides:
+            side.guard.feed.measure(scale)
         ended = self._list(segments, feed)
         if self.before is not None:
             block = join(ended, len(self.variables))

@@ -79,6 +79,7 @@ class CorrelatedEngine:
 
         `codes` has a row per column, `high` and `low` a row per ordered attribute.
         """
+        assert len(self._gaps[0]) == len(self.tables.gaps) or not any(self.tables.gaps)
         events = kernel.CorrelatedEvents(
             symbols,
             codes,
