@@ -51,7 +51,7 @@ QUERIES = {
     "gap": f"SELECT * FROM S WHERE (SELL AS a ;[2 SECONDS] BUY AS b) {_RARE}",
     "absence": "SELECT * FROM S WHERE SELL AS a FILTER a[volume > 900] "
     "WITHOUT BUY FOR 1 SECONDS PARTITION BY [name]",
-    "longest": "SELECT LONGEST v FROM S WHERE (SELL:+ AS v) PARTITION BY [visit]",
+    "longest": "SELECT LONGEST v FROM S WHERE (SELL:+ AS v) PARTITION BY [visit] WITHIN 5 SECONDS",
 }
 """A query of each class: of runtimes, windows, keys, strategies and aggregates."""
 
