@@ -130,8 +130,8 @@ soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, and ran
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
 		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py
 
-crash: $(VENV)/.dev ## Kill drivers of a streaming query at random moments (CRASHES=50)
-	@CERNIS_CRASHES=$(or $(CRASHES),50) CERNIS_SEED=$$$$ $(BIN)/pytest -v tests/spark/test_crash.py
+crash: $(VENV)/.dev ## Faults on streams: drivers and workers killed, failing sinks (CRASHES=100)
+	@$(BIN)/python tests/spark/crash.py --faults $(or $(CRASHES),100) --seed $(SEED)
 
 architecture: $(VENV)/.dev ## Write the list of files in ARCHITECTURE.md anew
 	@$(BIN)/python tests/house/test_house.py

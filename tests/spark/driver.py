@@ -1,13 +1,16 @@
-"""A streaming query in a process of its own, to be killed: python driver.py FOLDER.
+"""A streaming query in a process of its own, to be killed: python driver.py FOLDER [CORES].
 
-Runs FOLDER/query.ceql on the Parquet files of FOLDER/in, one in each micro-batch, and writes the
-matches to FOLDER/out. Says when it has begun, and ends when all is read.
+Runs FOLDER/query.ceql (or query.cq) on the Parquet files of FOLDER/in, one in each micro-batch, and
+writes the matches to FOLDER/out. Says when it has begun, and ends when all is read. Where there is
+FOLDER/fail, the sink fails once in the middle of a write.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -15,26 +18,43 @@ from cernis.spark import recognize
 from cernis.spark.local.session import local_session
 
 
-def run(folder: Path) -> None:
+def make_failing(order: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a step before the sink that fails after its first batch, if it is ordered to."""
+
+    def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch
+            if batch.num_rows and order.exists():
+                order.unlink(missing_ok=True)
+                raise OSError("the sink was ordered to fail")
+
+    return pass_on
+
+
+def run(folder: Path, cores: int) -> None:
     settings = {
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": str(cores),
         # files with checksums, as users have them
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
     }
-    spark = local_session(2, memory="1g", conf=settings)
+    spark = local_session(cores, memory="1g", conf=settings)
     first = next(iter(sorted((folder / "in").glob("*.parquet"))))
-    pq.write_table(pq.read_schema(first).empty_table(), folder / "schema.parquet")
-    reader = spark.readStream.schema(spark.read.parquet(str(folder / "schema.parquet")).schema)
+    schema = folder / f"schema-{cores}.parquet"
+    pq.write_table(pq.read_schema(first).empty_table(), schema)
+    reader = spark.readStream.schema(spark.read.parquet(str(schema)).schema)
     events = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    (query,) = folder.glob("query.*")
     found = recognize(
         events,
-        (folder / "query.ceql").read_text(),
+        query.read_text(),
+        lang="cq" if query.suffix == ".cq" else "ceql",
         lateness="2 seconds",
         tasks=3,
         ids=True,
         checkpoint=str(folder / "checkpoint"),
         late_output=str(folder / "late"),
     )
+    found = found.mapInArrow(make_failing(folder / "fail"), found.schema)
     writer = found.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
     running = writer.format("parquet").start(str(folder / "out"))
     sys.stdout.write("begun\n")
@@ -44,4 +64,4 @@ def run(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]))
+    run(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 2)
