@@ -422,6 +422,8 @@ def _queries() -> dict[str, tuple[str, str]]:
         "equal": f"(A AS x ; B AS y ; C AS z) FILTER x[id] = y[id] AND y[id] = z[id] {window}",
         "unlike": f"(A AS x ; B AS y) FILTER x[id] = y[id] AND x[u] != y[u] {window}",
         "ordered": f"(A AS x ; B AS y) FILTER x[id] = y[id] AND x[u] < y[u] {window}",
+        "gaps": "(A AS x ;[2 TO 20 MILLISECONDS] B AS y ;[9 EVENTS] C) FILTER x[u] = y[u]",
+        "arrow": f"(A AS x ->[15 MILLISECONDS] B+ AS y) FILTER x[id] = y[id] {window}",
         "joined": f"(A AS x ALL B AS y ALL C AS z) FILTER x[id] = y[id] AND y[id] = z[id] {window}",
         "residual": f"(A AS x ; B AS y ; C AS z) FILTER x[id] = z[id] {window}",
         "parts": f"(A AS x ; B AS y) FILTER x[u] = y[u] PARTITION BY [k] {window}",
