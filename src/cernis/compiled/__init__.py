@@ -64,10 +64,12 @@ def inner(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile an inner function into each of its callers."""
-    return _compile(
-        function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
-    )
+    """Compile a borrowing function into each of its callers, and not by itself.
+
+    Numba puts its body there before it compiles: LLVM would optimize it alone first, and then
+    again at each level of the calls above it.
+    """
+    return _compile(function, _nrt=False, inline="always")
 
 
 def callable_from_python(function: Function) -> Function:
@@ -76,7 +78,7 @@ def callable_from_python(function: Function) -> Function:
     return cast(Function, compiler(lambda *args: function(*args)))
 
 
-def _compile(function: Function, **options: bool) -> Function:
+def _compile(function: Function, **options: bool | str) -> Function:
     compiler: Any = njit
     compiled = compiler(nogil=True, **options)(function)
     if compiled is function:  # Numba was told to compile nothing

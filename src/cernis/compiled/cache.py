@@ -49,7 +49,7 @@ _VERSIONS_KEPT = 40
 class KernelCache:
     """The files of one kernel, with the methods that Numba calls."""
 
-    def __init__(self, function: Callable[..., object], options: Mapping[str, bool]) -> None:
+    def __init__(self, function: Callable[..., object], options: Mapping[str, bool | str]) -> None:
         self._function = function
         self._options = options
         self._name = f"{function.__module__}.{function.__qualname__}-"
