@@ -139,6 +139,8 @@ GUARANTEES = {
     "hierarchical": Guarantee.HIERARCHICAL,
     "ordered": Guarantee.ORDERED,
     "rising": Guarantee.ORDERED,
+    "gaps": Guarantee.ORDERED,
+    "next that fits": Guarantee.CHAIN,
 }
 
 
@@ -267,7 +269,7 @@ def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
         run_benchmarks(["sequence"], None, Console(file=io.StringIO()))
     assert str(caught.value) == (
         "unknown benchmark 'sequence'; there are sequences, partitions, strategies, aggregates, "
-        "memory, endless, correlation, spark, streaming, spaseq"
+        "absence, memory, endless, correlation, spark, streaming, spaseq"
     )
 
 
