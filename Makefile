@@ -126,9 +126,10 @@ boundscheck: $(VENV)/.dev ## The tests of the engine with code that checks every
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n $(JOBS) tests/encoding tests/engine tests/exhaustive tests/rdf \
 		tests/results tests/run tests/streaming
 
-soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, and random queries (N=1000)
+soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random queries (N=1000), all benchmarks
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
-		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py
+		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py \
+		tests/spark/test_shipping.py tests/bench
 
 crash: $(VENV)/.dev ## Faults on streams: drivers and workers killed, failing sinks (CRASHES=100)
 	@$(BIN)/python tests/spark/crash.py --faults $(or $(CRASHES),100) --seed $(SEED)

@@ -45,8 +45,12 @@ from cernis.testing.oracle import evaluate, evaluate_groups
 
 Measured = Callable[[str], list[Record]]
 
+LONG = {"endless", "spark", "streaming"}
+"""They start processes by the dozen: `make soak` runs them."""
+EVERY = [pytest.param(n, marks=[pytest.mark.fuzz] if n in LONG else []) for n in BENCHMARKS]
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+
+@pytest.mark.parametrize("name", EVERY)
 def test_every_record_has_a_positive_value_or_says_why_not(name: str, measured: Measured) -> None:
     records = measured(name)
     assert records
@@ -61,13 +65,13 @@ def test_every_record_has_a_positive_value_or_says_why_not(name: str, measured: 
             assert record.value > 0, record
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_case_is_measured_twice(name: str, measured: Measured) -> None:
     seen = [(r.measure, tuple(sorted(r.case.items()))) for r in measured(name)]
     assert len(seen) == len(set(seen))
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", EVERY)
 def test_tables_are_rectangular(name: str, measured: Measured) -> None:
     for table in BENCHMARKS[name].tables(measured(name)):
         assert table.rows

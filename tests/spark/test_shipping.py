@@ -116,6 +116,7 @@ def clean_environment(**settings: object) -> dict[str, str]:
     return {**kept, **{name: str(value) for name, value in settings.items()}}
 
 
+@pytest.mark.fuzz  # Spark starts its executors anew: `make soak` runs it
 def test_a_zip_is_all_that_a_cluster_needs(
     tmp_path: Path, python: Path, archive: Path, spark_home: Path
 ) -> None:

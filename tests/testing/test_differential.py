@@ -102,7 +102,8 @@ def test_under_any_every_choice_is_right_and_so_is_what_follows_from_it(
     run = one_of_each_end(lambda here: pick(here, key=lambda m: (m.start, sorted(m.vars.items()))))
     for seed in range(200):
         pattern, given = random_case(seed, replace(EVERYTHING, strategies=(Strategy.ANY,)))
-        check(pattern, given, run)
+        if pattern.limit != 0:
+            check(pattern, given, run)
 
 
 def test_under_any_two_matches_none_or_a_wrong_one_are_noticed() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from cernis.errors import Span
@@ -105,22 +106,31 @@ def _count_events(formula: cel.Formula) -> dict[str, Bounds]:
         case cel.Optional(body=body):
             return {name: (0, most) for name, (_, most) in _count_events(body).items()}
         case cel.Choice(parts=parts):
-            return _merge(parts, lambda a, b: (min(a[0], b[0]), max(a[1], b[1])))
+            each = [_count_events(part) for part in parts]
+            held = Counter(name for counts in each for name in counts)
+            merged = _merge(each, lambda a, b: (min(a[0], b[0]), max(a[1], b[1])))
+            return {n: b if held[n] == len(parts) else (0, b[1]) for n, b in merged.items()}
         case cel.All(parts=parts):  # one event may serve several parts
-            return _merge(parts, lambda a, b: (max(a[0], b[0]), min(2, a[1] + b[1])))
+            return _merge(
+                map(_count_events, parts), lambda a, b: (max(a[0], b[0]), min(2, a[1] + b[1]))
+            )
         case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
-            return _merge(parts, lambda a, b: (min(2, a[0] + b[0]), min(2, a[1] + b[1])))
+            return _merge(
+                map(_count_events, parts), lambda a, b: (min(2, a[0] + b[0]), min(2, a[1] + b[1]))
+            )
         case _:
             return _count_events(formula.body)
 
 
 def _merge(
-    parts: tuple[cel.Formula, ...], combine: Callable[[Bounds, Bounds], Bounds]
+    parts: Iterable[dict[str, Bounds]], combine: Callable[[Bounds, Bounds], Bounds]
 ) -> dict[str, Bounds]:
-    first, *others = map(_count_events, parts)
+    """Return the counts of all parts; a part without a variable leaves its count as it is."""
+    first, *others = parts
+    first = dict(first)
     for other in others:
-        names = first.keys() | other.keys()
-        first = {n: combine(first.get(n, _ABSENT), other.get(n, _ABSENT)) for n in names}
+        for name, bounds in other.items():
+            first[name] = combine(first.get(name, _ABSENT), bounds)
     return first
 
 

@@ -105,7 +105,7 @@ class CorpusCase:
         assert self.values is not None
         expected = zip(map(comparable_match, self.matches), self.values, strict=True)
         found = [(comparable_match(match), values) for match, values in got]
-        assert sorted(map(repr, found)) == sorted(map(repr, expected)), (self.topic, self.name)
+        assert Counter(found) == Counter(expected), (self.topic, self.name)
 
     def check_groups(self, got: Iterable[CorpusGroup]) -> None:
         """Raise unless these are the groups, in any order."""
