@@ -209,7 +209,7 @@ def _tabulate_aims(records: Sequence[Record]) -> Table:
         ("ratio", "measured", "digits", "aim"),
         tuple(rows),
         "Numbers of up to 18 digits are 64-bit integers. Longer ones are kept in residues of 50 "
-        "bits each: there the cost grows with the digits, not with the window. The walk works at "
+        "bits each, and each residue costs a pass over the vectors. The walk works at "
         "ends alone, and one event in n is an end.",
     )
 
