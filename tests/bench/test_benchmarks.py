@@ -45,8 +45,8 @@ from cernis.testing.oracle import evaluate, evaluate_groups
 
 Measured = Callable[[str], list[Record]]
 
-LONG = {"endless", "spark", "streaming"}
-"""They start processes by the dozen: `make soak` runs them."""
+LONG = {"absence", "aggregates", "endless", "memory", "spark", "streaming"}
+"""They take a minute or start processes by the dozen: `make soak` runs them."""
 EVERY = [pytest.param(n, marks=[pytest.mark.fuzz] if n in LONG else []) for n in BENCHMARKS]
 
 
