@@ -152,7 +152,7 @@ def test_groups_are_those_of_the_embedded_engine(spark: Any, events: pa.Table, n
 def _rounded(groups: pa.Table) -> list[list[str]]:
     """Rows in order; floats as far as any order of addition gives them."""
     rows = (row.values() for row in groups.to_pylist())
-    return sorted([f"{v:.7g}" if isinstance(v, float) else str(v) for v in row] for row in rows)
+    return sorted([f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in rows)
 
 
 def test_numbers_of_any_length_are_text(spark: Any) -> None:
