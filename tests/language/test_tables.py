@@ -1,0 +1,59 @@
+"""The tables of a grammar, kept between processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from lark import Token, Tree
+
+from cernis.languages.text import read
+from cernis.languages.text.read import read_tokens, read_tree
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(read, "own_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def parse() -> Tree[Token]:
+    """Parse a query, as a new process does."""
+    text = "Q(x) <- R(x), S(x) WITHIN 3 EVENTS"
+    syntax = replace(import_module("cernis.languages.conjunctive.parse")._SYNTAX)
+    return read_tree(syntax, syntax.start[0], read_tokens(syntax, text), text)
+
+
+def test_a_second_process_loads_the_tables_of_the_first(folder: Path) -> None:
+    first = parse()
+    (file,) = folder.iterdir()
+    written = file.stat().st_mtime_ns
+    assert parse() == first
+    assert [file] == list(folder.iterdir()) and file.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("kept", [0, 10, 200])
+def test_damaged_tables_are_built_anew(folder: Path, kept: int) -> None:
+    first = parse()
+    (file,) = folder.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:kept])
+    assert parse() == first
+    assert file.stat().st_size > len(whole) // 2
+
+
+def test_without_a_place_for_them_the_tables_are_built_in_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "own_folder", lambda: None)
+    parse()
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_mistake(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "own_folder", lambda: folder / "missing")
+    parse()
