@@ -31,7 +31,8 @@ def test_a_second_process_loads_the_tables_of_the_first(folder: Path) -> None:
     (file,) = folder.iterdir()
     written = file.stat().st_mtime_ns
     assert parse() == first
-    assert [file] == list(folder.iterdir()) and file.stat().st_mtime_ns == written
+    assert list(folder.iterdir()) == [file]
+    assert file.stat().st_mtime_ns == written
 
 
 @pytest.mark.parametrize("kept", [0, 10, 200])
