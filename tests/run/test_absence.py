@@ -123,9 +123,8 @@ def test_forgetting_all_that_can_be_after_each_batch_changes_nothing(
     drawn = data.draw(with_cuts(**links, forget=forget))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
-        patch.setattr("cernis.run.following._FORGET_CODES", -100)
-        patch.setattr("cernis.run.preceding._FORGET_CODES", -100)
-        patch.setattr("cernis.run.following._SHRINK", 0)
+        patch.setattr("cernis.run.absence.links._SPARE", -100)
+        patch.setattr("cernis.run.absence.following._SHRINK", 0)
         patch.setattr("cernis.engine.deadlines._FIRST", 1)
         check_batches(*drawn, freezes=True)
 
@@ -135,7 +134,7 @@ def test_forgetting_all_that_can_be_after_each_batch_changes_nothing(
 @given(drawn=with_cuts(after=("free",), forget=False))
 def test_compact_sets_wait_as_they_are(freezes: bool, drawn: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cernis.run.absence._FEW", 0)
+        patch.setattr("cernis.run.absence.decide._FEW", 0)
         check_batches(*drawn, freezes)
 
 
@@ -234,8 +233,8 @@ def test_state_is_bounded_by_what_waits() -> None:
     absence = session.pipeline.absence
     assert absence is not None
     assert absence.after is not None
+    assert len(absence.after.deadlines) == 100
     assert len(absence.after.waiting) == 100
-    assert len(absence.after.held) == 100
 
 
 def test_a_budget_bounds_the_pairs() -> None:

@@ -1,8 +1,7 @@
 """`cernis bench endless`: memory and rate along a stream that does not end.
 
-A session of each class of query reads batch after batch in a process of its own, and says along the
-way how much memory the process has and how fast it reads. `make endless LENGTH=1000000000` is the
-long form.
+There is one process for each class of query. Its session reads batch after batch; samples along the
+way have the memory of the process and the rate. `make endless LENGTH=1000000000` is the long form.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ QUERIES = {
 
 
 def choose_events(scale: BenchmarkScale) -> int:
-    """Return how many events a session reads: that of the scale, or of the environment."""
+    """Return how many events a session reads; the environment may say another number."""
     chosen = os.environ.get(VARIABLE, "")
     if not chosen:
         return scale.endless_events

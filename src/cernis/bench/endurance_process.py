@@ -1,7 +1,8 @@
 """Observe a session on an endless stream: run as `python -m cernis.bench.endurance_process`.
 
-Batches are made before the clock runs; only their times and their keys `visit`, of which each has
-fifty events, go on. The matches of a batch are counted and dropped.
+The same few batches come again and again, made before the clock runs. Only two columns change:
+times go on, and every fifty events have a new `visit`. The matches of a batch are counted and
+dropped.
 """
 
 from __future__ import annotations

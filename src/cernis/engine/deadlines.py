@@ -1,18 +1,19 @@
 """`Deadlines`: entries that wait until their deadline, unless something removes them before.
 
-For `WITHOUT … FOR`. An *entry* is an end of matches (or one match) that waits. It stands in two
-queues, both in the order of ends: the queue of its *bucket*, the entries that one occurrence of the
-guard removes together, and that of its *line*, the entries that one clock brings to their deadline.
-A line is the whole stream where deadlines are times, a partition where they count events.
+For `WITHOUT … FOR`. An *entry* is one match that waits, or all matches of one end. It stands in two
+queues, both in the order of ends. One occurrence of the guard removes entries of one *bucket*; one
+clock brings the entries of one *line* to their deadlines. If deadlines are times, the whole stream
+is one line; if they count events, each partition is a line.
 
 An occurrence of the guard that starts at s removes the entries of its bucket that ended before s.
 They are the first of the queue, so nothing is scanned: each entry joins a queue once and leaves it
-once. What starts latest among the occurrences of one end removes what all of them do.
+once. Of several occurrences with one end, the one that starts latest removes the most, so it alone
+is needed.
 
 Payloads ascend with ends.
 
 Cost contract: amortized O(1) per entry, per occurrence, and per event where deadlines count events.
-Memory is that of the entries that wait: removed ones are dropped when they are the majority.
+Memory is linear in the waiting entries: removed ones are dropped when they are the majority.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`Precedence`: which occurrences of a guard end before a position, and how late the latest starts.
+"""`Precedence`: find the matches that an occurrence of a guard precedes.
 
-For `WITHOUT … BEFORE`. The occurrences of a bucket form a chain in the order of ends, each with the
-latest start so far. Of those that end before a match starts, the last one knows the latest start of
-all, and that decides.
+For `WITHOUT … BEFORE`. The occurrences of a bucket form a chain in the order of ends. Each one
+knows the latest start among itself and those before it. The last occurrence that ends before a
+match starts decides: if the latest start that it knows is recent enough, the match is dropped.
 
 Cost contract: O(1) per occurrence. A question walks back over the occurrences of its bucket that
-end after the match starts. Memory is that of the occurrences that a match to come can start after.
+end after the match starts. Memory is linear in the occurrences that a later match can start after.
 """
 
 from __future__ import annotations

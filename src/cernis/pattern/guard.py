@@ -20,7 +20,7 @@ class SplitGuard(NamedTuple):
     formula: cel.Formula
     """Without the conditions that mention variables of the match."""
     conditions: tuple[Condition, ...]
-    """Those conditions; they hold of the guard's events and those of the match together."""
+    """The conditions that mention them; they are about the events of both together."""
     names: frozenset[str]
     """The variables of the guard."""
 

@@ -1,11 +1,11 @@
 """How `WITHOUT` is decided: the guard as a query of its own, and what links it to the match.
 
-The guard's automaton runs beside that of the match, over the same events and partitions. Conditions
-between the two are *equal values* of variables that hold one event each, which an index decides, or
-*residual*: checked on each pair of a match and an occurrence of the guard.
+The guard and the match have an automaton each, and both read the same events and partitions.
+Conditions between the two are of two kinds. An index decides *equal values* of variables that hold
+one event each. *Residual* conditions are checked on each pair of a match and an occurrence.
 
-Where no condition links them, all matches of one end share a fate, and a compact set of them waits
-as it is. Otherwise matches are listed, and the strategy chooses among those that are left.
+Without such conditions, one occurrence removes all matches of an end, so a compact set of them
+waits as it is. With them, matches are listed, and the strategy chooses among those that are left.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _read_equality(condition: Condition, names: frozenset[str]) -> EqualValues |
 def make_guard_query(pattern: Pattern, absence: Absence) -> Pattern:
     """Return the guard as a query: its matches are the occurrences that can matter.
 
-    After a match an occurrence matters if it starts after an end that waits, so the window is
-    measured in positions. Before a match it is that of the clause.
+    With FOR, an occurrence matters if it starts after the end of a waiting match, so the window is
+    measured in positions. With BEFORE, it is the window of the clause.
     """
     guard, links = split_guard(absence.formula), link_guard(pattern, absence)
     mentioned = {pair.inside.variable for pair in links.equal}

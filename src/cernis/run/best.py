@@ -74,7 +74,7 @@ class BestFirst:
             now = np.array([position - 1 if first is None else first])
             is_open = numbers >= number_intervals(self.store, now, int(every), "LIMIT … EVERY")
         held = take(kept, np.flatnonzero(is_open))
-        self.waiting.add([held], np.zeros(len(held.end), np.int64))
+        self.waiting.add(held, np.zeros(len(held.end), np.int64))
         return ListedMatches(self.variables, [take(kept, np.flatnonzero(~is_open))])
 
     def _empty_waiting(self) -> MatchBlock:

@@ -78,9 +78,8 @@ class LongestMatches:
         if held:
             keys = np.concatenate([segment.roots["key"] for segment in held])
             ends = np.concatenate([segment.roots["end"] for segment in held])
-            blocks = list(find(held).blocks())
-            own = np.concatenate([keys[:0], *(block.end for block in blocks)])
-            self.waiting.add(blocks, keys[np.searchsorted(ends, own)])
+            listed = ListedMatches(self.variables, find(held).blocks()).block
+            self.waiting.add(listed, keys[np.searchsorted(ends, listed.end)])
         if not len(block.start):
             return find(taken)
         return ListedMatches(self.variables, [block, *find(taken).blocks()])
@@ -93,7 +92,7 @@ class LongestMatches:
         new = Intervals(keys, found.block.start, found.block.end)
         certain, gone, block = self._decide(new, last)
         held = np.flatnonzero(~certain & ~gone)
-        self.waiting.add([take(found.block, held)], keys[held])
+        self.waiting.add(take(found.block, held), keys[held])
         return ListedMatches(self.variables, [block, take(found.block, np.flatnonzero(certain))])
 
     def drop_all(self) -> None:

@@ -37,7 +37,7 @@ from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
 from cernis.results.deadline import DeadlineColumn
 from cernis.results.matchset import ListedMatches, MatchSet, join
-from cernis.run.absence import Absences
+from cernis.run.absence.decide import Absences
 from cernis.run.best import BestFirst
 from cernis.run.budget import Budget
 from cernis.run.feed import Engine, Measures, SlidingFeed, UnaryFeed, make_feed

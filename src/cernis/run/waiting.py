@@ -1,29 +1,39 @@
-"""Matches that wait until they are certain.
+"""`WaitingMatches`: matches that wait until they are certain, listed or as compact sets.
 
-A match is certain when no event to come can take it away. Until then it waits here, keyed by its
-partition, and its events stay in the event store. Who decides says which matches are certain and
-which are gone; the store knows nothing of the reason.
+A match is certain when no event to come can take it away: WITHOUT waits for a deadline, LONGEST for
+longer matches, `LIMIT … EVERY` for the end of an interval. Until then it waits here with its
+partition, and its events stay in the event store. The caller decides which matches are certain;
+the store knows nothing of the reason.
 
-Matches wait one by one, as arrays of positions, so that dropping some frees their memory and a
-frozen state holds numbers alone. Turned down: to hold roots of compact sets, which keep the whole
-arena of their batch alive.
+Each match has a number; numbers ascend in the order in which matches were added. A set too large to
+list waits as its roots, with the arena that they refer to, and has a number for each root. Few
+matches are listed: dropping some of them frees memory, while one root keeps the arena of its batch.
 
-Cost contract: a few NumPy passes over the waiting matches whenever some are added or taken.
+Cost contract: `add` is O(1); `select` is linear in what it returns. `keep_only`, `take` and
+`intervals` are a few NumPy passes over the waiting matches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.deadlines import renumber
 from cernis.results.matchset import MatchBlock, join, take
 from cernis.state import is_inside, read_array, require
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Arrays = dict[str, NDArray[Any]]
+Held: TypeAlias = Any
+"""A `MatchBlock`, or a segment of a compact set, which has roots."""
+
+_LAST = 2**63 - 1
 
 
 class Intervals(NamedTuple):
@@ -43,72 +53,197 @@ class Intervals(NamedTuple):
 NO_INTERVALS = Intervals(*(np.empty(0, np.int64) for _ in range(3)))
 
 
+class _WaitingBatch(NamedTuple):
+    """Matches that were added together, numbered from `first` on."""
+
+    first: int
+    held: Held
+    keys: Numbers
+    reach: int
+    """The first position that they reach back to."""
+
+    @property
+    def next(self) -> int:
+        return self.first + len(self.keys)
+
+
 class WaitingMatches:
     """Matches over `width` variables, in the order in which they were added."""
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self._block = join([], width)
-        self._keys = np.empty(0, np.int64)
+        self._batches: list[_WaitingBatch] = []
 
     def __len__(self) -> int:
-        return len(self._keys)
+        """Return the number of matches and roots that were not dropped."""
+        return self._batches[-1].next if self._batches else 0
 
     @property
     def intervals(self) -> Intervals:
-        return Intervals(self._keys, self._block.start, self._block.end)
+        """The intervals of matches that are all listed."""
+        self._batches = _unite(self._batches)
+        if not self._batches:
+            return NO_INTERVALS
+        (batch,) = self._batches
+        return Intervals(batch.keys, batch.held.start, batch.held.end)
 
-    def add(self, blocks: Sequence[MatchBlock], keys: Numbers) -> None:
-        """Add matches with their partitions."""
+    def add(self, held: Held, keys: Numbers, reach: int = 0) -> Numbers:
+        """Add matches with their partitions; return their numbers.
+
+        Matches of a compact set reach back to the position `reach`.
+        """
+        first = len(self)
         if len(keys):
-            self._block = join([self._block, *blocks], self._width)
-            self._keys = np.concatenate([self._keys, keys])
+            self._batches.append(_WaitingBatch(first, held, keys, _reach_of(held, reach)))
+        return np.arange(first, first + len(keys))
+
+    def select(self, numbers: Numbers) -> list[Held]:
+        """Return the matches with these numbers, which ascend."""
+        found, low = [], 0
+        while low < len(numbers):
+            batch = self._find(int(numbers[low]))
+            high = int(np.searchsorted(numbers, batch.next))
+            found.append(_select(batch.held, numbers[low:high] - batch.first))
+            low = high
+        return found
+
+    def _find(self, number: int) -> _WaitingBatch:
+        return self._batches[bisect_right(self._batches, number, key=lambda b: b.first) - 1]
+
+    def find(self, number: int) -> tuple[Held, int]:
+        """Return where the match with this number is: its block, and its place there."""
+        batch = self._find(number)
+        return batch.held, number - batch.first
+
+    def keep_only(self, numbers: Numbers) -> Numbers:
+        """Drop all matches but these, which ascend; return their new numbers, from 0 on."""
+        cuts = np.searchsorted(numbers, [batch.next for batch in self._batches])
+        low, kept = 0, list[_WaitingBatch]()
+        for batch, high in zip(self._batches, cuts.tolist(), strict=True):
+            if high > low:
+                at = numbers[low:high] - batch.first
+                held = _select(batch.held, at)
+                kept.append(_WaitingBatch(low, held, batch.keys[at], _reach_of(held, batch.reach)))
+            low = high
+        self._batches = _unite(kept)
+        return np.arange(low)
 
     def take(self, certain: Mask, gone: Mask) -> MatchBlock:
-        """Return the matches that are certain; these and those that are gone wait no longer."""
-        taken = take(self._block, np.flatnonzero(certain))
-        waits = ~(certain | gone)
-        if not waits.all():
-            self._block = take(self._block, np.flatnonzero(waits))
-            self._keys = self._keys[waits]
+        """Return the matches that are certain; these and those that are gone wait no longer.
+
+        All matches are listed.
+        """
+        taken = join(self.select(np.flatnonzero(certain)), self._width)
+        leaves = certain | gone
+        if leaves.any():
+            self.keep_only(np.flatnonzero(~leaves))
         return taken
+
+    def list_all(self, list_held: Callable[[Held], MatchBlock]) -> Numbers:
+        """List compact sets; return by how many matches each former number is replaced."""
+        blocks, keys, counts = [], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for batch in self._batches:
+            ends = ends_of(batch.held)
+            if isinstance(batch.held, MatchBlock):
+                block, count, own = batch.held, np.ones(len(ends), np.int64), batch.keys
+            else:
+                block = list_held(batch.held)
+                # an end has the matches of all its roots; the first of them stands for all
+                first = np.searchsorted(ends, ends)
+                last = np.searchsorted(block.end, ends, "right")
+                number = last - np.searchsorted(block.end, ends)
+                count = np.where(first == np.arange(len(ends)), number, 0)
+                own = batch.keys[np.searchsorted(ends, block.end)]
+            blocks.append(block)
+            counts.append(count)
+            keys.append(own)
+        self._batches = []
+        self.add(join(blocks, self._width), np.concatenate(keys))
+        return np.concatenate(counts)
 
     def earliest(self, position: int) -> int:
         """Return the first position that a waiting match reaches; `position` if there is none."""
-        return min(position, int(self._block.start.min(initial=position)))
+        return min([position, *(batch.reach for batch in self._batches)])
 
     def keys(self) -> Numbers:
         """Return the partitions that have waiting matches, ascending."""
-        return np.unique(self._keys)
+        return np.unique(np.concatenate([np.empty(0, np.int64), *(b.keys for b in self._batches)]))
 
     def keep_keys(self, keys: Numbers) -> None:
-        """Renumber partitions: keys[i] becomes i; no other partition has a waiting match."""
-        self._keys = np.searchsorted(keys, self._keys)
+        """Renumber partitions: keys[i] becomes i; matches of others stay, with -1."""
+        self._batches = [b._replace(keys=renumber(b.keys, keys)) for b in self._batches]
 
     # -------------------------------------------------------------- frozen
 
-    def freeze(self) -> dict[str, NDArray[Any]]:
-        """Return the waiting matches as arrays."""
-        block = self._block
-        arrays = {"keys": self._keys, "start": block.start, "end": block.end}
-        arrays |= {f"offsets.{v}": offsets for v, offsets in enumerate(block.offsets)}
-        return arrays | {f"positions.{v}": held for v, held in enumerate(block.positions)}
+    def freeze(self) -> Arrays:
+        """Return the matches, which are all listed, as arrays."""
+        block = join([batch.held for batch in self._batches], self._width)
+        keys = np.concatenate([np.empty(0, np.int64), *(batch.keys for batch in self._batches)])
+        return {"keys": keys, **freeze_block(block)}
 
-    def thaw(self, arrays: dict[str, NDArray[Any]], first: int, position: int) -> None:
+    def thaw(self, arrays: Arrays, first: int, position: int) -> None:
         """Restore what `freeze` returned; positions lie in [first, position)."""
-        keys = read_array(arrays, "keys", np.int64, low=0)
-        end = read_array(arrays, "end", np.int64, keys.shape, low=first, below=position)
-        start = read_array(arrays, "start", np.int64, keys.shape, low=first, below=end + 1)
-        offsets, positions = [], []
-        for v in range(self._width):
-            offset = read_array(arrays, f"offsets.{v}", np.int64, (len(keys) + 1,), low=0)
-            held = read_array(arrays, f"positions.{v}", np.int64, low=first, below=position)
-            length = np.diff(offset)
-            require(
-                offset[0] == 0 and offset[-1] == len(held) and is_inside(length, 0),
-                "a waiting match has no events",
-            )
-            offsets.append(offset)
-            positions.append(held)
-        self._block = MatchBlock(start, end, tuple(offsets), tuple(positions))
-        self._keys = keys
+        block = thaw_block(arrays, self._width, first, position)
+        self._batches = []
+        self.add(block, read_array(arrays, "keys", np.int64, block.end.shape, low=-1))
+
+
+def ends_of(held: Held) -> Numbers:
+    """Return the end of each match of a block, or of each root of a segment."""
+    return held.end if isinstance(held, MatchBlock) else np.asarray(held.roots["end"], np.int64)
+
+
+def _reach_of(held: Held, reach: int) -> int:
+    return int(held.start.min(initial=_LAST)) if isinstance(held, MatchBlock) else reach
+
+
+def _select(held: Held, at: Numbers) -> Held:
+    if len(at) == len(ends_of(held)):
+        return held
+    if isinstance(held, MatchBlock):
+        return take(held, at)
+    return held._replace(roots=held.roots[at])
+
+
+def _unite(batches: list[_WaitingBatch]) -> list[_WaitingBatch]:
+    """Return the batches with one block in place of several listed ones in a row."""
+    united: list[_WaitingBatch] = []
+    for is_listed, some in groupby(batches, key=lambda batch: isinstance(batch.held, MatchBlock)):
+        row = list(some)
+        if is_listed and len(row) > 1:
+            block = join([batch.held for batch in row], len(row[0].held.offsets))
+            keys = np.concatenate([batch.keys for batch in row])
+            row = [_WaitingBatch(row[0].first, block, keys, min(batch.reach for batch in row))]
+        united += row
+    return united
+
+
+def freeze_block(block: MatchBlock) -> Arrays:
+    """Return matches as plain arrays."""
+    arrays = {"start": block.start, "end": block.end}
+    for v, (offsets, positions) in enumerate(zip(block.offsets, block.positions, strict=True)):
+        arrays |= {f"offsets.{v}": offsets, f"positions.{v}": positions}
+    return arrays
+
+
+def thaw_block(arrays: Arrays, width: int, first: int, position: int) -> MatchBlock:
+    """Return the matches over `width` variables that `freeze_block` has written.
+
+    Their positions lie in [first, position).
+    """
+    end = read_array(arrays, "end", np.int64, low=first, below=position)
+    start = read_array(arrays, "start", np.int64, end.shape, low=first, below=end + 1)
+    offsets, positions = [], []
+    for v in range(width):
+        offset = read_array(arrays, f"offsets.{v}", np.int64, (len(end) + 1,), low=0)
+        held = read_array(arrays, f"positions.{v}", np.int64, low=first, below=position)
+        require(
+            offset[0] == 0
+            and offset[-1] == len(held)
+            and is_inside(np.diff(offset), 0)
+            and held.min(initial=position) >= start.min(initial=position),
+            "the events of a match are not in order",
+        )
+        offsets.append(offset)
+        positions.append(held)
+    return MatchBlock(start, end, tuple(offsets), tuple(positions))

@@ -25,13 +25,13 @@ from cernis.pattern.query import Strategy, Unit
 from cernis.plan.plan import Plan
 from cernis.results.deadline import DeadlineColumn
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.run.absence.following import CertainMatches, Following
+from cernis.run.absence.preceding import Preceding
 from cernis.run.budget import Budget
 from cernis.run.choose import Candidate, choose, mark_variables, project
 from cernis.run.feed import Feed
-from cernis.run.following import CertainMatches, Following
-from cernis.run.held import Held
-from cernis.run.preceding import Preceding
 from cernis.run.sieve import Sieve, unpack
+from cernis.run.waiting import Held
 from cernis.state import check_mapping
 
 Numbers = NDArray[np.int64]
@@ -104,7 +104,7 @@ class Absences:
 
     def first_end(self) -> int | None:
         """Return the earliest end of a match that waits."""
-        return None if self.after is None else self.after.waiting.first_end()
+        return None if self.after is None else self.after.deadlines.first_end()
 
     @property
     def next_deadline(self) -> int | None:
@@ -214,8 +214,7 @@ class Absences:
     def note_stored(self, batch: EventBatch) -> None:
         """Read again an event that was frozen, for checks of pairs."""
         for side in self._sides:
-            if side.pairs is not None:
-                side.pairs.events.note(batch)
+            side.note_pairs(batch)
 
     def keep_keys(self, keys: Numbers) -> None:
         """Renumber partitions: keys[i] becomes i."""

@@ -1,18 +1,18 @@
 """`WITHOUT ψ BEFORE d`: drop the matches that an occurrence of ψ precedes.
 
-The guard reads each batch before the matches that end in it are asked for. What precedes a match
-depends on where it starts alone, and on the values that link the two. It is decided when the match
-ends: nothing waits.
+The guard reads each batch before the matches that end in it are checked. Whether an occurrence
+precedes a match depends on the start of the match and on the values that link the two. It is
+decided when the match ends: nothing waits.
 
-Cost contract: the guard's plan per event, O(1) per occurrence; per match what `engine.precedence`
-says. With residual conditions, one check for each pair, within the budget. State: the occurrences
-that a match to come can start after, and a number for each event that it can start with.
+Cost contract: the guard's plan per event, O(1) per occurrence; for the cost of a match see
+`engine.precedence`. With residual conditions, one check for each pair, within the budget. State:
+the occurrences that a match to come can start after, and a number for each event that it can start
+with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import floor
 from typing import Any
 
 import numpy as np
@@ -22,36 +22,33 @@ from cernis.encoding import clock as clocks
 from cernis.encoding.clock import Clock
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
-from cernis.encoding.ranks import PartitionRanks
 from cernis.engine.deadlines import renumber
 from cernis.engine.precedence import Precedence
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
-from cernis.pattern.query import Absence, Unit
-from cernis.plan.absence import link_guard
+from cernis.pattern.query import Absence
 from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchBlock, join, take
+from cernis.run.absence.pairs import ListedOne, PairCheck
+from cernis.run.absence.side import LARGEST_SIZE, GuardSide
 from cernis.run.budget import Budget
 from cernis.run.event_log import EventLog
-from cernis.run.guard import GuardRun, LinkCodes
-from cernis.run.held import freeze_block, thaw_block
-from cernis.run.pairs import ListedOne, PairCheck
-from cernis.state import MOST_EVENTS, check_mapping, is_inside, read_array, require
+from cernis.run.waiting import freeze_block, thaw_block
+from cernis.state import check_number, is_inside, read_array, require
 
 Numbers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 
-CLAUSE = "WITHOUT … BEFORE"
-_LONGEST = 2**62
 _FIRST = -(2**63)
-_FORGET_CODES = 1 << 16
 _CLOCK, _KEY = range(2)
 """Rows of the log."""
 
 
-class Preceding:
+class Preceding(GuardSide):
     """The occurrences of one stream that can precede a match."""
+
+    clause = "WITHOUT … BEFORE"
 
     def __init__(
         self,
@@ -62,21 +59,9 @@ class Preceding:
         budget: Budget,
         encode: Encode,
     ) -> None:
-        """`variables` are those of the matches that are asked for."""
-        assert plan.before is not None
-        self.within = absence.within
-        self.counts_events = absence.within.unit is Unit.EVENTS
-        self.partitioned = plan.settings.partitioned
-        self.links = link_guard(plan.pattern, absence)
-        self.variables = variables
-        self.guard = GuardRun(plan.before, store, budget, encode, lists=not self.links.is_free)
-        self.codes = (
-            LinkCodes(self.links, partitioned=self.partitioned) if self.links.equal else None
-        )
-        self.pairs = PairCheck(self.links, store, budget, encode) if self.links.residual else None
-        self.ranks = PartitionRanks() if self.counts_events and self.partitioned else None
+        super().__init__(plan, absence, variables, store, budget, encode)
         self.seen = Precedence()
-        self.listed = join((), len(plan.before.variables))
+        self.listed = join((), len(self.guard.plan.variables))
         """With residual conditions, the occurrences themselves, as `seen` has them."""
         self._log = EventLog(2)
         self._size = 0
@@ -89,41 +74,19 @@ class Preceding:
         """Read a batch, in which these matches end; return those that nothing precedes."""
         if not len(batch):
             return ended
-        self._size = self._read_size(scale)
-        clock = self._read_clock(batch, keys)
+        self._size = self.read_size(scale)
+        clock = self.read_clock(batch, keys)
         key = np.zeros(len(batch), np.int64) if keys is None else keys
         self._log.append(batch.base, np.stack([clock, key]))
-        if self.codes is not None:
-            self.codes.note(batch, keys)
-        if self.pairs is not None:
-            self.pairs.events.note(batch)
+        self.note(batch, keys)
         self._find_occurrences(batch, keys, clock, key)
-        at = ended.end - batch.base
-        bucket = key[at]
-        if self.codes is not None:
-            variable = self.variables.index(self.codes.outside)
-            bucket = self.codes.read_outside(ended.positions[variable])
+        bucket = self.match_buckets(ended, key[ended.end - batch.base])
         bound = _subtract(self._log.read(_CLOCK, ended.start), self._size)
         if self.pairs is not None:
             barred = self._check_pairs(self.pairs, ended, bound, bucket)
         else:
             barred = self.seen.find_barred(ended.start, bound, bucket)
         return take(ended, np.flatnonzero(~barred)) if barred.any() else ended
-
-    def _read_size(self, scale: Scale) -> int:
-        if self.counts_events:
-            return min(floor(self.within.size), _LONGEST)
-        return min(scale.ticks(self.within.size, CLAUSE), _LONGEST)
-
-    def _read_clock(self, batch: EventBatch, keys: Numbers | None) -> Numbers:
-        """Return the reading of each event in which the window is measured."""
-        if self.ranks is not None:
-            assert keys is not None
-            return self.ranks.read(keys)
-        if self.counts_events:
-            return np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
-        assert batch.time is not None
-        return batch.time
 
     def _find_occurrences(
         self, batch: EventBatch, keys: Numbers | None, clock: Numbers, key: Numbers
@@ -135,10 +98,7 @@ class Preceding:
         segments = self.guard.take(batch, keys, window)
         if self.guard.lists:
             block = self.guard.list_all(segments)
-            bucket = key[block.end - batch.base]
-            if self.codes is not None:
-                variable = self.guard.plan.variables.index(self.codes.inside)
-                bucket = self.codes.read_inside(block.positions[variable])
+            bucket = self.occurrence_buckets(block, key[block.end - batch.base])
             self.seen.add(block.end, self._log.read(_CLOCK, block.start), bucket)
             if self.pairs is not None:
                 self.listed = join((self.listed, block), len(self.guard.plan.variables))
@@ -181,15 +141,12 @@ class Preceding:
         if self.pairs is None:
             self._drop_passed(position)
         self._log.forget_before(position)
-        self.guard.forget_before(position)
-        if self.pairs is not None:
-            self.pairs.events.forget_before(position)
-        if self.codes is None:
-            return
-        self.codes.forget_before(position)
-        live = np.unique(self.seen.used.bucket)
-        if self.codes.size > 4 * len(live) + _FORGET_CODES:
-            self._rename(self.codes.keep_only(live[live >= 0]))
+        super().forget_before(position)
+        if self.codes is not None:
+            live = np.unique(self.seen.used.bucket)
+            kept = self.codes.forget_values(live[live >= 0])
+            if kept is not None:
+                self._rename(kept)
 
     def _drop_passed(self, position: int) -> None:
         """Drop the occurrences that start too early for any match from this position on."""
@@ -230,65 +187,40 @@ class Preceding:
         buckets = np.unique(self.seen.used.bucket)
         return np.union1d(of_guard, buckets[buckets >= 0])
 
-    def drop_keys(self, keys: Numbers) -> None:
-        """Drop what the guard has in all partitions but these, in which no event comes."""
-        self.guard.drop_keys(keys)
-
     def keep_keys(self, keys: Numbers) -> None:
-        """Renumber partitions: keys[i] becomes i; in the others no event comes."""
-        self.guard.keep_keys(keys)
+        super().keep_keys(keys)
         self._log.change(_KEY, lambda row: renumber(row, keys))
-        if self.codes is not None:
-            self.codes.keep_keys(keys)
-        else:
+        if self.codes is None:
             self._rename(keys)
-        if self.ranks is not None:
-            self.ranks.keep_only(keys)
 
     # --------------------------------------------------------------- frozen
 
     def freeze(self) -> tuple[dict[str, Any], Arrays]:
         """Return the state."""
-        meta, arrays = self.guard.freeze()
-        frozen = {f"guard.{name}": array for name, array in arrays.items()}
+        meta, frozen = self.freeze_guard()
         frozen |= {f"seen.{name}": array for name, array in self.seen.freeze().items()}
         frozen |= {f"log.{name}": array for name, array in self._log.freeze().items()}
         if self.pairs is not None:
             block = freeze_block(self.listed)
             frozen |= {f"listed.{name}": array for name, array in block.items()}
-        if self.codes is not None:
-            frozen |= {f"codes.{name}": array for name, array in self.codes.freeze().items()}
-        if self.ranks is not None:
-            frozen["ranks"] = self.ranks.counts
-        return {"guard": meta, "size": self._size}, frozen
+        return {**meta, "size": self._size}, frozen
 
     def thaw(
         self, meta: object, arrays: Mapping[str, NDArray[Any]], position: int, keys: int
     ) -> None:
         """Restore what `freeze` returned; there are so many events before, and partitions."""
-        written = check_mapping(meta, "'before'")
-        self.guard.thaw(written.get("guard"), select_arrays("guard.", arrays))
-        require(self.guard.feed.engine.position == position, "a guard has read other events")
-        size = written.get("size")
-        require(isinstance(size, int) and 0 <= size <= _LONGEST, "a window has no size")
-        self._size = int(str(size))
+        written, own = self.thaw_guard(meta, arrays, position, keys), dict(arrays)
+        self._size = check_number(written.get("size"), "a window", 0, LARGEST_SIZE + 1)
         most = keys if self.partitioned else 1
         self._log.thaw(select_arrays("log.", arrays), position, {_KEY: most})
-        own = dict(arrays)
-        if self.codes is not None:
-            self.codes.thaw(select_arrays("codes.", arrays), position)
-        if self.ranks is not None:
-            counts = read_array(own, "ranks", np.int64, low=0, below=MOST_EVENTS)
-            require(len(counts) >= keys, "a partition has no number of events")
-            self.ranks.counts = counts.copy()
         ends = read_array(own, "seen.end", np.int64, low=0, below=max(1, position))
-        starts = read_array(own, "seen.start", np.int64, (len(ends),))
-        most = most if self.codes is None else self.codes.size
-        buckets = read_array(own, "seen.bucket", np.int64, (len(ends),), low=-1, below=max(1, most))
+        starts = read_array(own, "seen.start", np.int64, ends.shape)
+        most = max(1, self.count_buckets(keys))
+        buckets = read_array(own, "seen.bucket", np.int64, ends.shape, low=-1, below=most)
         require(bool((np.diff(ends) >= 0).all()), "occurrences are not in order")
         if self.pairs is not None:
             width = len(self.guard.plan.variables)
-            self.listed = thaw_block(select_arrays("listed.", arrays), width, position)
+            self.listed = thaw_block(select_arrays("listed.", arrays), width, 0, position)
             require(np.array_equal(self.listed.end, ends), "an occurrence is missing")
         require(is_inside(starts, _FIRST), "a start is out of range")
         self.seen.add(ends, starts, buckets)
