@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError
+from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError, StrictError
 
 if TYPE_CHECKING:
     from cernis import pattern, rdf, spark
@@ -50,6 +50,7 @@ __all__ = [
     "Schema",
     "Session",
     "StateError",
+    "StrictError",
     "pattern",
     "query",
     "rdf",

@@ -7,6 +7,9 @@ A query's mistakes are `Diagnostic`s: a message, the span of the text it is abou
 and optionally what was expected and a suggestion. Several are reported together.
 The rendering follows rust-lang/regex and DuckDB: line, column, the source line,
 carets under the span.
+
+A warning is a `Diagnostic` with a code, about a query that is right or about its events. Rendered,
+it is a `WarningNote`: one of the notes of a run, or with `strict` the reason of a `StrictError`.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ __all__ = [
     "SessionGuard",
     "Span",
     "StateError",
+    "StrictError",
+    "WarningNote",
+    "list_warnings",
     "neutralize",
     "write_message",
 ]
@@ -76,12 +82,13 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake in a query."""
+    """One mistake in a query, or with a code one warning."""
 
     message: str
     span: Span | None = None
     expected: str | None = None
     suggestion: str | None = None
+    code: str = ""
 
     def render(self, source: str) -> str:
         """Return the mistake with line, column, source line and carets.
@@ -153,6 +160,37 @@ class StateError(CernisError):
     """Frozen state that does not belong to this query or version, or a session that has failed."""
 
 
+class WarningNote(str):
+    """A note that says what probably is not meant; its `code` names the kind.
+
+    >>> note = WarningNote.of(Diagnostic("no event has the type 'BYU'", code="absent-type"))
+    >>> note, note.code
+    ("no event has the type 'BYU'", 'absent-type')
+    """
+
+    code: str = ""
+
+    @classmethod
+    def of(cls, warning: Diagnostic, source: str = "") -> WarningNote:
+        """Render a warning; `source` is the text of the query."""
+        note = cls(warning.render(source))
+        note.code = warning.code
+        return note
+
+
+def list_warnings(notes: Iterable[str]) -> tuple[WarningNote, ...]:
+    """Return the warnings among notes."""
+    return tuple(note for note in notes if isinstance(note, WarningNote))
+
+
+class StrictError(CernisError):
+    """Warnings that the caller wants as errors."""
+
+    def __init__(self, warnings: Iterable[WarningNote]) -> None:
+        self.warnings = tuple(warnings)
+        super().__init__("\n".join(self.warnings))
+
+
 class SessionGuard:
     """Close a session once a change of its state has failed, whatever the error.
 
@@ -195,5 +233,5 @@ class SessionGuard:
 
 _INTERRUPTED = "it was interrupted, or another thread uses it"
 
-for _error in (CernisError, QueryError, DataError, BudgetError, StateError):
+for _error in (CernisError, QueryError, DataError, BudgetError, StateError, StrictError):
     _error.__module__ = "cernis"  # tracebacks show the public name

@@ -281,3 +281,41 @@ def test_no_events_are_a_parquet_file_with_columns(trades: Path) -> None:
     table = pq.read_table(trades / "m.parquet")
     assert table.num_rows == 0
     assert table.schema.names == ["start", "end", "start_ts", "end_ts", "x"]
+
+
+# ----------------------------------------------------------------- warnings
+
+
+def test_check_says_what_a_query_may_not_mean(capfd: Capture) -> None:
+    assert cernis("check", "SELECT * FROM S WHERE A ; NOT B ; C WITHIN 10 EVENTS") == 0
+    out, err = capfd.readouterr()
+    assert out == "OK\n"
+    assert err == (
+        "warning: line 1, column 27: a B in between does not prevent a match: "
+        "NOT B is any other event\n"
+        "  SELECT * FROM S WHERE A ; NOT B ; C WITHIN 10 EVENTS\n"
+        "                            ^^^^^\n"
+        "  help: UNLESS keeps it out: A ; C UNLESS B\n"
+        "note: WITHIN 10 EVENTS: a match spans at most 11 events; WITHIN 9 EVENTS are at most 10\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "run"])
+def test_warnings_are_errors_with_strict(command: str, capfd: Capture) -> None:
+    events = ["-e", "trades.csv"] if command != "check" else []
+    query = "SELECT * FROM trades WHERE SELL UNLESS BUY"
+    assert cernis(command, query, *events) == 0
+    capfd.readouterr()
+    assert cernis(command, query, *events, "--strict") == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("error: line 1, column 40: UNLESS BUY excludes nothing")
+
+
+def test_a_strict_run_with_a_warning_about_the_events_writes_no_file(
+    trades: Path, capfd: Capture
+) -> None:
+    query = "SELECT * FROM trades WHERE SELL OR SEL"
+    assert cernis("run", query, "-e", "trades.csv", "--strict", "-o", "out.jsonl") == 1
+    assert "help: did you mean 'SELL'?" in capfd.readouterr().err
+    assert not (trades / "out.jsonl").exists()

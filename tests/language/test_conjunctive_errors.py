@@ -337,15 +337,15 @@ line 1, column 10: '(' is never closed
            ^""",
         ),
         (
-            "Q(x) <- T(a: x) WITHN 5 mins",
+            "Q(x) <- T(a: x) WITHN 5 minuts",
             """\
 line 1, column 17: unexpected 'WITHN'
-  Q(x) <- T(a: x) WITHN 5 mins
+  Q(x) <- T(a: x) WITHN 5 minuts
                   ^^^^^
   help: did you mean 'WITHIN'?
-line 1, column 25: unexpected 'mins'
-  Q(x) <- T(a: x) WITHN 5 mins
-                          ^^^^
+line 1, column 25: unexpected 'minuts'
+  Q(x) <- T(a: x) WITHN 5 minuts
+                          ^^^^^^
   help: did you mean 'MINUTES'?""",
         ),
     ],

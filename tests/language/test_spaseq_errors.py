@@ -283,7 +283,7 @@ def test_where_a_graph_pattern_is_unknown_no_more_is_said_of_what_it_may_bind() 
         (text(select="h"), "a variable begins with '?': ?h"),
         (text(select="DISTINCT ?h"), "there is no DISTINCT; leave it out"),
         (text(clauses="WITHIN 5"), "a unit of time such as MINUTES"),
-        (text(clauses="WITHIN 5 mins"), "did you mean 'MINUTES'?"),
+        (text(clauses="WITHIN 5 minuts"), "did you mean 'MINUTES'?"),
         (text(clauses="WITHIN 999999 DAYS"), "the time is out of range"),
         (text(clauses="WITHIN 0 DAYS TUMBLING FROM 0"), "tumbling windows need a length"),
         (text(clauses="WITHIN 1 DAY TUMBLING FROM 'x'"), "this is no point in time"),

@@ -23,7 +23,7 @@ def complaint(text: str) -> str:
 
 def test_misspelt_keywords_are_all_reported_with_what_was_meant() -> None:
     assert (
-        complaint("SELCT * FORM S\nWERE A WITHN 5 mins")
+        complaint("SELCT * FORM S\nWERE A WITHN 5 minuts")
         == """\
 line 1, column 1: unexpected 'SELCT'
   SELCT * FORM S
@@ -34,16 +34,16 @@ line 1, column 9: unexpected 'FORM'
           ^^^^
   help: did you mean 'FROM'?
 line 2, column 1: unexpected 'WERE'
-  WERE A WITHN 5 mins
+  WERE A WITHN 5 minuts
   ^^^^
   help: did you mean 'WHERE'?
 line 2, column 8: unexpected 'WITHN'
-  WERE A WITHN 5 mins
+  WERE A WITHN 5 minuts
          ^^^^^
   help: did you mean 'WITHIN'?
-line 2, column 16: unexpected 'mins'
-  WERE A WITHN 5 mins
-                 ^^^^
+line 2, column 16: unexpected 'minuts'
+  WERE A WITHN 5 minuts
+                 ^^^^^^
   help: did you mean 'MINUTES'?"""
     )
 
@@ -191,7 +191,8 @@ line 1, column 18: unexpected 'B'
   SELECT * WHERE A B
                    ^
   expected: {OPERATOR}
-  help: put ';' (some time later) or ':' (right after) between two events""",
+  help: put ';' (some time later) or ':' (right after) between two events, and AS before a \
+variable""",
         ),
         (
             "SELECT * WHERE A :[5 MINUTES] B",

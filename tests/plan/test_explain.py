@@ -48,7 +48,7 @@ def test_a_whole_report() -> None:
                      counting and sampling: without enumerating
         conditions   x[k] = y[k]: by an index on equal values (each event agrees with the next)
         indexes      after x: a set for each k
-        window       10 events
+        window       10 events: a match spans at most 11
         strategy     ALL: every match
         events       one that no transition can see costs a look-up
         distributed  keyed: by A.k, B.k, which all events of a match share

@@ -237,7 +237,7 @@ def test_the_table_of_the_first_matches_is_the_same(
     assert run("spark", query, *options) == 0
     out, err = capfd.readouterr()
     assert out == here
-    assert ("note: no event has the type 'NO'\n" in err) == ("NO" in query)
+    assert (": no event has the type 'NO'\n" in err) == ("NO" in query)
 
 
 def test_matches_are_counted_however_many_they_are(capfd: Capture) -> None:

@@ -54,6 +54,7 @@ class RunArguments:
     max_keys: int | None = None
     drop_oldest: bool = False
     complete: bool = False
+    strict: bool = False
     background: Sequence[str] = ()
 
     @property

@@ -17,7 +17,8 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in files, and deliver them."""
     query, files = parse_query(arguments), arguments.files
     reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
-    session = Session(query.plan, RunOptions(**reading), measures={} if delivery.count else None)
+    options = RunOptions(**reading, strict=arguments.strict)
+    session = Session(query.plan, options, measures={} if delivery.count else None)
     runs = stream_files(session, files, delivery.output)
     deliver(runs, delivery, kind_of(query), lambda: query.run(files, **reading).schema)
     session.mistakes.complete()  # --limit may end the run early
@@ -37,7 +38,10 @@ def parse_query(
     `readable` turns the files into something that `schema_of` reads.
     """
     try:
-        return cernis.query(arguments.text, lang=arguments.language)
+        query = cernis.query(arguments.text, lang=arguments.language)
+        if arguments.strict and query.warnings:
+            raise cernis.StrictError(query.warnings)
+        return query
     except cernis.QueryError:
         if arguments.language != "cq" or not arguments.files:
             raise

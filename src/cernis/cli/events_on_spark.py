@@ -23,12 +23,14 @@ from cernis.cli.deliver import ANSWERS, COUNTS, GROUPS, kind_of
 from cernis.cli.events import parse_query
 from cernis.cli.spark_run import SparkRun
 from cernis.cli.terminal import spinner
+from cernis.errors import WarningNote
 from cernis.pattern.atom import TypeIs
 from cernis.results.answers import Answers
 from cernis.results.deadline import DEADLINE
 from cernis.results.groups import MatchGroup
 from cernis.results.jsonlines import answer_lines
 from cernis.results.match import Match
+from cernis.run.advice.absent_types import describe_absent_type
 from cernis.run.query import Query
 from cernis.spark.carriers import convert
 from cernis.spark.files.check import check_files, without_folders
@@ -48,7 +50,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in files, and deliver them."""
     query = parse_query(arguments, without_folders)
     with _load(query, arguments) as frames:
-        _EventRun(query, frames, arguments).deliver(delivery)
+        _EventRun(query, frames, arguments).deliver(delivery, strict=arguments.strict)
 
 
 def explain(arguments: RunArguments) -> str:
@@ -239,6 +241,7 @@ class _EventRun(SparkRun):
     def notes(self) -> Iterator[str]:
         yield from super().notes()
         yield from self.frames.notes
+        yield from self.query.warnings
         yield from self._absent_types()
         yield from self.query.plan.notes
         if self.arguments.partial and self.query.plan.tables is not None:
@@ -253,8 +256,8 @@ class _EventRun(SparkRun):
                 continue
             if unknown and (self._found_any or any(self._has(n, atom.type) for n in unknown)):
                 continue
-            where = f" of stream {atom.stream!r}" if atom.stream else ""
-            yield f"no event{where} has the type {atom.type!r}"
+            pattern = self.query.pattern
+            yield WarningNote.of(describe_absent_type(pattern, atom, []), pattern.source)
 
     def _has(self, stream: str, type_: str) -> bool:
         from cernis.spark.frame import quote_name

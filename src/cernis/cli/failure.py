@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 import typer
 
-from cernis.errors import CernisError, QueryError, write_message
+from cernis.errors import CernisError, QueryError, StrictError, write_message
 
 MISTAKE, INTERRUPTED, CLOSED_PIPE = 1, 130, 141
 
@@ -57,6 +57,8 @@ def _message(error: BaseException) -> str:
     match error:
         case QueryError(diagnostics=diagnostics, source=source):
             return "\n".join(f"error: {mistake.render(source)}" for mistake in diagnostics)
+        case StrictError(warnings=warnings):
+            return "\n".join(f"error: {warning}" for warning in warnings)
         case CernisError():
             return f"error: {error}"
         case MemoryError():

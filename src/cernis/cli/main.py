@@ -33,12 +33,13 @@ from cernis.cli.options import (
     OutputFormat,
     QueryArgument,
     StreamFormat,
+    Strict,
     TimeColumn,
     TimeUnit,
     TypeColumn,
     Unit,
 )
-from cernis.errors import CernisError, neutralize
+from cernis.errors import CernisError, StrictError, neutralize
 
 app = typer.Typer(
     name="cernis",
@@ -102,6 +103,7 @@ def run(
             "--complete", help="Nothing follows the files: what waits for a deadline is certain."
         ),
     ] = False,
+    strict: Strict = False,
     background: Background = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
@@ -133,6 +135,7 @@ def run(
             max_keys=max_keys,
             drop_oldest=drop_oldest,
             complete=complete,
+            strict=strict,
             background=background or (),
         )
         check_outputs(query, arguments, output)
@@ -292,6 +295,7 @@ def explain(
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="The automaton as a Mermaid diagram.")
     ] = False,
+    strict: Strict = False,
     lang: Lang = LanguageName.ceql,
 ) -> None:
     """Show how QUERY is run, and what that costs."""
@@ -305,6 +309,7 @@ def explain(
             type=type,
             time_unit=time_unit.value,
             format=_value(format),
+            strict=strict,
         )
         runner = choose_runner(language, on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)
@@ -312,8 +317,8 @@ def explain(
 
 
 @app.command()
-def check(query: QueryArgument, lang: Lang = LanguageName.ceql) -> None:
-    """Parse and type-check QUERY; say every mistake in it."""
+def check(query: QueryArgument, strict: Strict = False, lang: Lang = LanguageName.ceql) -> None:
+    """Parse and type-check QUERY; say every mistake in it, and what it may not mean."""
     with reported():
         text, language = read_query(query, lang.value)
         if language == "spaseq":
@@ -322,8 +327,13 @@ def check(query: QueryArgument, lang: Lang = LanguageName.ceql) -> None:
             parse(text)
         else:
             import cernis
+            from cernis.cli.terminal import print_notes
+            from cernis.pattern.advice.event_window import note_event_window
 
-            cernis.query(text, lang=language)
+            checked = cernis.query(text, lang=language)
+            if strict and checked.warnings:
+                raise StrictError(checked.warnings)
+            print_notes([*checked.warnings, *note_event_window(checked.pattern)])
         typer.echo("OK")
 
 

@@ -53,6 +53,7 @@ Background = Annotated[
         help="Background knowledge for GRAPH, or IRI=FILE; may be repeated.",
     ),
 ]
+Strict = Annotated[bool, typer.Option("--strict", help="Warnings are errors.")]
 OnError = Annotated[
     str,
     typer.Option(

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from cernis.cli.arguments import Delivery
 from cernis.cli.deliver import ResultKind, say_written, show_first, write_number
 from cernis.cli.terminal import print_notes, spinner
+from cernis.errors import StrictError, list_warnings
 from cernis.output import open_output
 from cernis.results.jsonlines import text_of
 
@@ -71,8 +72,8 @@ class SparkRun(ABC):
 
     # ------------------------------------------------------------ delivery
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Show, count or write the matches, then print the notes."""
+    def deliver(self, delivery: Delivery, *, strict: bool = False) -> None:
+        """Show, count or write the matches, then print the notes, or raise the warnings."""
         if delivery.count:
             write_number(self.count(), delivery)
         elif delivery.output is None:
@@ -81,7 +82,10 @@ class SparkRun(ABC):
             show_first(first, count, self.kind)
         else:
             self._write(delivery.output, delivery.limit)
-        print_notes(self.notes())
+        notes = list(self.notes())
+        if strict and (found := list_warnings(notes)):
+            raise StrictError(found)
+        print_notes(notes)
 
     def _write(self, output: str, limit: int | None) -> None:
         folder = Path(tempfile.gettempdir()) if output == "-" else Path(output).absolute().parent

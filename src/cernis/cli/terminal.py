@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cernis.errors import neutralize, write_message
+from cernis.errors import WarningNote, neutralize, write_message
 from cernis.results.answers import Answer
 from cernis.results.deadline import DEADLINE
 from cernis.results.groups import MatchGroup
@@ -119,7 +119,8 @@ def _rows_text(rows: Sequence[int]) -> Text:
 def print_notes(notes: Iterable[str]) -> None:
     """Print remarks on a run to standard error."""
     for note in notes:
-        print_message(f"note: {note}")
+        kind = "warning" if isinstance(note, WarningNote) else "note"
+        print_message(f"{kind}: {note}")
 
 
 def print_message(text: str) -> None:

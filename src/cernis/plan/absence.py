@@ -13,13 +13,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from cernis.pattern import formula as cel
-from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.guard import split_guard
 from cernis.pattern.predicate import RANK, Compare, Condition, Reference
 from cernis.pattern.query import Absence, Pattern, Select, Strategy, Unit, Variable, Window
 from cernis.pattern.selection import selected_variables, single_variables
-from cernis.pattern.write import write_operand
 
 
 class EqualValues(NamedTuple):
@@ -96,25 +93,6 @@ def make_guard_query(pattern: Pattern, absence: Absence) -> Pattern:
         within=within,
         forget=pattern.forget,
         declared=pattern.declared,
-    )
-
-
-def note_idle_guards(formula: cel.Formula) -> tuple[str, ...]:
-    """Return a note for each UNLESS on a single event, inside of which nothing lies.
-
-    >>> (note,) = note_idle_guards(cel.Unless(cel.Event("ORDER"), cel.Event("PAY")))
-    >>> note.partition("; ")[2]
-    'write WITHOUT PAY FOR a time'
-    """
-    idle = (
-        write_operand(node.guard)
-        for node in cel.walk(formula)
-        if isinstance(node, cel.Unless) and is_single_event(node.body)
-    )
-    return tuple(
-        f"UNLESS {guard} excludes nothing: nothing lies inside a single event; "
-        f"write WITHOUT {guard} FOR a time"
-        for guard in dict.fromkeys(idle)
     )
 
 

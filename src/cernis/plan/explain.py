@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import floor
 
 from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.mermaid import draw_pcea
@@ -67,6 +68,9 @@ class Explanation:
         lines += write_entry("distributed", [_describe_distribution(self.plan)])
         lines += write_entry(
             "note", [*_list_determinized(self.plan), *self.plan.notes, *self.notes]
+        )
+        lines += write_entry(
+            "warning", [line for one in self.plan.warnings for line in one.splitlines()]
         )
         lines += write_entry("automaton", _describe_automaton(self.plan))
         return "\n".join(lines)
@@ -330,7 +334,9 @@ def _describe_window(plan: Plan) -> str:
         until = "for ever" if plan.pattern.forget is None else "until they are forgotten"
         return f"none: partial matches are kept {until} (WITHIN bounds memory)"
     if within.unit is Unit.EVENTS:
-        return f"{_write_number(within.size)} events"
+        return (
+            f"{_write_number(within.size)} events: a match spans at most {floor(within.size) + 1}"
+        )
     if within.unit is Unit.TIME:
         return f"{_write_number(within.size / 10**9)} seconds"
     if within.plain:

@@ -26,19 +26,16 @@ from cernis.engine import settings
 from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.settings import Settings
 from cernis.engine.unary.tables import UnaryTables
+from cernis.errors import WarningNote
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.advice import find_warnings
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK, Value
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.pattern.waits import list_waits
-from cernis.plan.absence import (
-    lists_matches,
-    make_guard_query,
-    needs_every_label,
-    note_idle_guards,
-)
+from cernis.plan.absence import lists_matches, make_guard_query, needs_every_label
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
@@ -130,6 +127,8 @@ class Plan:
     """The automaton that compares events; None where `unary` runs instead."""
     notes: tuple[str, ...] = ()
     """Notes for the user, before the first match."""
+    warnings: tuple[WarningNote, ...] = ()
+    """What the query probably does not mean as it is written."""
     unordered: frozenset[str] = frozenset()
     """Attributes that are known to hold text, whose order no index keeps."""
     conjunctive: ConjunctiveQuery | None = None
@@ -173,6 +172,7 @@ class Plan:
         plan = self._by_text.get(attributes)
         if plan is None:
             plan = make_plan(self.pattern, self.unordered | attributes, self.conjunctive)
+            plan = replace(plan, warnings=self.warnings)
             if keep:
                 self._by_text[attributes] = plan
         return plan
@@ -261,11 +261,9 @@ def make_plan(
 
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
+    warnings = write_warnings(pattern) if conjunctive is None else ()
     pattern = take_whole_runs(lower_terms(pattern))
-    plan = _plan_formula(pattern, unordered, conjunctive)
-    idle = note_idle_guards(pattern.formula)
-    if idle:
-        plan = replace(plan, notes=(*plan.notes, *idle))
+    plan = replace(_plan_formula(pattern, unordered, conjunctive), warnings=warnings)
     if not pattern.without:
         return plan
     after, before = (
@@ -273,6 +271,11 @@ def make_plan(
         for one in (pattern.absent_after, pattern.absent_before)
     )
     return replace(plan, after=after, before=before, unordered=unordered)
+
+
+def write_warnings(pattern: Pattern) -> tuple[WarningNote, ...]:
+    """Return the warnings about a checked pattern, with the lines that they are about."""
+    return tuple(WarningNote.of(one, pattern.source) for one in find_warnings(pattern))
 
 
 def _plan_formula(

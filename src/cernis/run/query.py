@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Generic, Literal, overload
 
 from cernis.encoding.regex import like_mistake
-from cernis.errors import Diagnostic, QueryError
+from cernis.errors import Diagnostic, QueryError, WarningNote
 from cernis.events.source import OnError, open_events, schema_of
 from cernis.languages.ceql.parse import parse as parse_ceql
 from cernis.languages.conjunctive.lower import lower
@@ -75,6 +75,11 @@ class Query(Generic[Found]):
     def plan(self) -> Plan:
         return make_plan(self.pattern, conjunctive=self.conjunctive)
 
+    @property
+    def warnings(self) -> tuple[WarningNote, ...]:
+        """What the query probably does not mean as it is written, whatever the events."""
+        return self.plan.warnings
+
     def explain(self, events: Any = None, **options: Any) -> Explanation:
         """Explain how the query runs and what it costs; with events, check it against them."""
         if events is not None:
@@ -95,6 +100,7 @@ class Query(Generic[Found]):
         max_keys: int | None = None,
         on_full: OnFull = "fail",
         complete: bool = False,
+        strict: bool = False,
     ) -> Found:
         """Return all matches in the events.
 
@@ -107,7 +113,8 @@ class Query(Generic[Found]):
         have partial matches at once. Beyond it the run raises an error, or with
         `on_full="oldest"` drops the partitions that have been idle longest, with a note.
         `complete` says that nothing follows the last event, so that a match of WITHOUT … FOR
-        whose deadline lies after it is certain.
+        whose deadline lies after it is certain. With `strict`, warnings (the notes that have a
+        code) raise `StrictError`.
         """
         session = self.session(
             time=time,
@@ -120,6 +127,7 @@ class Query(Generic[Found]):
             max_keys=max_keys,
             on_full=on_full,
             complete=complete,
+            strict=strict,
         )
         return session.collect(events)
 

@@ -10,7 +10,7 @@ A session opens events, checks the query against them, puts them in order, and h
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -19,13 +19,13 @@ from typing import Any, Generic, NamedTuple, cast
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encode
-from cernis.errors import SessionGuard, StateError
+from cernis.errors import SessionGuard, StateError, StrictError, WarningNote, list_warnings
 from cernis.events.batch import EventBatch
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition
-from cernis.events.source import OnError, Source, open_events, schema_of
+from cernis.events.source import OnError, open_events, schema_of
 from cernis.events.store import EventStore, cast_table
-from cernis.pattern.atom import TypeIs
+from cernis.pattern.advice.event_window import note_exact_window
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Consume, Unit
 from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
@@ -35,6 +35,10 @@ from cernis.results.groups import Groups
 from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.result import Found
+from cernis.run.advice.absent_types import SampledTypes, find_absent_types
+from cernis.run.advice.odd_times import TimeSpan, check_times
+from cernis.run.advice.skipped_rows import note_skipped
+from cernis.run.advice.unmet_conditions import find_unmet_conditions
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.feed import Engine, Measures
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
@@ -66,6 +70,8 @@ class RunOptions:
     """When they are more: an error, or the partitions that have been idle longest are dropped."""
     complete: bool = False
     """Whether nothing follows the last event: then matches that wait for a deadline are certain."""
+    strict: bool = False
+    """Whether warnings are errors."""
 
     def new_budget(self) -> Budget:
         return Budget(self.budget, self.on_budget)
@@ -112,6 +118,7 @@ class Session(Generic[Found]):
         self.store = EventStore(self.options.time_unit)
         self.progress = StreamPosition()
         self.notes: list[str] = []
+        self._types = SampledTypes()
         self._encode = encode or partial(AtomEncoder, type_column=self.options.type)
         self._keeps_answers = keep and plan.head is not None and plan.within is None
         """Without a window, an answer stays one."""
@@ -170,7 +177,9 @@ class Session(Generic[Found]):
         with self._guard:
             if not self.events:
                 self.pipeline.remember_batches()
-            return self._collect(reading, last=True)
+            found = self._collect(reading, last=True)
+            self._refuse_warnings()
+            return found
 
     def finish(self) -> Found:
         """Return what is certain now that no further event comes.
@@ -199,7 +208,7 @@ class Session(Generic[Found]):
 
     def _collect(self, reading: _Reading, *, last: bool = False) -> Found:
         self.renew_budget()
-        return self._result(list(chain.from_iterable(self._batches(reading))), last=last)
+        return self._result(list(chain.from_iterable(self._batches(reading, last=last))), last=last)
 
     def stream(self, events: Any) -> Iterator[Found]:
         """Yield the matches batch by batch; they stay valid."""
@@ -207,7 +216,7 @@ class Session(Generic[Found]):
         with self._guard:
             self._is_endless = True
             waits = self.pipeline.waits
-            for segments in self._batches(reading):
+            for segments in self._batches(reading, last=True):
                 self.renew_budget()
                 found = self._result(segments) if segments or waits else None
                 self.pipeline.forget_if_due()
@@ -218,6 +227,7 @@ class Session(Generic[Found]):
                 rest = self._result([], last=True)
                 with self._guard.paused():
                     yield rest
+            self._refuse_warnings()
 
     def take(self, batch: EventBatch, scale: Scale) -> Found:
         """Return the matches that end in a batch whose events are in their final order.
@@ -285,15 +295,23 @@ class Session(Generic[Found]):
     def _begin(self, events: Any) -> _Reading:
         """Open events and order the first batch of them; an error leaves the session as it was."""
         self._guard.check()
+        if self.options.strict and self.plan.warnings:
+            raise StrictError(self.plan.warnings)
         ordering = self._open(events)
         batches = iter(ordering)
         first = list(islice(batches, 1))
         return _Reading(ordering, chain(first, batches))
 
-    def _batches(self, reading: _Reading) -> Iterator[list[Any]]:
+    def _batches(self, reading: _Reading, *, last: bool = False) -> Iterator[list[Any]]:
+        """Read the batches; with `last`, no further event comes."""
         ordering, batches = reading
         spent: list[str] = []
+        times: TimeSpan | None = None
         for batch in batches:
+            self._types.add(batch)
+            if batch.time is not None and ordering.unit_ns is not None:
+                first, end = (int(batch.time[i]) * ordering.unit_ns for i in (0, -1))
+                times = TimeSpan(first if times is None else times.first, end)
             self.notes = [*ordering.notes, *spent]
             yield self.pipeline.take(batch, ordering.scale)
             if self.budget.spent:
@@ -305,8 +323,10 @@ class Session(Generic[Found]):
                 self.store.expect(source.schema, source.type_column, source.time_column)
         self.notes = [
             *ordering.notes,
-            *skipped_notes(ordering.sources),
-            *dict.fromkeys(self._absent_types()),
+            *note_skipped(ordering.sources),
+            *self.plan.warnings,
+            *self._warn_about_events(ordering, times, last=last),
+            *note_exact_window(self.plan.pattern),
             *self.plan.notes,
             *self._idle_partitions(),
             *self._long_waits(),
@@ -359,16 +379,24 @@ class Session(Generic[Found]):
         if self._is_endless and self.plan.pattern.waits_unbounded:
             yield f"LONGEST pushes a match when no longer one can come: {WAITS_UNBOUNDED}"
 
-    def _absent_types(self) -> Iterator[str]:
-        """Yield a note for each type that the query names and no event has had."""
-        if not self.events:
+    def _warn_about_events(
+        self, ordering: Ordering, times: TimeSpan | None, *, last: bool
+    ) -> Iterator[WarningNote]:
+        """Yield warnings about the events that have been read; some need all events (`last`)."""
+        pattern = self.plan.pattern
+        if times is not None:
+            yield from map(WarningNote.of, check_times(ordering.sources, times))
+        if not self.events or not last:
             return
-        for encoder in self.pipeline.encoders():
-            for index, atom in enumerate(encoder.atoms):
-                seen = any(vector[index] for vector in encoder.vectors)
-                if isinstance(atom, TypeIs) and not seen:
-                    where = f" of stream {atom.stream!r}" if atom.stream else ""
-                    yield f"no event{where} has the type {atom.type!r}"
+        found = [*find_absent_types(pattern, self.pipeline.encoders(), self._types)]
+        if not self.plan.warnings:
+            found += find_unmet_conditions(pattern, self.pipeline.feed.encoder)
+        yield from (WarningNote.of(one, pattern.source) for one in found)
+
+    def _refuse_warnings(self) -> None:
+        """Raise the warnings about the events, if they are errors."""
+        if self.options.strict and (found := list_warnings(self.notes)):
+            raise StrictError(found)
 
     # ------------------------------------------------------------- results
 
@@ -477,11 +505,3 @@ class Session(Generic[Found]):
         thaw_pipeline(session.pipeline, frozen)
         session.progress = replace(frozen.progress, position=session.events)
         return session
-
-
-def skipped_notes(sources: Iterable[Source]) -> Iterator[str]:
-    """Yield how many bad rows of each source were left out."""
-    for source in sources:
-        if source.skipped:
-            rows = "1 bad row" if source.skipped == 1 else f"{source.skipped:,} bad rows"
-            yield f"{source.label}: {rows} skipped"

@@ -7,6 +7,7 @@ matches. The module is not called `recognize`, which would hide the function
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -89,6 +90,8 @@ def recognize(
         corrupt=corrupt,
     )
     job = prepare_job(events, query, options, lang=lang)
+    for warning in job.query.warnings:
+        warnings.warn(warning, stacklevel=2)
     if not job.is_streaming:
         return recognize_batch(job, make_work(job))
     # needs more of Spark than batches do

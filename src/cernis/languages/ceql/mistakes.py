@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lark import Token
 
 from cernis.errors import Diagnostic, Span
+from cernis.languages.ceql.habits import suggest_for_habit
 from cernis.languages.ceql.words import CLAUSE_WORDS, SOFT, TERMINALS, describe_expected
 from cernis.languages.text import mistakes
 from cernis.languages.text.tokens import span_of
@@ -19,7 +20,7 @@ _STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "|": "use OR",
     "=<": "use '<='",
     "=~": "use LIKE 'regex'",
-    "!": "use NOT",
+    "!": "use NOT: A : NOT B in a formula, x[NOT price > 100] in a condition",
 }
 _CLAUSES = {
     "_SELECT": "SELECT",
@@ -96,6 +97,8 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     last_type = last.type if last is not None else ""
     clause = _find_clause(before)
     in_formula = "QMARK" in accepted
+    if (habit := suggest_for_habit(token, accepted, before, clause)) is not None:
+        return habit
     if _is_value_alone(accepted, before):
         return "compare it: x[price] < y[price], or with a constant x[price > 100]"
     if "RSQB" in accepted and any(each.type == "PREV" for each in before[-6:-5]):
@@ -133,7 +136,10 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
         if meant is not None:
             return f"did you mean '{meant}' instead of '{word.value}'?"
     if _is_operator_missing(token, accepted):
-        return "put ';' (some time later) or ':' (right after) between two events"
+        return (
+            "put ';' (some time later) or ':' (right after) between two events, and AS before a "
+            "variable"
+        )
     if token.type.startswith("_") and token.type not in _CLAUSES and "NAME" in accepted:
         return f"to use '{token.value}' as a name, write it in backquotes: `{token.value}`"
     return None

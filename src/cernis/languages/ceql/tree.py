@@ -30,6 +30,7 @@ from cernis.pattern.query import (
     Strategy,
     Variable,
 )
+from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_condition
 from cernis.schema import Schema
@@ -77,6 +78,8 @@ class CeqlReader(TreeReader):
         super().__init__(source)
         self.qualified: list[cel.Event] = []
         self.spans: dict[str, tuple[Span, ...]] = {}
+        self._bare: list[Alone] = []
+        """Names that stand for values; the formula, read later, says which are variables."""
 
     # ---------------------------------------------------------------------- query
 
@@ -85,6 +88,8 @@ class CeqlReader(TreeReader):
         without, clauses = tuple(clauses[:-7]), clauses[-7:]
         partition, within, grouping, consume, order, limited, forget = clauses
         limit, every = limited or (None, None)
+        ordered = self._read_order(order, every, select)
+        self._note_bare_names(formula, without)
         return Pattern(
             formula=formula,
             select=select,
@@ -94,7 +99,7 @@ class CeqlReader(TreeReader):
             within=within,
             grouping=grouping,
             consume=consume or Consume.NONE,
-            order=self._read_order(order, every, select),
+            order=ordered,
             limit=limit,
             forget=forget,
             without=without,
@@ -377,19 +382,32 @@ class CeqlReader(TreeReader):
     def reference(self, meta: Meta, parts: list[Any]) -> pred.Reference:
         return pred.Reference(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
 
+    def dotted(self, meta: Meta, parts: list[Any]) -> pred.Reference:
+        """Read `x.a`, the habit of SQL, as `x[a]`."""
+        return pred.Reference(parts[0].text, parts[1], span=span_of_tree(meta))
+
     # ---------------------------------------------------------------------- terms
 
     def _read_term(self, term: Any) -> pred.MatchTerm:
         """Return the term; note a variable that stands for a value."""
         if isinstance(term, Alone):
-            self.mistakes.note(
-                f"'{term.variable}' is a variable, not a value",
-                term.span,
-                expected="an attribute or an aggregate",
-                suggestion=f"write {term.variable}[price] or COUNT({term.variable})",
-            )
+            self._bare.append(term)
             return pred.Literal(0, span=term.span)
         return cast(pred.MatchTerm, term)
+
+    def _note_bare_names(self, formula: cel.Formula, without: tuple[Absence, ...]) -> None:
+        """Note each variable, or attribute without a variable, that stands for a value."""
+        formulas = (formula, *(one.formula for one in without)) if self._bare else ()
+        known = dict.fromkeys(name for each in formulas for name in marked_variables(each))
+        for name, span in self._bare:
+            message = f"'{name}' is a variable, not a value"
+            instead = f"{name}[price] or COUNT({name})"
+            if name not in known:
+                message = f"'{name}' of which event?"
+                variable = next(iter(starred_variables(formula)), "x")
+                instead = f"{variable}[{name}], with the variable whose events have it"
+            expected = "an attribute or an aggregate"
+            self.mistakes.note(message, span, expected=expected, suggestion=f"write {instead}")
 
     def _calculate(self, meta: Meta, parts: list[Any]) -> pred.Calculation:
         left, operator, right = parts

@@ -84,6 +84,8 @@ def describe_expected(terminals: Collection[str], name_role: str) -> str:
     """
     left = set(terminals)
     phrases: list[str] = []
+    if "LSQB" in left:
+        left -= {"DOT"}  # x.price is read, and x[price] is how it is written
     if "NAME" in left:
         phrases.append(name_role)
         left -= {"NAME", "QUOTED"} | SOFT

@@ -35,7 +35,7 @@ STRAY_HELP: Mapping[str, str] = {
 }
 """Suggestions for symbols that no language has."""
 
-_ABBREVIATIONS = {
+ABBREVIATIONS: Mapping[str, str] = {
     "d": "DAYS",
     "h": "HOURS",
     "hr": "HOURS",
@@ -51,6 +51,7 @@ _ABBREVIATIONS = {
     "row": "EVENTS",
     "rows": "EVENTS",
 }
+"""Words that stand for a unit after a number, where no name may stand."""
 
 
 def sort_mistakes(mistakes: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -137,15 +138,18 @@ def find_bracket_mistakes(tokens: Iterable[Token], source: str, deepest: int) ->
 
 def guess_keyword(token: Token, accepted: set[str], keywords: Mapping[str, str]) -> str | None:
     """Return the keyword that a misspelt word stands for, if one may stand here."""
-    if not token.value.isidentifier():
-        return None
-    meant = _ABBREVIATIONS.get(token.value.lower())
-    if meant is not None and keywords.get(meant) in accepted:
-        return meant
-    if token.type != "NAME":
+    if token.type != "NAME" or not token.value.isidentifier():
         return None
     words = sorted(word for word, terminal in keywords.items() if terminal in accepted)
     return find_closest(token.value, words, cutoff=0.7)
+
+
+def expand_abbreviation(
+    token: Token, accepted: set[str], keywords: Mapping[str, str]
+) -> str | None:
+    """Return the unit that a word such as `m` stands for, if a unit may stand here."""
+    meant = ABBREVIATIONS.get(token.value.lower()) if token.value.isidentifier() else None
+    return meant if meant is not None and keywords.get(meant) in accepted else None
 
 
 def explain_misspelling(token: Token, meant: str) -> Diagnostic:

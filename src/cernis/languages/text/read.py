@@ -6,7 +6,7 @@ costs a bounded time and is refused with a message. An Earley parser would give 
 grammars and a worse bound.
 
 A misspelt keyword is reported and read as the keyword, so that the mistakes after it are
-reported too; any other syntax error ends the parse.
+reported too; `5m` is read as `5 MINUTES`; any other syntax error ends the parse.
 
 Building the tables of a grammar takes more than half a second, so each process loads them from
 Cernis' own folder (`cernis.folder`), where the first one left them.
@@ -128,11 +128,13 @@ def read_tree(syntax: Syntax, start: str, tokens: list[Token], text: str) -> Tre
         except UnexpectedToken:
             before = tokens[:number]
             accepted = _find_accepted(syntax, start, before)
-            meant = m.guess_keyword(token, accepted, syntax.keywords)
+            unit = m.expand_abbreviation(token, accepted, syntax.keywords)
+            meant = unit or m.guess_keyword(token, accepted, syntax.keywords)
             if meant is None or len(mistakes) == m.MOST_MISTAKES:
                 mistakes.append(syntax.explain_token(token, accepted, before, len(text.rstrip())))
                 break
-            mistakes.append(m.explain_misspelling(token, meant))
+            if unit is None:
+                mistakes.append(m.explain_misspelling(token, meant))
             token.type, token.value = syntax.keywords[meant], meant
             parser.feed_token(token)
     if mistakes:

@@ -31,7 +31,15 @@ class PredicateCheck:
         self.regex_mistake = regex_mistake
         self.mistakes = MistakeList(MOST_MISTAKES)
 
-    def note_unknown(self, what: str, name: str, options: Iterable[str], span: Span | None) -> None:
+    def note_unknown(
+        self,
+        what: str,
+        name: str,
+        options: Iterable[str],
+        span: Span | None,
+        *,
+        instead: str | None = None,
+    ) -> None:
         """Note a name that is not known: suggest the closest one, or else list all of them."""
         if self.mistakes.full:
             return
@@ -41,6 +49,7 @@ class PredicateCheck:
         if suggestion is None and known:
             more = ", …" if len(known) > _LONGEST_LIST else ""
             expected = ", ".join(known[:_LONGEST_LIST]) + more
+            suggestion = instead
         self.mistakes.note(f"unknown {what}", span, expected=expected, suggestion=suggestion)
 
     def check_attribute(self, attribute: pred.Attribute, known: Kinds | None) -> Kind | None:

@@ -49,9 +49,19 @@ class TermCheck(PredicateCheck):
             written = write_name(name)
             if span is not None and self.pattern.source.startswith(written, span.start):
                 span = Span(span.start, span.start + len(written))
-            self.note_unknown(f"variable '{name}' in {where}", name, scope.variables, span)
+            what, instead = f"variable '{name}' in {where}", None
+            if where in ("SELECT", "COUNT") and scope.variables and self._may_be_attribute(name):
+                event = next(reversed(list(scope.variables)))
+                instead = f"an attribute is written with the event's variable: {event}[{written}]"
+            self.note_unknown(what, name, scope.variables, span, instead=instead)
             return None
         return self.events.kinds_of(sorts)
+
+    def _may_be_attribute(self, name: str) -> bool:
+        """Whether a name in the text that is no variable may be meant as an attribute."""
+        known = self.events.all_kinds()
+        is_plausible = len(name) > 1 if known is None else name in known
+        return bool(self.pattern.source) and is_plausible
 
     def check_term(
         self, term: pred.MatchTerm, scope: VariableScope, single: frozenset[str], where: str

@@ -38,7 +38,7 @@ from cernis.events.order import Ordering
 from cernis.events.source import Chunk, Source
 from cernis.events.store import cast_to, common_type
 from cernis.events.times import value_type
-from cernis.run.session import skipped_notes
+from cernis.run.advice.skipped_rows import note_skipped
 from cernis.spark.carriers import carrier_of, convert, note_type
 from cernis.spark.files.check import FolderReader
 from cernis.spark.frame import quote_name
@@ -126,7 +126,7 @@ class _Staging:
         }
         seen = {name: one.seen for name, one in staged.items()}
         policy: OnRows = "fail" if self.on_error == "fail" else "skip"
-        return FileFrames(frames, columns, policy, seen, [*skipped_notes(self.sources)], first)
+        return FileFrames(frames, columns, policy, seen, [*note_skipped(self.sources)], first)
 
     def _is_read_by_spark(self, source: Source) -> bool:
         """Return whether the source is Parquet that Spark can read, with no row to set aside."""

@@ -1,0 +1,73 @@
+"""What people write who know SQL, MATCH_RECOGNIZE, Esper or Flink, and how it is written here.
+
+Some habits are read as they are meant, where that is unambiguous: `==`, `5m`, `x.price`, a `;` at
+the end. The others have a sentence in this file. Each is recognized by the token that the parser
+did not expect and the tokens before it; suggestions name no more than what stands before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lark import Token
+
+from cernis.languages.text.tokens import span_of
+
+_SEQUENCE = "';' (some time later), '->' (the next that fits) or ':' (right after)"
+_FOLLOWS = frozenset(
+    ("FOLLOWEDBY", "FOLLOWEDBYANY", "FOLLOWED", "THEN", "BEGIN", "NOTFOLLOWEDBY", "NOTNEXT")
+)
+_ABSENT = frozenset(("NOTFOLLOWEDBY", "NOTNEXT"))
+_CALLS = frozenset(("SEQ", "PATTERN", "SEQUENCE"))
+
+
+def suggest_for_habit(
+    token: Token, accepted: set[str], before: Sequence[Token], clause: str
+) -> str | None:
+    """Return how to write what a habit has written; None if the token is no known habit."""
+    last = before[-1] if before else None
+    word = token.value.upper() if token.type != "STRING" else ""
+    in_formula = "QMARK" in accepted
+    if word == "BETWEEN" and last is not None:
+        name = last.value if last.type == "NAME" else "x"
+        inside = f"{name} IN RANGE (3, 5)" if last.type == "NAME" else "x[price IN RANGE (3, 5)]"
+        return f"write {inside}, both ends included"
+    if word == "INTERVAL" and "INT" in accepted:
+        return "write the duration as it is spoken: 5 MINUTES"
+    if token.type == "STRING" and "INT" in accepted and "NAME" not in accepted:
+        return f"write the duration without quotes: {token.value[1:-1]}"
+    if token.type == "STRING" and clause in ("_WHERE", "_WITHOUT") and "NAME" in accepted:
+        return f"write the type without quotes: {_write_type(token.value[1:-1])}"
+    if token.type == "LPAR" and last is not None and last.type == "_IN":
+        return "write a set in braces: IN {3, 5}; a range is IN {3..5} or IN RANGE (3, 5)"
+    if word in ("MATCH_RECOGNIZE", "PATTERN", "EVENT") and "_WHERE" in accepted:
+        return "write the pattern after WHERE: A : B:+ for A B+ of MATCH_RECOGNIZE"
+    if word in ("PATTERN", "SEQ") and "_SELECT" in accepted:
+        return "write a query: SELECT * FROM stream WHERE A ; B WITHIN 5 MINUTES"
+    if in_formula and word in _FOLLOWS | {"NEXT"}:
+        if word in _ABSENT:
+            return "write WITHOUT B FOR 5 MINUTES after the formula, or A ; C UNLESS B"
+        return f"between two events stands {_SEQUENCE}"
+    if token.type == "LPAR" and in_formula and last is not None:
+        return _suggest_for_call(token, last)
+    if in_formula and last is not None and last.value.upper() == "EVERY":
+        return "leave EVERY out: every match is found, unless SELECT names a strategy"
+    if in_formula and word == "WHERE":
+        return "conditions on events stand in FILTER: FILTER x[price > 100]"
+    if in_formula and token.type == "CMP" and token.value == "=" and last is not None:
+        return f"name an event with AS: SELL AS {last.value}"
+    return None
+
+
+def _suggest_for_call(token: Token, last: Token) -> str | None:
+    """Suggest for `SEQ(A, B)`, `PATTERN (A B)` and `SELL(price > 3)`."""
+    if last.value.upper() in _CALLS:
+        return f"write the events without {last.value}: between two of them stands {_SEQUENCE}"
+    if last.type in ("NAME", "QUOTED") and span_of(last).end == span_of(token).start:
+        name = last.value
+        return f"conditions stand in FILTER: {name} AS x FILTER x[price > 100]"
+    return None
+
+
+def _write_type(text: str) -> str:
+    return text if text.isidentifier() else f"`{text}`"

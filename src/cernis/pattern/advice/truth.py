@@ -1,0 +1,298 @@
+"""Conditions that no event can satisfy, and conditions that every event satisfies.
+
+A predicate is taken apart into cases, an OR of ANDs, and each case into what it allows each
+attribute: an interval of numbers, a set of constants, NULL or not. It never holds if every case
+contradicts itself, and always holds (of events that have the attributes) if its negation never
+does. Text is compared for equality only, since times may be written in several ways. What is not
+understood is taken to be satisfiable. At most `_MOST_CASES` cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+from cernis.errors import Diagnostic, Span
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.query import Pattern
+from cernis.pattern.selection import bound_variables, single_variables
+from cernis.pattern.write import write_condition
+
+NEVER, ALWAYS = "never-holds", "always-holds"
+
+_MOST_CASES = 64
+_OPPOSITE: dict[pred.Operator, pred.Operator] = {
+    "=": "!=",
+    "!=": "=",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+}
+
+Case = tuple[pred.Predicate, ...]
+"""Simple predicates that must all hold."""
+
+
+def find_settled_conditions(pattern: Pattern) -> Iterator[Diagnostic]:
+    """Yield a warning for each condition whose truth does not depend on the events."""
+    formulas = (pattern.formula, *(one.formula for one in pattern.without))
+    for node in chain.from_iterable(map(cel.walk, formulas)):
+        if isinstance(node, cel.Filter):
+            yield from _check_condition(node.condition, node.body)
+
+
+def _check_condition(condition: pred.Condition, body: cel.Formula) -> Iterator[Diagnostic]:
+    by_variable: dict[str, list[pred.Holds]] = {}
+    for part in pred.conjuncts(condition):
+        match part:
+            case pred.Holds(variable=variable):
+                by_variable.setdefault(variable, []).append(part)
+            case pred.AnyOf(parts=parts):
+                for each in parts:
+                    yield from _check_condition(each, body)
+            case pred.Compare(op="<" | ">", left=left, right=right, adjacent=False, shift=None):
+                if left == right:
+                    yield _compares_itself(part)
+            case pred.CompareTerms():
+                yield from _check_terms(part, body)
+    for several in by_variable.values():
+        yield from _check_predicates(several)
+
+
+def _check_predicates(several: list[pred.Holds]) -> Iterator[Diagnostic]:
+    """Check the predicates that the events of one variable must all satisfy."""
+    impossible = [one for one in several if _never(one.predicate)]
+    for one in impossible:
+        offer = _offer(one, pred.And, pred.Or) or _offer_name(one)
+        yield _never_holds(write_condition(one), one.span, offer)
+    if not impossible and len(several) > 1 and _never(pred.And(_predicates(several))):
+        spans = [one.span for one in several]
+        either = write_condition(pred.Holds(several[0].variable, pred.Or(_predicates(several))))
+        written = " AND ".join(map(write_condition, several))
+        yield _never_holds(written, _cover(spans), f"if one of them is enough: {either}")
+    for one in several:
+        if _never(pred.Negation(one.predicate)):
+            names = dict.fromkeys(each.name for each in pred.attributes_of(one.predicate))
+            unless = f", unless {' or '.join(names)} is NULL" if names else ""
+            yield Diagnostic(
+                f"{write_condition(one)} always holds{unless}",
+                one.span,
+                suggestion=_offer(one, pred.Or, pred.And),
+                code=ALWAYS,
+            )
+
+
+def _predicates(several: list[pred.Holds]) -> tuple[pred.Predicate, ...]:
+    return tuple(one.predicate for one in several)
+
+
+def _never_holds(written: str, span: Span | None, suggestion: str | None) -> Diagnostic:
+    return Diagnostic(f"no event can satisfy {written}", span, suggestion=suggestion, code=NEVER)
+
+
+def _offer(
+    one: pred.Holds, written: type[pred.And | pred.Or], meant: type[pred.And | pred.Or]
+) -> str | None:
+    """Return the condition with the other one of AND and OR."""
+    if not isinstance(one.predicate, written):
+        return None
+    other = pred.Holds(one.variable, meant(one.predicate.parts))
+    if _never(other.predicate) or _never(pred.Negation(other.predicate)):
+        return None
+    which = "one of them is enough" if meant is pred.Or else "all of them must hold"
+    return f"if {which}: {write_condition(other)}"
+
+
+def _offer_name(one: pred.Holds) -> str | None:
+    """Return the condition with the attribute that was written in quotes."""
+    match one.predicate:
+        case pred.Comparison(
+            op=op, left=pred.Literal(value=str(name)), right=pred.Literal() as right
+        ):
+            meant = pred.Holds(one.variable, pred.Comparison(op, pred.Attribute((name,)), right))
+            return f"attributes have no quotes: {write_condition(meant)}"
+    return None
+
+
+def _compares_itself(condition: pred.Compare) -> Diagnostic:
+    name, attribute = condition.left.variable, condition.left.attribute.name
+    word = "INCREASING" if condition.op == "<" else "DECREASING"
+    return Diagnostic(
+        f"{write_condition(condition)} never holds: every event of {name} is compared with itself",
+        condition.span,
+        suggestion=f"to compare each event with the next: {name} {word} BY {attribute}",
+        code=NEVER,
+    )
+
+
+def _check_terms(condition: pred.CompareTerms, body: cel.Formula) -> Iterator[Diagnostic]:
+    """Check a comparison of COUNT(x) with a number."""
+    op, left, right = condition.op, condition.left, condition.right
+    if isinstance(left, pred.Literal):
+        op, left, right = pred.MIRRORED[op], right, left
+    match left, right:
+        case pred.Aggregate("COUNT", str(name), False), pred.Literal(value=int() | float() as most):
+            least, largest = int(name in bound_variables(body)), name in single_variables(body)
+        case _:
+            return
+    reach = _Reach(low=least, high=1 if largest else None)
+    written = write_condition(condition)
+    several = "one event" if largest else "at least one event" if least else "none or more"
+    if not reach.copy().narrow(op, most):
+        message = f"{written} never holds: {name} has {several}"
+        yield Diagnostic(message, condition.span, code=NEVER)
+    elif not reach.copy().narrow(_OPPOSITE[op], most):
+        message = f"{written} always holds: {name} has {several}"
+        yield Diagnostic(message, condition.span, code=ALWAYS)
+
+
+def _cover(spans: list[Span | None]) -> Span | None:
+    known = [span for span in spans if span is not None]
+    return Span(known[0].start, known[-1].end) if known else None
+
+
+# ------------------------------------------------------------------ cases
+
+
+def _never(predicate: pred.Predicate) -> bool:
+    cases = _list_cases(predicate, holds=True)
+    return cases is not None and all(_contradicts(case) for case in cases)
+
+
+def _list_cases(predicate: pred.Predicate, *, holds: bool) -> list[Case] | None:
+    """Return the cases in which a predicate holds (or does not); None if they are too many."""
+    match predicate:
+        case pred.Negation(body=body):
+            return _list_cases(body, holds=not holds)
+        case pred.And(parts=parts) | pred.Or(parts=parts):
+            each = [_list_cases(part, holds=holds) for part in parts]
+            return _combine(each, isinstance(predicate, pred.And) == holds)
+        case pred.InRange(body=body, low=low, high=high):
+            op: tuple[pred.Operator, pred.Operator] = (">=", "<=") if holds else ("<", ">")
+            ends = pred.Comparison(op[0], body, low), pred.Comparison(op[1], body, high)
+            return [ends] if holds else [(end,) for end in ends]
+        case pred.InSet(body=body, values=values) if not holds:
+            return [tuple(pred.Comparison("!=", body, value) for value in values)]
+        case pred.InSet(body=body, values=values) if len(values) <= _MOST_CASES:
+            return [(pred.Comparison("=", body, value),) for value in values]
+        case pred.Comparison(op=written, left=left, right=right) if not holds:
+            return [(pred.Comparison(_OPPOSITE[written], left, right),)]
+        case pred.IsNull(body=body, negated=negated) if not holds:
+            return [(pred.IsNull(body, not negated),)]
+        case pred.Like() if not holds:
+            return [()]
+        case _:
+            return [(predicate,)]
+
+
+def _combine(each: list[list[Case] | None], together: bool) -> list[Case] | None:
+    cases: list[Case] = [()] if together else []
+    for some in each:
+        if some is None:
+            return None
+        cases = [a + b for a in cases for b in some] if together else [*cases, *some]
+        if len(cases) > _MOST_CASES:
+            return None
+    return cases
+
+
+# ------------------------------------------------------ what a case allows
+
+
+@dataclass
+class _Reach:
+    """The numbers that an attribute may be: an interval without some points."""
+
+    low: float | None = None
+    low_open: bool = False
+    high: float | None = None
+    high_open: bool = False
+    excluded: set[float] = field(default_factory=set)
+
+    def copy(self) -> _Reach:
+        return _Reach(self.low, self.low_open, self.high, self.high_open, set(self.excluded))
+
+    def narrow(self, op: pred.Operator, value: float) -> bool:
+        """Take a comparison into account; return whether any number is left."""
+        if op in (">", ">=", "=") and (self.low is None or value >= self.low):
+            is_open = op == ">" or (value == self.low and self.low_open)
+            self.low, self.low_open = value, is_open
+        if op in ("<", "<=", "=") and (self.high is None or value <= self.high):
+            is_open = op == "<" or (value == self.high and self.high_open)
+            self.high, self.high_open = value, is_open
+        if op == "!=":
+            self.excluded.add(value)
+        elif op == "=" and not (self.low == self.high == value):
+            return False
+        if self.low is None or self.high is None or self.low < self.high:
+            return True
+        point = self.low == self.high and not self.low_open and not self.high_open
+        return point and self.low not in self.excluded
+
+
+def _contradicts(case: Case) -> bool:
+    """Whether no event satisfies all predicates of a case."""
+    reaches: dict[str, _Reach] = {}
+    texts: dict[str, set[str]] = {}
+    nulls: dict[str, bool] = {}
+    for predicate in case:
+        for name, is_null in _list_nulls(predicate):
+            if nulls.setdefault(name, is_null) != is_null:
+                return True
+        match _read_comparison(predicate):
+            case None:
+                pass
+            case bool(truth):
+                if not truth:
+                    return True
+            case name, op, str(text):
+                if op == "=":
+                    texts.setdefault(name, set()).add(text)
+            case name, op, value:
+                if not reaches.setdefault(name, _Reach()).narrow(op, value):
+                    return True
+    return any(len(some) > 1 and not any(map(_may_be_time, some)) for some in texts.values())
+
+
+def _list_nulls(predicate: pred.Predicate) -> Iterator[tuple[str, bool]]:
+    """Yield the attributes that must be NULL, or must not, for a simple predicate to hold."""
+    if isinstance(predicate, pred.IsNull) and not predicate.negated:
+        if isinstance(predicate.body, pred.Attribute):
+            yield predicate.body.name, True
+        return
+    for attribute in pred.attributes_of(predicate):
+        yield attribute.name, False
+
+
+def _read_comparison(
+    predicate: pred.Predicate,
+) -> bool | tuple[str, pred.Operator, str | float] | None:
+    """Return a comparison of an attribute with a constant; its truth if there is no attribute."""
+    if not isinstance(predicate, pred.Comparison):
+        return None
+    op, left, right = predicate.op, predicate.left, predicate.right
+    if isinstance(left, pred.Literal):
+        op, left, right = pred.MIRRORED[op], right, left
+    match left, right:
+        case pred.Attribute(name=name), pred.Literal(value=value) if not isinstance(value, bool):
+            return name, op, value
+        case pred.Attribute(), pred.Attribute() if left == right and op in ("<", ">"):
+            return False
+        case pred.Literal(value=one), pred.Literal(value=other):
+            if _is_number(one) and _is_number(other):
+                return bool(pred.COMPARE[predicate.op](other, one))
+            if isinstance(one, str) and isinstance(other, str) and predicate.op == "=":
+                return one == other
+    return None
+
+
+def _is_number(value: pred.Scalar) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _may_be_time(text: str) -> bool:
+    """Whether another text may stand for the same value."""
+    return text[:1].isdigit() or text[:1] in "+-"

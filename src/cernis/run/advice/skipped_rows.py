@@ -1,0 +1,28 @@
+"""Bad rows that were left out: a note, and a warning where they are most of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from cernis.errors import Diagnostic, WarningNote
+from cernis.events.source import Source
+
+CODE = "most-skipped"
+
+
+def note_skipped(sources: Iterable[Source]) -> Iterator[str]:
+    """Yield how many bad rows of each source were left out."""
+    for source in sources:
+        skipped, count = source.skipped, source.reader.count
+        if count is not None and 2 * skipped > count > 1:
+            yield WarningNote.of(
+                Diagnostic(
+                    f"{source.label}: {skipped:,} of {count:,} rows were skipped",
+                    suggestion='--on-error fail (on_error="fail") says what is wrong with the '
+                    "first one",
+                    code=CODE,
+                )
+            )
+        elif skipped:
+            rows = "1 bad row" if skipped == 1 else f"{skipped:,} bad rows"
+            yield f"{source.label}: {rows} skipped"
