@@ -428,6 +428,7 @@ def _queries() -> dict[str, tuple[str, str]]:
         "residual": f"(A AS x ; B AS y ; C AS z) FILTER x[id] = z[id] {window}",
         "parts": f"(A AS x ; B AS y) FILTER x[u] = y[u] PARTITION BY [k] {window}",
         "forgotten": f"(A AS a ; B+ AS b) PARTITION BY [k] {window} FORGET AFTER 5 MILLISECONDS",
+        "silenced": "(A AS a ; B AS b) PARTITION BY [k] SUPPRESS BY [k] FOR 9 MILLISECONDS",
         "absent": "A AS a WITHOUT (B AS b FILTER b[u] = a[u]) FOR 50 MILLISECONDS PARTITION BY [k]",
         "absent-events": "A ; B WITHOUT C ; A FOR 5 EVENTS PARTITION BY [k]",
         "absent-before": "B AS b WITHOUT (A AS a ; C FILTER a[u] = b[u]) BEFORE 50 MILLISECONDS",

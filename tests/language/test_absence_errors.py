@@ -57,7 +57,7 @@ line 1, column 35: unexpected 'WITHOUT'
                                     ^^^^^^^
   expected: a clause such as WITHIN, ',' or the end of the query
   help: the clauses come in this order: SELECT, FROM, WHERE, FILTER, WITHOUT, PARTITION BY, \
-WITHIN, GROUP BY, HAVING, CONSUME BY, ORDER BY, LIMIT, FORGET AFTER""",
+WITHIN, GROUP BY, HAVING, CONSUME BY, ORDER BY, LIMIT, FORGET AFTER, SUPPRESS BY""",
         ),
         (
             "SELECT * WHERE A AS a WITHOUT (B FILTER PREV(a)[x] < B[x]) FOR 2 HOURS",

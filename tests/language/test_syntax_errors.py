@@ -420,9 +420,9 @@ line 1, column 33: unexpected '['
 line 1, column 34: unexpected 'FILTER'
   SELECT * WHERE A WITHIN 5 EVENTS FILTER A[x = 1]
                                    ^^^^^^
-  expected: CONSUME BY, FORGET AFTER, GROUP BY, LIMIT, ORDER BY or the end of the query
+  expected: CONSUME BY, FORGET AFTER, GROUP BY, LIMIT, ORDER BY, SUPPRESS BY or the end of the query
   help: the clauses come in this order: SELECT, FROM, WHERE, FILTER, WITHOUT, PARTITION BY, \
-WITHIN, GROUP BY, HAVING, CONSUME BY, ORDER BY, LIMIT, FORGET AFTER""",
+WITHIN, GROUP BY, HAVING, CONSUME BY, ORDER BY, LIMIT, FORGET AFTER, SUPPRESS BY""",
         ),
         (
             "SELECT * WHERE A LIMIT 3 LIMIT 4",
@@ -430,7 +430,7 @@ WITHIN, GROUP BY, HAVING, CONSUME BY, ORDER BY, LIMIT, FORGET AFTER""",
 line 1, column 26: unexpected 'LIMIT'
   SELECT * WHERE A LIMIT 3 LIMIT 4
                            ^^^^^
-  expected: EVERY, FORGET AFTER or the end of the query
+  expected: EVERY, FORGET AFTER, SUPPRESS BY or the end of the query
   help: a query has one LIMIT clause""",
         ),
         (

@@ -68,6 +68,8 @@ def test_the_engine_gives_the_answer_worked_out_by_hand(case: CorpusCase) -> Non
     )
     if case.values is not None:
         case.check_values((m, tuple(m.values.values())) for m in matches)
+    if case.suppressed is not None:
+        case.check_suppressed((m, m.suppressed) for m in matches)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.values[0].answers is not None])

@@ -135,6 +135,12 @@ def _answered(spark: Any, chosen: Sequence[CorpusCase], spread: int) -> None:
 
 
 @pytest.mark.parametrize("spread", SPREAD[1:])
+def test_suppression_has_the_answers_worked_out_by_hand(spark: Any, spread: int) -> None:
+    chosen = [case for case in read_cases() if case.suppressed is not None]
+    _answered(spark, chosen[SPREAD.index(spread) :: 2], spread)
+
+
+@pytest.mark.parametrize("spread", SPREAD[1:])
 def test_groups_have_the_answers_worked_out_by_hand(spark: Any, spread: int) -> None:
     grouped = [case for case in read_cases() if case.groups is not None]
     _answered(spark, grouped[SPREAD.index(spread) :: 2], spread)
@@ -157,6 +163,9 @@ def _check(case: CorpusCase, lines: list[dict[str, Any]]) -> None:
     if case.values is not None:
         values = (tuple(line["values"].values()) for line in lines)
         case.check_values(zip(triples(lines), values, strict=True))
+    if case.suppressed is not None:
+        numbers = (line["suppressed"] for line in lines)
+        case.check_suppressed(zip(triples(lines), numbers, strict=True))
 
 
 @pytest.mark.parametrize("spread", SPREAD)

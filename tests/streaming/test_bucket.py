@@ -34,11 +34,12 @@ from cernis.testing.differential import (
     assert_agrees,
     assert_counts_agree,
     assert_groups_agree,
+    assert_suppression_agrees,
     comparable_group,
     comparable_match,
 )
 from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import grouped_cases
+from cernis.testing.strategies import grouped_cases, suppressed_cases
 from cernis.testing.tables import STREAM as OF_STREAM
 from cernis.testing.tables import make_table, split_by_stream
 
@@ -291,6 +292,17 @@ def test_partitions_and_consumption_survive_restarts(
     data: st.DataObject, case: tuple[Pattern, Events]
 ) -> None:
     agree(data, case)
+
+
+@given(st.data(), suppressed_cases(windows=(Unit.TIME, Unit.EVENTS, None), events=12))
+def test_what_is_silenced_survives_restarts(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    pattern, events = case
+    if events:
+        run = run_at_random(data, pattern, events, data.draw(st.booleans()))
+        numbers = (line["suppressed"] for line in run.found)
+        assert_suppression_agrees(pattern, events, zip(run.triples(), numbers, strict=True))
 
 
 @given(

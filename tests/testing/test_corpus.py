@@ -33,6 +33,8 @@ def test_the_oracle_gives_the_answer_worked_out_by_hand(case: CorpusCase) -> Non
         assert tuple(oracle.count_matches(pattern, case.events)) == case.counts
     if case.values is not None:
         case.check_values((m, tuple(m.values.values())) for m in found)
+    if case.suppressed is not None:
+        case.check_suppressed((m, m.suppressed) for m in found)
     if case.answers is not None:
         query = conjunctive.parse(case.query)
         projected = conjunctive_oracle.find_answers(query, case.events)

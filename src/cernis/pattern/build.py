@@ -35,6 +35,7 @@ from cernis.pattern.query import (
     Select,
     SelectedTerm,
     Strategy,
+    Suppression,
     Unit,
     Variable,
     Window,
@@ -933,6 +934,23 @@ class QueryBuilder:
             _fail("forget_after() needs a duration", "for example forget_after(minutes=5)")
         forget = _sum_units(length, units, "forget_after")
         return replace(self, draft=replace(self.draft, forget=forget))
+
+    def suppress_by(
+        self, *names: str, length: timedelta | None = None, **units: float | Decimal | Fraction
+    ) -> QueryBuilder:
+        """`SUPPRESS BY [names] FOR d`: a match silences those of equal values that follow it.
+
+        >>> query = select().where("A").partition_by("user")
+        >>> print(query.suppress_by("user", minutes=10).build())
+        SELECT * WHERE A PARTITION BY [user] SUPPRESS BY [user] FOR 10 MINUTES
+        """
+        if not names:
+            _fail("suppress_by() needs a component of the partition, or a value of select()")
+        if length is None and not units:
+            _fail("suppress_by() needs a duration", "for example suppress_by('user', minutes=5)")
+        keys = tuple(_check_name(name, "a component or a value") for name in names)
+        suppress = Suppression(keys, _sum_units(length, units, "suppress_by"))
+        return replace(self, draft=replace(self.draft, suppress=suppress))
 
     def declare(self, schema: Schema) -> QueryBuilder:
         """Set the declarations of streams that stand before the query."""

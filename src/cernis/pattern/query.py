@@ -165,6 +165,26 @@ class OrderBy:
 
 
 @dataclass(frozen=True, slots=True)
+class Suppression:
+    """`SUPPRESS BY [a, …] FOR d`: a match silences those that follow it within d.
+
+    `names` are components of the partition and columns of SELECT; matches with equal values
+    silence each other. `length` counts nanoseconds.
+    """
+
+    names: tuple[str, ...]
+    length: Fraction
+    span: Span | None = span_field()
+
+    def __str__(self) -> str:
+        groups = [name.split("|") for name in self.names]
+        if all(len(group) == 1 for group in groups):
+            groups = [[*self.names]]
+        by = ", ".join(f"[{', '.join(map(write_dotted, group))}]" for group in groups)
+        return f"SUPPRESS BY {by} FOR {write_duration(self.length)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """A whole query. `str(pattern)` is CEQL, and parsing that gives the same pattern.
 
@@ -185,6 +205,7 @@ class Pattern:
     limit: int | None = None
     forget: Fraction | None = None
     """`FORGET AFTER`: the nanoseconds after which a partition without events is forgotten."""
+    suppress: Suppression | None = None
     without: tuple[Absence, ...] = ()
     """`WITHOUT … FOR` and `WITHOUT … BEFORE`, each at most once."""
     declared: Schema | None = None
@@ -210,6 +231,24 @@ class Pattern:
     def absent_before(self) -> Absence | None:
         """`WITHOUT … BEFORE`: the formula that must not precede a match."""
         return next((one for one in self.without if one.before), None)
+
+    @property
+    def suppresses_whole_keys(self) -> bool:
+        """Whether SUPPRESS BY names every component: partitions do not silence each other."""
+        named = () if self.suppress is None else self.suppress.names
+        return {*self.components} <= {*named}
+
+    @property
+    def suppresses_by_key(self) -> bool:
+        """Whether SUPPRESS BY names components of the partition alone."""
+        return self.suppress is not None and {*self.suppress.names} <= {*self.components}
+
+    @property
+    def spreading_groups(self) -> tuple[tuple[str, ...], ...]:
+        """The groups of PARTITION BY whose values may be told apart: SUPPRESS BY names them."""
+        if self.suppress is None:
+            return self.partition
+        return tuple(group for group in self.partition if "|".join(group) in self.suppress.names)
 
     @property
     def inner_units(self) -> frozenset[Unit]:
@@ -267,6 +306,8 @@ class Pattern:
             clauses.append(f"EVERY {write_duration(self.order.every)}")
         if self.forget is not None:
             clauses.append(f"FORGET AFTER {write_duration(self.forget)}")
+        if self.suppress is not None:
+            clauses.append(str(self.suppress))
         query = " ".join(clauses)
         return query if self.declared is None else f"{write_schema(self.declared)}\n{query}"
 

@@ -100,6 +100,7 @@ KEYWORDS = frozenset(
         "STREAM",
         "STRICT",
         "SUM",
+        "SUPPRESS",
         "TO",
         "TRUE",
         "UNLESS",

@@ -61,6 +61,7 @@ class Explanation:
         lines += write_entry("without", _describe_absence(self.plan))
         lines += write_entry("groups", _describe_groups(self.plan))
         lines += write_entry("order", _describe_order(self.plan))
+        lines += write_entry("suppress", _describe_suppress(self.plan))
         lines += write_entry("window", [_describe_window(self.plan)])
         lines += write_entry("partition", _describe_partition(self.plan))
         lines += write_entry("strategy", _describe_strategy(self.plan))
@@ -326,6 +327,19 @@ def _describe_order(plan: Plan) -> list[str]:
     return [how] if order.every is None else [how, when]
 
 
+def _describe_suppress(plan: Plan) -> list[str]:
+    """Say what silences matches, how they are counted, and what is kept."""
+    suppress = plan.pattern.suppress
+    if suppress is None:
+        return []
+    by, length = ", ".join(suppress.names), write_duration(suppress.length).lower()
+    how = "all matches are listed, within the budget"
+    if plan.pattern.suppresses_by_key and not plan.listed and plan.pattern.order is None:
+        how = "silenced matches are counted, not listed"
+    kept = "a time and a number for each key that is silent or has silenced a match"
+    return [f"one match of {by} silences the next {length}", how, f"state: {kept}"]
+
+
 def _describe_window(plan: Plan) -> str:
     within = plan.pattern.within
     if within is None and plan.gaps_in_time:
@@ -417,7 +431,7 @@ def _describe_distribution(plan: Plan) -> str:
     match plan.distribution:
         case Distribution.KEYED:
             if plan.pattern.partition:
-                groups = ", ".join("|".join(group) for group in plan.pattern.partition)
+                groups = ", ".join("|".join(group) for group in plan.pattern.spreading_groups)
                 return f"keyed: by {groups}"
             key = plan.key or {}
             names = ", ".join(f"{type_}.{name}" for type_, name in sorted(key.items()))
@@ -427,6 +441,8 @@ def _describe_distribution(plan: Plan) -> str:
         case Distribution.SINGLE:
             if plan.pattern.consume is not Consume.NONE:
                 return "single: CONSUME BY looks at all matches before"
+            if plan.pattern.suppress is not None:
+                return "single: SUPPRESS BY values meets all keys (name components)"
             if plan.pattern.strategy is Strategy.LONGEST:
                 return "single: LONGEST compares matches of all ends (add PARTITION BY)"
             if plan.pattern.without:

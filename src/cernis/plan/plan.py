@@ -202,6 +202,7 @@ class Plan:
         settings = self.settings
         is_free = not settings.resolve and not settings.consume and self.pattern.limit is None
         is_free = is_free and not self.pattern.without and self.pattern.order is None
+        is_free = is_free and self.pattern.suppress is None
         return self.unary is not None and not self.listed and self.head is None and is_free
 
     @property
@@ -432,6 +433,8 @@ def _make_settings(pattern: Pattern, listed: bool) -> Settings:
 def _decide_distribution(pattern: Pattern, shared: bool = False) -> Distribution:
     if pattern.consume is Consume.ANY:
         return Distribution.SINGLE
+    if pattern.suppress is not None:
+        return Distribution.KEYED if pattern.suppresses_by_key else Distribution.SINGLE
     # LONGEST compares matches of different ends and of different values of a shared key
     is_free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
     is_free = is_free and not pattern.without  # which looks beyond a match

@@ -301,8 +301,9 @@ class GraphMatches(Result[GraphMatch]):
         there = rows.event >= 0
         upto = np.concatenate(([0], np.cumsum(there.sum(axis=1))))[offsets]
         lists += [(upto, values) for values in self._store.events(rows.event[there])]
-        arrays = zip(*((upto, values.astype(np.int64)) for upto, values in lists), strict=True)
-        block = MatchBlock(rows.time[first], rows.time[last], *arrays)
+        ends = tuple(upto for upto, _ in lists)
+        codes = tuple(values.astype(np.int64) for _, values in lists)
+        block = MatchBlock(rows.time[first], rows.time[last], ends, codes)
         order = np.argsort(block.end, kind="stable")
         return block if (np.diff(order) == 1).all() else take(block, order)
 

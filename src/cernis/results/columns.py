@@ -1,8 +1,9 @@
 """Blocks of matches as Arrow columns.
 
 A batch has `start` and `end` (row numbers of the input), `start_ts` and `end_ts` (and `deadline_ts`
-of WITHOUT … FOR), a column for each component of PARTITION BY, and the columns of SELECT in their
-order: a list of events for each variable, one value for each term. A query that is
+of WITHOUT … FOR, `suppressed` of SUPPRESS BY), a column for each component of PARTITION BY, and the
+columns of SELECT in their order: a list of events for each variable, one value for each term. A
+query that is
 `SELECT COUNT(*)` alone has one row for each end position instead: `end`, `end_ts`, the partition,
 `count`.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +28,7 @@ from cernis.results.identity import match_ids
 from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.term import evaluate_term
 
+SUPPRESSED = "suppressed"
 _INTERVAL = ("start", "end", "start_ts", "end_ts")
 
 
@@ -40,6 +43,7 @@ class MatchFields:
     partition: tuple[tuple[str, ...], ...]
     counting: bool
     deadline: DeadlineColumn | None = None
+    suppresses: bool = False
 
     @classmethod
     def of(
@@ -54,7 +58,14 @@ class MatchFields:
                 items = tuple(item for item in items if item.name in starred)
         if deadline is None and pattern.absent_after is not None:
             deadline = DeadlineColumn(pattern.absent_after.within)
-        return cls(tuple(variables), items, pattern.partition, counting, deadline)
+        return cls(
+            tuple(variables),
+            items,
+            pattern.partition,
+            counting,
+            deadline,
+            pattern.suppress is not None,
+        )
 
     @property
     def shown(self) -> list[str]:
@@ -93,6 +104,7 @@ def record_batch(
         events.times(block.start),
         events.times(block.end),
         *([] if fields.deadline is None else [fields.deadline.read(block.end, events)]),
+        *([read_suppressed(block)] if fields.suppresses else []),
         *partition_columns(block.end, fields, events),
     ]
     for item in fields.items:
@@ -104,11 +116,18 @@ def record_batch(
         offsets = pa.array(block.offsets[v], pa.int32())
         columns.append(pa.ListArray.from_arrays(offsets, structs))
     interval = _INTERVAL if fields.deadline is None else (*_INTERVAL, DEADLINE)
+    interval = (*interval, SUPPRESSED) if fields.suppresses else interval
     names = [*interval, *fields.keys, *(item.name for item in fields.items)]
     if ids:
         columns.append(match_ids(block, events.rows))
         names.append("id")
     return pa.RecordBatch.from_arrays(columns, distinct_names(names))
+
+
+def read_suppressed(block: MatchBlock) -> pa.Array:
+    """Return how many matches were silenced before each."""
+    silenced = block.suppressed
+    return pa.array(np.zeros(len(block.end), np.int64) if silenced is None else silenced)
 
 
 def count_batch(

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.events.store import EventStore
-from cernis.results.columns import MatchFields, partition_columns
+from cernis.results.columns import SUPPRESSED, MatchFields, partition_columns, read_suppressed
 from cernis.results.deadline import DEADLINE
 from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.values import json_texts
@@ -47,6 +47,8 @@ def match_lines(
     }
     if fields.deadline is not None:
         members[DEADLINE] = [json_texts(fields.deadline.read(block.end, events))]
+    if fields.suppresses:
+        members[SUPPRESSED] = [json_texts(read_suppressed(block))]
     members["vars"] = _object(fields.shown, zip(lists))
     members["partition"] = _object_of(fields.keys, partition_columns(block.end, fields, events))
     values = fields.values(block, events)

@@ -39,6 +39,8 @@ class Match:
     _attributes: Mapping[str, tuple[str, ...]] = field(repr=False)
     deadline_ts: Any = field(default=None, repr=False)
     """Of WITHOUT … FOR: until when nothing that was excluded has come."""
+    suppressed: int | None = field(default=None, repr=False)
+    """Of SUPPRESS BY: how many matches were silenced since the one before."""
 
     def events(self, variable: str) -> list[dict[str, Any]]:
         """Return the events of a variable, in the order of the stream."""

@@ -20,8 +20,15 @@ import pyarrow as pa
 from cernis.events.store import EventStore
 from cernis.output import UsedFile
 from cernis.pattern.query import Pattern
-from cernis.results.columns import MatchFields, count_batch, partition_columns, record_batch
-from cernis.results.deadline import DeadlineColumn
+from cernis.results.columns import (
+    SUPPRESSED,
+    MatchFields,
+    count_batch,
+    partition_columns,
+    read_suppressed,
+    record_batch,
+)
+from cernis.results.deadline import DEADLINE, DeadlineColumn
 from cernis.results.jsonlines import count_lines, match_lines, sort_rows
 from cernis.results.match import Match
 from cernis.results.matchset import MatchBlock, MatchSet, Positions, join, part, pieces
@@ -114,10 +121,17 @@ class Matches(Result[Match]):
             strict=True,
         )
         make = partial(Match, _events=events, _attributes=fields.attributes)
-        if fields.deadline is None:
+        if fields.deadline is None and not fields.suppresses:
             return starmap(make, columns)  # which are in the order of a match's fields
-        deadlines = python_values(fields.deadline.read(block.end, events))
-        return (make(*row, deadline_ts=at) for row, at in zip(columns, deadlines, strict=True))
+        further: dict[str, Iterable[Any]] = {}
+        if fields.deadline is not None:
+            further[DEADLINE] = python_values(fields.deadline.read(block.end, events))
+        if fields.suppresses:
+            further[SUPPRESSED] = python_values(read_suppressed(block))
+        return (
+            make(*row, **dict(zip(further, more, strict=True)))
+            for row, *more in zip(columns, *further.values(), strict=True)
+        )
 
     def _count_objects(self, limit: int | None) -> Iterator[Match]:
         ends, counts = self._found.counts()

@@ -31,6 +31,8 @@ class MatchBlock(NamedTuple):
     end: Positions
     offsets: tuple[Positions, ...]
     positions: tuple[Positions, ...]
+    suppressed: Positions | None = None
+    """Of SUPPRESS BY: how many matches were silenced since the one before."""
 
 
 class MatchSet(Protocol):
@@ -67,7 +69,10 @@ def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
         within = np.arange(taken[-1]) - np.repeat(taken[:-1], length)
         offsets.append(taken)
         positions.append(position[np.repeat(first, length) + within])
-    return MatchBlock(block.start[indices], block.end[indices], tuple(offsets), tuple(positions))
+    silenced = None if block.suppressed is None else block.suppressed[indices]
+    return MatchBlock(
+        block.start[indices], block.end[indices], tuple(offsets), tuple(positions), silenced
+    )
 
 
 def part(block: MatchBlock, low: int, high: int) -> MatchBlock:
@@ -80,6 +85,7 @@ def part(block: MatchBlock, low: int, high: int) -> MatchBlock:
             position[offset[low] : offset[high]]
             for offset, position in zip(block.offsets, block.positions, strict=True)
         ),
+        None if block.suppressed is None else block.suppressed[low:high],
     )
 
 
@@ -108,11 +114,13 @@ def join(blocks: Sequence[MatchBlock], width: int) -> MatchBlock:
         lengths = [np.diff(block.offsets[v]) for block in blocks]
         offsets.append(np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])))
         positions.append(_concatenate([block.positions[v] for block in blocks]))
+    silenced = [block.suppressed for block in blocks if block.suppressed is not None]
     return MatchBlock(
         _concatenate([block.start for block in blocks]),
         _concatenate([block.end for block in blocks]),
         tuple(offsets),
         tuple(positions),
+        _concatenate(silenced) if silenced else None,
     )
 
 

@@ -11,6 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -109,6 +110,16 @@ class RootedMatches(ABC):
                     yield block
                 if not left:
                     return
+
+    def first_of(self, ends: Positions) -> Iterator[MatchBlock]:
+        """Return the first match of each of these ends, which ascend and have matches."""
+        chosen = copy(self)
+        chosen._most = 1
+        chosen._segments = tuple(
+            segment._replace(roots=segment.roots[np.isin(segment.roots["end"], ends)])
+            for segment in self._segments
+        )
+        return chosen.blocks()
 
     def sample(self, k: int, seed: int | None) -> MatchBlock:
         total = self.count()

@@ -95,6 +95,9 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
     if pipeline.best is not None:
         best = pipeline.best.waiting.freeze()
         arrays |= {f"best.{name}": array for name, array in best.items()}
+    if pipeline.suppressor is not None:
+        silences = pipeline.suppressor.freeze()
+        arrays |= {f"silences.{name}": array for name, array in silences.items()}
     if pipeline.longest is not None:
         waiting = pipeline.longest.freeze()
         arrays |= {f"waiting.{name}": array for name, array in waiting.items()}
@@ -173,6 +176,8 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     if pipeline.best is not None:
         best = select_arrays("best.", arrays)
         pipeline.best.waiting.thaw(best, pipeline.kept_from, position)
+    if pipeline.suppressor is not None:
+        pipeline.suppressor.thaw(select_arrays("silences.", arrays))
     if pipeline.longest is not None:
         pipeline.longest.thaw(select_arrays("waiting.", arrays), pipeline.kept_from, position)
         partitions = 1 if pipeline.keys is None else len(pipeline.keys)

@@ -48,6 +48,7 @@ from cernis.run.longest import LongestMatches, keep_earliest
 from cernis.run.metrics import SessionMetrics
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
+from cernis.run.suppress import Suppressor
 
 _FORGET_EVERY = 1 << 20
 """A pipeline with more events than this forgets whenever their number has doubled."""
@@ -94,6 +95,11 @@ class Pipeline:
         self.best: BestFirst | None = None
         if plan.pattern.order is not None:
             self.best = BestFirst(plan, plan.pattern.order, store, budget)
+        self.suppressor: Suppressor | None = None
+        if plan.pattern.suppress is not None:
+            self.suppressor = Suppressor(plan, plan.pattern.suppress, store, budget)
+            if self.longest is not None and not plan.pattern.suppresses_whole_keys:
+                self.longest.in_order = True
         self.projector = self.new_projector(budget)
         self.history = MatchHistory(plan) if keep else None
         if self.absence is not None:
@@ -133,6 +139,8 @@ class Pipeline:
             scale.ticks(Fraction(0), "a gap or WITHIN in time inside the formula")
         if self.inner_units:
             self.feed.measure(scale)
+        if self.suppressor is not None:
+            self.suppressor.note(batch, scale)
         began = perf_counter()
         keys = self._read_keys(batch, scale)
         clock = self._read_clock(batch, keys, scale)
@@ -227,6 +235,8 @@ class Pipeline:
         if self.best is not None:
             position = -1 if last else self.engine.position
             found = self.best.choose(found, position, self.first_end())
+        if self.suppressor is not None:
+            found = self.suppressor.choose(found)
         if self.history:
             self.history.add(segments, found)
         self._spend("find", began)
@@ -333,6 +343,8 @@ class Pipeline:
                 self.history.drop_keys(alive)
             if self.absence is not None:
                 self.absence.drop_keys(alive)
+        if self.suppressor is not None:
+            self.suppressor.forget(self.first_end())
         self.kept_from = self.engine.earliest()
         if self.absence is not None:
             self.kept_from = self.absence.earliest(self.kept_from)

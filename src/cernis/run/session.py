@@ -247,7 +247,7 @@ class Session(Generic[Found]):
     def pass_over(self, batch: EventBatch, scale: Scale) -> None:
         """Read a batch for the matches that end after it; ignore those that end in it.
 
-        Not for CONSUME BY, where those decide what later matches may use.
+        Not for CONSUME BY and SUPPRESS BY, where those decide about later matches.
         """
         with self._guard:
             self.pipeline.take(batch, scale)
@@ -286,10 +286,12 @@ class Session(Generic[Found]):
     def renew_budget(self) -> None:
         """Allow as many candidates again; a push and a batch of `stream` do so.
 
-        Not after a partial answer to CONSUME BY: what it would have consumed is unknown, so no
-        later match is certain.
+        Not after a partial answer to CONSUME BY or SUPPRESS BY: what it would have consumed or
+        silenced is unknown, so no later match is certain.
         """
-        if not self.budget.spent or self.plan.pattern.consume is Consume.NONE:
+        pattern = self.plan.pattern
+        chains = pattern.consume is not Consume.NONE or pattern.suppress is not None
+        if not self.budget.spent or not chains:
             self.budget.used = 0
 
     def _begin(self, events: Any) -> _Reading:
@@ -362,6 +364,8 @@ class Session(Generic[Found]):
             ordering.scale.ticks(pattern.within.size)
         if pattern.forget is not None:
             ordering.scale.ticks(pattern.forget, "FORGET AFTER")
+        if pattern.suppress is not None:
+            ordering.scale.ticks(pattern.suppress.length, "SUPPRESS BY … FOR")
         for absence in pattern.without:
             if absence.within.unit is Unit.TIME:
                 clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"

@@ -87,7 +87,7 @@ def _describe_stream(job: Job) -> Iterator[str]:
 
 def _describe_key(job: Job) -> str:
     if job.plan.pattern.partition:
-        return ", ".join(" or ".join(group) for group in job.plan.pattern.partition)
+        return ", ".join(" or ".join(group) for group in job.plan.pattern.spreading_groups)
     return ", ".join(f"{t}.{name}" for t, name in sorted((job.plan.key or {}).items()))
 
 

@@ -55,6 +55,11 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
     if pattern.consume is Consume.ANY:
         advice = "CONSUME BY ANY looks at the whole stream; CONSUME BY PARTITION would not"
         return Layout(Distribution.SINGLE, places=places, parallel=advice)
+    if pattern.suppress is not None:
+        if pattern.suppresses_by_key:
+            return Layout(Distribution.KEYED, places=places)
+        advice = "SUPPRESS BY components of the partition: other values meet in all keys"
+        return Layout(Distribution.SINGLE, places=places, parallel=advice)
     if pattern.without:
         if pattern.partition:
             return Layout(Distribution.KEYED, places=places)
@@ -102,6 +107,7 @@ def choose_stream_layout(plan: Plan) -> Layout:
         and pattern.strategy is not Strategy.LONGEST
         and plan.head is None
         and not pattern.without
+        and pattern.suppress is None
         and not stays_open,
         places=batch.places,
         parallel="" if keyed else advice,

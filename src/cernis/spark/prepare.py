@@ -78,6 +78,8 @@ def prepare_job(
     frames = make_frames(events, query.pattern.streams, options)
     _check_deadlines(query.pattern, frames)
     _check_grouping(query.pattern, frames, options)
+    if query.pattern.suppress is not None:
+        frames[0].scale.ticks(query.pattern.suppress.length, "SUPPRESS BY … FOR")
     plan, layout = _choose_plan(query, frames, options)
     single = layout.distribution is Distribution.SINGLE
     scales = [frame.scale for frame in frames]
@@ -225,7 +227,7 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
 
 def _arrangement(plan: Plan, layout: Layout, frames: Sequence[Frame]) -> Arrangement:
     """Return how the rows lie, where the layout can use it."""
-    frame, groups = frames[0], plan.pattern.partition
+    frame, groups = frames[0], plan.pattern.spreading_groups
     if len(frames) > 1 or layout.ranked or frame.source.isStreaming:
         return Arrangement()
     if layout.distribution is Distribution.SINGLE:

@@ -64,7 +64,7 @@ def travelling_columns(
 def key_bucket(frame: Frame, plan: Plan, buckets: int) -> Column:
     """Return which of so many buckets the key of an event falls into."""
     if plan.pattern.partition:
-        key = _hash_partition(frame, plan.pattern.partition)
+        key = _hash_partition(frame, plan.pattern.spreading_groups)
     else:
         assert plan.key is not None
         key = _hash_implied(frame, plan.key)

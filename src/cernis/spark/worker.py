@@ -240,6 +240,7 @@ class Recognizer:
         """Read events without reporting the matches that end at them."""
         pattern = self.work.plan.pattern
         is_free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
+        is_free = is_free and pattern.suppress is None
         if is_free and self.work.plan.head is None:
             self.session.pass_over(self._batch(table), self.work.scale)
         else:

@@ -12,6 +12,7 @@ topic, and name nothing of the engine, so that any implementation can read them:
   `per_end = n` (LIMIT and ANY) these are the ones to choose from, n for every end.
 * `counts`: [row of the end, number of matches], in time order.
 * `values`: the values for each of the matches.
+* `suppressed`: for a query with SUPPRESS BY, the number silenced before each of the matches.
 * `groups`: for a query with GROUP BY, one a line, `when name=value … @component,…`, where
   `when` is `from..to` of EVERY, the row of END, or `-`.
 * `answers`: for a conjunctive query whose head drops variables, `row variable=value …`
@@ -79,6 +80,7 @@ class CorpusCase:
     lang: str = "ceql"
     answers: tuple[tuple[int, Mapping[str, Any]], ...] | None = None
     groups: tuple[CorpusGroup, ...] | None = None
+    suppressed: tuple[int, ...] | None = None
 
     def pattern(self) -> Pattern:
         """Parse the query in its language."""
@@ -105,6 +107,13 @@ class CorpusCase:
         assert self.values is not None
         expected = zip(map(comparable_match, self.matches), self.values, strict=True)
         found = [(comparable_match(match), values) for match, values in got]
+        assert Counter(found) == Counter(expected), (self.topic, self.name)
+
+    def check_suppressed(self, got: Iterable[tuple[MatchLike | MatchTriple, int | None]]) -> None:
+        """Raise unless each match has the number of matches that were silenced before it."""
+        assert self.suppressed is not None
+        expected = zip(map(comparable_match, self.matches or ()), self.suppressed, strict=True)
+        found = [(comparable_match(match), number) for match, number in got]
         assert Counter(found) == Counter(expected), (self.topic, self.name)
 
     def check_groups(self, got: Iterable[CorpusGroup]) -> None:
@@ -152,6 +161,7 @@ def _read_case(topic: str, entry: Mapping[str, Any]) -> CorpusCase:
         lang=entry.get("lang", "ceql"),
         answers=tuple(map(_read_answer, entry["answers"])) if "answers" in entry else None,
         groups=tuple(map(_read_group, entry["groups"])) if "groups" in entry else None,
+        suppressed=tuple(entry["suppressed"]) if "suppressed" in entry else None,
     )
 
 

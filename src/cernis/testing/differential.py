@@ -128,6 +128,32 @@ def assert_counts_agree(
         raise AssertionError("\n".join([describe_case(pattern, events), "counts:", *lines]))
 
 
+def assert_suppression_agrees(
+    pattern: Pattern,
+    events: Sequence[Event],
+    got: Iterable[tuple[MatchLike | MatchTriple, int | None]],
+    **options: Any,
+) -> None:
+    """Raise unless these matches are reported, each with the number silenced before it.
+
+    Matches of one interval and of equal values may stand for each other.
+    """
+    given = [(comparable_match(match), number) for match, number in got]
+    free = oracle.evaluate(replace(pattern, suppress=None), events, **options)
+    allowed = Counter(map(comparable_match, free))
+    wrong = Counter(match for match, _ in given) - allowed
+    expected = Counter(
+        (match.end, match.start, match.suppressed)
+        for match in oracle.evaluate(pattern, events, **options)
+    )
+    found = Counter((match.end, match.start, number) for match, number in given)
+    lines = [f"no match: {each}" for each in wrong]
+    for title, more in (("missing", expected - found), ("surplus", found - expected)):
+        lines += [f"{title}: [{a}, {b}] after {n} silenced" for b, a, n in sorted(more.elements())]
+    if lines:
+        raise AssertionError("\n".join([describe_case(pattern, events), *lines]))
+
+
 class ComparableGroup(NamedTuple):
     """A group of matches in the form that is compared: all values as texts."""
 

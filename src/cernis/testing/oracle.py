@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from itertools import count, pairwise
@@ -480,6 +480,8 @@ class OracleMatch:
     vars: Mapping[str, tuple[int, ...]]
     partition: tuple[Any, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    suppressed: int | None = None
+    """Of SUPPRESS BY: how many matches were silenced since the one before."""
 
 
 class _PositionedValuation(NamedTuple):
@@ -525,7 +527,35 @@ def evaluate(
         matches = _order(pattern.order, pattern.limit, matches, ordered)
     else:
         matches = _limit(pattern.limit, matches)
-    return [_make_match(m, pattern, rows, ordered) for m in matches]
+    found = [_make_match(m, pattern, rows, ordered) for m in matches]
+    # SUPPRESS BY
+    return found if pattern.suppress is None else _suppress(pattern, found, rows, ordered)
+
+
+def _suppress(
+    pattern: Pattern, matches: list[OracleMatch], rows: list[int], ordered: Sequence[Event]
+) -> list[OracleMatch]:
+    """Return the matches that are reported; they come in the order of their ends."""
+    suppress = pattern.suppress
+    assert suppress is not None
+    rank = {row: i for i, row in enumerate(rows)}
+    last: dict[Hashable, Event] = {}
+    silenced: Counter[Hashable] = Counter()
+    reported: list[OracleMatch] = []
+    for m in matches:
+        known = dict(zip(pattern.components, m.partition, strict=True)) | dict(m.values)
+        key = [known[name] for name in suppress.names]
+        if any(compare("=", part, part) is not True for part in key):  # NULL equals nothing
+            reported.append(replace(m, suppressed=0))
+            continue
+        identity = tuple((kind_of(part), part) for part in key)
+        end = ordered[rank[m.end]]
+        if identity in last and measure_time(last[identity], end) <= suppress.length:
+            silenced[identity] += 1
+            continue
+        reported.append(replace(m, suppressed=silenced.pop(identity, 0)))
+        last[identity] = end
+    return reported
 
 
 def _order_events(

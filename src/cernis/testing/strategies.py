@@ -2,7 +2,8 @@
 
 `cases(**features)` is what most tests want: a query and a stream that asks for its
 attributes. `grouped_cases` is the same with GROUP BY. `patterns`, `streams` and `cuts` give the
-parts; `ordered_cases` has ORDER BY. The switches are those of `cernis.testing.grammar.Features`:
+parts; `ordered_cases` has ORDER BY, `suppressed_cases` SUPPRESS BY. The switches are those of
+`cernis.testing.grammar.Features`:
 
     @given(cases(binary=True, strategies=(Strategy.NEXT, Strategy.LAST)))
     def test_the_engine_agrees_with_the_oracle(case): ...
@@ -20,7 +21,16 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Grouping, OrderBy, Pattern, Select, SelectedTerm, Variable
+from cernis.pattern.query import (
+    Consume,
+    Grouping,
+    OrderBy,
+    Pattern,
+    Select,
+    SelectedTerm,
+    Suppression,
+    Variable,
+)
 from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures, JoinGrammar
 from cernis.testing.grammar import Chooser, Events, Features, QueryGrammar, RandomCase, make_cuts
@@ -86,6 +96,26 @@ def ordered_cases(draw: st.DrawFn, /, every: bool = False, **features: Any) -> R
     order = OrderBy(term, draw(st.booleans()), size)
     limit = choose(4) if every or choose(4) else None
     return replace(pattern, select=select, order=order, limit=limit), events
+
+
+@st.composite
+def suppressed_cases(draw: st.DrawFn, /, **features: Any) -> RandomCase:
+    """Draw a query with SUPPRESS BY components of its partition or a value, and a stream for it."""
+    wanted = {"selects": ("*",), "untimed": False, "partition": True, **features}
+    pattern, events = draw(cases(**wanted))
+
+    def choose(below: int) -> int:
+        return draw(st.integers(0, below - 1))
+
+    names = [name for name in dict.fromkeys(pattern.components) if choose(3)]
+    select = pattern.select
+    if not names or not choose(3):
+        names.append("v")
+        shown = map(Variable, starred_variables(pattern.formula))
+        term = make_term(choose, pattern.formula, choose(2))
+        select = Select(False, (*shown, SelectedTerm(term, "v")))
+    suppress = Suppression(tuple(names), Fraction((1 + choose(8)) * 500_000))
+    return replace(pattern, select=select, suppress=suppress), events
 
 
 def patterns(**features: Any) -> st.SearchStrategy[Pattern]:

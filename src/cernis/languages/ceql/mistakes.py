@@ -36,6 +36,7 @@ _CLAUSES = {
     "_ORDER": "ORDER BY",
     "_LIMIT": "LIMIT",
     "_FORGET": "FORGET AFTER",
+    "_SUPPRESS": "SUPPRESS BY",
 }
 
 
@@ -122,8 +123,8 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "a gap bounds what lies between: write ;[5 MINUTES], ->[…], +[…] or {2,}[…]"
         case "LSQB" if clause == "_PARTITION":
             return "variables are named inside a formula: (A ; B PARTITION BY [A[x], B[y]])"
-        case "NAME" | "QUOTED" if last_type == "_BY" and clause == "_PARTITION":
-            return f"write PARTITION BY [{token.value}]"
+        case "NAME" | "QUOTED" if last_type == "_BY" and clause in ("_PARTITION", "_SUPPRESS"):
+            return f"write {_CLAUSES[clause]} [{token.value}]"
         case "COMMA" if last_type == "STAR" and clause == "_SELECT":
             return "'*' stands alone; name the variables to combine them with aggregates"
     if token.type in _CLAUSES and "$END" in accepted and clause:

@@ -28,6 +28,7 @@ from cernis.pattern.query import (
     Select,
     SelectedTerm,
     Strategy,
+    Suppression,
     Variable,
 )
 from cernis.pattern.selection import marked_variables, starred_variables
@@ -85,8 +86,8 @@ class CeqlReader(TreeReader):
 
     def query(self, meta: Meta, parts: list[Any]) -> Pattern:
         declared, (strategy, select), streams, formula, *clauses = parts
-        without, clauses = tuple(clauses[:-7]), clauses[-7:]
-        partition, within, grouping, consume, order, limited, forget = clauses
+        without, clauses = tuple(clauses[:-8]), clauses[-8:]
+        partition, within, grouping, consume, order, limited, forget, suppress = clauses
         limit, every = limited or (None, None)
         ordered = self._read_order(order, every, select)
         self._note_bare_names(formula, without)
@@ -102,6 +103,7 @@ class CeqlReader(TreeReader):
             order=ordered,
             limit=limit,
             forget=forget,
+            suppress=self._read_suppress(suppress, partition or (), select),
             without=without,
             declared=declared,
             source=self.source,
@@ -237,6 +239,30 @@ class CeqlReader(TreeReader):
     def forget(self, meta: Meta, parts: list[Token]) -> Fraction:
         self.spans["forget"] = (span_of_tree(meta),)
         return self._read_nanoseconds(parts)
+
+    def silenced_by(self, meta: Meta, parts: list[pred.Attribute]) -> tuple[str, ...]:
+        return tuple(part.name for part in parts)
+
+    def suppress(self, meta: Meta, parts: list[Any]) -> tuple[list[Any], Fraction, Span]:
+        *brackets, duration = parts
+        return brackets, duration.nanoseconds, span_of_tree(meta)
+
+    def _read_suppress(
+        self,
+        written: tuple[list[tuple[str, ...]], Fraction, Span] | None,
+        partition: tuple[tuple[str, ...], ...],
+        select: Select,
+    ) -> Suppression | None:
+        """Return SUPPRESS BY, in which a group of PARTITION BY is one component."""
+        if written is None:
+            return None
+        brackets, length, span = written
+        known = {"|".join(group) for group in partition} | {item.name for item in select.items}
+        names: list[str] = []
+        for bracket in brackets:
+            is_group = bracket in partition and not known.issuperset(bracket)
+            names += ["|".join(bracket)] if is_group else bracket
+        return Suppression(tuple(names), length, span=span)
 
     def without(self, meta: Meta, parts: list[Any]) -> Absence:
         formula, *before, span = parts

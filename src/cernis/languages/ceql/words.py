@@ -21,7 +21,7 @@ _SPECIAL = (
 )
 _OTHERS = (
     "SELECT FROM WHERE FILTER PARTITION BY CONSUME LIMIT AS IN ALL OR AND UNLESS NONE LIKE IS NULL "
-    "RANGE GROUP HAVING EVERY FORGET AFTER WITHOUT FOR TO ORDER"
+    "RANGE GROUP HAVING EVERY FORGET AFTER SUPPRESS WITHOUT FOR TO ORDER"
 )
 
 TERMINALS: Mapping[str, str] = (
@@ -30,7 +30,7 @@ TERMINALS: Mapping[str, str] = (
 """Keyword, in capitals, to the terminal of the grammar."""
 
 _SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV DIRECTION _RANGE"
-_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER _WITHOUT _FOR BEFORE _TO _ORDER"
+_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER _SUPPRESS _WITHOUT _FOR BEFORE _TO _ORDER"
 SOFT = words.SOFT | set(_SOFT.split()) | set(_SOFT_CLAUSES.split())
 """Terminals that may stand where a name may."""
 
@@ -47,6 +47,7 @@ _SPOKEN = dict(words.SPOKEN) | {
     "_GROUP": "GROUP BY",
     "_FORGET": "FORGET AFTER",
     "_ORDER": "ORDER BY",
+    "_SUPPRESS": "SUPPRESS BY",
     "DIRECTION": "ASC or DESC",
     "DOTS": "'..'",
     "GT": "'>'",
@@ -67,7 +68,7 @@ _PHRASES = words.read_phrases(
         ),
         (
             "_WITHIN _CONSUME _LIMIT",
-            "_PARTITION _GROUP _ORDER _FORGET _WITHOUT",
+            "_PARTITION _GROUP _ORDER _FORGET _SUPPRESS _WITHOUT",
             "a clause such as WITHIN",
         ),
         ("_CREATE _DECLARE", "", "CREATE STREAM"),

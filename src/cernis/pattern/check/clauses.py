@@ -20,8 +20,18 @@ from cernis.pattern.predicate import (
     leaves,
     walk_term,
 )
-from cernis.pattern.query import Consume, Grouping, OrderBy, SelectedTerm, Strategy, Unit, Variable
+from cernis.pattern.query import (
+    Consume,
+    Grouping,
+    OrderBy,
+    SelectedTerm,
+    Strategy,
+    Suppression,
+    Unit,
+    Variable,
+)
 from cernis.pattern.selection import counts_only, single_variables
+from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_formula, write_term
 
 INTERVAL = ("start", "end", "start_ts", "end_ts")
@@ -47,7 +57,9 @@ class PatternCheck(FormulaCheck):
         if self.pattern.order is not None:
             self.check_order(self.pattern.order, scope)
         if self.pattern.forget is not None:
-            self.check_forget(self.pattern.forget)
+            self.check_length(self.pattern.forget, "FORGET AFTER", self.find_span("forget", 0))
+        if self.pattern.suppress is not None:
+            self.check_suppress(self.pattern.suppress)
         return self.mistakes.found
 
     def find_span(self, clause: str, index: int) -> Span | None:
@@ -233,7 +245,10 @@ class PatternCheck(FormulaCheck):
 
     def check_alias(self, alias: str | None, span: Span | None) -> None:
         """Note a column that has the name of one that every match has."""
-        if alias in INTERVAL or (alias == "deadline_ts" and self.pattern.absent_after is not None):
+        taken = {*INTERVAL}
+        taken |= {"deadline_ts"} if self.pattern.absent_after is not None else set()
+        taken |= {"suppressed"} if self.pattern.suppress is not None else set()
+        if alias in taken:
             self.mistakes.note(f"every match has a column '{alias}' already", span)
         elif alias in self.pattern.components:
             message = f"'{alias}' is selected twice: PARTITION BY makes it a column"
@@ -257,11 +272,50 @@ class PatternCheck(FormulaCheck):
                     )
                 index += 1
 
-    def check_forget(self, length: Fraction) -> None:
-        span = self.find_span("forget", 0)
+    def check_length(self, length: Fraction, clause: str, span: Span | None) -> None:
         if length <= 0:
-            self.mistakes.note("FORGET AFTER needs a duration longer than 0", span)
+            self.mistakes.note(f"{clause} needs a duration longer than 0", span)
         if length > LARGEST_WINDOW:
-            self.mistakes.note("the duration of FORGET AFTER is out of range", span)
+            self.mistakes.note(f"the duration of {clause} is out of range", span)
         if not is_decimal(Fraction(length)):
-            self.mistakes.note("the duration of FORGET AFTER must be a decimal number", span)
+            self.mistakes.note(f"the duration of {clause} must be a decimal number", span)
+
+    def check_suppress(self, suppress: Suppression) -> None:
+        pattern, span = self.pattern, suppress.span
+        groups = pattern.grouping is not None
+        if groups or counts_only(pattern):
+            what = "GROUP BY" if groups else "SELECT COUNT(*) alone"
+            self.mistakes.note(
+                f"SUPPRESS BY does not go with {what}",
+                span,
+                suggestion="it silences matches: select variables or values",
+            )
+            return
+        if pattern.order is not None and pattern.order.every is not None:
+            self.mistakes.note(
+                "SUPPRESS BY does not go with LIMIT … EVERY",
+                span,
+                suggestion="EVERY keeps the best of each interval: silence matches, or rank them",
+            )
+        values = [item.name for item in pattern.select.items if isinstance(item, SelectedTerm)]
+        known = [*pattern.components, *values]
+        for index, name in enumerate(suppress.names):
+            if name not in known:
+                self.mistakes.note(
+                    f"unknown component or value '{name}' in SUPPRESS BY",
+                    span,
+                    suggestion=did_you_mean(name, known)
+                    or f"PARTITION BY [{name}], or give a value the name: SELECT … AS {name}",
+                )
+            elif name in suppress.names[:index]:
+                self.mistakes.note(f"SUPPRESS BY names '{name}' twice", span)
+        after = pattern.absent_after
+        counted = after is not None and after.within.unit is Unit.EVENTS
+        if counted and not pattern.suppresses_whole_keys:
+            self.mistakes.note(
+                "beside WITHOUT … FOR … EVENTS, SUPPRESS BY names every component of the partition",
+                span,
+                expected=", ".join(pattern.components),
+                suggestion="deadlines in events have no common order across partitions",
+            )
+        self.check_length(suppress.length, "SUPPRESS BY … FOR", span)

@@ -119,6 +119,8 @@ def check_files(
         ordering.scale.ticks(pattern.within.size)
     if pattern.forget is not None:
         ordering.scale.ticks(pattern.forget, "FORGET AFTER")
+    if pattern.suppress is not None:
+        ordering.scale.ticks(pattern.suppress.length, "SUPPRESS BY … FOR")
     return sources
 
 

@@ -1,0 +1,200 @@
+"""SUPPRESS BY: of the matches with equal values, report one and silence those that follow it.
+
+A match is silenced if its end lies at most d after that of the last reported one. So of one key and
+one end at most one match is reported: the first in the order of the query.
+
+Where the key is made of components of the partition, it follows from the end. Then the compact set
+gives the number of matches of each end, and one match of each reported end is listed: a flood of
+matches costs no more than its ends. A key of other values lists all matches, within the budget.
+
+Cost contract: a few NumPy passes and one kernel over the ends (or matches) of a batch; the numbers
+of matches cost what `counts` of the match set does. State: a time and a number for each key that is
+silent, or has silenced a match since its last report.
+"""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cernis.encoding.keys import Tuples, select_arrays
+from cernis.engine.silence import MOST, NEVER, Numbers, Pushed, Silences, silence
+from cernis.errors import DataError
+from cernis.events.batch import EventBatch
+from cernis.events.order import Scale
+from cernis.events.store import EventStore
+from cernis.events.times import to_ticks
+from cernis.pattern.query import SelectedTerm, Suppression
+from cernis.plan.plan import Plan
+from cernis.results.columns import MatchFields, partition_columns
+from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.rooted import RootedMatches
+from cernis.results.term import evaluate_term
+from cernis.run.budget import Budget
+from cernis.state import read_array, require
+
+CLAUSE = "SUPPRESS BY … FOR"
+
+
+class Suppressor:
+    """Silences the matches of one pipeline."""
+
+    def __init__(
+        self, plan: Plan, suppress: Suppression, store: EventStore, budget: Budget
+    ) -> None:
+        pattern = plan.pattern
+        self.variables = plan.variables
+        self.suppress = suppress
+        self.store = store
+        self.budget = budget
+        self.silenced = 0
+        """How many matches were silenced in all."""
+        self._components = pattern.components
+        self._fields = MatchFields.of(pattern, plan.variables)
+        terms = (item for item in pattern.select.items if isinstance(item, SelectedTerm))
+        self._terms = {item.name: item.term for item in terms}
+        self._by_end = pattern.suppresses_by_key
+        self._keys = Tuples(len(suppress.names))
+        self._silences = Silences(np.empty(0, np.int64), np.empty(0, np.int64))
+        self._tick: int | None = None
+        self._now = int(NEVER)
+
+    def __len__(self) -> int:
+        """Return how many keys are kept."""
+        return len(self._keys)
+
+    def note(self, batch: EventBatch, scale: Scale) -> None:
+        """Learn the unit of times, and how far time has come; an error where there are no times."""
+        scale.ticks(self.suppress.length, CLAUSE)
+        self._tick = scale.unit_ns
+        if batch.time is not None and len(batch):
+            self._now = int(batch.time[-1])
+
+    def choose(self, found: MatchSet) -> ListedMatches:
+        """Return the matches that are reported, each with the number silenced before it."""
+        if self._by_end and isinstance(found, RootedMatches):
+            return ListedMatches(self.variables, [self._choose_ends(found)])
+        block = self._list(found)
+        if not len(block.end):
+            return ListedMatches(self.variables, [block])
+        columns = [self._read_values(name, block) for name in self.suppress.names]
+        suppressed = self._silence(block.end, columns, np.ones(len(block.end), np.int64))
+        kept = np.flatnonzero(suppressed >= 0)
+        chosen = take(block, kept)._replace(suppressed=suppressed[kept])
+        return ListedMatches(self.variables, [chosen])
+
+    def _choose_ends(self, found: RootedMatches) -> MatchBlock:
+        """Return one match of each end that is reported; the others are counted, not listed."""
+        ends, counts = found.counts()
+        order = np.argsort(ends, kind="stable")
+        ends = ends[order]
+        if not len(ends):
+            return join([], len(self.variables))
+        numbers = np.array([min(number, MOST) for number in counts], np.int64)[order]
+        columns = partition_columns(ends, self._fields, self.store)
+        named = [columns[self._components.index(name)] for name in self.suppress.names]
+        suppressed = self._silence(ends, named, numbers)
+        kept = suppressed >= 0
+        block = join(list(found.first_of(ends[kept])), len(self.variables))
+        block = take(block, np.argsort(block.end, kind="stable"))
+        return block._replace(suppressed=suppressed[kept])
+
+    def _list(self, found: MatchSet) -> MatchBlock:
+        """Return the matches one by one, in the order of ends."""
+        if isinstance(found, ListedMatches):
+            return found.block
+        blocks = []
+        for block in found.blocks():
+            blocks.append(block)
+            self.budget.spend(len(block.end), "SUPPRESS BY a value lists all matches")
+            if self.budget.spent:
+                break
+        block = join(blocks, len(self.variables))
+        return take(block, np.argsort(block.end, kind="stable"))
+
+    def _read_values(self, name: str, block: MatchBlock) -> pa.Array:
+        if name in self._terms:
+            return evaluate_term(self._terms[name], block, self.variables, self.store)
+        columns = partition_columns(block.end, self._fields, self.store)
+        return columns[self._components.index(name)]
+
+    def _silence(self, ends: Numbers, columns: list[pa.Array], numbers: Numbers) -> Numbers:
+        """Return how many were silenced before each end or match that is reported; -1: it is not.
+
+        `ends` ascend.
+        """
+        codes = self._keys.codes(
+            [
+                numbering.codes(pa.chunked_array([column]))
+                for numbering, column in zip(self._keys.components, columns, strict=True)
+            ]
+        )
+        self._reserve(len(self._keys))
+        assert self._tick is not None
+        suppressed = np.empty(len(ends), np.int64)
+        pushed = Pushed(codes, self._read_times(ends), numbers)
+        silence(self._silences, pushed, floor(self.suppress.length / self._tick), suppressed)
+        reported = int((suppressed >= 0).sum())
+        self.silenced = min(self.silenced + int(numbers.sum(dtype=object)) - reported, int(MOST))
+        return suppressed
+
+    def _read_times(self, ends: Numbers) -> Numbers:
+        """Return the times of ends, in ticks of the stream."""
+        assert self._tick is not None
+        times = pa.chunked_array([self.store.times(ends)])
+        ticks, bad = to_ticks(times, self.store.time_unit, self._tick)
+        if bad is not None and bad.any():
+            raise DataError(f"{CLAUSE}: a match ends at a time that is out of range")
+        return ticks
+
+    def _reserve(self, keys: int) -> None:
+        more = keys - len(self._silences.until)
+        if more > 0:
+            more += len(self._silences.until)
+            until, silenced = self._silences
+            self._silences = Silences(
+                np.concatenate([until, np.full(more, NEVER, np.int64)]),
+                np.concatenate([silenced, np.zeros(more, np.int64)]),
+            )
+
+    # ----------------------------------------------------------- forgetting
+
+    def forget(self, first: int | None) -> None:
+        """Drop the keys that are silent no more and have silenced nothing since.
+
+        `first` is the earliest end of a match that is not certain yet.
+        """
+        now = self._now
+        if first is not None:
+            now = min(now, int(self._read_times(np.array([first]))[0]))
+        number = len(self._keys)
+        until, silenced = (array[:number] for array in self._silences)
+        live = np.flatnonzero((until >= now) | (silenced > 0))
+        if 2 * len(live) < number:
+            self._keys.keep_only(live)
+            self._silences = Silences(until[live].copy(), silenced[live].copy())
+
+    # -------------------------------------------------------------- frozen
+
+    def freeze(self) -> dict[str, NDArray[Any]]:
+        """Return the state as plain arrays."""
+        number = len(self._keys)
+        until, silenced = (array[:number].copy() for array in self._silences)
+        keys = {f"keys.{name}": array for name, array in self._keys.freeze().items()}
+        totals = np.array([self._tick or 0, self.silenced], np.int64)
+        return {"until": until, "silenced": silenced, "totals": totals} | keys
+
+    def thaw(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Restore what `freeze` returned."""
+        self._keys.thaw(select_arrays("keys.", arrays))
+        shape = (len(self._keys),)
+        until = read_array(arrays, "until", np.int64, shape).copy()
+        silenced = read_array(arrays, "silenced", np.int64, shape, low=0).copy()
+        self._silences = Silences(until, silenced)
+        tick, self.silenced = read_array(arrays, "totals", np.int64, (2,), low=0).tolist()
+        require(tick > 0 or not len(until), "it silences matches without a unit of time")
+        self._tick = tick or None
