@@ -8,11 +8,14 @@ as well: they share the records.
 from __future__ import annotations
 
 import os
+import random
 import shlex
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from cernis.compiled.tiers import TieredKernel, Warmth, compile_from_now
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -30,6 +33,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # what a collection has freed is overwritten, also in processes that tests start
 os.environ.setdefault("CERNIS_POISON", "1")
+
+# small tests would never compile; processes that tests start decide as those of users do
+_TIERS = os.environ.get("CERNIS_TEST_TIERS", "compiled")
+if _TIERS == "mixed":  # each call of a kernel is compiled or plain Python, by chance
+    _chance = random.Random(0)
+    TieredKernel.is_plain = lambda kernel, args: _chance.random() < 0.5
+    Warmth.add = lambda *work, **more: None
+elif _TIERS == "compiled":
+    compile_from_now()
 
 # of every local session, also of those in processes that tests start
 SPARK = {

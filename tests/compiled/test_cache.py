@@ -142,7 +142,10 @@ def test_the_latest_versions_are_kept(folder: Path, monkeypatch: pytest.MonkeyPa
 
 MODULE = """
 from cernis.compiled import kernel
+from cernis.compiled.tiers import compile_from_now
 from pack.limit import LIMIT
+
+compile_from_now()
 
 @kernel
 def f(x):

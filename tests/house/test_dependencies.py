@@ -108,6 +108,7 @@ PRIVATE = [
     PrivateName("_reduce", "compiled/cache.py", "compiled code as bytes", numba_results),
     PrivateName("_rebuild", "compiled/cache.py", "compiled code as bytes", numba_results),
     PrivateName("_cache", "compiled/__init__.py", "the cache of compiled code", numba_cache),
+    PrivateName("_cache", "compiled/tiers.py", "whether code is on disk", numba_cache),
     PrivateName("dumps", "compiled/cache.py", "compiled code as bytes", numba_serialize),
     PrivateName("_jdf", "spark/arrangement.py", "whether rows lie as needed", spark_frame),
     PrivateName("_jdf", "spark/numbering.py", "whether files are Parquet", spark_frame),

@@ -28,6 +28,7 @@ from cernis.cli.terminal import (
     output_console,
     print_message,
 )
+from cernis.compiled.tiers import is_compiling
 from cernis.errors import DataError
 from cernis.output import open_output
 from cernis.pattern.selection import counts_only
@@ -206,4 +207,6 @@ class _EventsRead(ProgressColumn):
         self._session = session
 
     def render(self, task: Task) -> Text:
+        if is_compiling():
+            return Text("compiling the engine (once on this machine)")
         return Text(f"{self._session.events:,} events read")

@@ -346,8 +346,25 @@ def demo(
     """A tour on a generated stock market stream."""
     with reported():
         from cernis.cli.tour import tour
+        from cernis.compiled.tiers import compile_from_now
 
+        compile_from_now()
         tour(events)
+
+
+@app.command()
+def warm(
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="How many processes; by default one per processor."),
+    ] = None,
+) -> None:
+    """Compile the engine now, so that no query waits for it: for images and clusters."""
+    with reported():
+        from cernis.cli.warm import warm
+
+        for name in warm(jobs):
+            typer.echo(f"compiled: {name}")
 
 
 @app.command()
@@ -366,7 +383,9 @@ def bench(
         from rich.console import Console
 
         from cernis.bench import run_benchmarks
+        from cernis.compiled.tiers import compile_from_now
 
+        compile_from_now()
         code = run_benchmarks(names or [], json, Console())
     raise typer.Exit(code)
 

@@ -1,8 +1,8 @@
 """The two ways this package compiles a kernel with Numba.
 
 Compiled code is cached on disk between runs (`cernis.compiled.cache` says where, and when
-it is valid) and releases the interpreter lock. With `NUMBA_DISABLE_JIT=1` the same source
-runs as plain Python.
+it is valid) and releases the interpreter lock. The same source also runs as plain Python: for the
+first events of a process (`cernis.compiled.tiers`), and always with `NUMBA_DISABLE_JIT=1`.
 
 A *borrowing* kernel counts no references. Numba otherwise counts a reference to each array
 of a tuple on entry to every function and drops it at the end, one atomic instruction each:
@@ -28,6 +28,8 @@ import numpy as np
 from numba import njit
 from numba import types as _numba_types
 
+from cernis.compiled.tiers import add_tiers
+
 try:
     from cernis.compiled.cache import KernelCache
 except (ImportError, AttributeError):  # a Numba of other parts: keep code its way
@@ -50,12 +52,12 @@ def record(wide: str, narrow: str) -> np.dtype[np.void]:
 
 def kernel(function: Function) -> Function:
     """Compile a function of arrays and numbers on its first call."""
-    return _compile(function)
+    return _compile_entry(function)
 
 
 def borrowing(function: Function) -> Function:
     """Compile a function that makes no arrays; see the module's head."""
-    return _compile(function, _nrt=False)
+    return _compile_entry(function, _nrt=False)
 
 
 def inner(function: Function) -> Function:
@@ -76,6 +78,13 @@ def callable_from_python(function: Function) -> Function:
     """Return a kernel that calls an inner function, for tests: Python cannot call it itself."""
     compiler: Any = njit
     return cast(Function, compiler(lambda *args: function(*args)))
+
+
+def _compile_entry(function: Function, **options: bool | str) -> Function:
+    """Compile a function that Python calls."""
+    compiled = _compile(function, **options)
+    add_tiers(compiled)
+    return compiled
 
 
 def _compile(function: Function, **options: bool | str) -> Function:

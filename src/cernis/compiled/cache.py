@@ -65,6 +65,12 @@ class KernelCache:
             return _rebuild(target_context, *pickle.loads(data))
         return None
 
+    def holds(self, sig: Any, codegen: Any) -> bool:
+        """Return whether there is a file of these types."""
+        with suppress(Exception):
+            return self._file(sig, codegen).exists()
+        return False
+
     def save_overload(self, sig: Any, data: Any) -> None:
         if data.lifted or data.library.has_dynamic_globals:
             return  # it refers to objects of this process

@@ -46,6 +46,11 @@ class Clock:
     bound: Int64s
     usable: npt.NDArray[np.uint8] | None = None  # None: all
 
+    def cut(self, piece: slice) -> Clock:
+        """Return the clock of some of the events."""
+        usable = None if self.usable is None else self.usable[piece]
+        return Clock(self.clock[piece], self.bound[piece], usable)
+
 
 def read_time_clock(batch: EventBatch, ticks: int) -> Clock:
     """Return the clock of a time window of some ticks."""

@@ -10,7 +10,7 @@ per event. The codes of values expire with the partial matches that hold them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.unary.alphabet import Alphabet
+from cernis.compiled.tiers import cut_events
 from cernis.encoding.clock import Clock
 from cernis.encoding.compare import OTHER, TIME, Equality, OrderValues, kinds
 from cernis.encoding.encode import Encode
@@ -127,6 +128,12 @@ class EncodedBatch(NamedTuple):
     keys: Keys | None
     clock: Clock | None
 
+    def cut(self) -> Iterator[tuple[slice, EncodedBatch]]:
+        """Yield the pieces in which to read the batch."""
+        for piece in cut_events(len(self.symbols)):
+            keys, clock = _cut(self.keys, piece), _cut_clock(self.clock, piece)
+            yield piece, EncodedBatch(self.symbols[piece], keys, clock)
+
 
 class UnaryFeed(Feed):
     """Encodes symbols alone: every condition looks at one event."""
@@ -144,9 +151,14 @@ class UnaryFeed(Feed):
         symbols = self._encode_symbols(batch)
         self.tables.add_symbols()
         self.engine.fit_tables()
+        encoded = EncodedBatch(symbols, keys, clock)
         if self.read is not None:
-            self.read.append(EncodedBatch(symbols, keys, clock))
-        return [*self.engine.push(symbols, keys=keys, **_clock(clock))]
+            self.read.append(encoded)
+        return [
+            segment
+            for _, (symbols, keys, clock) in encoded.cut()
+            for segment in self.engine.push(symbols, keys=keys, **_clock(clock))
+        ]
 
     def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
@@ -176,8 +188,9 @@ def count_batches(
     aggregator = SlidingAggregator(unary.tables, settings)
     return join_found(
         [
-            aggregator.push(batch.symbols, keys=batch.keys, **_clock(batch.clock))
+            aggregator.push(symbols, keys=keys, **_clock(clock))
             for batch in batches
+            for _, (symbols, keys, clock) in batch.cut()
         ]
     )
 
@@ -204,8 +217,13 @@ class SlidingFeed(Feed):
         self.engine.tables.add_symbols()
         self.engine.fit_tables()
         columns = self._read_measures(batch)
-        found = self.engine.push(symbols, columns, keys=keys, **_clock(clock))
-        return [found] if len(found.ends) else []
+        found = [
+            self.engine.push(
+                symbols, [column.cut(piece) for column in columns], keys=keys, **_clock(clock)
+            )
+            for piece, (symbols, keys, clock) in EncodedBatch(symbols, keys, clock).cut()
+        ]
+        return [each for each in found if len(each.ends)]
 
     def _read_measures(self, batch: EventBatch) -> list[MeasuredColumn]:
         return [
@@ -254,15 +272,17 @@ class CorrelatedFeed(Feed):
         high, low = self.order.encode(batch)
         moments = self._moments(batch) if self.tables.strict else None
         return [
-            *self.engine.push(
-                symbols,
-                codes,
-                high,
-                low,
-                keys=keys,
-                moments=moments,
-                times=batch.time,
-                **_clock(clock),
+            segment
+            for piece in cut_events(len(batch))
+            for segment in self.engine.push(
+                symbols[piece],
+                np.ascontiguousarray(codes[:, piece]),
+                np.ascontiguousarray(high[:, piece]),
+                np.ascontiguousarray(low[:, piece]),
+                keys=_cut(keys, piece),
+                moments=_cut(moments, piece),
+                times=_cut(batch.time, piece),
+                **_clock(_cut_clock(clock, piece)),
             )
         ]
 
@@ -356,6 +376,14 @@ class CorrelatedFeed(Feed):
             pair = check_text(earlier, "an attribute"), check_text(later, "an attribute")
             require(pair in self.tables.different, "the query compares other attributes")
             self._kinds[pair] = check_number(kind, "a kind of values", 1, OTHER + 1)
+
+
+def _cut(values: NDArray[np.int64] | None, piece: slice) -> NDArray[np.int64] | None:
+    return None if values is None else values[piece]
+
+
+def _cut_clock(clock: Clock | None, piece: slice) -> Clock | None:
+    return None if clock is None else clock.cut(piece)
 
 
 def _clock(clock: Clock | None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled.tiers import expect_events
 from cernis.encoding import clock as clocks
 from cernis.encoding.clock import AttributeClock, Clock
 from cernis.encoding.encode import Encode, Encoder
@@ -141,6 +142,7 @@ class Pipeline:
             self.feed.measure(scale)
         if self.suppressor is not None:
             self.suppressor.note(batch, scale)
+        expect_events(len(batch))
         began = perf_counter()
         keys = self._read_keys(batch, scale)
         clock = self._read_clock(batch, keys, scale)

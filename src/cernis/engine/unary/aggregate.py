@@ -57,6 +57,10 @@ class MeasuredColumn(NamedTuple):
     values: NDArray[Any] | None = None
     valid: NDArray[np.bool_] | None = None
 
+    def cut(self, piece: slice) -> MeasuredColumn:
+        """Return the values of some of the events."""
+        return MeasuredColumn(*(None if each is None else each[piece] for each in self))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredPairs:

@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.compiled import kernel
+from cernis.compiled.tiers import expect_events
 from cernis.errors import CernisError, DataError
 from cernis.events.mistakes import Mistakes
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
@@ -42,6 +43,8 @@ from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 Input = str | Path | bytes | IO[bytes]
 
 BATCH = 1 << 15
+_EVENTS_PER_QUAD = 10
+"""A quad takes about as long as so many events, when kernels run as plain Python."""
 """The number of quads in a batch, about."""
 
 FORMATS = {"nq": "N_QUADS", "nt": "N_TRIPLES", "trig": "TRIG", "ttl": "TURTLE", "n3": "TURTLE"}
@@ -372,6 +375,7 @@ def _cut_terms(text: NDArray[np.uint8], cuts: NDArray[np.int32]) -> int:
 def _encode_lines(text: bytes, terms: Terms, blanks: _Blanks) -> Quads:
     data = np.frombuffer(text, np.uint8)
     lines = int(np.count_nonzero(data == 10))
+    expect_events(_EVENTS_PER_QUAD * lines)
     cuts = np.empty(8 * lines + 1, np.int32)
     _cut_terms(data, cuts)
     # one array over the bytes, in which terms alternate with the blanks between them

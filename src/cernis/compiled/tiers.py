@@ -1,0 +1,198 @@
+"""Run the first events of a process as plain Python, and compile when more come.
+
+Compiling the kernels of a query takes seconds, once on a machine, and loading compiled ones a
+fifth of a second. The same source as plain Python reads thousands of events in that time. So a
+process starts *cold*: the kernels that Python calls run as plain Python. After some events, or
+some time, it is *warm*: kernels that are in the cache on disk are loaded, the others still run as
+plain Python. After more it is *hot*, for good: every kernel is compiled, and a call costs no more
+than without this module.
+
+Both ways read and write the same arrays, so the way may change between any two calls. One call
+cannot change its way: engines cut a batch into small pieces while kernels may be interpreted
+(`cut_events`), and whoever reads events says how many before it calls a kernel (`expect_events`).
+
+Cost contract: at most about a second more than compiled code alone, in the whole life of a process.
+
+Turned down: compiling in a background thread. The compiler holds the interpreter lock, so that a
+short query would take longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import thread_time
+from types import CellType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core import event as compiler_event
+from numba.core.registry import CPUDispatcher as _CPUDispatcher
+
+CPUDispatcher: Any = _CPUDispatcher
+
+_FEW_EVENTS, _MANY_EVENTS = 2_000, 50_000
+_SHORT, _LONG = 0.1, 1.0
+_FIRST_PIECE = 64
+
+
+class Warmth:
+    """How much a process has read and interpreted; `WARMTH` is this process' own."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.seconds = 0.0
+        self.is_hot = False
+
+    @property
+    def is_cold(self) -> bool:
+        return self.events <= _FEW_EVENTS and self.seconds <= _SHORT and not self.is_hot
+
+    def add(self, events: int = 0, seconds: float = 0.0) -> None:
+        """Count events to come, or time spent."""
+        if not self.is_hot:
+            self.events += events
+            self.seconds += seconds
+            if self.events > _MANY_EVENTS or self.seconds > _LONG:
+                compile_from_now()
+
+
+WARMTH = Warmth()
+_kernels: list[TieredKernel] = []
+_plain: dict[int, Any] = {}
+"""The plain form of each kernel and module that a plain kernel refers to."""
+
+
+class TieredKernel(CPUDispatcher):  # type: ignore[misc]
+    """A kernel that runs as plain Python while the process is cold, or warm and has not got it.
+
+    Numba sees its own kind of object, so kernels that call this one are compiled as always.
+    """
+
+    def __call__(self, *args: Any) -> Any:
+        return interpret(self, args) if self.is_plain(args) else super().__call__(*args)
+
+    def is_plain(self, args: tuple[Any, ...]) -> bool:
+        """Return whether this call runs as plain Python."""
+        return WARMTH.is_cold or not (WARMTH.is_hot or self._is_compiled(args))
+
+    def _is_compiled(self, args: tuple[Any, ...]) -> bool:
+        """Return whether there is compiled code for these arguments, in memory or on disk."""
+        kinds = tuple(map(self.typeof_pyval, args))
+        if kinds in self.overloads:
+            return True
+        holds = getattr(self._cache, "holds", None)
+        return holds is not None and holds(kinds, self.targetctx.codegen())
+
+
+def add_tiers(compiled: Any) -> None:
+    """Let a kernel that Python calls begin as plain Python."""
+    if not WARMTH.is_hot and type(compiled) is CPUDispatcher:
+        compiled.__class__ = TieredKernel
+        _kernels.append(compiled)
+
+
+def expect_events(number: int) -> None:
+    """Say how many events the next kernels read."""
+    WARMTH.add(events=number)
+
+
+def compile_from_now() -> None:
+    """Compile every kernel on its next call: for benchmarks, and for a process that is hot."""
+    WARMTH.is_hot = True
+    while _kernels:
+        _kernels.pop().__class__ = CPUDispatcher
+
+
+def is_compiling() -> bool:
+    """Return whether a kernel is being compiled now, in any thread."""
+    return _COMPILER.kernels > 0
+
+
+class _CompilerWatch(compiler_event.Listener):
+    """Counts the kernels that are being compiled."""
+
+    def __init__(self) -> None:
+        self.kernels = 0
+
+    def on_start(self, event: Any) -> None:
+        self.kernels += 1
+
+    def on_end(self, event: Any) -> None:
+        self.kernels -= 1
+
+
+_COMPILER = _CompilerWatch()
+compiler_event.register("numba:compile", _COMPILER)  # type: ignore[no-untyped-call]
+
+
+def cut_events(number: int) -> Iterator[slice]:
+    """Yield the pieces in which to read so many events, each at most as long as all before it.
+
+    >>> sum(piece.stop - piece.start for piece in cut_events(1_000))
+    1000
+    """
+    at = 0
+    while at < number and not WARMTH.is_hot:
+        end = min(number, at + max(_FIRST_PIECE, at))
+        yield slice(at, end)
+        at = end
+    if at < number or not number:
+        yield slice(at, number)
+
+
+def interpret(kernel: Any, args: tuple[Any, ...]) -> Any:
+    """Call a kernel as plain Python."""
+    began = thread_time()
+    try:
+        with np.errstate(all="ignore"):  # compiled code wraps around without a word
+            return _convert(_find_plain(kernel)(*args))
+    finally:
+        WARMTH.add(seconds=thread_time() - began)
+
+
+def _convert(value: Any) -> Any:
+    """Return the numbers of a result as Python's, as compiled code does."""
+    if isinstance(value, np.generic) and value.dtype.names is None:
+        return value.item()
+    if isinstance(value, tuple):
+        parts = map(_convert, value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+def _find_plain(value: Any) -> Any:
+    """Return the plain form of a kernel or of a module of kernels, and any other value as it is."""
+    if isinstance(value, CPUDispatcher):
+        return _plain.get(id(value)) or _plain.setdefault(id(value), _make_plain(value.py_func))
+    if isinstance(value, ModuleType) and value.__name__.startswith("cernis."):
+        return _plain.get(id(value)) or _plain.setdefault(id(value), _PlainModule(value))
+    return value
+
+
+def _make_plain(function: FunctionType) -> FunctionType:
+    """Return a function that calls the plain forms of the kernels that it refers to."""
+    scope = _plain.get(id(function.__globals__))
+    if scope is None:
+        scope = _plain[id(function.__globals__)] = dict(function.__globals__)
+        scope |= {name: _find_plain(value) for name, value in list(scope.items())}
+    cells = function.__closure__
+    closure = (
+        None if cells is None else tuple(CellType(_find_plain(c.cell_contents)) for c in cells)
+    )
+    plain = FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, closure
+    )
+    plain.__kwdefaults__ = function.__kwdefaults__
+    return plain
+
+
+class _PlainModule:
+    """A module as plain kernels see it."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = _find_plain(getattr(self._module, name))
+        setattr(self, name, value)
+        return value

@@ -1,0 +1,124 @@
+"""Kernels as plain Python first: when they are compiled, and that the answers are the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core import config
+
+from cernis.compiled import inner, kernel, tiers
+from cernis.compiled.tiers import TieredKernel, Warmth, cut_events, interpret
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
+
+
+@pytest.fixture
+def warmth(monkeypatch: pytest.MonkeyPatch) -> Warmth:
+    """The warmth of a new process."""
+    monkeypatch.setattr(tiers, "WARMTH", Warmth())
+    monkeypatch.setattr(tiers, "_kernels", [])
+    return tiers.WARMTH
+
+
+@inner
+def double(x: int) -> int:
+    return 2 * x
+
+
+def double_all(numbers: Any) -> int:
+    total = 0
+    for i in range(len(numbers)):
+        numbers[i] = double(numbers[i])
+        total += numbers[i]
+    return total
+
+
+def is_compiled(compiled: Any) -> bool:
+    return bool(compiled.overloads)
+
+
+def test_a_new_process_runs_a_kernel_as_plain_python(warmth: Warmth) -> None:
+    compiled, numbers = kernel(double_all), np.array([1, 2, 3])
+    assert compiled(numbers) == 12
+    assert numbers.tolist() == [2, 4, 6]
+    assert not is_compiled(compiled)
+    assert warmth.seconds > 0
+
+
+def test_many_events_make_a_process_compile_for_good(warmth: Warmth) -> None:
+    compiled = kernel(double_all)
+    assert isinstance(compiled, TieredKernel)
+    tiers.expect_events(1_000_000)
+    assert not isinstance(compiled, TieredKernel)
+    assert compiled(np.array([1, 2])) == 6
+    assert is_compiled(compiled)
+    assert not isinstance(kernel(double_all), TieredKernel)
+
+
+def test_much_time_makes_a_process_compile_for_good(warmth: Warmth) -> None:
+    compiled = kernel(double_all)
+    warmth.add(seconds=100)
+    assert not isinstance(compiled, TieredKernel)
+
+
+def test_some_events_load_what_is_on_disk_and_compile_nothing(
+    warmth: Warmth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cernis.compiled.cache._folder", lambda: tmp_path)
+    warmth.add(events=10_000)
+    assert not warmth.is_cold
+    new = kernel(double_all)
+    new(np.array([1]))
+    assert not is_compiled(new)
+    new.compile((new.typeof_pyval(np.array([1])),))
+    known = kernel(double_all)
+    assert known(np.array([1])) == 2
+    assert is_compiled(known)
+
+
+def test_results_are_pythons_numbers_in_both_ways(warmth: Warmth) -> None:
+    def make_results(x: Any) -> Any:
+        return x[0], (x[0] > 1, 1.5 * x[0])
+
+    plain = interpret(kernel(make_results), (np.array([4]),))
+    tiers.compile_from_now()
+    compiled = kernel(make_results)(np.array([4]))
+    assert plain == compiled == (4, (True, 6.0))
+    kinds = [type(each) for each in (plain[0], *plain[1])]
+    assert kinds == [type(each) for each in (compiled[0], *compiled[1])] == [int, bool, float]
+
+
+def test_a_cold_process_reads_events_in_growing_pieces(warmth: Warmth) -> None:
+    pieces = list(cut_events(1_000))
+    assert pieces[0] == slice(0, 64)
+    assert pieces[-1].stop == 1_000
+    assert all(one.stop == next.start for one, next in pairwise(pieces))
+    assert list(cut_events(0)) == [slice(0, 0)]
+
+
+def test_the_rest_of_a_batch_is_one_piece_when_the_process_is_hot(warmth: Warmth) -> None:
+    pieces = cut_events(1_000_000)
+    next(pieces)
+    tiers.compile_from_now()
+    assert list(pieces) == [slice(64, 1_000_000)]
+
+
+def test_compiled_and_plain_calls_in_any_mixture_have_the_answers_worked_out_by_hand() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "tests/run/test_corpus.py"],
+        env={**os.environ, "CERNIS_TEST_TIERS": "mixed"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
