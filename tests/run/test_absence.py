@@ -270,13 +270,18 @@ def test_the_command_line_says_that_the_input_is_complete(
     assert capsys.readouterr().out.split() == ["1"]
 
 
-def test_without_is_spread_by_keys_alone() -> None:
-    text = "SELECT * FROM S WHERE A ; B WITHOUT C FOR 1 HOUR{} WITHIN 1 HOUR"
-    single, keyed = (
-        str(cernis.query(text.format(key)).explain()) for key in ("", " PARTITION BY [k]")
-    )
-    assert "single: WITHOUT looks beyond a match (add PARTITION BY)" in single
-    assert "keyed: by k" in keyed
+@pytest.mark.parametrize(
+    ("clauses", "expected"),
+    [
+        ("A ; B WITHOUT C FOR 1 HOUR PARTITION BY [k]", "keyed: by k"),
+        ("A ; B WITHOUT C FOR 1 HOUR WITHIN 1 HOUR", "sliced: overlapping slices of time"),
+        ("A WITHOUT C BEFORE 1 HOUR", "sliced: overlapping slices of time"),
+        ("A WITHOUT C FOR 5 EVENTS", "single: WITHOUT looks beyond a match"),
+        ("A ; B WITHOUT C FOR 1 HOUR", "single: WITHOUT looks beyond a match"),
+    ],
+)
+def test_without_is_spread_by_keys_or_by_time(clauses: str, expected: str) -> None:
+    assert expected in str(cernis.query(f"SELECT * FROM S WHERE {clauses}").explain())
 
 
 def test_an_unless_that_excludes_nothing_is_noted() -> None:

@@ -25,7 +25,7 @@ from cernis.run.feed import Measures
 from cernis.run.group import find_measures
 from cernis.run.session import RunOptions
 from cernis.schema import Schema
-from cernis.spark.layout import choose_stream_layout, window_in_ticks
+from cernis.spark.layout import back_in_ticks, choose_stream_layout
 from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, StreamWork, restore_bucket
 from cernis.spark.streaming.packing import write_blob
@@ -119,7 +119,7 @@ def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes:
     empty = pa.concat_tables([t.slice(0, 0) for t in columns.values()], promote_options="default")
     work = Work(**{**work.__dict__, "schema": answer_schema(work, empty)})
     cut = choose_stream_layout(query.plan).cut
-    window = window_in_ticks(query.pattern, work.scale) if cut else None
+    window = back_in_ticks(query.pattern, work.scale) if cut else None
     how = {"numbered": True, "window": window, "buckets": (0,), **changes}
     return StreamWork(work=work, query="q", **how)
 

@@ -446,7 +446,7 @@ def _describe_distribution(plan: Plan) -> str:
             if plan.pattern.strategy is Strategy.LONGEST:
                 return "single: LONGEST compares matches of all ends (add PARTITION BY)"
             if plan.pattern.without:
-                return "single: WITHOUT looks beyond a match (add PARTITION BY)"
+                return "single: WITHOUT looks beyond a match (add PARTITION BY, or WITHIN a time)"
             return "single: add PARTITION BY or WITHIN to make it parallel"
 
 

@@ -40,6 +40,7 @@ from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import lower_terms
+from cernis.plan.reach import is_bounded_in_time
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import take_whole_runs
 from cernis.schema import Schema, texts
@@ -437,9 +438,9 @@ def _decide_distribution(pattern: Pattern, shared: bool = False) -> Distribution
         return Distribution.KEYED if pattern.suppresses_by_key else Distribution.SINGLE
     # LONGEST compares matches of different ends and of different values of a shared key
     is_free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
-    is_free = is_free and not pattern.without  # which looks beyond a match
-    shared = shared and is_free and pattern.forget is None
+    # WITHOUT looks beyond a match, at events that do not share its key
+    shared = shared and is_free and pattern.forget is None and not pattern.without
     if pattern.partition or shared:
         return Distribution.KEYED
-    sliceable = pattern.within is not None and is_free
-    return Distribution.SLICED if sliceable else Distribution.SINGLE
+    bounded = is_bounded_in_time(pattern) or (pattern.within is not None and not pattern.without)
+    return Distribution.SLICED if bounded and is_free else Distribution.SINGLE

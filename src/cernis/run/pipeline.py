@@ -131,10 +131,11 @@ class Pipeline:
         own = [] if self.sieve is None else [self.sieve]
         return own if self.absence is None else [*own, *self.absence.sieves()]
 
-    def take(self, batch: EventBatch, scale: Scale) -> list[Any]:
+    def take(self, batch: EventBatch, scale: Scale, *, own: bool = True) -> list[Any]:
         """Read a batch; return the compact sets of the matches that end in it, for `find`.
 
-        With WITHOUT: the matches that it makes certain.
+        With WITHOUT: the matches that it makes certain. Unless it is its `own`, those that end in
+        it are ignored.
         """
         if Unit.TIME in self.inner_units:
             scale.ticks(Fraction(0), "a gap or WITHIN in time inside the formula")
@@ -154,7 +155,8 @@ class Pipeline:
         if self.longest:
             self.longest.note_events(len(batch))
         began = self._spend("encode", began)
-        taken = self.feed.take(batch, keys, clock)
+        ended = self.feed.take(batch, keys, clock)
+        taken = ended if own else []
         self._spend("engine", began)
         if self.limit.most is not None and keys is not None:
             self.limit.note(batch.base, keys)

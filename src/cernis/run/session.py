@@ -229,13 +229,14 @@ class Session(Generic[Found]):
                     yield rest
             self._refuse_warnings()
 
-    def take(self, batch: EventBatch, scale: Scale) -> Found:
+    def take(self, batch: EventBatch, scale: Scale, *, own: bool = True) -> Found:
         """Return the matches that end in a batch whose events are in their final order.
 
-        The caller decides when to renew the budget.
+        The caller decides when to renew the budget. Unless the batch is its `own`, a match that
+        ends in it is ignored; WITHOUT takes note of its events.
         """
         with self._guard:
-            found = self._result(self.pipeline.take(batch, scale))
+            found = self._result(self.pipeline.take(batch, scale, own=own))
             self.pipeline.forget_if_due()
             return found
 

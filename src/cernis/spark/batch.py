@@ -138,6 +138,7 @@ def _spread(job: Job, data: Any) -> Any:
         RANK.name if ranked else MOMENT,
         job.window or 0,
         slices.later_position if ranked else job.frames[0].later,
+        job.ahead,
     )
     cuts: Column | None = None
     if ranked:

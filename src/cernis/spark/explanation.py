@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from cernis.automata.unary.cea import Is, write_test
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Pattern, Unit, Window
 from cernis.pattern.write import write_window
 from cernis.plan.explain import Explanation, write_entry
 from cernis.plan.plan import Distribution
+from cernis.plan.reach import bound_match
 from cernis.run.query import Query
 from cernis.spark.numbering import describe_numbers
 from cernis.spark.options import JobOptions
@@ -111,12 +112,26 @@ def _describe_layout(job: Job) -> Iterator[str]:
         case Distribution.SLICED:
             line = "positions" if layout.ranked else "time"
             yield f"sliced: {tasks}, each with a slice of {line}; cuts are quantiles"
-            within = job.query.pattern.within
-            if within is not None and not within.plain:
-                window = f"the {write_window(within).lower()} before it as well"
-                yield f"a slice reads {window}: at most 1 event in {APART} twice"
+            around = _describe_around(job.query.pattern)
+            if around:
+                yield f"a slice reads {around} as well: at most 1 event in {APART} twice"
     if layout.ranked:
         yield "events are numbered first, over the whole stream: one more shuffle"
+
+
+def _describe_around(pattern: Pattern) -> str:
+    """Return how far a slice reads around itself, in units of time or events."""
+    sides = []
+    if pattern.within is not None and not pattern.within.plain:
+        sides.append(f"the {write_window(pattern.within).lower()} before it")
+    elif pattern.within is None and (bound := bound_match(pattern)):
+        sides.append(f"the {write_window(Window(Unit.TIME, bound)).lower()} before it")
+    if pattern.absent_before is not None:
+        length = write_window(pattern.absent_before.within).lower()
+        sides.append(f"{length} more" if sides else f"the {length} before it")
+    if pattern.absent_after is not None:
+        sides.append(f"the {write_window(pattern.absent_after.within).lower()} after it")
+    return " and ".join(sides)
 
 
 def _describe_groups(job: Job) -> str:

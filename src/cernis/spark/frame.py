@@ -131,11 +131,13 @@ class Frame:
         return column.isNull()
 
     def later(self, moment: Column, ticks: int) -> Column:
-        """Return a moment so many ticks later, or the last possible one."""
+        """Return a moment so many ticks later, or the last possible one; NULL before the first."""
+        last, by = F.lit(2**63 - 1), F.lit(ticks)
         if isinstance(self.time_type, T.TimestampNTZType):
-            by = F.lit(timedelta(microseconds=min(ticks, 2**62)))
-            return F.coalesce(F.try_add(moment, by), F.lit(_LAST).cast("timestamp_ntz"))
-        return F.coalesce(F.try_add(moment, F.lit(ticks)), F.lit(2**63 - 1))
+            last = F.lit(_LAST).cast("timestamp_ntz")
+            by = F.lit(timedelta(microseconds=max(-(2**62), min(ticks, 2**62))))
+        found = F.try_add(moment, by)
+        return found if ticks < 0 else F.coalesce(found, last)
 
 
 _LAST = "+294247-01-10 04:00:54.775807"

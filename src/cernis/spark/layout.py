@@ -1,8 +1,9 @@
 """`Layout`: how the events of a query are spread over tasks, and which of them travel.
 
 *keyed*: all events of a match share a key, and a task has whole keys. *sliced*: no key,
-but a window: the time line (or the line of positions) is cut; a slice also reads the
-window before it, and reports the matches that end in itself. *single*: neither.
+but a window, or gaps that bound a match: the time line (or the line of positions) is cut; a
+slice reports the matches that end in itself. It also reads as far back as a match can reach, and
+with WITHOUT as far ahead as a deadline. *single*: neither.
 
 An event on which no test of the automaton passes is irrelevant and dropped, unless its place
 counts: `:`, STRICT, windows of EVENTS and FORGET AFTER count irrelevant events too. Inside a key,
@@ -10,8 +11,7 @@ Python counts them, over rows that carry only their key and time. Across the who
 (`ranked`) Spark numbers all events first, in one more shuffle, and the relevant ones travel with
 their numbers.
 
-A key with too many events for one task is cut into slices as well, if the query has a window
-in time.
+A key with too many events for one task is cut into slices as well, if time bounds its matches.
 
 Does not import Spark.
 """
@@ -24,6 +24,7 @@ from cernis.events.order import Scale
 from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
+from cernis.plan.reach import bound_match, is_bounded_in_time
 from cernis.spark.requirements import compared_attributes
 
 
@@ -60,15 +61,14 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
             return Layout(Distribution.KEYED, places=places)
         advice = "SUPPRESS BY components of the partition: other values meet in all keys"
         return Layout(Distribution.SINGLE, places=places, parallel=advice)
-    if pattern.without:
-        if pattern.partition:
-            return Layout(Distribution.KEYED, places=places)
-        advice = "a key (PARTITION BY): WITHOUT looks beyond a match"
-        return Layout(Distribution.SINGLE, places=places, parallel=advice)
-    in_time = _has_time_window(pattern, timed)
+    in_time = timed and is_bounded_in_time(pattern)
     free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
     if pattern.partition:
         return Layout(Distribution.KEYED, cut=in_time and free, places=places)
+    if pattern.without:
+        if in_time and free:
+            return Layout(Distribution.SLICED, cut=True, places=places)
+        return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
     in_events = pattern.within is not None and pattern.within.unit is Unit.EVENTS
     forgets = pattern.forget is not None  # by the gaps of the whole stream
     keyed = plan.key is not None and free and (timed or not _refers_to_time(pattern))
@@ -114,14 +114,23 @@ def choose_stream_layout(plan: Plan) -> Layout:
     )
 
 
-def window_in_ticks(pattern: Pattern, scale: Scale) -> int | None:
-    """Return how far back in time a match reaches; None without a window in time."""
-    within = pattern.within
-    if within is None or not _has_time_window(pattern, True):
-        return None
-    if within.plain:
-        return scale.plain_ticks(within.size, within.strict)
-    return scale.ticks(within.size)
+def back_in_ticks(pattern: Pattern, scale: Scale) -> int | None:
+    """Return how far back in time a match and its WITHOUT … BEFORE reach; None: no bound."""
+    within, before = pattern.within, pattern.absent_before
+    if within is not None and within.plain:
+        back = scale.plain_ticks(within.size, within.strict)
+    else:
+        bound = bound_match(pattern)
+        if bound is None:
+            return None
+        back = scale.ticks(bound)
+    return back + (0 if before is None else scale.ticks(before.within.size))
+
+
+def ahead_in_ticks(pattern: Pattern, scale: Scale) -> int:
+    """Return how far ahead of a match the deadline of WITHOUT … FOR lies."""
+    after = pattern.absent_after
+    return 0 if after is None else scale.ticks(after.within.size)
 
 
 def _why_places_count(pattern: Pattern, timed: bool) -> str:
@@ -159,6 +168,8 @@ def _has_time_window(pattern: Pattern, timed: bool) -> bool:
 
 
 def _advise(pattern: Pattern, timed: bool) -> str:
+    if pattern.without:
+        return "a key (PARTITION BY), or bounds in time for the match and for WITHOUT"
     if pattern.forget is not None:
         return "a key (PARTITION BY): FORGET AFTER looks at the whole stream"
     if pattern.strategy is Strategy.LONGEST:

@@ -32,7 +32,13 @@ from cernis.spark.arrangement import Arrangement, find_arrangement
 from cernis.spark.carriers import carrier_of
 from cernis.spark.frame import Frame, arrow_type, make_frames
 from cernis.spark.group_parts import exact_columns
-from cernis.spark.layout import Layout, choose_layout, choose_stream_layout, window_in_ticks
+from cernis.spark.layout import (
+    Layout,
+    ahead_in_ticks,
+    back_in_ticks,
+    choose_layout,
+    choose_stream_layout,
+)
 from cernis.spark.numbering import has_fixed_numbers
 from cernis.spark.options import JobOptions, count_tasks
 from cernis.spark.relevance import Pushdown, push_down
@@ -54,7 +60,9 @@ class Job:
     scale: Scale
     """How times are counted."""
     window: int | None
-    """The window in units of the line that is cut: ticks, or positions."""
+    """How far back a match reaches, in units of the line that is cut: ticks, or positions."""
+    ahead: int
+    """How far ahead WITHOUT looks, in ticks; 0 where time is not cut."""
     pushdown: Pushdown
     columns: Mapping[str, Mapping[str, str]]
     """For each stream, which of the columns that travel holds which attribute."""
@@ -96,6 +104,7 @@ def prepare_job(
         tasks=1 if single else options.tasks or count_tasks(spark),
         scale=scale,
         window=_window(plan.pattern, layout, scale),
+        ahead=min(ahead_in_ticks(plan.pattern, scale), 2**62) if layout.cut else 0,
         pushdown=pushdown,
         columns=_choose_columns(plan, frames, pushdown.left, shown=options.matches == "events"),
     )
@@ -243,7 +252,7 @@ def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
     if pattern.within is not None and layout.ranked:
         window = floor(pattern.within.size)
     elif layout.cut and scale.unit_ns is not None:
-        window = window_in_ticks(pattern, scale)
+        window = back_in_ticks(pattern, scale)
     return None if window is None else min(window, 2**63 - 1)
 
 

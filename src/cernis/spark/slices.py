@@ -1,8 +1,9 @@
 """Cut the line of time (or of positions) into slices with about as many events each.
 
 Spark computes the cuts, which are quantiles, inside the same query. An event is read by its own
-slice and by the slices whose windows reach back to it. Cuts lie at least `APART` windows apart,
-so that at most a quarter of the events is read twice. The matches do not depend on the cuts.
+slice, by later slices that reach back to it, and by earlier ones that reach ahead to it. Cuts lie
+at least `APART` times as far apart, so that at most a quarter of the events is read twice. The
+matches do not depend on the cuts.
 
 Rows get the number of their part (`@part`) and whether it is their own (`@own`).
 """
@@ -25,22 +26,25 @@ HOT = 2
 """A bucket with at least so many times its share of the events is cut."""
 
 FITS = "@fits"
-_CUTS, _FIRST, _SLICE, _RANGE, _AFTER = "@cuts", "@first", "@slice", "@range", "@after"
+_CUTS, _HOME, _SLICE, _RANGE, _AFTER = "@cuts", "@home", "@slice", "@range", "@after"
 
 Later = Callable[[Column, int], Column]
 
 
 @dataclass(frozen=True)
 class Line:
-    """The line that is cut: a column, the window on it, and how to advance along it."""
+    """The line that is cut: a column, how far a slice reads around itself, and how to move."""
 
     column: str
-    window: int
+    back: int
     later: Later
+    ahead: int = 0
 
 
 def later_position(position: Column, by: int) -> Column:
-    return F.coalesce(F.try_add(position, F.lit(by)), F.lit(2**63 - 1))
+    """Return the position that lies so far behind, or the last one; NULL before the first one."""
+    found = F.try_add(position, F.lit(by))
+    return found if by < 0 else F.coalesce(found, F.lit(2**63 - 1))
 
 
 def quantiles(column: str, pieces: int) -> Column:
@@ -52,7 +56,7 @@ def quantiles(column: str, pieces: int) -> Column:
 def space_cuts(cuts: Column, line: Line) -> Column:
     """Drop cuts that come too soon after another."""
     nothing = F.filter(cuts, lambda _: F.lit(False))
-    gap = min(APART * line.window, 2**62) + 1
+    gap = min(APART * (line.back + line.ahead), 2**62) + 1
 
     def add(kept: Column, cut: Column) -> Column:
         last = F.get(kept, F.size(kept) - F.lit(1))
@@ -63,7 +67,10 @@ def space_cuts(cuts: Column, line: Line) -> Column:
 
 
 def find_piece(value: Column, cuts: Column, low: int, high: int) -> Column:
-    """Count the cuts low … high - 1 that lie at or before a value; missing ones do not."""
+    """Count the cuts low … high - 1 that lie at or before a value; missing ones do not.
+
+    NULL lies before every cut.
+    """
     if low == high:
         return F.lit(low)
     middle = (low + high) // 2
@@ -102,11 +109,14 @@ def slice_rows(data: Any, cuts: Column, line: Line, pieces: int) -> Any:
     bucket = F.col(BUCKET) if BUCKET in names else F.lit(0)
     here = F.col(line.column)
     data = data.withColumn(_CUTS, cuts)
-    data = data.withColumn(_FIRST, find_piece(here, F.col(_CUTS), 0, pieces - 1))
-    last = find_piece(line.later(here, line.window), F.col(_CUTS), 0, pieces - 1)
-    data = data.select(*names, _FIRST, F.explode(F.sequence(F.col(_FIRST), last)).alias(_SLICE))
+    data = data.withColumn(_HOME, find_piece(here, F.col(_CUTS), 0, pieces - 1))
+    last = find_piece(line.later(here, line.back), F.col(_CUTS), 0, pieces - 1)
+    first = F.col(_HOME)
+    if line.ahead:
+        first = find_piece(line.later(here, -line.ahead), F.col(_CUTS), 0, pieces - 1)
+    data = data.select(*names, _HOME, F.explode(F.sequence(first, last)).alias(_SLICE))
     part = bucket + F.lit(pieces) * F.col(_SLICE)
-    own = F.col(_SLICE) == F.col(_FIRST)
+    own = F.col(_SLICE) == F.col(_HOME)
     target = F.pmod(bucket + F.col(_SLICE), F.lit(pieces)).alias(BUCKET)
     kept = [name for name in names if name != BUCKET]
     return data.select(*kept, part.cast("int").alias(PART), own.alias(OWN), target)

@@ -1,8 +1,8 @@
 """The work of Spark's Python workers, over Arrow batches: rows in, matches (or groups) out.
 
 A task gets the rows of one or several *parts* (keys of one bucket, slices of time), sorted
-by time. Each part has a session. The rows of the window before a slice come first, marked as
-not its own; the session reads them and does not report their matches.
+by time. Each part has a session. The rows that a slice reads before and after itself are marked as
+not its own; the session reads them and does not report the matches that end in them.
 
 Cost contract: per row the cost of a session; memory for the window and one batch of rows.
 Matches leave as they are found, block by block: Spark takes the next block when it has
@@ -196,14 +196,22 @@ class Recognizer:
             return
         if NOW in table.column_names and table.num_rows:
             self.now = _read_now(self.work, table)
-        if OWN in table.column_names:
-            own = np.asarray(table.column(OWN))
-            first = int(own.argmax()) if own.any() else len(own)
-            if first:
-                self.pass_over(table.slice(0, first))
-                table = table.slice(first)
-        if table.num_rows:
-            yield from self._give(self.session.take(self._batch(table), self.work.scale))
+        first, last = _find_own(table)
+        yield from self._read_beside(table.slice(0, first))
+        if first < last:
+            own = self._batch(table.slice(first, last - first))
+            yield from self._give(self.session.take(own, self.work.scale))
+        yield from self._read_beside(table.slice(last))
+
+    def _read_beside(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Read events of other slices; give the matches of this one that they make certain."""
+        if not table.num_rows or self.left == 0:
+            return
+        if self.session.pipeline.absence is None:
+            self.pass_over(table)
+        else:
+            batch = self._batch(table)
+            yield from self._give(self.session.take(batch, self.work.scale, own=False))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Give what waits for the end of the input: groups or their parts, matches."""
@@ -309,6 +317,14 @@ class Recognizer:
 
     def _batch(self, table: pa.Table) -> EventBatch:
         return _event_batch(self.work, table, self.session.events)
+
+
+def _find_own(table: pa.Table) -> tuple[int, int]:
+    """Return where the rows of the part itself begin and end, which stand together."""
+    if OWN not in table.column_names:
+        return 0, table.num_rows
+    own = np.flatnonzero(np.asarray(table.column(OWN)))
+    return (int(own[0]), int(own[-1]) + 1) if len(own) else (table.num_rows, table.num_rows)
 
 
 def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:

@@ -1,0 +1,118 @@
+"""Slices of time find the matches of the oracle wherever the line is cut. Without Spark: slices
+are made by hand, and read by the code of the workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.events.order import Scale
+from cernis.pattern.query import Consume, Pattern, Unit
+from cernis.pattern.selection import counts_only
+from cernis.run.session import RunOptions
+from cernis.spark.layout import ahead_in_ticks, back_in_ticks, choose_layout
+from cernis.spark.worker import NOW, OWN, PART, ROW, StreamColumns, Work, answer_schema
+from cernis.spark.worker import recognize_rows as recognize
+from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.strategies import cases
+from cernis.testing.tables import make_table
+
+Events = Sequence[dict[str, Any]]
+many = settings(
+    max_examples=max(20, settings.default.max_examples // 4),
+    suppress_health_check=list(HealthCheck),
+)
+SCALE = Scale(10**6, 10**6)
+
+
+def read_slices(
+    pattern: Pattern, events: Events, cuts: Sequence[int], complete: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the matches of all slices, which are cut at these times."""
+    query = cernis.query(pattern)
+    rows = sorted(enumerate(events), key=lambda row: (row[1]["ts"], row[0]))
+    table = make_table([event for _, event in rows], timed=True)
+    table = table.append_column(ROW, pa.array([row for row, _ in rows], pa.int64()))
+    columns = {name: name for name in table.column_names if name != ROW}
+    work = Work(
+        plan=query.plan,
+        streams=(StreamColumns(name="S", columns=columns),),
+        reading=RunOptions(time="ts", complete=complete),
+        scale=SCALE,
+        form="lines",
+    )
+    work = replace(work, schema=answer_schema(work, table.slice(0, 0)))
+    back, ahead = back_in_ticks(pattern, SCALE), ahead_in_ticks(pattern, SCALE)
+    assert back is not None
+    times = [event["ts"] for _, event in rows]
+    table = table.append_column(NOW, pa.array([max(times)] * len(times), pa.int64()))
+    ends = [-1, *sorted(cuts), max(times) + 1]
+    parts = []
+    for number, (low, high) in enumerate(pairwise(ends)):
+        read = [low - back <= t < high + ahead for t in times]
+        own = pa.array([low <= t < high for t in times])
+        part = table.append_column(OWN, own).append_column(
+            PART, pa.array([number] * len(times), pa.int32())
+        )
+        parts.append(part.filter(pa.array(read)))
+    for batch in recognize(work, pa.concat_tables(parts).to_batches()):
+        yield from map(json.loads, batch.column("line").to_pylist())
+
+
+def check_slices(case: tuple[Pattern, Events], cuts: Sequence[int], complete: bool) -> None:
+    pattern, events = case
+    assume(events and choose_layout(cernis.query(pattern).plan, timed=True).cut)
+    events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(events)]
+    found = list(read_slices(pattern, events, cuts, complete))
+    if counts_only(pattern):
+        counted = [(line["end"], line["count"]) for line in found]
+        assert_counts_agree(pattern, events, counted, complete=complete)
+    else:
+        triples = ((line["start"], line["end"], line["vars"]) for line in found)
+        assert_agrees(pattern, events, triples, complete=complete)
+
+
+CUTS = st.lists(st.integers(0, 20), max_size=4)
+
+
+@pytest.mark.parametrize("link", ["free", "equal", "residual"])
+@many
+@given(data=st.data(), cuts=CUTS, complete=st.booleans())
+def test_what_must_be_absent_around_a_slice_counts(
+    link: Any, data: st.DataObject, cuts: list[int], complete: bool
+) -> None:
+    sides = data.draw(st.sampled_from([("after",), ("before",), ("after", "before")]))
+    features: dict[str, Any] = dict.fromkeys(sides, (link,))
+    features |= {"consume": (Consume.NONE,), "windows": (Unit.TIME,), "untimed": False}
+    check_slices(data.draw(cases(**features, size=5)), cuts, complete)
+
+
+@many
+@given(
+    case=cases(gaps=True, consume=(Consume.NONE,), windows=(None,), size=5, untimed=False),
+    cuts=CUTS,
+)
+def test_gaps_bound_what_a_slice_reads(case: Any, cuts: list[int]) -> None:
+    check_slices(case, cuts, complete=False)
+
+
+def test_an_order_and_its_payment_may_lie_in_different_slices() -> None:
+    text = "SELECT * WHERE ORDER AS o WITHOUT (PAY AS p FILTER p[id] = o[id]) FOR 5 MILLISECONDS"
+    kinds = [("ORDER", 1, 0), ("ORDER", 2, 3), ("PAY", 2, 8), ("ORDER", 3, 9), ("NOTE", 0, 11)]
+    events = [{"type": kind, "id": key, "ts": ts} for kind, key, ts in kinds]
+    pattern = cernis.query(text).pattern
+    assert choose_layout(cernis.query(text).plan, timed=True).distribution.value == "sliced"
+    for cut in range(12):
+        found = read_slices(pattern, events, [cut], complete=False)
+        assert [line["end"] for line in found] == [0]
+        complete = read_slices(pattern, events, [cut], complete=True)
+        assert sorted(line["end"] for line in complete) == [0, 3]
