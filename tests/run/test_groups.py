@@ -29,7 +29,13 @@ some = settings(
 )
 
 
-def compare(pattern: Pattern, events: Events, found: Iterable[MatchGroup]) -> None:
+few = settings(max_examples=max(30, settings.default.max_examples // 4))
+few = settings(few, suppress_health_check=list(HealthCheck))
+
+
+def compare(
+    pattern: Pattern, events: Events, found: Iterable[MatchGroup], *, complete: bool = False
+) -> None:
     got = (
         comparable_group(
             [at for name, at in group.time.items() if name != "end_ts"],
@@ -38,7 +44,7 @@ def compare(pattern: Pattern, events: Events, found: Iterable[MatchGroup]) -> No
         )
         for group in found
     )
-    assert_groups_agree(pattern, events, got)
+    assert_groups_agree(pattern, events, got, complete=complete)
 
 
 @some
@@ -60,6 +66,31 @@ def test_groups_of_compared_events_agree_with_the_oracle(case: Case) -> None:
 def test_groups_of_lives_agree_with_the_oracle(case: Case) -> None:
     pattern, events = case
     compare(pattern, events, list(cernis.query(pattern).run(make_table(events, timed=True))))
+
+
+WITHOUT: list[dict[str, Any]] = [
+    {"after": ("free", "equal")},
+    {"after": ("residual",), "before": ("free", "equal")},
+]
+
+
+@pytest.mark.parametrize("links", WITHOUT, ids=str)
+@few
+@given(data=st.data(), complete=st.booleans())
+def test_groups_of_what_without_leaves_agree_with_the_oracle(
+    links: dict[str, Any], complete: bool, data: st.DataObject
+) -> None:
+    pattern, events = data.draw(grouped_cases(**links, size=5, events=8, disorder=False))
+    query = cernis.query(pattern)
+    whole = query.run(make_table(events, timed=True), complete=complete)
+    compare(pattern, events, list(whole), complete=complete)
+    session = query.session(complete=complete)
+    found: list[Any] = []
+    for batch in split(events, data.draw(cuts(len(events)))):
+        if batch:
+            found += session.push(make_table(batch, timed=True))
+        session = query.thaw(session.freeze(), complete=complete)
+    compare(pattern, events, [*found, *session.finish()], complete=complete)
 
 
 @some

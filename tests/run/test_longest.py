@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.pattern.query import Pattern, Strategy, Unit
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import split_batches
@@ -22,6 +22,10 @@ from cernis.testing.tables import make_table
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]
 
+few = settings(
+    max_examples=max(25, settings.default.max_examples // 8),
+    suppress_health_check=list(HealthCheck),
+)
 some = settings(
     max_examples=max(150, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
@@ -31,34 +35,38 @@ LONGEST = (Strategy.LONGEST,)
 
 
 def table_of(pattern: Pattern, events: Events) -> pa.Table:
-    timed = pattern.forget is not None or (
-        pattern.within is not None and pattern.within.unit is Unit.TIME
-    )
+    windows = [pattern.within, *(one.within for one in pattern.without)]
+    in_time = any(window is not None and window.unit is Unit.TIME for window in windows)
+    timed = pattern.forget is not None or in_time
     return make_table(events, timed=True if timed else None)
 
 
-def compare(pattern: Pattern, events: Events, found: Iterable[cernis.Matches]) -> None:
+def compare(
+    pattern: Pattern, events: Events, found: Iterable[cernis.Matches], *, complete: bool = False
+) -> None:
     parts = list(found)
     if counts_only(pattern):
         counted = [row for part in parts for row in part.counts().to_pylist()]
-        assert_counts_agree(pattern, events, ((row["end"], row["count"]) for row in counted))
+        ends = ((row["end"], row["count"]) for row in counted)
+        assert_counts_agree(pattern, events, ends, complete=complete)
         return
-    assert_agrees(pattern, events, [match for part in parts for match in part])
-    for part in parts:
+    assert_agrees(pattern, events, [m for part in parts for m in part], complete=complete)
+    in_events = any(one.within.unit is Unit.EVENTS for one in pattern.without)
+    for part in [] if in_events else parts:  # which come in the order of deadlines
         ends = [match.end_ts if match.end_ts is not None else match.end for match in part]
         assert ends == sorted(ends)
         assert part.count() == len(ends)
 
 
 def push_all(
-    pattern: Pattern, events: Events, at: list[int], *, freeze: bool
+    pattern: Pattern, events: Events, at: list[int], *, freeze: bool, complete: bool = False
 ) -> Iterator[cernis.Matches]:
     query = cernis.query(pattern)
-    whole, session = table_of(pattern, events), query.session()
+    whole, session = table_of(pattern, events), query.session(complete=complete)
     for piece in split_batches(range(len(events)), at):
         yield session.push(whole.slice(piece[0] if piece else 0, len(piece)))
         if freeze:
-            session = query.thaw(session.freeze())
+            session = query.thaw(session.freeze(), complete=complete)
     yield session.finish()
 
 
@@ -139,15 +147,51 @@ def test_forgotten_partitions_agree_with_the_oracle(data: st.DataObject) -> None
     compare(pattern, events, push_all(pattern, events, at, freeze=True))
 
 
-def test_longest_with_without_is_refused() -> None:
-    with pytest.raises(cernis.QueryError) as raised:
-        cernis.query("SELECT LONGEST * WHERE A WITHOUT B FOR 5 EVENTS")
-    assert str(raised.value) == (
-        "line 1, column 26: LONGEST does not go with WITHOUT so far\n"
-        "  SELECT LONGEST * WHERE A WITHOUT B FOR 5 EVENTS\n"
-        "                           ^^^^^^^^^^^^^^^^^^^^^^\n"
-        "  help: ask for the strategy MAX, which compares the matches of one end"
+LINKS: list[dict[str, Any]] = [
+    {"after": ("free",)},
+    {"after": ("equal", "residual")},
+    {"before": ("free", "equal")},
+    {"after": ("free", "equal"), "before": ("free",)},
+]
+
+
+@pytest.mark.parametrize("links", LINKS, ids=str)
+@few
+@given(data=st.data(), complete=st.booleans())
+def test_the_longest_of_what_without_leaves_agree_with_the_oracle(
+    links: dict[str, Any], complete: bool, data: st.DataObject
+) -> None:
+    drawn = cases(strategies=LONGEST, consume=(Consume.NONE,), **links, size=5, forget=True)
+    pattern, events = data.draw(drawn)
+    found = cernis.query(pattern).run(table_of(pattern, events), complete=complete)
+    compare(pattern, events, [found], complete=complete)
+
+
+@pytest.mark.parametrize("links", LINKS[1:], ids=str)
+@few
+@given(data=st.data())
+def test_batches_and_freezing_change_nothing_with_without(
+    links: dict[str, Any], data: st.DataObject
+) -> None:
+    drawn = cases(
+        strategies=LONGEST, consume=(Consume.NONE,), **links, size=5, forget=True, disorder=False
     )
+    pattern, events = data.draw(drawn)
+    at, events = data.draw(cuts(len(events))), in_order(events)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        found = push_all(pattern, events, at, freeze=True, complete=True)
+        compare(pattern, events, found, complete=True)
+
+
+def test_a_shorter_match_is_certain_when_the_longer_one_is_removed() -> None:
+    query = cernis.query("SELECT LONGEST s FROM S WHERE (A:+ AS s) WITHOUT B FOR 2 MILLISECONDS")
+    session = query.session()
+    found = [intervals(session.push([event])) for event in types("AAACCC")]
+    assert found == [[], [], [], [], [], [(0, 2)]]
+    session = query.session()
+    events = [{"type": kind, "ts": ts} for kind, ts in [("A", 0), ("A", 2), ("C", 3), ("B", 4)]]
+    assert [intervals(session.push([event])) for event in events] == [[], [], [], [(0, 0)]]
 
 
 def types(text: str) -> list[dict[str, Any]]:

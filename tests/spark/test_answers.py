@@ -271,7 +271,10 @@ def test_strategies_agree_with_the_oracle(
 
 @few
 @given(
-    many(strategies=(Strategy.LONGEST,), binary=True, size=7, events=9),
+    many(strategies=(Strategy.LONGEST,), binary=True, size=7, events=9)
+    | many(
+        strategies=(Strategy.LONGEST,), after=("free", "equal"), consume=(Consume.NONE,), size=5
+    ),
     st.sampled_from(SPREAD),
 )
 def test_longest_agrees_with_the_oracle(
@@ -327,7 +330,8 @@ def test_lives_of_partitions_agree_with_the_oracle(
 @few
 @given(
     st.lists(
-        grouped_cases(partition=True, windows=(None, Unit.EVENTS, Unit.TIME), events=10),
+        grouped_cases(partition=True, windows=(None, Unit.EVENTS, Unit.TIME), events=10)
+        | grouped_cases(after=("free", "equal"), before=("free",), size=5, events=8),
         min_size=AT_ONCE,
         max_size=AT_ONCE,
     ),

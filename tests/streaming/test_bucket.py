@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cernis
@@ -45,6 +45,7 @@ from cernis.testing.tables import make_table, split_by_stream
 
 Events = Sequence[dict[str, Any]]
 FOREVER = 2**40
+few = settings(max_examples=max(20, settings.default.max_examples // 5))
 PLAIN = ("*", "list", "NONE", "COUNT")
 RELEASED = Path(__file__).parent / "checkpoints"
 
@@ -234,14 +235,13 @@ def agree(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
     if any("ts" not in event for event in events):
         events = [{**event, "ts": i} for i, event in enumerate(events)]
     run = run_at_random(data, pattern, events, data.draw(st.booleans()) or bool(pattern.without))
-    after = pattern.absent_after
-    if after is not None:  # time goes on for ever, events do not
-        complete = after.within.unit is Unit.TIME
-        assert_agrees(pattern, events, run.triples(), complete=complete)
-        return
+    after = pattern.absent_after  # time goes on for ever, events do not
+    complete = after is not None and after.within.unit is Unit.TIME
     if pattern.grouping is not None:
         groups = (comparable_group(_when(g), g["partition"], g["values"]) for g in run.found)
-        assert_groups_agree(pattern, events, groups)
+        assert_groups_agree(pattern, events, groups, complete=complete)
+    elif after is not None:
+        assert_agrees(pattern, events, run.triples(), complete=complete)
     elif counts_only(pattern):
         assert_counts_agree(pattern, events, [(x["end"], x["count"]) for x in run.found])
     else:
@@ -342,6 +342,33 @@ def test_longest_reports_the_matches_that_a_session_pushes(
     assert sorted(map(comparable_match, run.triples())) == sorted(map(comparable_match, pushed))
 
 
+@few
+@given(
+    st.data(),
+    random_cases(
+        untimed=False,
+        windows=(Unit.TIME, None),
+        strategies=(Strategy.LONGEST,),
+        consume=(Consume.NONE,),
+        selects=PLAIN[:3],
+        after=("free", "equal", "residual"),
+        before=("free",),
+        size=5,
+    ),
+)
+def test_longest_reports_what_without_leaves_when_deadlines_have_passed(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    pattern, drawn = case
+    events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)]
+    if not events:
+        return
+    run = run_at_random(data, pattern, events, snapshots=True)
+    session = cernis.query(pattern).session(time="ts")
+    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER)]
+    assert sorted(map(comparable_match, run.triples())) == sorted(map(comparable_match, pushed))
+
+
 @given(
     st.data(),
     random_cases(untimed=False, binary=True, previous=True, size=7, events=7),
@@ -405,6 +432,39 @@ def _ends(case: tuple[Pattern, Events]) -> bool:
 )
 def test_groups_survive_restarts(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
     agree(data, case)
+
+
+@few
+@given(
+    st.data(),
+    grouped_cases(
+        after=("free", "equal"), before=("free",), windows=(None, Unit.TIME), size=5, events=8
+    ).filter(lambda case: _ends(case) and _is_timed(case)),
+)
+def test_groups_of_what_without_leaves_survive_restarts(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+def _is_timed(case: tuple[Pattern, Events]) -> bool:
+    """Whether deadlines are times: on a stream, those that count events may never come."""
+    after = case[0].absent_after
+    return after is None or after.within.unit is Unit.TIME
+
+
+def test_a_group_waits_for_the_deadlines_of_its_matches() -> None:
+    text = "SELECT COUNT(*) AS n FROM S WHERE A WITHOUT B FOR 5 MILLISECONDS "
+    run = started(cernis.query(text + "GROUP BY EVERY 10 MILLISECONDS"))
+    timers: list[int | None] = []
+    bucket = run.batch(events_at([1, 9, 30], "AAC"), None)
+    assert [*bucket.take(run.store, [], 12, lambda _, after: timers.append(after))] == []
+    assert timers == [15]  # not 10, which is past, and at which the group is not complete
+    run.batch(None, 14)
+    assert run.found == []
+    run.restart()
+    run.batch(None, 15)
+    assert run.found == [{"from_ts": 0, "to_ts": 10, "partition": {}, "values": {"n": 2}}]
 
 
 @given(st.data(), random_cases(streams=("S", "T"), untimed=False, windows=(None, Unit.TIME)))

@@ -101,13 +101,13 @@ class LifeCoder:
         }
         return arrays | (self._keys.freeze() if self._keys is not None else {})
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore the state that `freeze` returned."""
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]], ended: int = 0) -> None:
+        """Restore the state that `freeze` returned; at most so many lives have ended."""
         if self._keys is not None:
             self._keys.thaw(arrays)
         keys = 1 if self._keys is None else len(self._keys)
         self._count, self._now = read_array(arrays, "clock", np.int64, (2,)).tolist()
-        require(0 <= self._count <= keys, "it has more lives than keys")
+        require(0 <= self._count <= keys + ended, "it has more lives than keys")
         self._last = read_array(arrays, "last", np.int64, (keys,)).copy()
         self._life = read_array(arrays, "life", np.int64, (keys,)).copy()
         alive = self._life[self._life >= 0]

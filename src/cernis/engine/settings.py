@@ -45,6 +45,8 @@ class Settings:
     """The strategy that chooses between matches of different starts."""
     keeps_first: bool = False
     """The earliest start of a state's partial matches is kept beside the latest."""
+    keeps_ends: bool = False
+    """LONGEST leaves matches of every end: WITHOUT is decided before ends are compared."""
 
     @property
     def rules(self) -> Rules:

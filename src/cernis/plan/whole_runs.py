@@ -3,7 +3,8 @@
 Of the matches of `E+[d]` with one interval, the one with every E of the interval contains all
 others: each E more makes gaps smaller. So `E+[d]` is read as `E->+[d]`. That has one match for each
 interval, where `E+[d]` has one for each set of events. It holds where the whole formula is such an
-iteration of single events without a bound, and conditions look at one event at a time.
+iteration of single events without a bound, and conditions look at one event at a time. A guard
+whose conditions mention the match may remove that one and leave others, so there it does not hold.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 
 from cernis.pattern import formula as cel
 from cernis.pattern.check.scopes import is_single_event
+from cernis.pattern.guard import split_guard
 from cernis.pattern.predicate import Holds, conjuncts
 from cernis.pattern.query import Pattern, Strategy
 
@@ -23,7 +25,8 @@ def take_whole_runs(pattern: Pattern) -> Pattern:
     >>> print(take_whole_runs(parse("SELECT LONGEST s WHERE (PAGE+[30 MINUTES]) AS s")))
     SELECT LONGEST s WHERE PAGE->+[30 MINUTES] AS s
     """
-    if pattern.strategy is not Strategy.LONGEST:
+    is_linked = any(split_guard(one.formula).foreign for one in pattern.without)
+    if pattern.strategy is not Strategy.LONGEST or is_linked:
         return pattern
     return replace(pattern, formula=_take_next(pattern.formula))
 

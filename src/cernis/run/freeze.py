@@ -84,7 +84,7 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
     if sieves and pipeline.plan.pattern.forget is not None:
         arrays["lives"] = sieves[0].read_keys(pipeline.kept_from, pipeline.engine.position)
     if pipeline.absence is not None:
-        meta["absence"], waiting = pipeline.absence.freeze(pipeline.feed)
+        meta["absence"], waiting = pipeline.absence.freeze(pipeline.feed, pipeline.retained_ends())
         arrays |= {f"absence.{name}": array for name, array in waiting.items()}
     if pipeline.grouper is not None:
         arrays["groups"] = _write_table(pipeline.grouper.freeze())
@@ -149,7 +149,12 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     pipeline.feed.thaw(engine, arrays)
     position = pipeline.engine.position
     if pipeline.keys is not None:
-        pipeline.keys.thaw(select_arrays("keys.", arrays))
+        coded = select_arrays("keys.", arrays)
+        if isinstance(pipeline.keys, LifeCoder):
+            # the matches of LONGEST that wait for a deadline keep their lives
+            pipeline.keys.thaw(coded, len(arrays.get("absence.after.held.keys", ())))
+        else:
+            pipeline.keys.thaw(coded)
         live = pipeline.engine.live_keys()
         require(is_inside(live, 0, len(pipeline.keys)), "a partition has no key")
     if "last_events" in arrays:

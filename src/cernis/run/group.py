@@ -249,17 +249,29 @@ class Grouper:
             closed = [key for key in self.groups if key[0] < now]
         return self._report(closed)
 
-    def take_passed(self, nanoseconds: int) -> pa.Table:
-        """Report the groups of EVERY that end at or before a time, which no event to come has."""
-        closed = [] if self.first_end is None else list(self.groups)
+    def take_passed(self, nanoseconds: int, waiting: int | None = None) -> pa.Table:
+        """Report the groups of EVERY that end at or before a time, which no event to come has.
+
+        `waiting` is the earliest end of a match that is not certain yet.
+        """
+        closed = self._list_complete(waiting)
         return self._report([key for key in closed if self._end_of(key) <= nanoseconds])
 
-    @property
-    def first_end(self) -> int | None:
-        """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
-        if self.grouping.every is None or not self.groups:
-            return None
-        return min(map(self._end_of, self.groups))
+    def find_first_end(self, waiting: int | None = None) -> int | None:
+        """Return the time, in nanoseconds, at which the next group of EVERY ends; None: none does.
+
+        A group that a match which is not certain yet may join does not end.
+        """
+        return min(map(self._end_of, self._list_complete(waiting)), default=None)
+
+    def _list_complete(self, waiting: int | None) -> list[GroupKey]:
+        """List the groups of EVERY that no match can join which ends at `waiting` or later."""
+        if self.grouping.every is None:
+            return []
+        if waiting is None or not self.groups:
+            return list(self.groups)
+        first = self._numbers_of(np.array([waiting]))[0]
+        return [key for key in self.groups if key[0] < first]
 
     def _end_of(self, key: GroupKey) -> int:
         assert self.grouping.every is not None

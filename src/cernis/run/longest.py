@@ -4,7 +4,8 @@ At one end the engine (or the sieve) leaves the matches of the earliest start. H
 different ends are compared. Those of a partition that no other contains have increasing starts and
 ends. One of them is certain once every partial match of the partition starts later: an interval to
 come that contains it would have grown from a partial match that starts no later. So matches of one
-partition become certain in the order of their ends.
+partition become certain in the order of their ends. With WITHOUT, the matches that it has left are
+compared, and those that still wait for their deadline count as partial matches do.
 
 In one push, certain matches come by their ends. Over several pushes the order is that of one
 partition only, unless matches are to come in order: then a match also waits for those of other

@@ -39,6 +39,7 @@ from cernis.plan.plan import Plan
 from cernis.results.deadline import DeadlineColumn
 from cernis.results.matchset import ListedMatches, MatchSet, join
 from cernis.run.absence.decide import Absences
+from cernis.run.absence.following import CertainMatches
 from cernis.run.best import BestFirst
 from cernis.run.budget import Budget
 from cernis.run.feed import Engine, Measures, SlidingFeed, UnaryFeed, make_feed
@@ -50,6 +51,7 @@ from cernis.run.metrics import SessionMetrics
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
 from cernis.run.suppress import Suppressor
+from cernis.run.waiting import ends_of
 
 _FORGET_EVERY = 1 << 20
 """A pipeline with more events than this forgets whenever their number has doubled."""
@@ -227,7 +229,9 @@ class Pipeline:
         Of a strategy that waits: the matches that are certain now.
         """
         plan, began = self.plan, perf_counter()
-        if self.absence is not None:
+        if self.absence is not None and self.longest is not None:
+            found = self._find_longest_certain(self.absence, self.longest, segments, last)
+        elif self.absence is not None:
             found = self.absence.find(segments, self.feed)
         elif self.longest:
             found = self._find_longest(self.longest, segments, last)
@@ -248,9 +252,13 @@ class Pipeline:
 
     def first_end(self) -> int | None:
         """Return the earliest end of a match that is not certain yet."""
-        if self.longest is not None:
-            return self.longest.first_end()
-        return None if self.absence is None else self.absence.first_end()
+        waiting = (self.longest, self.absence)
+        ends = [one.first_end() for one in waiting if one is not None]
+        return min((end for end in ends if end is not None), default=None)
+
+    def retained_ends(self) -> NDArray[np.int64] | None:
+        """Return the ends of the matches that WITHOUT has left, and that LONGEST still holds."""
+        return None if self.longest is None else self.longest.waiting.intervals.ends
 
     @property
     def waits(self) -> bool:
@@ -288,6 +296,23 @@ class Pipeline:
             return ListedMatches(plan.variables, ())
         return longest.choose_listed(found, self.sieve.keys_of(found.block.end), last=last)
 
+    def _find_longest_certain(
+        self, absence: Absences, longest: LongestMatches, certain: list[CertainMatches], last: bool
+    ) -> MatchSet:
+        """Return the longest of the matches that WITHOUT leaves, as far as they are certain."""
+        found = absence.find(certain, self.feed, self.retained_ends())
+        if self.budget.spent:  # a longer one may be missing
+            absence.drop_all()
+            longest.drop_all()
+            return ListedMatches(self.plan.variables, ())
+        block = join(tuple(found.blocks()), len(self.plan.variables))
+        nothing = np.empty(0, np.int64)
+        ends = np.concatenate([nothing, *(ends_of(one) for each in certain for one in each.held)])
+        keys = np.concatenate([nothing, *(each.keys for each in certain)])
+        ends, first = np.unique(ends, return_index=True)
+        own = keys[first][np.searchsorted(ends, block.end)]
+        return longest.choose_listed(ListedMatches(found.variables, [block]), own, last=last)
+
     def _keep_earliest(self, candidates: MatchSet) -> ListedMatches:
         """Return the candidates of the earliest start of each end; all spend the budget."""
         names, blocks = self.plan.candidate_variables, []
@@ -299,12 +324,17 @@ class Pipeline:
         return ListedMatches(names, [keep_earliest(join(blocks, len(names)))])
 
     def _live_starts(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the earliest partial match of each partition starts."""
+        """Return where the earliest partial match of each partition starts.
+
+        With WITHOUT also the earliest one that waits for its deadline.
+        """
         engine = self.engine
         assert not isinstance(engine, SlidingAggregator)
         starts = engine.live_starts(keys)
         if isinstance(self.keys, LifeCoder):
             starts[~np.isin(keys, self.keys.find_alive())] = NEVER
+        if self.absence is not None:
+            starts = np.minimum(starts, self.absence.live_starts(keys))
         return starts
 
     def add_to_groups(self, segments: list[Any], *, last: bool = False) -> None:
@@ -381,6 +411,8 @@ class Pipeline:
             live = np.union1d(live, waiting)
         if self.longest:
             live = np.union1d(live, self.longest.waiting.keys())
+            if self.absence is not None:
+                live = np.union1d(live, self.absence.waiting_keys())
         if len(self.keys) <= (4 * len(live) + spare if spare else len(live)):
             return
         self.keys.keep_only(live)

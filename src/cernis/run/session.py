@@ -204,7 +204,7 @@ class Session(Generic[Found]):
         grouper = self.pipeline.grouper
         assert grouper is not None
         with self._guard:
-            return self._groups(grouper.take_passed(nanoseconds))
+            return self._groups(grouper.take_passed(nanoseconds, self.pipeline.first_end()))
 
     def _collect(self, reading: _Reading, *, last: bool = False) -> Found:
         self.renew_budget()

@@ -16,7 +16,7 @@ Cost contract: `add` is O(1); `select` is linear in what it returns. `keep_only`
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
@@ -99,13 +99,29 @@ class WaitingMatches:
 
     def select(self, numbers: Numbers) -> list[Held]:
         """Return the matches with these numbers, which ascend."""
-        found, low = [], 0
+        return [_select(batch.held, at) for batch, at in self._split(numbers)]
+
+    def read_keys(self, numbers: Numbers) -> Numbers:
+        """Return the partitions of the matches with these numbers, which ascend."""
+        parts = (batch.keys[at] for batch, at in self._split(numbers))
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def read_starts(self, numbers: Numbers) -> Numbers:
+        """Return the starts of matches, and of roots, with these numbers, which ascend.
+
+        The matches of a root have one start.
+        """
+        parts = (_starts_of(batch.held)[at] for batch, at in self._split(numbers))
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def _split(self, numbers: Numbers) -> Iterator[tuple[_WaitingBatch, Numbers]]:
+        """Yield the batches that have the matches with these numbers, and the places there."""
+        low = 0
         while low < len(numbers):
             batch = self._find(int(numbers[low]))
             high = int(np.searchsorted(numbers, batch.next))
-            found.append(_select(batch.held, numbers[low:high] - batch.first))
+            yield batch, numbers[low:high] - batch.first
             low = high
-        return found
 
     def _find(self, number: int) -> _WaitingBatch:
         return self._batches[bisect_right(self._batches, number, key=lambda b: b.first) - 1]
@@ -117,16 +133,13 @@ class WaitingMatches:
 
     def keep_only(self, numbers: Numbers) -> Numbers:
         """Drop all matches but these, which ascend; return their new numbers, from 0 on."""
-        cuts = np.searchsorted(numbers, [batch.next for batch in self._batches])
-        low, kept = 0, list[_WaitingBatch]()
-        for batch, high in zip(self._batches, cuts.tolist(), strict=True):
-            if high > low:
-                at = numbers[low:high] - batch.first
-                held = _select(batch.held, at)
-                kept.append(_WaitingBatch(low, held, batch.keys[at], _reach_of(held, batch.reach)))
-            low = high
+        kept, first = list[_WaitingBatch](), 0
+        for batch, at in self._split(numbers):
+            held = _select(batch.held, at)
+            kept.append(_WaitingBatch(first, held, batch.keys[at], _reach_of(held, batch.reach)))
+            first += len(at)
         self._batches = _unite(kept)
-        return np.arange(low)
+        return np.arange(first)
 
     def take(self, certain: Mask, gone: Mask) -> MatchBlock:
         """Return the matches that are certain; these and those that are gone wait no longer.
@@ -191,6 +204,12 @@ class WaitingMatches:
 def ends_of(held: Held) -> Numbers:
     """Return the end of each match of a block, or of each root of a segment."""
     return held.end if isinstance(held, MatchBlock) else np.asarray(held.roots["end"], np.int64)
+
+
+def _starts_of(held: Held) -> Numbers:
+    if isinstance(held, MatchBlock):
+        return held.start
+    return np.asarray(held.arena["start"][held.roots["node"]], np.int64)
 
 
 def _reach_of(held: Held, reach: int) -> int:

@@ -168,12 +168,12 @@ def _has_time_window(pattern: Pattern, timed: bool) -> bool:
 
 
 def _advise(pattern: Pattern, timed: bool) -> str:
+    if pattern.strategy is Strategy.LONGEST:
+        return "a key (PARTITION BY): LONGEST compares matches of all ends"
     if pattern.without:
         return "a key (PARTITION BY), or bounds in time for the match and for WITHOUT"
     if pattern.forget is not None:
         return "a key (PARTITION BY): FORGET AFTER looks at the whole stream"
-    if pattern.strategy is Strategy.LONGEST:
-        return "a key (PARTITION BY): LONGEST compares matches of all ends"
     if pattern.consume is Consume.PARTITION:
         return "CONSUME BY PARTITION without PARTITION BY is one partition: name its key"
     if pattern.within is None:

@@ -132,12 +132,7 @@ def _check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptio
 
 
 def _check_deadlines(pattern: Pattern, frames: Sequence[Frame]) -> None:
-    """Raise an error for WITHOUT a time on frames without times, and for groups on streams."""
-    after = pattern.absent_after
-    if after is not None and pattern.grouping is not None and frames[0].source.isStreaming:
-        message = "GROUP BY does not go with WITHOUT … FOR on a stream of Spark"
-        help_ = "select the values, and group the matches"
-        raise QueryError([Diagnostic(message, after.span, suggestion=help_)], pattern.source)
+    """Raise an error for WITHOUT a time on frames without times."""
     for absence in pattern.without:
         if absence.within.unit is Unit.TIME:
             clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"

@@ -273,8 +273,10 @@ class Recognizer:
     @property
     def first_end(self) -> int | None:
         """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
-        grouper = self.session.pipeline.grouper
-        return None if grouper is None else grouper.first_end
+        pipeline = self.session.pipeline
+        if pipeline.grouper is None:
+            return None
+        return pipeline.grouper.find_first_end(pipeline.first_end())
 
     @property
     def next_deadline(self) -> int | None:

@@ -187,9 +187,14 @@ class UnaryEngine:
     def _keep_longest(
         self, segment: ArenaSegment, starts: NDArray[np.int64]
     ) -> tuple[ArenaSegment, NDArray[np.int64]]:
-        """Return the roots whose interval, from the earliest start, no other one contains."""
+        """Return the roots whose interval, from the earliest start, no other one contains.
+
+        All of them, where that is decided later.
+        """
         if (starts < 0).any():
             choosing.find_starts(segment, starts, choosing.new_node_scratch(self.records))
+        if self.settings.keeps_ends:
+            return segment, starts
         kept = keep_longest(segment.roots["key"], starts, segment.roots["end"])
         return segment._replace(roots=segment.roots[kept]), starts[kept]
 

@@ -25,7 +25,6 @@ from cernis.pattern.query import (
     Grouping,
     OrderBy,
     SelectedTerm,
-    Strategy,
     Suppression,
     Unit,
     Variable,
@@ -122,12 +121,6 @@ class PatternCheck(FormulaCheck):
             self.check_size(window, clause)
         if pattern.without and pattern.consume is not Consume.NONE:
             self.mistakes.note("CONSUME BY does not go with WITHOUT", pattern.without[0].span)
-        if pattern.strategy is Strategy.LONGEST and pattern.without:
-            self.mistakes.note(
-                "LONGEST does not go with WITHOUT so far",
-                pattern.without[0].span,
-                suggestion="ask for the strategy MAX, which compares the matches of one end",
-            )
 
     def check_select(self, scope: VariableScope) -> None:
         select = self.pattern.select

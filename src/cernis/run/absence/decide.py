@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cernis.encoding.encode import Encode, Encoder
 from cernis.encoding.keys import select_arrays
+from cernis.engine.settings import NEVER
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
@@ -32,7 +33,7 @@ from cernis.run.choose import Candidate, choose, mark_variables, project
 from cernis.run.feed import Feed
 from cernis.run.sieve import Sieve, unpack
 from cernis.run.waiting import Held
-from cernis.state import check_mapping
+from cernis.state import check_mapping, read_array
 
 Numbers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
@@ -99,8 +100,11 @@ class Absences:
             ended = [block] if len(block.end) else []
         if self.after is not None:
             return _if_any(self.after.take(batch, keys, scale, ended, reach))
+        ends = [block.end - batch.base for block in ended]
+        partitions = [np.zeros(len(at), np.int64) if keys is None else keys[at] for at in ends]
         nothing = np.empty(0, np.int64)
-        return _if_any(CertainMatches(ended, nothing, nothing))
+        held = np.concatenate([nothing, *partitions])
+        return _if_any(CertainMatches(ended, held, nothing, nothing))
 
     def first_end(self) -> int | None:
         """Return the earliest end of a match that waits."""
@@ -118,6 +122,19 @@ class Absences:
     def advance(self, time: int) -> list[CertainMatches]:
         """Return the matches that are certain once no event before this time can come."""
         return [] if self.after is None else _if_any(self.after.advance(time))
+
+    def live_starts(self, keys: Numbers) -> Numbers:
+        """Return where the earliest match that waits starts, in each of these partitions."""
+        return np.full(len(keys), NEVER) if self.after is None else self.after.live_starts(keys)
+
+    def waiting_keys(self) -> Numbers:
+        """Return the partitions of the matches that wait, ascending."""
+        return np.empty(0, np.int64) if self.after is None else self.after.waiting.keys()
+
+    def drop_all(self) -> None:
+        """Drop the matches that wait."""
+        if self.after is not None:
+            self.after.drop_all()
 
     def _list(self, segments: list[Any], feed: Feed) -> list[Held]:
         """List the matches of compact sets, or leave those that are too many."""
@@ -143,9 +160,14 @@ class Absences:
 
     # ------------------------------------------------------------- results
 
-    def find(self, certain: Sequence[CertainMatches], feed: Feed) -> MatchSet:
-        """Return matches that are certain, in the order in which they became so."""
-        self._note_deadlines(certain)
+    def find(
+        self, certain: Sequence[CertainMatches], feed: Feed, retained: Numbers | None = None
+    ) -> MatchSet:
+        """Return matches that are certain, in the order in which they became so.
+
+        `retained` are the ends of matches that were found before and are still to be reported.
+        """
+        self._note_deadlines(certain, retained)
         held = [one for matches in certain for one in matches.held]
         if held and not any(isinstance(one, MatchBlock) for one in held):
             return self._find(held, feed)
@@ -166,15 +188,19 @@ class Absences:
         order = np.argsort(rank[np.searchsorted(distinct, block.end)], kind="stable")
         return take(block, order)
 
-    def _note_deadlines(self, certain: Sequence[CertainMatches]) -> None:
-        if self.deadline is None or self.deadline.within.unit is Unit.TIME:
+    def _note_deadlines(
+        self, certain: Sequence[CertainMatches], retained: Numbers | None = None
+    ) -> None:
+        known = self.deadline
+        if known is None or known.within.unit is Unit.TIME:
             return
-        nothing = np.empty(0, np.int64)
-        known = (self.deadline.ends, self.deadline.moments) if self.keeps else (nothing, nothing)
+        stays = np.full(len(known.ends), self.keeps)
+        if retained is not None:
+            stays |= np.isin(known.ends, retained)
         self.deadline = DeadlineColumn(
-            self.deadline.within,
-            np.concatenate([known[0], *(one.ends for one in certain)]),
-            np.concatenate([known[1], *(one.moments for one in certain)]),
+            known.within,
+            np.concatenate([known.ends[stays], *(one.ends for one in certain)]),
+            np.concatenate([known.moments[stays], *(one.moments for one in certain)]),
         )
 
     def list_held(self, held: Held, feed: Feed) -> MatchBlock:
@@ -223,13 +249,19 @@ class Absences:
 
     # --------------------------------------------------------------- frozen
 
-    def freeze(self, feed: Feed) -> tuple[dict[str, Any], Arrays]:
-        """Return the state; matches that wait are listed."""
+    def freeze(self, feed: Feed, retained: Numbers | None = None) -> tuple[dict[str, Any], Arrays]:
+        """Return the state; matches that wait are listed.
+
+        `retained` are the ends of matches that were found before and are still to be reported.
+        """
         meta: dict[str, Any] = {}
         arrays: Arrays = {}
         if self.after is not None:
             meta["after"], own = self.after.freeze(lambda held: self.list_held(held, feed))
             arrays |= {f"after.{name}": array for name, array in own.items()}
+        if self.deadline is not None and retained is not None:
+            self._note_deadlines((), retained)
+            arrays |= {"deadline.end": self.deadline.ends, "deadline.moment": self.deadline.moments}
         if self.before is not None:
             meta["before"], own = self.before.freeze()
             arrays |= {f"before.{name}": array for name, array in own.items()}
@@ -243,6 +275,13 @@ class Absences:
         if self.after is not None:
             own = select_arrays("after.", arrays)
             self.after.thaw(written.get("after"), own, position, keys)
+        if self.deadline is not None and "deadline.end" in arrays:
+            below = max(1, position)
+            ends = read_array(dict(arrays), "deadline.end", np.int64, low=0, below=below)
+            moments = read_array(
+                dict(arrays), "deadline.moment", np.int64, ends.shape, low=-1, below=below
+            )
+            self.deadline = DeadlineColumn(self.deadline.within, ends, moments)
         if self.before is not None:
             own = select_arrays("before.", arrays)
             self.before.thaw(written.get("before"), own, position, keys)

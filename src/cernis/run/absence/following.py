@@ -25,7 +25,15 @@ from numpy.typing import NDArray
 from cernis.encoding.clock import Clock
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
-from cernis.engine.deadlines import NO_OCCURRENCES, Arrivals, Certain, Deadlines, Occurrences
+from cernis.engine.deadlines import (
+    NO_OCCURRENCES,
+    Arrivals,
+    Certain,
+    Deadlines,
+    Occurrences,
+    renumber,
+)
+from cernis.engine.settings import NEVER
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
@@ -49,6 +57,8 @@ class CertainMatches(NamedTuple):
     """Matches whose deadline has passed, in the order of ends."""
 
     held: list[Held]
+    keys: Numbers
+    """The partition of each of them, or of each root."""
     ends: Numbers
     """Their ends, in the order in which they became certain."""
     moments: Numbers
@@ -161,7 +171,7 @@ class Following(GuardSide):
                 if pairs.holds(ListedOne(held, self.variables, at), ListedOne(block, names, i)):
                     removed.append(number)
                 if pairs.budget.spent:  # what is not checked is not certain
-                    self.deadlines.remove(self.deadlines.payloads())
+                    self.drop_all()
                     return
             self.deadlines.remove(np.array(removed, np.int64))
 
@@ -190,11 +200,25 @@ class Following(GuardSide):
         moments = certain.moment
         if self.counts_events and self.ranks is None and len(moments):
             moments = certain.end + min(floor(self.within.size), LARGEST_SIZE)
-        found = CertainMatches(self.waiting.select(np.sort(certain.payload)), certain.end, moments)
+        numbers = np.sort(certain.payload)
+        keys = self.waiting.read_keys(numbers)
+        found = CertainMatches(self.waiting.select(numbers), keys, certain.end, moments)
         if len(self.waiting) > self._shrink_at:
             self.shrink()
             self._shrink_at = 2 * len(self.waiting) + _SHRINK
         return found
+
+    def live_starts(self, keys: Numbers) -> Numbers:
+        """Return where the earliest match that waits starts, in each of these partitions."""
+        starts = np.full(len(keys), NEVER)
+        numbers = self.deadlines.payloads()
+        at = renumber(self.waiting.read_keys(numbers), keys)
+        np.minimum.at(starts, at[at >= 0], self.waiting.read_starts(numbers)[at >= 0])
+        return starts
+
+    def drop_all(self) -> None:
+        """Drop the matches that wait."""
+        self.deadlines.remove(self.deadlines.payloads())
 
     # ----------------------------------------------------------- forgetting
 
