@@ -7,8 +7,8 @@ that the parser did not expect. The first two report every mistake, up to a limi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice, pairwise
 
 from lark import Token
 
@@ -52,6 +52,8 @@ ABBREVIATIONS: Mapping[str, str] = {
     "rows": "EVENTS",
 }
 """Words that stand for a unit after a number, where no name may stand."""
+
+_NUMBERS = frozenset(("INT", "FLOAT", "INTEGER", "DECIMAL"))
 
 
 def sort_mistakes(mistakes: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -144,12 +146,13 @@ def guess_keyword(token: Token, accepted: set[str], keywords: Mapping[str, str])
     return find_closest(token.value, words, cutoff=0.7)
 
 
-def expand_abbreviation(
-    token: Token, accepted: set[str], keywords: Mapping[str, str]
-) -> str | None:
-    """Return the unit that a word such as `m` stands for, if a unit may stand here."""
-    meant = ABBREVIATIONS.get(token.value.lower()) if token.value.isidentifier() else None
-    return meant if meant is not None and keywords.get(meant) in accepted else None
+def expand_units(tokens: Sequence[Token], keywords: Mapping[str, str]) -> None:
+    """Retype words such as `m` after a number as units: no language has a name there."""
+    for number, token in pairwise(tokens):
+        if number.type in _NUMBERS and token.type in ("NAME", "AGGREGATE"):  # MIN is a function
+            meant = ABBREVIATIONS.get(token.value.lower())
+            if meant in keywords:
+                token.type, token.value = keywords[meant], meant
 
 
 def explain_misspelling(token: Token, meant: str) -> Diagnostic:

@@ -107,6 +107,7 @@ def read_tokens(syntax: Syntax, text: str) -> list[Token]:
         mistakes += m.find_bracket_mistakes(tokens, text, MAX_DEPTH)
     if mistakes:
         raise QueryError(m.sort_mistakes(mistakes), text)
+    m.expand_units(tokens, syntax.keywords)
     return tokens
 
 
@@ -128,13 +129,11 @@ def read_tree(syntax: Syntax, start: str, tokens: list[Token], text: str) -> Tre
         except UnexpectedToken:
             before = tokens[:number]
             accepted = _find_accepted(syntax, start, before)
-            unit = m.expand_abbreviation(token, accepted, syntax.keywords)
-            meant = unit or m.guess_keyword(token, accepted, syntax.keywords)
+            meant = m.guess_keyword(token, accepted, syntax.keywords)
             if meant is None or len(mistakes) == m.MOST_MISTAKES:
                 mistakes.append(syntax.explain_token(token, accepted, before, len(text.rstrip())))
                 break
-            if unit is None:
-                mistakes.append(m.explain_misspelling(token, meant))
+            mistakes.append(m.explain_misspelling(token, meant))
             token.type, token.value = syntax.keywords[meant], meant
             parser.feed_token(token)
     if mistakes:
