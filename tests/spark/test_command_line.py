@@ -227,6 +227,7 @@ def test_streams_of_different_forms_are_merged(capfd: Capture) -> None:
         ("head.cq", ["-e", "shop.csv"]),
         ("SELECT * FROM S WHERE A AS a ; NO AS b", ["-e", "S=late.csv"]),
         ("SELECT * FROM S WHERE BUY AS a ; NO AS b", ["-e", "S=stock.parquet"]),
+        ("SELECT a[ts, type] FROM S WHERE A:+ AS a", ["-e", "S=late.csv"]),
     ],
 )
 def test_the_table_of_the_first_matches_is_the_same(

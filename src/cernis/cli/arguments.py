@@ -19,6 +19,17 @@ LARGEST_QUERY = 1 << 20
 _LANGUAGES = {".cq": "cq", ".ceql": "ceql", ".spaseq": "spaseq"}
 _GRAPH_FORMATS = {None: None, "nquads": "nq", "trig": "trig"}
 _SHOWN = 10
+_FORMS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".parquet": "parquet",
+    ".nq": "nq",
+}
+"""The forms of outputs by the suffixes of their files."""
+OUTPUT_SUFFIXES = (".jsonl", ".csv", ".parquet", ".arrow")
 
 Files = list[Path] | dict[str, Path]
 
@@ -30,6 +41,26 @@ class Delivery:
     output: str | None
     count: bool
     limit: int | None
+    form: str = "table"
+    """`table`, or the form of the output: `jsonl`, `csv`, `arrow`, `parquet`, `nq`."""
+    events: bool = False
+    """Whether matches come with the events of all their variables."""
+
+    @classmethod
+    def of(
+        cls, output: str | None, form: str | None, *, count: bool, limit: int | None, events: bool
+    ) -> Delivery:
+        """Return where matches go, in the form that was named, or that the file's name tells."""
+        if output is None and form not in (None, "table"):
+            output = "-"
+        if form is None:
+            form = "table" if output is None else _FORMS.get(Path(output).suffix, "jsonl")
+        if form == "table" and output not in (None, "-"):
+            raise typer.BadParameter(
+                "a table is shown on standard output; csv has the same columns",
+                param_hint="--output-format",
+            )
+        return cls(output=output, count=count, limit=limit, form=form, events=events)
 
     @property
     def shown(self) -> int:
@@ -204,12 +235,14 @@ def check_outputs(query: str, arguments: RunArguments, output: str | None) -> No
         refuse_overwriting(output, "the matches", used)
 
 
-def check_output(output: str | None, suffixes: Sequence[str] = (".jsonl", ".parquet")) -> None:
-    """Refuse an output whose form is unknown before any work is done."""
+def check_output(
+    output: str | None, suffixes: Sequence[str] = OUTPUT_SUFFIXES, *, form: str | None = None
+) -> None:
+    """Refuse an output whose form is unknown before any work is done; `form` may say it."""
     if output is None or output == "-":
         return
     path = Path(output)
-    if path.suffix not in (*suffixes, ".ndjson"):
+    if form is None and path.suffix not in (*suffixes, ".ndjson", ".feather"):
         raise typer.BadParameter(
             f"{output}: the form of the output is told by its suffix: "
             f"{', '.join(suffixes[:-1])} or {suffixes[-1]} ('-' writes JSON lines to standard "

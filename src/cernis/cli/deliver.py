@@ -1,4 +1,4 @@
-"""Deliver the matches (or answers) of `cernis run`: as a table, a number, JSON lines, Parquet.
+"""Deliver the matches (or answers) of `cernis run`: a table, a number, JSON lines, CSV, columns.
 
 Matches come in runs, one for each batch of events that had some. Each run is delivered before
 the next batch is read: the input may be larger than memory.
@@ -7,10 +7,11 @@ the next batch is read: the input may be larger than memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -22,11 +23,12 @@ from cernis.cli.arguments import Delivery
 from cernis.cli.terminal import (
     answers_table,
     error_console,
+    events_table,
     graph_matches_table,
     groups_table,
     matches_table,
-    output_console,
     print_message,
+    table_console,
 )
 from cernis.compiled.tiers import is_compiling
 from cernis.errors import DataError
@@ -34,11 +36,10 @@ from cernis.output import open_output
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answers
 from cernis.results.groups import Groups
+from cernis.results.match import Match
 from cernis.results.matches import Matches
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
     from cernis.rdf.session import GraphSession
     from cernis.results.result import Result
     from cernis.run.query import Query
@@ -76,36 +77,47 @@ def kind_of(query: Query[Any]) -> ResultKind:
 
 
 def deliver(
-    runs: Runs, delivery: Delivery, kind: ResultKind, schema: Callable[[], pa.Schema]
+    runs: Runs, delivery: Delivery, kind: ResultKind, nothing: Callable[[], Result[Any]]
 ) -> None:
-    """Show, count or write the matches; `schema` gives the columns if there are none."""
-    limit, output = delivery.limit, delivery.output
+    """Show, count or write the matches; `nothing` gives a result, for its columns, if none come."""
     if delivery.count:
         write_number(sum(matches.count() for matches in runs), delivery)
-    elif output is None:
-        _show(runs, delivery.shown, kind)
-    elif output.endswith(".parquet"):
-        say_written(_write_parquet(runs, limit, output, schema), output, kind)
-    elif output.endswith(".nq"):
-        say_written(_write_graphs(runs, limit, output), output, kind)
-    else:
-        with open_output(output) as file:
-            written = _write_lines(runs, limit, file)
-        say_written(written, output, kind)
+        return
+    if delivery.form == "table":
+        _show(runs, delivery, kind)
+        return
+    assert delivery.output is not None
+    with closing(runs), open_output(delivery.output) as file:
+        if delivery.form in _WRITERS:
+            written = _write_batches(runs, delivery, file, nothing)
+        else:
+            written = _write_lines(runs, delivery, file)
+    say_written(written, delivery.output, kind)
 
 
-def _show(runs: Runs, limit: int, kind: ResultKind) -> None:
+def _show(runs: Runs, delivery: Delivery, kind: ResultKind) -> None:
     first: list[Any] = []
-    count = 0
+    count, limit = 0, delivery.shown
     for found in runs:
         count += found.count()
         first += found.head(limit - len(first))
     show_first(first, count, kind)
+    if delivery.events:
+        for match in first:
+            _show_events(match)
+
+
+def _show_events(match: Any) -> None:
+    """Print the events of a match under its rows."""
+    if isinstance(match, Match) and match.positions:
+        console = table_console()
+        console.print(f"\nrows {match.start} to {match.end}")
+        console.print(events_table(match))
 
 
 def show_first(first: Sequence[Any], count: int, kind: ResultKind) -> None:
     """Print a table of the first of so many matches, and their number."""
-    console = output_console()
+    console = table_console()
     if first:
         console.print(kind.table(first))
     more = 0 if kind is COUNTS else count - len(first)
@@ -119,51 +131,69 @@ def write_number(count: int, delivery: Delivery) -> None:
         file.write(b"%d\n" % number)
 
 
-def _write_graphs(runs: Runs, limit: int | None, output: str) -> int:
-    """Write the graphs of CONSTRUCT, as N-Quads."""
-    from cernis.rdf.matches import GraphMatches
-
+def _write_lines(runs: Runs, delivery: Delivery, file: BinaryIO) -> int:
+    """Write lines of JSON, or the graphs of CONSTRUCT as N-Quads."""
     written = 0
-    with closing(runs), open_output(output) as file:
-        for matches in runs:
+    for matches in runs:
+        left = None if delivery.limit is None else delivery.limit - written
+        if delivery.form == "nq":
+            from cernis.rdf.matches import GraphMatches
+
             assert isinstance(matches, GraphMatches)
-            left = None if limit is None else limit - written
             written += matches.write_nquads(file, limit=left, first=written)
-            if written == limit:
-                break
+        else:
+            written += matches.write_jsonl(file, limit=left, events=delivery.events)
+        if written == delivery.limit:
+            break
     return written
 
 
-def _write_lines(runs: Runs, limit: int | None, file: BinaryIO) -> int:
-    written = 0
-    with closing(runs):
-        for matches in runs:
-            left = None if limit is None else limit - written
-            written += matches.write_jsonl(file, limit=left)
-            if written == limit:
-                break
-    return written
-
-
-def _write_parquet(
-    runs: Runs, limit: int | None, output: str, schema: Callable[[], pa.Schema]
-) -> int:
+def _open_parquet(file: BinaryIO, schema: pa.Schema, output: str) -> Any:
     import pyarrow.parquet as pq
 
-    written = 0
-    writer: pq.ParquetWriter | None = None
-    with closing(runs), open_output(output) as file, ExitStack() as stack:
+    return pq.ParquetWriter(file, schema)
+
+
+def _open_arrow(file: BinaryIO, schema: pa.Schema, output: str) -> Any:
+    return pa.ipc.new_stream(file, schema) if output == "-" else pa.ipc.new_file(file, schema)
+
+
+def _open_csv(file: BinaryIO, schema: pa.Schema, output: str) -> Any:
+    import pyarrow.csv as pacsv
+
+    return pacsv.CSVWriter(file, schema)
+
+
+_WRITERS = {"parquet": _open_parquet, "arrow": _open_arrow, "csv": _open_csv}
+
+
+def _write_batches(
+    runs: Runs, delivery: Delivery, file: BinaryIO, nothing: Callable[[], Result[Any]]
+) -> int:
+    """Write the columns of matches in a form that has one schema."""
+    output, written = delivery.output or "-", 0
+    writer: Any = None
+    schema = pa.schema([])
+
+    def batches_of(matches: Result[Any], left: int | None) -> Iterator[pa.RecordBatch]:
+        if delivery.form == "csv":
+            return matches.flat_batches(left, events=delivery.events)
+        return chain([pa.RecordBatch.from_pylist([], matches.schema)], matches.batches(left))
+
+    with ExitStack() as stack:
         for matches in runs:
-            left = None if limit is None else limit - written
-            if writer is None:
-                writer = stack.enter_context(pq.ParquetWriter(file, matches.schema))
-            for batch in matches.batches(left):
-                writer.write_batch(_cast(batch, writer.schema, output))
+            left = None if delivery.limit is None else delivery.limit - written
+            for batch in batches_of(matches, left):
+                if writer is None:
+                    schema = batch.schema
+                    writer = stack.enter_context(_WRITERS[delivery.form](file, schema, output))
+                writer.write_batch(_cast(batch, schema, output))
                 written += batch.num_rows
-            if written == limit:
+            if written == delivery.limit:
                 break
         if writer is None:
-            stack.enter_context(pq.ParquetWriter(file, schema()))
+            schema = next(batches_of(nothing(), 0)).schema
+            stack.enter_context(_WRITERS[delivery.form](file, schema, output))
     return written
 
 
@@ -174,8 +204,8 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBat
         return batch.cast(schema)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(
-            f"{output}: the columns of the events changed on the way, which a Parquet file "
-            "cannot follow; write .jsonl"
+            f"{output}: the columns of the events changed on the way, which only JSON lines can "
+            "follow; write .jsonl"
         ) from error
 
 

@@ -20,7 +20,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     options = RunOptions(**reading, strict=arguments.strict)
     session = Session(query.plan, options, measures={} if delivery.count else None)
     runs = stream_files(session, files, delivery.output)
-    deliver(runs, delivery, kind_of(query), lambda: query.run(files, **reading).schema)
+    deliver(runs, delivery, kind_of(query), lambda: query.run(files, **reading))
     session.mistakes.complete()  # --limit may end the run early
     print_notes(session.notes)
 

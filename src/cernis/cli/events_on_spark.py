@@ -7,8 +7,9 @@ Matches have the row numbers, the order and the types of the files (`cernis.cli.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,7 @@ from cernis.cli.spark_run import SparkRun
 from cernis.cli.terminal import spinner
 from cernis.errors import WarningNote
 from cernis.pattern.atom import TypeIs
+from cernis.pattern.query import Variable
 from cernis.results.answers import Answers
 from cernis.results.deadline import DEADLINE
 from cernis.results.groups import MatchGroup
@@ -95,6 +97,16 @@ def _job_options(arguments: RunArguments, frames: FileFrames) -> dict[str, Any]:
     return options
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _ReadMatch(Match):
+    """A match that was read from a line of JSON, with the events that the line has."""
+
+    read: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict, repr=False)
+
+    def events(self, variable: str) -> list[dict[str, Any]]:
+        return self.read[variable]
+
+
 class _EventRun(SparkRun):
     """A query on DataFrames of files."""
 
@@ -103,6 +115,10 @@ class _EventRun(SparkRun):
         self.query, self.frames, self.arguments = query, frames, arguments
         self.kind = kind_of(query)
         self._found_any = False
+        items = query.pattern.select.items
+        self._attributes = {
+            item.name: item.attributes for item in items if isinstance(item, Variable)
+        }
 
     @property
     def _gives_answers(self) -> bool:
@@ -138,7 +154,7 @@ class _EventRun(SparkRun):
     def _match(self, line: dict[str, Any]) -> Match:
         interval = (line.get("start", line["end"]), line["end"])
         counted = {"COUNT(*)": line["count"]} if "count" in line else {}
-        return Match(
+        return _ReadMatch(
             start=interval[0],
             end=interval[1],
             start_ts=self._time(line.get("start_ts", line["end_ts"])),
@@ -149,8 +165,9 @@ class _EventRun(SparkRun):
             interval=interval,
             positions={},
             _events=None,  # type: ignore[arg-type]
-            _attributes={},
+            _attributes=self._attributes,
             deadline_ts=self._time(line.get(DEADLINE)),
+            read=line.get("events", {}),
         )
 
     def _time(self, value: Any) -> Any:

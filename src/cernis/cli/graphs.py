@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import cernis
-from cernis.cli.arguments import Delivery, RunArguments, check_output
+from cernis.cli.arguments import OUTPUT_SUFFIXES, Delivery, RunArguments, check_output
 from cernis.cli.deliver import GRAPH_MATCHES, deliver, stream_files
 from cernis.cli.terminal import print_notes
 from cernis.plan.explain_graphs import GraphExplanation
@@ -15,7 +15,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     query = parse_query(arguments.text, delivery.output)
     session = query.session(**arguments.reading_graphs)
     runs = stream_files(session, query.name_streams(arguments.files), delivery.output)
-    deliver(runs, delivery, GRAPH_MATCHES, lambda: session.matches([]).schema)
+    deliver(runs, delivery, GRAPH_MATCHES, lambda: session.matches([]))
     session.mistakes.complete()  # --limit may end the run early
     print_notes(session.notes)
 
@@ -29,5 +29,5 @@ def parse_query(text: str, output: str | None) -> GraphQuery:
     """Parse a query, and check that its matches can be written to the output."""
     query = cernis.query(text, lang="spaseq")
     constructs = query.query.construct is not None
-    check_output(output, (".jsonl", ".parquet", ".nq") if constructs else (".jsonl", ".parquet"))
+    check_output(output, (*OUTPUT_SUFFIXES, ".nq") if constructs else OUTPUT_SUFFIXES)
     return query

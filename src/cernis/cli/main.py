@@ -30,6 +30,7 @@ from cernis.cli.options import (
     LanguageName,
     MoreEvents,
     OnError,
+    OutputForm,
     OutputFormat,
     QueryArgument,
     StreamFormat,
@@ -60,9 +61,20 @@ def run(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help=".jsonl or .parquet; - for standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help=".jsonl, .csv, .parquet or .arrow; - for standard output.",
         ),
     ] = None,
+    output_format: Annotated[
+        OutputForm | None,
+        typer.Option("--output-format", help="The form of the output; told by its suffix."),
+    ] = None,
+    events_in_output: Annotated[
+        bool,
+        typer.Option("--events-in-output", help="Show or write the events of matches as well."),
+    ] = False,
     engine: EngineOption = EngineName.local,
     time: TimeColumn = None,
     type: TypeColumn = "type",
@@ -116,7 +128,7 @@ def run(
         if language != "spaseq":
             if background:
                 raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
-            check_output(output)
+            check_output(output, form=_value(output_format))
         if max_keys is not None and (engine is EngineName.spark or language == "spaseq"):
             raise typer.BadParameter(
                 "is for queries over events in this process", param_hint="--max-keys"
@@ -138,9 +150,20 @@ def run(
             strict=strict,
             background=background or (),
         )
+        delivery = Delivery.of(
+            output, _value(output_format), count=count, limit=limit, events=events_in_output
+        )
+        if engine is EngineName.spark and (
+            events_in_output or output_format is not None or delivery.form in ("csv", "arrow")
+        ):
+            raise typer.BadParameter(
+                "on Spark, write .jsonl or .parquet; other forms, and --events-in-output, are for "
+                "queries in this process",
+                param_hint="--engine",
+            )
         check_outputs(query, arguments, output)
         runner = choose_runner(language, on_spark=engine is EngineName.spark)
-        runner.run(arguments, Delivery(output=output, count=count, limit=limit))
+        runner.run(arguments, delivery)
 
 
 def _value(option: StrEnum | None) -> str | None:

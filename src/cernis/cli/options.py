@@ -12,6 +12,7 @@ EngineName = StrEnum("EngineName", ["local", "spark"])
 Format = StrEnum("Format", ["csv", "tsv", "jsonl", "parquet", "arrow", "nquads", "trig"])
 StreamFormat = StrEnum("StreamFormat", ["csv", "tsv", "jsonl", "parquet", "json", "protobuf"])
 OutputFormat = StrEnum("OutputFormat", ["parquet", "jsonl"])
+OutputForm = StrEnum("OutputForm", ["table", "jsonl", "csv", "arrow", "parquet"])
 BadEvents = StrEnum("BadEvents", ["fail", "skip"])
 TimeUnit = StrEnum("TimeUnit", ["s", "ms", "us", "ns"])
 

@@ -76,25 +76,26 @@ class SparkRun(ABC):
         """Show, count or write the matches, then print the notes, or raise the warnings."""
         if delivery.count:
             write_number(self.count(), delivery)
-        elif delivery.output is None:
+        elif delivery.form == "table" or delivery.output is None:
             count = self.count()
             first = self.first(min(delivery.shown, MOST_ROWS)) if count and delivery.shown else []
             show_first(first, count, self.kind)
         else:
-            self._write(delivery.output, delivery.limit)
+            self._write(delivery)
         notes = list(self.notes())
         if strict and (found := list_warnings(notes)):
             raise StrictError(found)
         print_notes(notes)
 
-    def _write(self, output: str, limit: int | None) -> None:
+    def _write(self, delivery: Delivery) -> None:
+        output, limit = delivery.output or "-", delivery.limit
         folder = Path(tempfile.gettempdir()) if output == "-" else Path(output).absolute().parent
         with ExitStack() as stack:
             with spinner("running on Spark"):
                 files = stack.enter_context(self.find(output, limit, folder))
             tables = _take(files.merge(), limit)
             file = stack.enter_context(open_output(output))
-            if output.endswith(".parquet"):
+            if delivery.form == "parquet":
                 written = self._write_parquet(tables, self.schema(files), file)
             else:
                 written = self._write_lines(tables, file)

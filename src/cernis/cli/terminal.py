@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from cernis.rdf.matches import GraphMatch
 
 _MOST_ROWS = 6
+_WIDEST, _BETWEEN = 40, 2
+"""The cells of a column, where a table must be cut, and between two columns."""
+_UNBOUNDED = 1 << 16
 
 
 def output_console() -> Console:
@@ -32,59 +37,110 @@ def error_console() -> Console:
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
-def make_table(names: Iterable[str], right: Collection[str] = ()) -> Table:
-    """Return a table without rows; the columns named in `right` are flush right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(Text(neutralize(name)), justify="right" if name in right else "left")
+def table_console() -> Console:
+    """Return standard output for tables: as wide as they need, unless it is a terminal."""
+    console = output_console()
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console.width = _UNBOUNDED
+    return console
+
+
+def make_table(
+    names: Iterable[str], rows: Iterable[Iterable[Text]], right: Collection[str] = ()
+) -> Table:
+    """Return a table of cells, cut to the terminal; a caption names the columns that do not fit.
+
+    The columns named in `right` are flush right.
+    """
+    titles, cells = [_one_line(name) for name in names], [list(row) for row in rows]
+    width = table_console().width
+    shown = _count_fitting(titles, cells, width)
+    table = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
+    flush = {_one_line(name) for name in right}
+    for title in titles[:shown]:
+        side: Literal["left", "right"] = "right" if title in flush else "left"
+        table.add_column(Text(title), justify=side, no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        table.add_row(*row[:shown])
+    if shown < len(titles):
+        hidden = f"{len(titles) - shown} more: {', '.join(titles[shown:])}"
+        hidden = hidden if len(hidden) <= width else hidden[: max(1, width - 1)] + "…"
+        table.caption = Text(hidden, style="dim")
     return table
 
 
+def _count_fitting(titles: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> int:
+    """Return how many columns fit, at least one; wide cells may be cut to `_WIDEST`."""
+    used = 0
+    for at, title in enumerate(titles):
+        widest = max((cell_len(title), *(row[at].cell_len for row in rows)))
+        used += min(widest, _WIDEST) + (_BETWEEN if at else 0)
+        if at and used > width:
+            return at
+    return len(titles)
+
+
 def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
-    """Return a row for each match: interval, times, partition, values, rows of variables."""
+    """Return a row for each match: interval, times, partition, values, variables.
+
+    A variable shows the rows of its events, or the values of the attributes that SELECT names.
+    """
     first = matches[0]
     numbers = ["end"] if counting else ["start", "end"]
     times = ["end_ts"] if counting else ["start_ts", "end_ts"]
     if any(match.deadline_ts is not None for match in matches):
         times.append(DEADLINE)
-    names = (*numbers, *times, *first.partition, *first.values, *first.vars)
-    table = make_table(names, right={*numbers, *first.values})
+    names = [*numbers, *times, *first.partition, *first.values]
+    for name in first.vars:
+        held = first.attributes.get(name, ())
+        names += [f"{name}[{attribute}]" for attribute in held] or [name]
+    rows = []
     for match in matches:
         values = [getattr(match, name) for name in (*numbers, *times)]
         values += [*match.partition.values(), *match.values.values()]
-        cells = [value_text(value) for value in values]
-        table.add_row(*cells, *(_rows_text(rows) for rows in match.vars.values()))
-    return table
+        rows.append([*map(value_text, values), *_variable_cells(match)])
+    return make_table(names, rows, right={*numbers, *first.values})
+
+
+def _variable_cells(match: Match) -> Iterator[Text]:
+    for name, rows in match.vars.items():
+        held = match.attributes.get(name, ())
+        events = match.events(name) if held else []
+        for attribute in held:
+            yield _list_text([value_text(event.get(attribute)).plain for event in events])
+        if not held:
+            yield _list_text(list(map(str, rows)))
 
 
 def groups_table(groups: Sequence[MatchGroup]) -> Table:
     """Return a row for each group: its time, its components of the partition, its values."""
     first = groups[0]
-    table = make_table((*first.time, *first.partition, *first.values), right={*first.values})
-    for group in groups:
-        cells = (*group.time.values(), *group.partition.values(), *group.values.values())
-        table.add_row(*map(value_text, cells))
-    return table
+    names = (*first.time, *first.partition, *first.values)
+    rows = [
+        map(value_text, (*group.time.values(), *group.partition.values(), *group.values.values()))
+        for group in groups
+    ]
+    return make_table(names, rows, right={*first.values})
 
 
 def answers_table(answers: Sequence[Answer]) -> Table:
     """Return a row for each answer: the values of the head, and where it first appears."""
-    table = make_table((*answers[0].values, "end", "end_ts"), right={"end"})
-    for answer in answers:
-        table.add_row(*map(value_text, (*answer.values.values(), answer.end, answer.end_ts)))
-    return table
+    rows = [
+        map(value_text, (*answer.values.values(), answer.end, answer.end_ts)) for answer in answers
+    ]
+    return make_table((*answers[0].values, "end", "end_ts"), rows, right={"end"})
 
 
 def graph_matches_table(matches: Sequence[GraphMatch]) -> Table:
     """Return a row for each match: times, variables, events."""
     names = list(dict.fromkeys(name for match in matches for name in match.bindings))
-    table = make_table(("start_ts", "end_ts", *(f"?{name}" for name in names), "events"))
+    rows = []
     for match in matches:
         bound = [match.bindings.get(name) for name in names]
         events = ", ".join(f"{stream} {number}" for stream, number in match.events)
         cells = [value_text(value) for value in (match.start_ts, match.end_ts, *bound)]
-        table.add_row(*cells, Text(neutralize(events)))
-    return table
+        rows.append([*cells, Text(neutralize(events))])
+    return make_table(("start_ts", "end_ts", *(f"?{name}" for name in names), "events"), rows)
 
 
 def events_table(match: Match) -> Table:
@@ -94,12 +150,12 @@ def events_table(match: Match) -> Table:
         for name in match.vars
         for position, event in zip(match.positions[name], match.events(name), strict=True)
     ]
-    columns = dict.fromkeys(key for _, _, event in places for key in event)
-    table = make_table(("", *columns))
-    for _, name, event in sorted(places, key=lambda place: place[0]):
-        cells = (value_text(event.get(column)) for column in columns)
-        table.add_row(Text(neutralize(name), style="bold cyan"), *cells)
-    return table
+    columns = list(dict.fromkeys(key for _, _, event in places for key in event))
+    rows = [
+        [Text(neutralize(name), style="bold cyan"), *(value_text(event.get(c)) for c in columns)]
+        for _, name, event in sorted(places, key=lambda place: place[0])
+    ]
+    return make_table(("", *columns), rows)
 
 
 def value_text(value: Any) -> Text:
@@ -108,12 +164,17 @@ def value_text(value: Any) -> Text:
         return Text("–", style="dim")
     if hasattr(value, "isoformat"):
         return Text(str(value).removesuffix("000") if "." in str(value) else str(value))
-    return Text(neutralize(str(value)))
+    return Text(_one_line(str(value)))
 
 
-def _rows_text(rows: Sequence[int]) -> Text:
-    shown = ", ".join(map(str, rows[:_MOST_ROWS]))
-    return Text(shown + (f", … ({len(rows)})" if len(rows) > _MOST_ROWS else ""))
+def _one_line(text: str) -> str:
+    """Return text for one line of a terminal."""
+    return neutralize(text).replace("\n", "␊").replace("\t", " ")
+
+
+def _list_text(values: Sequence[str]) -> Text:
+    shown = ", ".join(values[:_MOST_ROWS])
+    return Text(shown + (f", … ({len(values)})" if len(values) > _MOST_ROWS else ""))
 
 
 def print_notes(notes: Iterable[str]) -> None:

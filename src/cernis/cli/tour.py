@@ -206,12 +206,16 @@ def _compare(spark: Any, folder: str, events: pa.Table, query: Any, console: Con
     with spinner("Spark …"):
         began = perf_counter()
         there_count, there_seconds = found.count(), perf_counter() - began
-    table = make_table(("", "matches", "the first of them", "seconds"))
     shown = sorted((m.end_ts, m.end, m.start) for m in here.head(50))[:_COMPARED]
     pairs = [", ".join(f"{start}–{end}" for _, end, start in shown)]
     pairs.append(", ".join(f"{row.start}–{row.end}" for row in first))
-    table.add_row("embedded", f"{here_count:,}", pairs[0], f"{here_seconds:.1f}")
-    table.add_row("Spark", f"{there_count:,}", pairs[1], f"{there_seconds:.1f}")
+    rows = [
+        ("embedded", f"{here_count:,}", pairs[0], f"{here_seconds:.1f}"),
+        ("Spark", f"{there_count:,}", pairs[1], f"{there_seconds:.1f}"),
+    ]
+    table = make_table(
+        ("", "matches", "the first of them", "seconds"), (map(Text, r) for r in rows)
+    )
     console.print(Padding(table, (1, 2)))
     same = here_count == there_count and pairs[0] == pairs[1]
     console.print("The same answers." if same else "These should be the same: please report it.")

@@ -359,7 +359,7 @@ class GraphMatches(Result[GraphMatch]):
 
     # ------------------------------------------------------------------- text
 
-    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
+    def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
         return (self._json_lines(block, "\n") for block in self._blocks(limit))
 
     def placed_lines(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:

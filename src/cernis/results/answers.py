@@ -98,7 +98,7 @@ class Answers(Result[Answer]):
     def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
         return iter(self._table.slice(0, limit).to_batches(max_chunksize=_BATCH))
 
-    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
+    def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
         for batch in self._batches(limit):
             *values, ends, times = batch.columns
             yield answer_lines(self.names, values, ends, times)

@@ -14,7 +14,7 @@ Python object for a match or an event.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +80,10 @@ class MatchFields:
     def attributes(self) -> dict[str, tuple[str, ...]]:
         """The attributes of each variable that is a column; none named: all."""
         return {item.name: item.attributes for item in self.items if isinstance(item, Variable)}
+
+    def without_variables(self) -> MatchFields:
+        """Return the columns without those of variables."""
+        return replace(self, items=tuple(self.terms))
 
     @property
     def keys(self) -> list[str]:

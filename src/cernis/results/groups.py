@@ -88,7 +88,7 @@ class Groups(Result[MatchGroup]):
     def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
         return iter(self._table.slice(0, limit).to_batches(max_chunksize=_BATCH))
 
-    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
+    def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
         for batch in self._batches(limit):
             yield group_lines(batch, self._times, self._components)
 

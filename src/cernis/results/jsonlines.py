@@ -2,6 +2,7 @@
 
     {"start":3,"end":9,"start_ts":…,"end_ts":…,"vars":{"b":[3],"s":[5,9]},"partition":{}}
 
+with `"events":{"s":[{"price":20},{"price":30}]}` for variables of which SELECT names attributes,
 and the answers of a conjunctive query that drops variables as
 
     {"end":9,"end_ts":…,"values":{"y":3}}
@@ -31,14 +32,20 @@ _Piece: TypeAlias = str | pa.Array
 
 
 def match_lines(
-    block: MatchBlock, fields: MatchFields, events: EventStore, newline: str = "\n"
+    block: MatchBlock,
+    fields: MatchFields,
+    events: EventStore,
+    newline: str = "\n",
+    *,
+    whole: bool = False,
 ) -> pa.StringArray:
-    """Return one line for each match."""
-    lists = []
-    for name in fields.shown:
+    """Return one line for each match; with `whole`, it has the events of all variables."""
+    lists, held = [], {}
+    for name, attributes in fields.attributes.items():
         v = fields.variables.index(name)
-        offsets = block.offsets[v]
-        lists.append(_list_texts(sort_rows(events.rows(block.positions[v]), offsets), offsets))
+        lists.append(list_rows(block.positions[v], block.offsets[v], events))
+        if whole or attributes:
+            held[name] = list_events(block.positions[v], block.offsets[v], events, attributes)
     members: dict[str, list[_Piece]] = {
         "start": [_numbers(events.rows(block.start))],
         "end": [_numbers(events.rows(block.end))],
@@ -50,6 +57,8 @@ def match_lines(
     if fields.suppresses:
         members[SUPPRESSED] = [json_texts(read_suppressed(block))]
     members["vars"] = _object(fields.shown, zip(lists))
+    if held:
+        members["events"] = _object(held, zip(held.values()))
     members["partition"] = _object_of(fields.keys, partition_columns(block.end, fields, events))
     values = fields.values(block, events)
     if values:
@@ -139,8 +148,32 @@ def _numbers(rows: Positions) -> pa.Array:
     return pa.array(rows, pa.int64()).cast(pa.string())
 
 
-def _list_texts(rows: Positions, offsets: Positions) -> pa.Array:
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _numbers(rows))
+def list_rows(positions: Positions, offsets: Positions, events: EventStore) -> pa.Array:
+    """Return the row numbers of a variable in each match, as JSON."""
+    return _list_texts(_numbers(sort_rows(events.rows(positions), offsets)), offsets)
+
+
+def list_events(
+    positions: Positions, offsets: Positions, events: EventStore, attributes: Sequence[str]
+) -> pa.Array:
+    """Return the events of a variable in each match, or some attributes of them, as JSON."""
+    structs = events.structs(positions, attributes or None)
+    names = [field.name for field in structs.type]
+    if not names:
+        return _list_texts(pa.array(["{}"] * len(positions), pa.string()), offsets)
+    texts = pc.binary_join_element_wise(*_object_of(names, structs.flatten()), "")
+    return _list_texts(texts, offsets)
+
+
+def list_values(
+    positions: Positions, offsets: Positions, events: EventStore, attribute: str
+) -> pa.Array:
+    """Return the values of an attribute of a variable in each match, as JSON."""
+    return _list_texts(json_texts(events.structs(positions, [attribute]).flatten()[0]), offsets)
+
+
+def _list_texts(texts: pa.Array, offsets: Positions) -> pa.Array:
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), texts)
     return pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
 
 

@@ -52,6 +52,16 @@ class Match:
             self._events.structs(positions, self._attributes.get(variable) or None)
         )
 
+    @property
+    def attributes(self) -> Mapping[str, tuple[str, ...]]:
+        """The attributes that SELECT names of each variable; none: all."""
+        return self._attributes
+
+    def _repr_html_(self) -> str:
+        from cernis.results.notebook import match_view  # which draws matches
+
+        return match_view(self)
+
     def timeline(self, width: int = 60) -> str:
         """Draw the match in text."""
         ends = (f"row {self.start}", f"row {self.end}")

@@ -29,6 +29,7 @@ from cernis.results.columns import (
     record_batch,
 )
 from cernis.results.deadline import DEADLINE, DeadlineColumn
+from cernis.results.flat import flat_batch
 from cernis.results.jsonlines import count_lines, match_lines, sort_rows
 from cernis.results.match import Match
 from cernis.results.matchset import MatchBlock, MatchSet, Positions, join, part, pieces
@@ -201,11 +202,27 @@ class Matches(Result[Match]):
             times = self._events.times(ends)
             yield pa.RecordBatch.from_arrays([rows, times, lines], ["end", "end_ts", "line"])
 
-    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
-        return (lines for _, lines in self._lines_by_end(limit, "\n"))
+    def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
+        return (lines for _, lines in self._lines_by_end(limit, "\n", whole=whole))
+
+    def flat_batches(
+        self, limit: int | None = None, *, events: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the matches as batches that a CSV file can hold; the first one is empty.
+
+        A variable is a JSON list of its rows, with `events` of its events. An attribute that SELECT
+        names of it is a JSON list of values.
+        """
+        if self.counting:
+            yield from super().flat_batches(limit)
+            return
+        nothing = join((), len(self._fields.variables))
+        yield flat_batch(nothing, self._fields, self._events, whole=events)
+        for block in self._pieces(limit):
+            yield flat_batch(block, self._fields, self._events, whole=events)
 
     def _lines_by_end(
-        self, limit: int | None, newline: str
+        self, limit: int | None, newline: str, *, whole: bool = False
     ) -> Iterator[tuple[Positions, pa.StringArray]]:
         fields, events = self._fields, self._events
         if self.counting:
@@ -214,7 +231,7 @@ class Matches(Result[Match]):
             yield ends, count_lines(ends, counts, fields, events, newline)
             return
         for block in self._pieces(limit):
-            yield block.end, match_lines(block, fields, events, newline)
+            yield block.end, match_lines(block, fields, events, newline, whole=whole)
 
     def _table_of(self, items: Sequence[Match]) -> tuple[list[str], list[list[object]]]:
         return match_table(items)

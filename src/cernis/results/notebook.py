@@ -1,15 +1,22 @@
-"""Results as a notebook shows them: how many there are, and a table of the first."""
+"""Results as a notebook shows them: how many there are, a table of the first, and their events.
+
+A drawing shows the values of an event to the pointer that rests on it. Under a table, the events of
+each match can be unfolded. Everything that comes from data is escaped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cernis.results.match import Match
 from cernis.results.timeline import timeline_svg
 
 _MOST_ROWS = 8
+_MOST_EVENTS = 50
+_MOST_VALUES = 6
 
 
 class Picture(NamedTuple):
@@ -17,6 +24,7 @@ class Picture(NamedTuple):
 
     svg: str
     text: str
+    below: str = ""
 
 
 def html_table(
@@ -25,10 +33,7 @@ def html_table(
     """Return the title, a table of the rows if there are any, and an ellipsis if `more` exist."""
     parts = [f"<p><b>{escape(title)}</b></p>"]
     if rows:
-        head = "".join(f"<th>{escape(name)}</th>" for name in names)
-        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
-        parts += [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
-        parts.append("</tbody></table>" + ("<p>…</p>" if more else ""))
+        parts.append(_table(names, rows) + ("<p>…</p>" if more else ""))
     return "".join(parts)
 
 
@@ -52,15 +57,70 @@ def match_table(matches: Sequence[Match]) -> tuple[list[str], list[list[object]]
     return [*names, "events"] if drawn else names, rows
 
 
+def match_view(match: Match) -> str:
+    """Return one match: its columns, its drawing, and the table of its events."""
+    names, (row,) = match_table([match])
+    picture = row[-1]
+    if not isinstance(picture, Picture):
+        return _table(names, [row])
+    head = _table(names[:-1], [row[:-1]])
+    return f'{head}<p title="{escape(picture.text)}">{picture.svg}</p>{_events(match)}'
+
+
 def _picture(match: Match) -> Picture:
     text = "; ".join(f"{name}: {_rows(rows)}" for name, rows in match.vars.items())
-    return Picture(timeline_svg(match.positions, *match.interval), text)
+    events = {name: match.events(name)[:_MOST_EVENTS] for name in match.positions}
+    titles = {
+        name: {at: _values(event) for at, event in zip(match.positions[name], held, strict=False)}
+        for name, held in events.items()
+    }
+    svg = timeline_svg(match.positions, *match.interval, titles=titles)
+    return Picture(svg, text, f"<details><summary>events</summary>{_events(match)}</details>")
+
+
+def _events(match: Match) -> str:
+    """Return a table of a match's events with their variables, in the order of the stream."""
+    places = [
+        (position, name, event)
+        for name in match.positions
+        for position, event in zip(match.positions[name], match.events(name), strict=True)
+    ]
+    columns = list(dict.fromkeys(key for _, _, event in places for key in event))
+    shown = sorted(places, key=lambda place: place[0])[:_MOST_EVENTS]
+    rows = [[name, *(event.get(column) for column in columns)] for _, name, event in shown]
+    return _table(["", *columns], rows) + ("<p>…</p>" if len(places) > len(shown) else "")
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(value: object) -> str:
     if isinstance(value, Picture):
-        return f'<td title="{escape(value.text)}">{value.svg}</td>'
-    return f"<td>{escape(str(value))}</td>"
+        return f'<td title="{escape(value.text)}">{value.svg}{value.below}</td>'
+    return f"<td>{escape(write_value(value))}</td>"
+
+
+def write_value(value: object) -> str:
+    """Return a value as people read it: a dash for NULL, times without the letter T.
+
+    >>> write_value(datetime(2024, 1, 2, 10, 0, 0, 500_000)), write_value(None)
+    ('2024-01-02 10:00:00.5', '–')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, datetime | date):
+        whole, dot, fraction = str(value).partition(".")
+        digits = fraction[:6].rstrip("0")
+        return f"{whole}{dot if digits else ''}{digits}{fraction[6:]}"
+    return str(value)
+
+
+def _values(event: Mapping[str, Any]) -> str:
+    shown = [f"{name}={write_value(value)}" for name, value in list(event.items())[:_MOST_VALUES]]
+    return ", ".join(shown) + (", …" if len(event) > _MOST_VALUES else "")
 
 
 def _rows(rows: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
@@ -22,6 +22,8 @@ import pyarrow as pa
 
 from cernis.errors import DataError
 from cernis.output import UsedFile, open_output, refuse_overwriting
+from cernis.results.flat import flatten
+from cernis.results.frames import to_frame
 from cernis.results.jsonlines import text_of
 from cernis.results.notebook import html_table
 
@@ -83,8 +85,15 @@ class Result(ABC, Generic[Item]):
         """Make the items, or the first `limit`, as record batches of `schema`."""
 
     @abstractmethod
-    def _lines(self, limit: int | None) -> Iterator[pa.StringArray]:
-        """Make the items, or the first `limit`, as lines of JSON."""
+    def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
+        """Make the items, or the first `limit`, as lines of JSON; `whole`: with all events."""
+
+    def flat_batches(
+        self, limit: int | None = None, *, events: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the items as batches that a CSV file can hold; the first one is empty."""
+        yield flatten(pa.RecordBatch.from_pylist([], self.schema))
+        yield from map(flatten, self._batches(limit))
 
     @abstractmethod
     def _table_of(self, items: Sequence[Item]) -> tuple[list[str], list[list[object]]]:
@@ -122,8 +131,11 @@ class Result(ABC, Generic[Item]):
         return pa.Table.from_batches(self.batches(limit), self.schema)
 
     def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
-        """Return the items, or the first `limit`, as a pandas frame (pandas must be installed)."""
-        return self.to_arrow(limit).to_pandas()
+        """Return the items, or the first `limit`, as a pandas frame (pandas must be installed).
+
+        The times of events in lists are timestamps, too.
+        """
+        return to_frame(self.to_arrow(limit))
 
     def to_polars(self, limit: int | None = None) -> pl.DataFrame:
         """Return the items, or the first `limit`, as a polars frame (polars must be installed)."""
@@ -138,13 +150,50 @@ class Result(ABC, Generic[Item]):
 
     # -------------------------------------------------------------- files
 
-    def write_jsonl(self, path: str | Path | BinaryIO, *, limit: int | None = None) -> int:
-        """Write one item a line and return their number.
+    def write_jsonl(
+        self, path: str | Path | BinaryIO, *, limit: int | None = None, events: bool = False
+    ) -> int:
+        """Write one item a line and return their number; with `events`, a match has its events.
 
         `path` is a file's path, `-` for standard output, or an open binary file. A file appears
         when it is complete, and must be none that the run has read.
         """
-        return self._write_texts(path, self._lines(self._checked_limit(limit)))
+        return self._write_texts(path, self._lines(self._checked_limit(limit), whole=events))
+
+    def write_csv(self, path: str | Path, *, limit: int | None = None, events: bool = False) -> int:
+        """Write a CSV file with a line of names, and return the number of rows.
+
+        A variable is a list of row numbers in JSON, with `events` of events; an attribute that
+        SELECT names of it, a list of values. `-` is standard output.
+        """
+        import pyarrow.csv as pacsv
+
+        flat = self.flat_batches(self._checked_limit(limit), events=events)
+        return self._write_batches(path, flat, pacsv.CSVWriter)
+
+    def write_arrow(self, path: str | Path, *, limit: int | None = None) -> int:
+        """Write the columns of `to_arrow` to an Arrow file (Feather); return the number of rows.
+
+        `-` is standard output, which gets an Arrow stream.
+        """
+        make = pa.ipc.new_stream if str(path) == "-" else pa.ipc.new_file
+        return self._write_batches(path, self._all_batches(limit), make)
+
+    def _all_batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([], self.schema)
+        yield from self.batches(limit)
+
+    def _write_batches(
+        self, path: str | Path, batches: Iterator[pa.RecordBatch], make: Callable[..., Any]
+    ) -> int:
+        """Write batches with what `make` makes of a file and a schema; return how many rows."""
+        refuse_overwriting(path, f"the {self.noun[1]}", self._used)
+        first, written = next(batches), 0
+        with open_output(path) as file, make(file, first.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                written += batch.num_rows
+        return written
 
     def write_parquet(self, path: str | Path, *, limit: int | None = None) -> int:
         """Write the columns of `to_arrow` to a Parquet file, batch by batch; return the number of

@@ -53,8 +53,17 @@ def timeline(
     return "\n".join(lines)
 
 
-def timeline_svg(marks: Marks, start: int, end: int, *, width: int = 320) -> str:
+def timeline_svg(
+    marks: Marks,
+    start: int,
+    end: int,
+    *,
+    width: int = 320,
+    titles: Mapping[str, Mapping[int, str]] | None = None,
+) -> str:
     """Draw the picture of `timeline` as an SVG element.
+
+    `titles` are texts for the pointer that rests on a mark, by variable and position.
 
     >>> timeline_svg({"<b>": [3]}, 3, 3).count("&lt;b&gt;")
     2
@@ -77,7 +86,9 @@ def timeline_svg(marks: Marks, start: int, end: int, *, width: int = 320) -> str
         for position in positions:
             places.setdefault(round(left + (position - start) * scale), []).append(position)
         for x, here in places.items():
-            what = f"{name}: {', '.join(map(str, here[:5]))}{', …' if len(here) > 5 else ''}"
+            said = (titles or {}).get(name, {})
+            each = [said.get(position, str(position)) for position in here[:5]]
+            what = f"{name}: {'; '.join(each)}{'; …' if len(here) > 5 else ''}"
             parts.append(
                 f'<circle cx="{x}" cy="{middle}" r="{radius}" fill="{colour}">'
                 f"<title>{escape(what)}</title></circle>"

@@ -43,7 +43,15 @@ from cernis.spark.numbering import has_fixed_numbers
 from cernis.spark.options import JobOptions, count_tasks
 from cernis.spark.relevance import Pushdown, push_down
 from cernis.spark.requirements import required_attributes
-from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema, part_schema
+from cernis.spark.worker import (
+    ROW,
+    STREAM,
+    AnswerForm,
+    StreamColumns,
+    Work,
+    answer_schema,
+    part_schema,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,7 +114,7 @@ def prepare_job(
         window=_window(plan.pattern, layout, scale),
         ahead=min(ahead_in_ticks(plan.pattern, scale), 2**62) if layout.cut else 0,
         pushdown=pushdown,
-        columns=_choose_columns(plan, frames, pushdown.left, shown=options.matches == "events"),
+        columns=_choose_columns(plan, frames, pushdown.left, options.matches),
     )
 
 
@@ -252,10 +260,11 @@ def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
 
 
 def _choose_columns(
-    plan: Plan, frames: Sequence[Frame], left: Sequence[Atom], *, shown: bool
+    plan: Plan, frames: Sequence[Frame], left: Sequence[Atom], matches: AnswerForm
 ) -> dict[str, dict[str, str]]:
     """Choose the columns that travel; attributes of one name and type share a column."""
-    names, whole = required_attributes(plan, left, shown=shown)
+    shown, named = matches == "events", matches == "lines"
+    names, whole = required_attributes(plan, left, shown=shown, named=named)
     if frames[0].time is not None:
         names.add(frames[0].time)
     if any(isinstance(atom, TypeIs) for atom in left):

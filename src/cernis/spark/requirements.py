@@ -58,11 +58,13 @@ def tests_and_atoms(plan: Plan) -> tuple[tuple[Test, ...], tuple[Atom, ...]]:
     return tests, tuple(atoms)
 
 
-def required_attributes(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tuple[set[str], bool]:
+def required_attributes(
+    plan: Plan, left: Sequence[Atom], *, shown: bool, named: bool = False
+) -> tuple[set[str], bool]:
     """Return the (dotted) attributes that travel, and whether all columns do.
 
     `left` are the atoms that the workers evaluate. `shown`: the answer has the events of a
-    match, not only their row numbers.
+    match, not only their row numbers. `named`: it has at least the attributes that SELECT names.
     """
     names = {
         *compared_attributes(plan.pattern),
@@ -88,8 +90,9 @@ def required_attributes(plan: Plan, left: Sequence[Atom], *, shown: bool) -> tup
     if plan.pattern.order is not None:
         ordering = pred.term_attributes(plan.pattern.order.term)
         names |= {attribute.name for attribute in ordering}
-    if shown and not fields.counting:
+    if (shown or named) and not fields.counting:
         names |= {name for held in fields.attributes.values() for name in held}
+    if shown and not fields.counting:
         whole = any(not fields.attributes.get(name) for name in fields.shown)
     return names - _COMPUTED, whole
 

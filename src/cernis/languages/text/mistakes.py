@@ -151,7 +151,7 @@ def expand_units(tokens: Sequence[Token], keywords: Mapping[str, str]) -> None:
     for number, token in pairwise(tokens):
         if number.type in _NUMBERS and token.type in ("NAME", "AGGREGATE"):  # MIN is a function
             meant = ABBREVIATIONS.get(token.value.lower())
-            if meant in keywords:
+            if meant is not None and meant in keywords:
                 token.type, token.value = keywords[meant], meant
 
 
