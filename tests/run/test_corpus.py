@@ -25,12 +25,16 @@ def run(case: CorpusCase) -> tuple[cernis.Matches | cernis.Groups, list[int]]:
     within = query.pattern.within
     timed = any("ts" in event for event in case.events)
     timed = timed or (within is not None and within.unit is Unit.TIME)
-    return query.run(make_table(case.events, timed=timed)), list(range(len(case.events)))
+    tables = {name: list(rows) for name, rows in case.tables.items()}
+    return query.run(make_table(case.events, timed=timed), tables=tables), list(
+        range(len(case.events))
+    )
 
 
 def run_streams(case: CorpusCase) -> tuple[list[Match], list[int]]:
     """Several streams: the events one by one, since tables would lose who came first."""
-    session = cernis.query(case.pattern()).session()
+    tables = {name: list(rows) for name, rows in case.tables.items()}
+    session = cernis.query(case.pattern()).session(tables=tables)
     streams = session.plan.pattern.streams or sorted({e[STREAM] for e in case.events})
     read = [row for row, event in enumerate(case.events) if event[STREAM] in streams]
     rows = sorted(read, key=lambda row: case.events[row].get("ts", row))

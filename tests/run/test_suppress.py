@@ -235,7 +235,7 @@ line 1, column 61: beside WITHOUT … FOR … EVENTS, SUPPRESS BY names every co
   SELECT * WHERE A WITHOUT B FOR 3 EVENT PARTITION BY [k],[h] SUPPRESS BY [k] FOR 1 DAY
                                                               ^^^^^^^^^^^^^^^^^^^^^^^^^
   expected: k, h
-  help: deadlines in events have no common order across partitions""",
+  help: such matches have no common order across partitions""",
         ),
         (
             "SELECT A[x] AS suppressed WHERE A PARTITION BY [k] SUPPRESS BY [k] FOR 1 DAY",

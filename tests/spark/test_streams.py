@@ -149,7 +149,7 @@ def _one_partition(spark: Any) -> Iterator[None]:
 def _answered(spark: Any, folder: Path, every: int) -> None:
     # what LONGEST and WITHOUT hold back comes when the input ends, and a stream does not
     chosen = [c for c in read_cases() if c.answers is None and c.groups is None]
-    chosen = [case for case in chosen if not case.pattern().without]
+    chosen = [case for case in chosen if not case.pattern().without and not case.tables]
     chosen = [case for case in chosen if "LONGEST" not in case.query]
     chosen = [case for case in chosen if "EVERY" not in case.query][::every]
     for first in range(0, len(chosen), AT_ONCE):
@@ -166,6 +166,20 @@ def _answered(spark: Any, folder: Path, every: int) -> None:
 
 def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) -> None:
     _answered(spark, tmp_path, every=90)
+
+
+def test_a_static_table_is_joined_to_a_stream(spark: Any, tmp_path: Path) -> None:
+    cases = [case for case in read_cases() if case.tables and "FROM S JOIN co ON" in case.query]
+    case = next(case for case in cases if "PARTITION BY" in case.query)
+    (events,) = by_streams(cernis.query(case.query), case.events).values()
+    source = Source(tmp_path / "in", events.schema)
+    put(source, events, 0, random.Random(1))
+    tables = {name: spark.createDataFrame(list(rows)) for name, rows in case.tables.items()}
+    found = recognize(source.stream(spark), case.query, row=ROW, tables=tables, matches="lines")
+    running = found.writeStream.format("memory").queryName("joined").start()
+    running.processAllAvailable()
+    running.stop()
+    case.check(triples([json.loads(row.line) for row in spark.table("joined").collect()]))
 
 
 def test_matches_are_certain_when_the_watermark_has_passed_their_deadline(

@@ -21,7 +21,7 @@ def test_the_oracle_gives_the_answer_worked_out_by_hand(case: CorpusCase) -> Non
         groups = oracle.evaluate_groups(pattern, case.events)
         case.check_groups(CorpusGroup.of(g.when, g.partition, g.values) for g in groups)
         return
-    found = oracle.evaluate(pattern, case.events)
+    found = oracle.evaluate(pattern, case.events, tables=case.tables)
     assert (case.matches, case.counts) != (None, None)
     if case.matches is not None:
         case.check(found)

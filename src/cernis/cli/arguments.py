@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -86,6 +86,7 @@ class RunArguments:
     drop_oldest: bool = False
     complete: bool = False
     strict: bool = False
+    tables: Mapping[str, Path] = field(default_factory=dict)
     background: Sequence[str] = ()
 
     @property
@@ -191,6 +192,23 @@ def named_files(arguments: Sequence[str]) -> Files:
     return files
 
 
+def named_tables(arguments: Sequence[str]) -> dict[str, Path]:
+    """Return the tables of `--table NAME=FILE`.
+
+    >>> named_tables(["companies=companies.csv"])
+    {'companies': PosixPath('companies.csv')}
+    """
+    tables: dict[str, Path] = {}
+    for argument in arguments:
+        name, equals, file = argument.partition("=")
+        if not equals or not name:
+            raise CernisError(f"--table {argument}: expected NAME=FILE")
+        if name in tables:
+            raise CernisError(f"two files for the table {name!r}: {tables[name]} and {file}")
+        tables[name] = Path(file)
+    return tables
+
+
 def _name_and_file(argument: str) -> tuple[str | None, Path]:
     name, equals, file = argument.partition("=")
     if equals and name.isidentifier() and not _exists(Path(argument)):
@@ -226,6 +244,7 @@ def check_outputs(query: str, arguments: RunArguments, output: str | None) -> No
         graphs = named_graphs(background)
         several = graphs.values() if isinstance(graphs, dict) else [graphs]
         used += [UsedFile("the background", path) for paths in several for path in paths]
+    used += [UsedFile(f"the table {name}", path) for name, path in arguments.tables.items()]
     if _exists(Path(query)):
         used.append(UsedFile("the query", query))
     if arguments.on_error not in ("fail", "skip"):

@@ -17,6 +17,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in files, and deliver them."""
     query, files = parse_query(arguments), arguments.files
     reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
+    reading["tables"] = arguments.tables
     options = RunOptions(**reading, strict=arguments.strict)
     session = Session(query.plan, options, measures={} if delivery.count else None)
     runs = stream_files(session, files, delivery.output)
@@ -27,7 +28,9 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
 
 def explain(arguments: RunArguments) -> Explanation:
     """Explain what a query does and costs."""
-    return parse_query(arguments).explain(arguments.files or None, **arguments.reading)
+    return parse_query(arguments).explain(
+        arguments.files or None, **arguments.reading, tables=arguments.tables
+    )
 
 
 def parse_query(

@@ -28,6 +28,7 @@ from cernis.errors import WarningNote
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.query import Variable
 from cernis.results.answers import Answers
+from cernis.results.columns import SUPPRESSED
 from cernis.results.deadline import DEADLINE
 from cernis.results.groups import MatchGroup
 from cernis.results.jsonlines import answer_lines
@@ -93,6 +94,7 @@ def _types(query: Query[Any]) -> list[TypeIs]:
 
 def _job_options(arguments: RunArguments, frames: FileFrames) -> dict[str, Any]:
     options = {**arguments.reading, "row": frames.row, "on_error": frames.on_error}
+    options["tables"] = arguments.tables
     del options["format"]
     return options
 
@@ -168,6 +170,7 @@ class _EventRun(SparkRun):
             _attributes=self._attributes,
             deadline_ts=self._time(line.get(DEADLINE)),
             read=line.get("events", {}),
+            suppressed=line.get(SUPPRESSED),
         )
 
     def _time(self, value: Any) -> Any:

@@ -16,6 +16,7 @@ from cernis.cli.arguments import (
     check_outputs,
     choose_runner,
     named_files,
+    named_tables,
     read_query,
 )
 from cernis.cli.failure import reported
@@ -35,6 +36,7 @@ from cernis.cli.options import (
     QueryArgument,
     StreamFormat,
     Strict,
+    TableFiles,
     TimeColumn,
     TimeUnit,
     TypeColumn,
@@ -116,6 +118,7 @@ def run(
         ),
     ] = False,
     strict: Strict = False,
+    table: TableFiles = None,
     background: Background = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
@@ -148,6 +151,7 @@ def run(
             drop_oldest=drop_oldest,
             complete=complete,
             strict=strict,
+            tables=named_tables(table or ()),
             background=background or (),
         )
         delivery = Delivery.of(
@@ -258,6 +262,7 @@ def stream(
             help="Numbers for Prometheus, on a port of this machine or in a file.",
         ),
     ] = None,
+    table: TableFiles = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
     """Find the matches of QUERY in events that go on coming, on Spark."""
@@ -280,6 +285,7 @@ def stream(
             time_unit=time_unit.value,
             format=_value(format),
             on_error=on_error.value,
+            tables=named_tables(table or ()),
         )
         streaming.stream(
             text,
@@ -319,6 +325,7 @@ def explain(
         bool, typer.Option("--mermaid", help="The automaton as a Mermaid diagram.")
     ] = False,
     strict: Strict = False,
+    table: TableFiles = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
     """Show how QUERY is run, and what that costs."""
@@ -333,6 +340,7 @@ def explain(
             time_unit=time_unit.value,
             format=_value(format),
             strict=strict,
+            tables=named_tables(table or ()),
         )
         runner = choose_runner(language, on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)

@@ -54,6 +54,12 @@ Background = Annotated[
         help="Background knowledge for GRAPH, or IRI=FILE; may be repeated.",
     ),
 ]
+TableFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--table", metavar="NAME=FILE", help="A table that the query joins; may be repeated."
+    ),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings are errors.")]
 OnError = Annotated[
     str,

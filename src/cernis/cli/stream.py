@@ -109,6 +109,7 @@ class StreamPlan:
             "matches": "lines" if self.form == "jsonl" else "events",
             "tasks": self.arguments.buckets,
             "on_error": reading.on_error,
+            "tables": reading.tables,
         }
 
     @property

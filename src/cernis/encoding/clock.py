@@ -110,11 +110,12 @@ class AttributeClock:
         return {"kind": kind.copy(), "last": self._last.copy()}
 
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]], keys: int = 0) -> None:
-        """Restore the state that `freeze` returned, with readings of at least so many keys."""
+        """Restore the state that `freeze` returned, for so many keys; some may have no reading."""
         kind = read_array(arrays, "kind", np.uint8).tobytes()
         require(kind in (b"", b"int", b"uint", b"float"), "the window's clock has another kind")
-        self._last = read_array(arrays, "last", np.int64)
-        require(len(self._last) >= keys, "the window's clock lacks partitions")
+        last = read_array(arrays, "last", np.int64)
+        room = np.full(max(0, keys - len(last)), _SMALLEST, np.int64)
+        self._last = np.concatenate([last, room])
         self._kind = kind.decode() or None
 
     def _learn_kind(self, batch: EventBatch) -> None:

@@ -90,7 +90,20 @@ def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:
         return None
     column = table.column(first)
     for name in path[1:]:
-        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+        type_ = column.type
+        shared = pa.types.is_dictionary(type_)  # the rows of a joined table
+        fields = type_.value_type if shared else type_
+        if not pa.types.is_struct(fields) or fields.get_field_index(name) < 0:
             return None
-        column = pc.struct_field(column, name)
+        column = _read_field(column, name) if shared else pc.struct_field(column, name)
     return column
+
+
+def _read_field(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a field of structs that are shared by index."""
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.indices, pc.struct_field(chunk.dictionary, name))
+        for chunk in column.chunks
+    ]
+    type_ = pa.dictionary(column.type.index_type, column.type.value_type.field(name).type)
+    return pa.chunked_array(chunks, type_)

@@ -94,8 +94,11 @@ class Ordering:
         *,
         after: StreamPosition | None = None,
         load_bytes: int = LOAD_BYTES,
+        join: Callable[[EventBatch], EventBatch] | None = None,
     ) -> None:
+        """`join` adds columns to a batch, and drops the events that are not in the stream."""
         self.sources = tuple(sources)
+        self._join = join or (lambda batch: batch)
         self.after = after or StreamPosition()
         self.progress = self.after
         self.notes: list[str] = []
@@ -140,8 +143,10 @@ class Ordering:
             for chunk in source.chunks():
                 if not len(chunk.rows):
                     continue
-                yield _batch(position, source, chunk, first)
-                position += len(chunk.rows)
+                batch = self._join(_batch(position, source, chunk, first))
+                if len(batch):
+                    yield batch
+                    position += len(batch)
             first += source.reader.count or 0
 
     def _merge(self) -> Iterator[EventBatch]:
@@ -160,9 +165,10 @@ class Ordering:
             )
         else:
             batches = _interleave_inputs([(s, o, c()) for s, o, c in inputs])
-        for batch in batches:
-            yield replace(batch, base=position)
-            position += len(batch)
+        for batch in map(self._join, batches):
+            if len(batch):
+                yield replace(batch, base=position)
+                position += len(batch)
 
     def _open_in_order(
         self, source: Source, tick: int, must_count: bool

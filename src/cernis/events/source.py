@@ -227,6 +227,21 @@ def open_events(
     ]
 
 
+def read_table(name: str, value: Any) -> pa.Table:
+    """Return a table that is joined to events: what `open_events` takes, without types and times.
+
+    >>> read_table("t", [{"ticker": "MSFT", "sector": "tech"}]).column_names
+    ['ticker', 'sector']
+    """
+    value = Path(value) if isinstance(value, str) else value
+    reader = _reader(name, value, None, Mistakes(), {}, DEFAULT_TYPE, "table")
+    check_names(reader.label, reader.schema.names)
+    pieces = [piece.table for piece in reader.pieces(None)]
+    if not pieces:
+        return reader.schema.empty_table()
+    return pa.concat_tables(pieces, promote_options="permissive")
+
+
 def _inputs(events: Any) -> list[tuple[str | None, Any]]:
     """Return the inputs with their names; None where an input has no name of its own."""
     if isinstance(events, (str, Path)):
@@ -273,10 +288,11 @@ def _reader(
     mistakes: Mistakes,
     types: Mapping[str, pa.DataType],
     type_column: str,
+    what: str = "stream",
 ) -> Reader:
     if isinstance(value, Path):
         return open_file(value, format_, mistakes, types, type_column)
-    label = f"stream {name!r}"
+    label = f"{what} {name!r}"
     if isinstance(value, pa.RecordBatchReader):
         return BatchReader(label, value.schema, value)
     if isinstance(value, (pa.Table, pa.RecordBatch)):
@@ -411,6 +427,7 @@ def stream_of(name: str, schema: pa.Schema) -> Stream:
 
 def _attributes(name: str, type_: pa.DataType) -> Iterator[tuple[str, Kind]]:
     yield name, kind_of(type_)
+    type_ = times.value_type(type_)
     if pa.types.is_struct(type_):
         for i in range(type_.num_fields):
             field = type_.field(i)

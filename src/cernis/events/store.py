@@ -264,7 +264,8 @@ def _per_part(
 
 def _contiguous(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        chunks = [chunk.dictionary_decode() for chunk in column.chunks]
+        column = pa.chunked_array(chunks, column.type.value_type)
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)

@@ -15,7 +15,7 @@ SELECT * FROM S WHERE (SELL AS a FILTER a[price > 100]) ; BUY WITHIN 5 MINUTES
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -36,6 +36,7 @@ from cernis.pattern.query import (
     SelectedTerm,
     Strategy,
     Suppression,
+    TableJoin,
     Unit,
     Variable,
     Window,
@@ -820,6 +821,26 @@ class QueryBuilder:
     def from_(self, *streams: str) -> QueryBuilder:
         names = tuple(_check_name(stream, "a stream") for stream in streams)
         return replace(self, draft=replace(self.draft, streams=names))
+
+    def join(
+        self, table: str, on: Mapping[str, str], *, left: bool = False, stream: str | None = None
+    ) -> QueryBuilder:
+        """`FROM S JOIN table ON a = table.b`, for `on={"a": "b"}`; by default the last stream.
+
+        >>> print(select().from_("S").join("companies", {"name": "ticker"}).where("A").build())
+        SELECT * FROM S JOIN companies ON name = companies.ticker WHERE A
+        """
+        streams = self.draft.streams
+        if not streams:
+            _fail("join() comes after from_()")
+        if stream is not None and stream not in streams:
+            _fail(f"join(stream={stream!r}): no such stream", did_you_mean(stream, streams))
+        keys = tuple(
+            (_make_attribute((a,)).name, _check_name(b, "a column")) for a, b in on.items()
+        )
+        name = _check_name(table, "a table")
+        made = TableJoin(stream or streams[-1], name, keys, left)
+        return replace(self, draft=replace(self.draft, joins=(*self.draft.joins, made)))
 
     def where(self, formula: FormulaBuilder | str) -> QueryBuilder:
         return QueryBuilder(replace(self.draft, formula=_make_formula(formula)), True)

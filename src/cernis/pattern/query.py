@@ -185,6 +185,26 @@ class Suppression:
 
 
 @dataclass(frozen=True, slots=True)
+class TableJoin:
+    """`JOIN t ON a = t.b`: each event of a stream gets the row of a table with equal keys.
+
+    `keys` are pairs of an attribute and a column, both dotted where they are nested. Events
+    without such a row are not in the stream, unless `outer` (`LEFT JOIN`) keeps them.
+    """
+
+    stream: str
+    table: str
+    keys: tuple[tuple[str, str], ...]
+    outer: bool = False
+    span: Span | None = span_field()
+
+    def __str__(self) -> str:
+        table = write_name(self.table)
+        equals = (f"{write_dotted(a)} = {table}.{write_dotted(b)}" for a, b in self.keys)
+        return f"{'LEFT ' if self.outer else ''}JOIN {table} ON {' AND '.join(equals)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """A whole query. `str(pattern)` is CEQL, and parsing that gives the same pattern.
 
@@ -206,6 +226,8 @@ class Pattern:
     forget: Fraction | None = None
     """`FORGET AFTER`: the nanoseconds after which a partition without events is forgotten."""
     suppress: Suppression | None = None
+    joins: tuple[TableJoin, ...] = ()
+    """The tables that are joined to streams, in the order of the text."""
     without: tuple[Absence, ...] = ()
     """`WITHOUT … FOR` and `WITHOUT … BEFORE`, each at most once."""
     declared: Schema | None = None
@@ -286,7 +308,7 @@ class Pattern:
         strategy = "" if self.strategy is Strategy.ALL else f"{self.strategy.value} "
         clauses = [f"SELECT {strategy}{self.select}"]
         if self.streams:
-            clauses.append(f"FROM {', '.join(map(write_name, self.streams))}")
+            clauses.append(f"FROM {', '.join(map(self._write_stream, self.streams))}")
         clauses.append(f"WHERE {write_formula(self.formula)}")
         clauses += map(str, self.without)
         if self.partition:
@@ -310,6 +332,10 @@ class Pattern:
             clauses.append(str(self.suppress))
         query = " ".join(clauses)
         return query if self.declared is None else f"{write_schema(self.declared)}\n{query}"
+
+    def _write_stream(self, name: str) -> str:
+        joins = (str(join) for join in self.joins if join.stream == name)
+        return " ".join([write_name(name), *joins])
 
 
 def _skips(node: Formula) -> bool:

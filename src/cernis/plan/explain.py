@@ -58,6 +58,7 @@ class Explanation:
         lines += write_entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
         lines += write_entry("indexes", _describe_indexes(self.plan))
         lines += write_entry("answers", [self.plan.answers] if self.plan.answers else [])
+        lines += write_entry("tables", _describe_tables(self.plan))
         lines += write_entry("without", _describe_absence(self.plan))
         lines += write_entry("groups", _describe_groups(self.plan))
         lines += write_entry("order", _describe_order(self.plan))
@@ -327,6 +328,15 @@ def _describe_order(plan: Plan) -> list[str]:
     return [how] if order.every is None else [how, when]
 
 
+def _describe_tables(plan: Plan) -> list[str]:
+    """Say how tables are joined to events."""
+    lines = []
+    for join in plan.pattern.joins:
+        fate = "stay, with NULL" if join.outer else "are not in the stream"
+        lines.append(f"{join} to {join.stream}: a look-up per event; events without a row {fate}")
+    return lines
+
+
 def _describe_suppress(plan: Plan) -> list[str]:
     """Say what silences matches, how they are counted, and what is kept."""
     suppress = plan.pattern.suppress
@@ -442,7 +452,7 @@ def _describe_distribution(plan: Plan) -> str:
             if plan.pattern.consume is not Consume.NONE:
                 return "single: CONSUME BY looks at all matches before"
             if plan.pattern.suppress is not None:
-                return "single: SUPPRESS BY values meets all keys (name components)"
+                return "single: SUPPRESS BY values alone meets all keys (name a component)"
             if plan.pattern.strategy is Strategy.LONGEST:
                 return "single: LONGEST compares matches of all ends (add PARTITION BY)"
             if plan.pattern.without:

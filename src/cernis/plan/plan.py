@@ -436,7 +436,7 @@ def _decide_distribution(pattern: Pattern, shared: bool = False) -> Distribution
     if pattern.consume is Consume.ANY:
         return Distribution.SINGLE
     if pattern.suppress is not None:
-        return Distribution.KEYED if pattern.suppresses_by_key else Distribution.SINGLE
+        return Distribution.KEYED if pattern.spreading_groups else Distribution.SINGLE
     # LONGEST compares matches of different ends and of different values of a shared key
     is_free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
     # WITHOUT looks beyond a match, at events that do not share its key

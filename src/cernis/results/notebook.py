@@ -46,12 +46,15 @@ def match_table(matches: Sequence[Match]) -> tuple[list[str], list[list[object]]
         return [], []
     drawn = any(match.positions for match in matches)
     waited = any(match.deadline_ts is not None for match in matches)
+    silences = any(match.suppressed is not None for match in matches)
     times = ["from", "to", *(["deadline"] if waited else [])]
+    times += ["suppressed"] if silences else []
     names = ["start", "end", *times, *matches[0].partition, *matches[0].values]
     rows = []
     for match in matches:
         row: list[object] = [match.start, match.end, match.start_ts, match.end_ts]
         row += [match.deadline_ts] if waited else []
+        row += [match.suppressed] if silences else []
         row += [*match.partition.values(), *match.values.values()]
         rows.append([*row, _picture(match)] if drawn else row)
     return [*names, "events"] if drawn else names, rows

@@ -31,7 +31,9 @@ def python_values(column: pa.Array) -> list[Any]:
     """
     kind = column.type
     if pa.types.is_struct(kind):
-        return python_records(column)
+        there = column.is_valid().to_pylist()
+        pairs = zip(python_records(column), there, strict=True)
+        return [record if is_there else None for record, is_there in pairs]
     if pa.types.is_timestamp(kind) and kind.tz is None and kind.unit != "ns":
         return column.to_numpy(zero_copy_only=False).astype("M8[us]").tolist()  # type: ignore[no-any-return]
     if pa.types.is_timestamp(kind) and kind.unit == "ns":

@@ -8,7 +8,7 @@ their query; thawing them with another query is refused before anything is touch
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple
 from typing import Any, NamedTuple
 
@@ -54,6 +54,8 @@ class FrozenState(NamedTuple):
     """Without its position, which is that of the engine."""
     unordered: frozenset[str]
     """The attributes that hold text."""
+    tables: dict[str, str]
+    """The columns of the tables that were joined."""
 
 
 def fingerprint(plan: Plan) -> str:
@@ -62,12 +64,14 @@ def fingerprint(plan: Plan) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Columns) -> bytes:
-    """Return the state of a pipeline, and how its stream is read."""
+def freeze_pipeline(
+    pipeline: Pipeline, progress: StreamPosition, columns: Columns, tables: Mapping[str, str]
+) -> bytes:
+    """Return the state of a pipeline, how its stream is read, and the columns of its tables."""
     # compacts the engine; the number of lives is checked against that of keys
     pipeline.forget(every_key=isinstance(pipeline.keys, LifeCoder))
     engine, arrays = pipeline.feed.freeze()
-    batches, tables = _freeze_batches(pipeline.store.stored_batches())
+    batches, stored = _freeze_batches(pipeline.store.stored_batches())
     meta: dict[str, Any] = {
         "query": fingerprint(pipeline.plan),
         "engine": engine,
@@ -78,6 +82,8 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
         "candidates": pipeline.budget.used,
         "unordered": sorted(pipeline.plan.unordered),
     }
+    if tables:
+        meta["tables"] = dict(tables)
     if pipeline.sieve:
         meta["sieve"] = pipeline.sieve.freeze()
     sieves = pipeline.sieves()
@@ -109,7 +115,7 @@ def freeze_pipeline(pipeline: Pipeline, progress: StreamPosition, columns: Colum
         arrays["last_events"] = pipeline.limit.last
     if pipeline.clock is not None:
         arrays |= {f"clock.{name}": array for name, array in pipeline.clock.freeze().items()}
-    return pack(meta, {**arrays, **tables})
+    return pack(meta, {**arrays, **stored})
 
 
 def read_state(state: bytes, plan: Plan) -> FrozenState:
@@ -131,7 +137,9 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
     )
     unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
     names = frozenset(check_text(name, "an attribute that holds text") for name in unordered)
-    return FrozenState(meta, arrays, columns, progress, names)
+    written = check_mapping(meta.get("tables", {}), "the tables")
+    tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
+    return FrozenState(meta, arrays, columns, progress, names, tables)
 
 
 def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
@@ -238,7 +246,7 @@ def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:
         if batch.index is not None:
             arrays[f"index.{b}"] = batch.index
         for t, (_, table) in enumerate(batch.parts):
-            arrays[f"table.{b}.{t}"] = _write_table(table)
+            arrays[f"table.{b}.{t}"] = _write_table(_decode_rows(table))
         described.append(
             {
                 "base": batch.base,
@@ -287,6 +295,16 @@ def _thaw_batches(described: list[Any], arrays: Arrays) -> Iterator[EventBatch]:
 def _check_name(name: object) -> str | None:
     """Return the name of a time column; None where there is none."""
     return None if name is None else check_text(name, "the time column")
+
+
+def _decode_rows(table: pa.Table) -> pa.Table:
+    """Return the table with the rows of joined tables in place: not the whole of those tables."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_struct(field.type.value_type):
+            chunks = [chunk.dictionary_decode() for chunk in table.column(i).chunks]
+            decoded = pa.chunked_array(chunks, field.type.value_type)
+            table = table.set_column(i, field.name, decoded)
+    return table
 
 
 def _write_table(table: pa.Table) -> NDArray[np.uint8]:

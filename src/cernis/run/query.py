@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Generic, Literal, overload
 
@@ -101,6 +101,7 @@ class Query(Generic[Found]):
         on_full: OnFull = "fail",
         complete: bool = False,
         strict: bool = False,
+        tables: Mapping[str, Any] | None = None,
     ) -> Found:
         """Return all matches in the events.
 
@@ -114,7 +115,8 @@ class Query(Generic[Found]):
         `on_full="oldest"` drops the partitions that have been idle longest, with a note.
         `complete` says that nothing follows the last event, so that a match of WITHOUT … FOR
         whose deadline lies after it is certain. With `strict`, warnings (the notes that have a
-        code) raise `StrictError`.
+        code) raise `StrictError`. `tables` are those that the query joins, by name: anything
+        that `events` may be, with columns of any names.
         """
         session = self.session(
             time=time,
@@ -128,6 +130,7 @@ class Query(Generic[Found]):
             on_full=on_full,
             complete=complete,
             strict=strict,
+            tables=tables or {},
         )
         return session.collect(events)
 
@@ -150,11 +153,12 @@ class Query(Generic[Found]):
         max_keys: int | None = None,
         on_full: OnFull = "fail",
         complete: bool = False,
+        tables: Mapping[str, Any] | None = None,
     ) -> Session[Found]:
         """Return the session that `Session.freeze` turned into bytes.
 
         The bytes do not say what to do with bad rows, too many candidates and too many keys, nor
-        whether the input is complete.
+        whether the input is complete, and do not hold the tables that the query joins.
         """
         options = RunOptions(
             format=format,
@@ -164,6 +168,7 @@ class Query(Generic[Found]):
             max_keys=max_keys,
             on_full=on_full,
             complete=complete,
+            tables=tables or {},
         )
         return Session.thaw(self.plan, frozen, options)
 

@@ -10,8 +10,8 @@ A session opens events, checks the query against them, puts them in order, and h
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, cast
@@ -23,7 +23,7 @@ from cernis.errors import SessionGuard, StateError, StrictError, WarningNote, li
 from cernis.events.batch import EventBatch
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition
-from cernis.events.source import OnError, open_events, schema_of
+from cernis.events.source import OnError, open_events, stream_of
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.advice.event_window import note_exact_window
 from cernis.pattern.check import resolve
@@ -46,6 +46,8 @@ from cernis.run.group import find_measures
 from cernis.run.key_limit import KeyLimit, OnFull
 from cernis.run.metrics import SessionMetrics
 from cernis.run.pipeline import Pipeline
+from cernis.run.tables import Tables
+from cernis.schema import Schema
 
 MANY_KEYS = 1 << 16
 """A stream with so many partitions that never end has a note."""
@@ -68,6 +70,8 @@ class RunOptions:
     """The most partitions that may have partial matches; None: any number."""
     on_full: OnFull = "fail"
     """When they are more: an error, or the partitions that have been idle longest are dropped."""
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    """The tables that the query joins to its streams, by name."""
     complete: bool = False
     """Whether nothing follows the last event: then matches that wait for a deadline are certain."""
     strict: bool = False
@@ -123,6 +127,9 @@ class Session(Generic[Found]):
         self._keeps_answers = keep and plan.head is not None and plan.within is None
         """Without a window, an answer stays one."""
         self._answers_so_far: list[pa.Table] = []
+        self._tables: Tables | None = None
+        self._table_columns: Mapping[str, str] = {}
+        """The columns that tables have had in a session that was frozen."""
         self._is_endless = False
         """Whether events have come that more may follow."""
         self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
@@ -323,7 +330,10 @@ class Session(Generic[Found]):
         self.progress = ordering.progress
         if not self.events:
             for source in ordering.sources:
-                self.store.expect(source.schema, source.type_column, source.time_column)
+                own = source.schema
+                if self._tables is not None:
+                    own = self._tables.extend(source.name, own)
+                self.store.expect(own, source.type_column, source.time_column)
         self.notes = [
             *ordering.notes,
             *note_skipped(ordering.sources),
@@ -350,7 +360,11 @@ class Session(Generic[Found]):
             on_error=self.mistakes,
             declared=pattern.declared,
         )
-        schema = schema_of(sources)
+        tables = self._open_tables()
+        schemas = {s.name: s.schema for s in sources}
+        if tables is not None:
+            schemas = {name: tables.extend(name, own) for name, own in schemas.items()}
+        schema = Schema(tuple(stream_of(name, own) for name, own in schemas.items()))
         if pattern.declared is None:
             resolve(pattern, schema)
         if not self.events:  # the schema of the first events decides the plan
@@ -360,7 +374,8 @@ class Session(Generic[Found]):
                 self._start(plan)
             elif plan is not self.plan:
                 self._start(plan)
-        ordering = Ordering(sources, after=self.progress)
+        join = None if tables is None else tables.join
+        ordering = Ordering(sources, after=self.progress, join=join)
         if pattern.within is not None and pattern.within.unit is Unit.TIME:
             ordering.scale.ticks(pattern.within.size)
         if pattern.forget is not None:
@@ -372,6 +387,25 @@ class Session(Generic[Found]):
                 clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"
                 ordering.scale.ticks(absence.within.size, f"{clause} a time")
         return ordering
+
+    def _open_tables(self) -> Tables | None:
+        """Return the tables that the query joins, which are read once."""
+        if self._tables is None and self.plan.pattern.joins:
+            self._tables = Tables(self.plan.pattern, self.options.tables)
+            self._tables.check_same(self._table_columns)
+        return self._tables
+
+    def use_tables(self, tables: Mapping[str, Any]) -> None:
+        """Join these tables to the events to come; they have the columns of those before.
+
+        Events that were read keep the rows that they have.
+        """
+        before = self._open_tables()
+        if before is None:
+            raise StateError("the query joins no tables")
+        after = Tables(self.plan.pattern, tables)
+        after.check_same(before.describe())
+        self._tables, self.options = after, replace(self.options, tables=tables)
 
     def _idle_partitions(self) -> Iterator[str]:
         """Yield a note where a stream has many partitions that stay."""
@@ -485,7 +519,8 @@ class Session(Generic[Found]):
             )
         columns = (self.options.time, self.options.type, self.options.time_unit)
         with self._guard:
-            return freeze_pipeline(self.pipeline, self.progress, columns)
+            tables = self._table_columns if self._tables is None else self._tables.describe()
+            return freeze_pipeline(self.pipeline, self.progress, columns, tables)
 
     @classmethod
     def thaw(
@@ -508,5 +543,6 @@ class Session(Generic[Found]):
         plan = plan.for_text(frozen.unordered, keep=False)
         session = cls(plan, options, measures=measures, encode=encode)
         thaw_pipeline(session.pipeline, frozen)
+        session._table_columns = frozen.tables
         session.progress = replace(frozen.progress, position=session.events)
         return session

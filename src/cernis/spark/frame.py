@@ -61,6 +61,10 @@ class Frame:
     time_unit: str
     tick: int | None = None
     """Nanoseconds in a tick, if times come as ticks."""
+    joined: bool = False
+    """Whether the data has row numbers already: tables were joined to it."""
+    present: tuple[Column, ...] = ()
+    """On a stream: what an event of JOIN must have to be in it. All events move the watermark."""
 
     def attribute(self, name: str) -> tuple[Column, T.DataType] | None:
         """Return the column of a (dotted) attribute; None if there is none."""

@@ -57,9 +57,9 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
         advice = "CONSUME BY ANY looks at the whole stream; CONSUME BY PARTITION would not"
         return Layout(Distribution.SINGLE, places=places, parallel=advice)
     if pattern.suppress is not None:
-        if pattern.suppresses_by_key:
+        if pattern.spreading_groups:
             return Layout(Distribution.KEYED, places=places)
-        advice = "SUPPRESS BY components of the partition: other values meet in all keys"
+        advice = "SUPPRESS BY a component of the partition: other values meet in all keys"
         return Layout(Distribution.SINGLE, places=places, parallel=advice)
     in_time = timed and is_bounded_in_time(pattern)
     free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST

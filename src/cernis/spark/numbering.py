@@ -35,6 +35,8 @@ _PLACE, _BEFORE, _GROUP = "@place", "@before", "@group"
 
 def number_rows(frame: Frame, row: str | None) -> Any:
     """Add a column of row numbers to a frame's data."""
+    if frame.joined:
+        return frame.data
     if row is not None:
         return frame.data.withColumn(ROW, frame.columns[row][0].cast("bigint"))
     names, source = frame.data.columns, frame.source
@@ -79,7 +81,7 @@ def describe_numbers(frame: Frame, row: str | None) -> str:
 
 def count_rows(frame: Frame) -> Column:
     """Count the rows of a frame, for the numbers of the frame after it."""
-    number: Column = frame.data.agg(F.count(F.lit(1)).alias("n")).scalar()
+    number: Column = frame.source.agg(F.count(F.lit(1)).alias("n")).scalar()
     return number
 
 

@@ -5,7 +5,8 @@ Does not import Spark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cernis.errors import CernisError
@@ -43,6 +44,8 @@ class JobOptions:
     numbers: NumberForm = "decimal"
     complete: bool = False
     """Nothing follows the rows: what waits for a deadline is certain."""
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    """The tables that the query joins, by name: DataFrames, or what `Query.run` takes."""
     corrupt: str | None = None
     """A column with the text of rows that could not be decoded; it is no attribute."""
 

@@ -43,6 +43,7 @@ from cernis.spark.numbering import has_fixed_numbers
 from cernis.spark.options import JobOptions, count_tasks
 from cernis.spark.relevance import Pushdown, push_down
 from cernis.spark.requirements import required_attributes
+from cernis.spark.tables import join_tables
 from cernis.spark.worker import (
     ROW,
     STREAM,
@@ -92,6 +93,7 @@ def prepare_job(
         message = "ORDER BY … LIMIT … EVERY runs on the embedded engine alone so far"
         raise QueryError([Diagnostic(message, order.span)], query.pattern.source)
     frames = make_frames(events, query.pattern.streams, options)
+    frames = tuple(join_tables(frame, query.pattern, options) for frame in frames)
     _check_deadlines(query.pattern, frames)
     _check_grouping(query.pattern, frames, options)
     if query.pattern.suppress is not None:
@@ -240,7 +242,7 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
 def _arrangement(plan: Plan, layout: Layout, frames: Sequence[Frame]) -> Arrangement:
     """Return how the rows lie, where the layout can use it."""
     frame, groups = frames[0], plan.pattern.spreading_groups
-    if len(frames) > 1 or layout.ranked or frame.source.isStreaming:
+    if len(frames) > 1 or layout.ranked or frame.source.isStreaming or frame.joined:
         return Arrangement()
     if layout.distribution is Distribution.SINGLE:
         return find_arrangement(frame.source, None, frame.time)

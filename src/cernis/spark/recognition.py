@@ -8,7 +8,7 @@ matches. The module is not called `recognize`, which would hide the function
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -42,6 +42,7 @@ def recognize(
     ids: bool = False,
     numbers: NumberForm = "decimal",
     complete: bool = False,
+    tables: Mapping[str, Any] | None = None,
     lateness: str | timedelta = "0 seconds",
     ahead: str | timedelta | None = "1 hour",
     late_output: str | None = None,
@@ -62,6 +63,7 @@ def recognize(
     matches and sums of integers over the matches of a group (GROUP BY) are decimals of 38 digits,
     and longer ones an error; `numbers="text"` gives them as text of any length. `complete` says
     that nothing follows the rows, so that what waits for a deadline (WITHOUT … FOR) is certain.
+    `tables` are those that the query joins, by name: static DataFrames, or what `Query.run` takes.
 
     Streaming DataFrames give a streaming DataFrame. `lateness` is how late an event may come;
     matches are reported when it has passed. Later events are counted, and so are events that
@@ -87,6 +89,7 @@ def recognize(
         ids=ids,
         numbers=numbers,
         complete=complete,
+        tables=tables or {},
         corrupt=corrupt,
     )
     job = prepare_job(events, query, options, lang=lang)

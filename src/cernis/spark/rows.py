@@ -32,12 +32,12 @@ def read_condition(
     frame: Frame, plan: Plan, layout: Layout, relevance: Column | None
 ) -> Column | None:
     """Return the condition under which an event is read at all; None: every event is."""
-    if layout.places or layout.ranked:
-        relevance = None
-    if not plan.pattern.partition:
-        return relevance
-    keyed = _has_key(frame, plan.pattern.partition)
-    return keyed if relevance is None else relevance & keyed
+    conditions = [*frame.present]
+    if relevance is not None and not (layout.places or layout.ranked):
+        conditions.append(relevance)
+    if plan.pattern.partition:
+        conditions.append(_has_key(frame, plan.pattern.partition))
+    return reduce(and_, conditions) if conditions else None
 
 
 def travelling_columns(

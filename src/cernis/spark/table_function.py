@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, OrderingColumn, PartitioningColumn
 
-from cernis.errors import CernisError, QueryError
+from cernis.errors import CernisError, Diagnostic, QueryError
 from cernis.events.order import Ordering
 from cernis.events.source import DEFAULT_TIME, open_events
 from cernis.results.groups import Groups
@@ -137,7 +137,7 @@ class RecognizedAll(Recognized):
         analyzed = Recognized.analyze(events, query, time, type, time_unit)
         pattern = Query(analyzed.query).pattern
         # a column of the key that has alternatives does not say which rows belong together
-        key = [group[0] for group in pattern.partition if len(group) == 1]
+        key = [group[0] for group in pattern.spreading_groups if len(group) == 1]
         if pattern.grouping is not None and not pattern.grouping.end:
             # all matches of a group belong together
             key = [name for name in key if name in pattern.grouping.components]
@@ -153,6 +153,9 @@ def _answer_schema(
     query: Query, schema: pa.Schema, **reading: Any
 ) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the columns of the answer, for events with these columns, and which are exact."""
+    for join in query.pattern.joins:
+        message = "JOIN does not go with the table function: join the tables in SQL, before it"
+        raise QueryError([Diagnostic(message, join.span)], query.pattern.source)
     session = query.session(**reading)
     session.check(schema.empty_table())
     options = session.options

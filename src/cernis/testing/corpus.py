@@ -12,6 +12,7 @@ topic, and name nothing of the engine, so that any implementation can read them:
   `per_end = n` (LIMIT and ANY) these are the ones to choose from, n for every end.
 * `counts`: [row of the end, number of matches], in time order.
 * `values`: the values for each of the matches.
+* `tables`: the tables of JOIN by name, each written as events are.
 * `suppressed`: for a query with SUPPRESS BY, the number silenced before each of the matches.
 * `groups`: for a query with GROUP BY, one a line, `when name=value … @component,…`, where
   `when` is `from..to` of EVERY, the row of END, or `-`.
@@ -28,7 +29,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -81,6 +82,7 @@ class CorpusCase:
     answers: tuple[tuple[int, Mapping[str, Any]], ...] | None = None
     groups: tuple[CorpusGroup, ...] | None = None
     suppressed: tuple[int, ...] | None = None
+    tables: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     def pattern(self) -> Pattern:
         """Parse the query in its language."""
@@ -129,7 +131,7 @@ def read_cases() -> tuple[CorpusCase, ...]:
     >>> len(read_cases()) > 60
     True
     """
-    keys = {field.name for field in fields(CorpusCase)} - {"topic"}
+    keys = {each.name for each in fields(CorpusCase)} - {"topic"}
     return tuple(_read_case(topic, entry) for topic, entry in read_case_files("corpus", keys))
 
 
@@ -162,6 +164,7 @@ def _read_case(topic: str, entry: Mapping[str, Any]) -> CorpusCase:
         answers=tuple(map(_read_answer, entry["answers"])) if "answers" in entry else None,
         groups=tuple(map(_read_group, entry["groups"])) if "groups" in entry else None,
         suppressed=tuple(entry["suppressed"]) if "suppressed" in entry else None,
+        tables={name: _read_events(text) for name, text in entry.get("tables", {}).items()},
     )
 
 

@@ -510,15 +510,18 @@ def evaluate(
     stream: str | None = None,
     tick: int = NANOSECONDS,
     complete: bool = False,
+    tables: Mapping[str, Sequence[Event]] | None = None,
 ) -> list[OracleMatch]:
     """Return the matches by end position, latest start first.
 
     `time` counts ticks of `tick` nanoseconds; `stream` names the stream of the events
     that do not say theirs in "_stream" (the only stream in FROM, if there is but one).
     A lone `SELECT COUNT(*)` gives the matches it counts; see `count_matches`. Unless the input
-    is `complete`, WITHOUT … FOR gives those matches alone that are certain.
+    is `complete`, WITHOUT … FOR gives those matches alone that are certain. `tables` are those of
+    JOIN, by name.
     """
     rows, ordered = _order_events(pattern, events, time, stream, tick)
+    rows, ordered = join_tables(pattern, rows, ordered, tables or {})
     matches = _find_matches(pattern, ordered, time, type, tick, complete)
     # 6. CONSUME BY
     matches = _consume(pattern.consume, matches)
@@ -530,6 +533,38 @@ def evaluate(
     found = [_make_match(m, pattern, rows, ordered) for m in matches]
     # SUPPRESS BY
     return found if pattern.suppress is None else _suppress(pattern, found, rows, ordered)
+
+
+def join_tables(
+    pattern: Pattern,
+    rows: list[int],
+    ordered: list[Event],
+    tables: Mapping[str, Sequence[Event]],
+) -> tuple[list[int], list[Event]]:
+    """Return the events with the rows of their tables, without those that JOIN drops."""
+    for join in pattern.joins:
+        kept = []
+        for row, event in zip(rows, ordered, strict=True):
+            if event.get(STREAM) != join.stream:
+                kept.append((row, event))
+                continue
+            partners = [
+                other
+                for other in tables[join.table]
+                if all(
+                    compare("=", _read_named(a, event), _read_named(b, other)) is True
+                    for a, b in join.keys
+                )
+            ]
+            assert len(partners) <= 1
+            if partners or join.outer:
+                kept.append((row, {**event, join.table: partners[0] if partners else None}))
+        rows, ordered = [row for row, _ in kept], [event for _, event in kept]
+    return rows, ordered
+
+
+def _read_named(name: str, event: Event) -> Any:
+    return event[name] if name in event else read_attribute(pred.Attribute.named(name), event)
 
 
 def _suppress(
@@ -736,10 +771,11 @@ def count_matches(
     stream: str | None = None,
     tick: int = NANOSECONDS,
     complete: bool = False,
+    tables: Mapping[str, Sequence[Event]] | None = None,
 ) -> list[tuple[int, int]]:
     """Return the row of each end that has matches and their number, in time order."""
     options: dict[str, Any] = {"time": time, "type": type, "stream": stream, "tick": tick}
-    found = evaluate(pattern, events, complete=complete, **options)
+    found = evaluate(pattern, events, complete=complete, tables=tables, **options)
     return list(Counter(m.end for m in found).items())
 
 
@@ -778,7 +814,8 @@ def _make_partitions(
     members: dict[Hashable, list[int]] = {}
     for rank, event in enumerate(events):
         key = tuple(
-            next((event[a] for a in group if event.get(a) is not None), None) for group in groups
+            next((v for a in group if (v := _read_named(a, event)) is not None), None)
+            for group in groups
         )
         if any(compare("=", part, part) is not True for part in key):
             continue

@@ -29,6 +29,7 @@ from cernis.pattern.query import (
     SelectedTerm,
     Strategy,
     Suppression,
+    TableJoin,
     Variable,
 )
 from cernis.pattern.selection import marked_variables, starred_variables
@@ -95,7 +96,8 @@ class CeqlReader(TreeReader):
             formula=formula,
             select=select,
             strategy=strategy,
-            streams=tuple(name.text for name in streams or ()),
+            streams=tuple(name.text for name, _ in streams or ()),
+            joins=tuple(join for _, joins in streams or () for join in joins),
             partition=partition or (),
             within=within,
             grouping=grouping,
@@ -148,9 +150,32 @@ class CeqlReader(TreeReader):
         name = None if alias is None else alias.text
         return SelectedTerm(self._read_term(term), name, span=span)
 
-    def from_clause(self, meta: Meta, parts: list[Name]) -> list[Name]:
-        self.spans["streams"] = tuple(name.span for name in parts)
+    def from_clause(self, meta: Meta, parts: list[Any]) -> list[tuple[Name, list[TableJoin]]]:
+        self.spans["streams"] = tuple(name.span for name, _ in parts)
         return parts
+
+    def stream(self, meta: Meta, parts: list[Any]) -> tuple[Name, list[TableJoin]]:
+        name, *joins = parts
+        return name, [replace(join, stream=name.text) for join in joins]
+
+    def join(self, meta: Meta, parts: list[Any]) -> TableJoin:
+        left, name, *equals = parts
+        keys = []
+        for one, op, other, span in equals:
+            if other.path[0] != name.text or one.path[0] == name.text:
+                one, other = other, one
+            if op != "=" or len(other.path) < 2 or other.path[0] != name.text:
+                self.mistakes.note(
+                    f"ON compares an attribute of the stream with a column of '{name.text}' by =",
+                    span,
+                    expected=f"a = {name.text}.b",
+                )
+            keys.append((one.name, ".".join(other.path[1:])))
+        return TableJoin("", name.text, tuple(keys), left is not None, span=span_of_tree(meta))
+
+    def on_equal(self, meta: Meta, parts: list[Any]) -> tuple[Any, str, Any, Span]:
+        one, op, other = parts
+        return one, OPERATORS[op.value], other, span_of_tree(meta)
 
     def partition(self, meta: Meta, parts: list[Any]) -> tuple[tuple[str, ...], ...]:
         return tuple(parts)

@@ -12,7 +12,7 @@ from cernis.languages.text import words
 from cernis.pattern.predicate import MONOTONE
 
 _SPECIAL = (
-    {word: word for word in ("ANY", "BEFORE", "DISTINCT", "NOT", "PREV")}
+    {word: word for word in ("ANY", "BEFORE", "DISTINCT", "LEFT", "NOT", "PREV")}
     | dict.fromkeys(MONOTONE, "MONOTONE")
     | dict.fromkeys(("NEXT", "STRICT", "LONGEST"), "STRATEGY")
     | dict.fromkeys(("LAST", "MAX"), "LASTMAX")
@@ -21,7 +21,7 @@ _SPECIAL = (
 )
 _OTHERS = (
     "SELECT FROM WHERE FILTER PARTITION BY CONSUME LIMIT AS IN ALL OR AND UNLESS NONE LIKE IS NULL "
-    "RANGE GROUP HAVING EVERY FORGET AFTER SUPPRESS WITHOUT FOR TO ORDER"
+    "RANGE GROUP HAVING EVERY FORGET AFTER SUPPRESS WITHOUT FOR TO ORDER JOIN ON"
 )
 
 TERMINALS: Mapping[str, str] = (
@@ -30,7 +30,9 @@ TERMINALS: Mapping[str, str] = (
 """Keyword, in capitals, to the terminal of the grammar."""
 
 _SOFT = "ANY STRATEGY LASTMAX AGGREGATE DISTINCT MONOTONE PREV DIRECTION _RANGE"
-_SOFT_CLAUSES = "_GROUP _HAVING _EVERY _FORGET _AFTER _SUPPRESS _WITHOUT _FOR BEFORE _TO _ORDER"
+_SOFT_CLAUSES = (
+    "_GROUP _HAVING _EVERY _FORGET _AFTER _SUPPRESS _WITHOUT _FOR BEFORE _TO _ORDER LEFT _JOIN _ON"
+)
 SOFT = words.SOFT | set(_SOFT.split()) | set(_SOFT_CLAUSES.split())
 """Terminals that may stand where a name may."""
 

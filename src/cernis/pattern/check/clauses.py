@@ -25,6 +25,7 @@ from cernis.pattern.query import (
     Grouping,
     OrderBy,
     SelectedTerm,
+    Strategy,
     Suppression,
     Unit,
     Variable,
@@ -73,9 +74,21 @@ class PatternCheck(FormulaCheck):
                     f"stream '{name}' stands twice in FROM", self.find_span("streams", index)
                 )
             seen.add(name)
+            self.check_joins(name)
             if self.schema is not None and self.schema.stream(name) is None:
                 names = [stream.name for stream in self.schema.streams]
                 self.note_unknown(f"stream '{name}'", name, names, self.find_span("streams", index))
+
+    def check_joins(self, stream: str) -> None:
+        seen: set[str] = set()
+        for join in self.pattern.joins:
+            if join.stream != stream:
+                continue
+            if join.table in seen:
+                self.mistakes.note(f"'{join.table}' is joined to '{stream}' twice", join.span)
+            seen.add(join.table)
+            if not join.keys:
+                self.mistakes.note(f"JOIN {join.table} needs a key", join.span)
 
     def check_qualified(self) -> None:
         """Note each `S>E[…]` whose variable E holds events of other streams than S.
@@ -303,12 +316,16 @@ class PatternCheck(FormulaCheck):
             elif name in suppress.names[:index]:
                 self.mistakes.note(f"SUPPRESS BY names '{name}' twice", span)
         after = pattern.absent_after
-        counted = after is not None and after.within.unit is Unit.EVENTS
-        if counted and not pattern.suppresses_whole_keys:
+        beside = None
+        if after is not None and pattern.strategy is Strategy.LONGEST:
+            beside = "LONGEST and WITHOUT … FOR"
+        elif after is not None and after.within.unit is Unit.EVENTS:
+            beside = "WITHOUT … FOR … EVENTS"
+        if beside is not None and not pattern.suppresses_whole_keys:
             self.mistakes.note(
-                "beside WITHOUT … FOR … EVENTS, SUPPRESS BY names every component of the partition",
+                f"beside {beside}, SUPPRESS BY names every component of the partition",
                 span,
                 expected=", ".join(pattern.components),
-                suggestion="deadlines in events have no common order across partitions",
+                suggestion="such matches have no common order across partitions",
             )
         self.check_length(suppress.length, "SUPPRESS BY … FOR", span)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from cernis.pattern.formula import ANY_TYPE
 from cernis.pattern.predicate import Literal
+from cernis.pattern.query import TableJoin
 from cernis.schema import Attributes, Kind, Stream
 
 Kinds = Mapping[str, Kind | None]
@@ -67,6 +68,15 @@ def is_time(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def add_tables(stream: Stream, joins: Iterable[TableJoin]) -> Stream:
+    """Return a stream with an attribute for each table that is joined to it, if it has none."""
+    for table in [join.table for join in joins if join.stream == stream.name]:
+        if table not in stream.attributes:
+            events = {type_: {table: Kind.OTHER, **own} for type_, own in stream.events.items()}
+            stream = Stream(stream.name, {**stream.attributes, table: Kind.OTHER}, events)
+    return stream
 
 
 class KnownEvents:

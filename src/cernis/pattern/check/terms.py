@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cernis.errors import Span
 from cernis.pattern import predicate as pred
-from cernis.pattern.check.kinds import Kinds, KnownEvents, class_of, kind_of_literal
+from cernis.pattern.check.kinds import Kinds, KnownEvents, add_tables, class_of, kind_of_literal
 from cernis.pattern.check.predicates import PredicateCheck, RegexMistake
 from cernis.pattern.check.scopes import VariableScope
 from cernis.pattern.query import Pattern
@@ -38,6 +38,7 @@ class TermCheck(PredicateCheck):
         self.schema = schema
         streams = schema.streams if schema else ()
         read = [one for one in streams if not pattern.streams or one.name in pattern.streams]
+        read = [add_tables(one, pattern.joins) for one in read]
         super().__init__(KnownEvents(read), regex_mistake)
 
     def check_variable(
