@@ -125,6 +125,56 @@ def test_a_long_session_is_found_without_its_subsets() -> None:
     assert [len(match.vars["s"]) for match in query.run(events)] == [60, 1]
 
 
+SESSIONS = "SELECT LONGEST s FROM visits WHERE (PAGE+[30 MINUTES]) AS s PARTITION BY [user]"
+
+
+def test_sessions_of_many_events_are_found_without_candidates() -> None:
+    minutes = [*range(20_000), 30_000]
+    visits = pa.table({"type": ["PAGE"] * 20_001, "ts": [60_000 * m for m in minutes]})
+    visits = visits.append_column("user", pa.array(["u"] * 20_001))
+    found = cernis.query(SESSIONS).run(visits, budget=10)
+    assert intervals(found) == [(0, 19_999), (20_000, 20_000)]
+    assert [len(match.vars["s"]) for match in found] == [20_000, 1]
+
+
+def test_a_session_is_pushed_though_another_partition_goes_on() -> None:
+    session = cernis.query(SESSIONS).session()
+    visits = [("u", 0), ("v", 5), ("u", 20), ("u", 40), ("u", 60)]
+    pushed = [
+        intervals(session.push([{"type": "PAGE", "ts": 60_000 * minute, "user": user}]))
+        for user, minute in visits
+    ]
+    assert pushed == [[], [], [], [(1, 1)], []]
+
+
+def test_explain_says_that_indexes_give_the_earliest_start() -> None:
+    assert "LONGEST: the indexes give the earliest start of each end\n" in str(
+        cernis.query(SESSIONS).explain()
+    )
+    pairs = "SELECT LONGEST * FROM S WHERE (A AS a ; B AS b) FILTER a[x] = b[x]"
+    assert "earliest start of each end; of equal intervals, match by match\n" in str(
+        cernis.query(pairs).explain()
+    )
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("clause", ["", " PARTITION BY [k]", " PARTITION BY [k] CONSUME BY ANY"])
+@pytest.mark.parametrize(
+    "formula", ["(A+[3 MILLISECONDS]) AS a", "(A AS a ; (A+[3 EVENTS]) AS b) FILTER a[x] = b[x]"]
+)
+def test_runs_in_batches_agree_with_the_oracle(formula: str, clause: str, freeze: bool) -> None:
+    query = cernis.query(f"SELECT LONGEST a FROM S WHERE {formula}{clause}")
+    draw = random.Random(11)
+    for _ in range(6):
+        times = sorted(draw.choices(range(20), k=10))
+        events = [
+            {"type": draw.choice("AAB"), "ts": time, "x": draw.randrange(2), "k": draw.choice("uv")}
+            for time in times
+        ]
+        at = sorted(draw.sample(range(11), 3))
+        compare(query.pattern, events, push_all(query.pattern, events, at, freeze=freeze))
+
+
 @pytest.mark.parametrize("freeze", [False, True])
 @pytest.mark.parametrize("binary", [False, True])
 @some

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ import cernis.pattern as p
 from cernis.languages.ceql import parse
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import counts_only
+from cernis.plan.plan import make_plan
 from cernis.testing.differential import assert_agrees
 from cernis.testing.grammar import split_batches as split
 from cernis.testing.strategies import cases, cuts
@@ -295,6 +297,89 @@ def test_a_term_of_one_event_costs_nothing_more() -> None:
 def test_a_count_of_rounds_becomes_a_bound_of_the_iteration(text: str, formula: str) -> None:
     query = cernis.query(f"SELECT * WHERE {text}")
     assert str(query.plan.pattern) == f"SELECT * WHERE {formula}"
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [
+        (
+            "(A AS x)+ FILTER MAX(x[v]) > 3",
+            "(A AS x FILTER x[NOT v > 3 OR v IS NULL])+? ; (A AS x FILTER x[v > 3]) ; (A AS x)+?",
+        ),
+        (
+            "A{2,} AS x FILTER MIN(x[v]) = 3",
+            "A{2,} AS x FILTER MIN(x[v]) = 3 AND x[NOT v < 3 OR v IS NULL]",
+        ),
+    ],
+)
+def test_extremes_of_an_iteration_are_part_of_it(text: str, formula: str) -> None:
+    query = cernis.query(f"SELECT x WHERE {text}")
+    assert str(query.plan.pattern) == f"SELECT x WHERE {formula}"
+    assert make_plan(query.plan.pattern).pattern == query.plan.pattern
+
+
+def test_explain_says_where_a_condition_on_an_aggregate_is_decided() -> None:
+    query = cernis.query(
+        "SELECT * FROM S WHERE (A+ AS x ; B+ AS y ; (C ; D)+) FILTER MAX(x[v]) < 5 AND COUNT(y) > 1"
+        " AND SUM(y[v]) <= 9 AND COUNT(C) < 4"
+    )
+    told = str(query.explain())
+    assert "COUNT(y) > 1: by the automaton\n" in told
+    assert "MAX(x[v]) < 5: by the automaton\n" in told
+    assert "SUM(y[v]) <= 9: on each candidate, which is left as soon as the sum is beyond" in told
+    assert "COUNT(C) < 4: on each candidate, which is left as soon as it counts more" in told
+
+
+_ITERATIONS = (
+    "(B ; A+ AS x)",
+    "(A:+) AS x",
+    "((A OR B)+) AS x",
+    "(A AS x)+",
+    "A{2,3} AS x",
+    "((A AS x ; B)+ ; A AS y)",
+    "(A+ AS x ; B+ AS y)",
+)
+_AGGREGATES = (
+    "MAX(x[a]) {op} 2",
+    "MIN(x[a]) {op} 2",
+    "FIRST(x[a]) {op} 2",
+    "LAST(x[a]) {op} 2",
+    "3 {op} SUM(x[a])",
+    "SUM(x[b]) {op} -2",
+    "COUNT(x) {op} 2",
+    "COUNT(*) {op} 3",
+)
+
+
+@pytest.mark.parametrize("aggregate", _AGGREGATES)
+@pytest.mark.parametrize("iteration", _ITERATIONS)
+def test_conditions_on_aggregates_agree_with_the_oracle(iteration: str, aggregate: str) -> None:
+    draw = random.Random(f"{iteration}{aggregate}")
+    for op in draw.sample(["<", "<=", ">", ">=", "=", "!="], 3):
+        more = draw.choice(["", " AND x INCREASING BY a", " AND MIN(x[a]) > 0"])
+        condition = aggregate.format(op=op) + more
+        query = cernis.query(f"SELECT * FROM S WHERE {iteration} FILTER {condition}")
+        for values in ([0, 1, 2, 3], [-2, -1, 0], [-2, 1, 3]):
+            events = [
+                {
+                    "type": draw.choice("AAB"),
+                    "ts": i,
+                    "a": draw.choice([None, 1, 2, 3]),
+                    "b": draw.choice(values),
+                }
+                for i in range(7)
+            ]
+            compare(query.pattern, events, list(query.run(make_table(events, timed=True))))
+
+
+def test_a_bound_on_a_sum_prunes_candidates() -> None:
+    """Of the 2^40 candidates at the last end, 41 have at most one event before it."""
+    query = cernis.query("SELECT x FROM S WHERE (A AS x)+ FILTER SUM(x[v]) <= 2 WITHIN 50 EVENTS")
+    events = pa.table({"type": ["A"] * 41, "v": [1] * 41})
+    assert query.run(events, budget=30_000).count() == 41 + 41 * 40 // 2
+    signs = pa.table({"type": ["A"] * 41, "v": [-1] + [1] * 40})
+    with pytest.raises(cernis.BudgetError):
+        query.run(signs, budget=30_000)
 
 
 def test_an_order_between_calculated_values_of_neighbours_is_kept_by_an_index() -> None:

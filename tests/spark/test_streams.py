@@ -219,10 +219,6 @@ def test_groups_have_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) 
             "SELECT COUNT(*) FROM S WHERE A PARTITION BY [type] GROUP BY [type]",
             "GROUP BY on a stream needs EVERY or END: other groups never end",
         ),
-        (
-            "SELECT LONGEST COUNT(*) FROM S WHERE A+ WITHIN 9 SECONDS GROUP BY EVERY 1 HOUR",
-            "GROUP BY EVERY of the matches of LONGEST does not run on a stream yet",
-        ),
     ],
 )
 def test_groups_that_never_end_are_refused(

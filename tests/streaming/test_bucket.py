@@ -46,6 +46,7 @@ from cernis.testing.tables import make_table, split_by_stream
 Events = Sequence[dict[str, Any]]
 FOREVER = 2**40
 few = settings(max_examples=max(20, settings.default.max_examples // 5))
+MILLIS = Scale(10**6, 10**6)
 PLAIN = ("*", "list", "NONE", "COUNT")
 RELEASED = Path(__file__).parent / "checkpoints"
 
@@ -113,7 +114,7 @@ def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes:
         plan=query.plan,
         streams=streams,
         reading=RunOptions(time="ts"),
-        scale=Scale(10**6, 10**6),
+        scale=MILLIS,
         form="lines",
         measures=find_measures_of(query, columns),
     )
@@ -332,13 +333,14 @@ def test_strategies_choose_the_same_matches(
 def test_longest_reports_the_matches_that_a_session_pushes(
     data: st.DataObject, case: tuple[Pattern, Events]
 ) -> None:
-    """What still waits when the stream goes on without an end is not reported."""
+    """What still waits when time goes on without an end is not reported."""
     pattern, drawn = case
     events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)]
     if not events:
         return
     run = run_at_random(data, pattern, events, data.draw(st.booleans()))
-    pushed = cernis.query(pattern).session(time="ts").push(make_table(events, timed=True))
+    session = cernis.query(pattern).session(time="ts")
+    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER, MILLIS)]
     assert sorted(map(comparable_match, run.triples())) == sorted(map(comparable_match, pushed))
 
 
@@ -365,8 +367,84 @@ def test_longest_reports_what_without_leaves_when_deadlines_have_passed(
         return
     run = run_at_random(data, pattern, events, snapshots=True)
     session = cernis.query(pattern).session(time="ts")
-    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER)]
+    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER, MILLIS)]
     assert sorted(map(comparable_match, run.triples())) == sorted(map(comparable_match, pushed))
+
+
+LONGEST_IN_TIME: dict[str, Any] = {"untimed": False, "strategies": (Strategy.LONGEST,)}
+
+
+@given(st.data(), random_cases(**LONGEST_IN_TIME, windows=(Unit.TIME,), consume=tuple(Consume)))
+def test_the_watermark_makes_the_longest_of_a_window_certain(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(
+    st.data(),
+    random_cases(**LONGEST_IN_TIME, windows=(Unit.TIME,), gaps=True, next_=True, size=5, events=8),
+)
+def test_the_watermark_makes_the_longest_with_gaps_certain(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(st.data(), random_cases(**LONGEST_IN_TIME, forget=True, selects=PLAIN))
+def test_the_watermark_makes_the_longest_of_a_forgotten_partition_certain(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    agree(data, case)
+
+
+@given(st.data(), grouped_cases(strategies=(Strategy.LONGEST,), windows=(Unit.TIME,)))
+def test_groups_of_the_longest_agree(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
+    pattern, _ = case
+    assert pattern.grouping is not None
+    if pattern.grouping.every is not None or pattern.grouping.end:
+        agree(data, case)
+
+
+def visit(user: str, minute: int) -> dict[str, Any]:
+    return {"type": "PAGE", "ts": 60_000 * minute, "user": user}
+
+
+def run_visits(query: str, visits: list[dict[str, Any]], marks: Sequence[int]) -> list[int]:
+    """Run the visits of the first micro-batch; return how much each of the watermarks reports."""
+    whole, columns = arrived(cernis.query(query).pattern, visits)
+    run = Run(stream_work_of(cernis.query(query), columns))
+    reported, next_call = [], 0
+    for number, minute in enumerate(marks):
+        if 60_000 * minute < next_call:  # the timer has not rung
+            reported.append(0)
+            continue
+        run.restart()
+        before = len(run.found)
+        run.batch(whole if number == 0 else None, 60_000 * minute)
+        assert run.store.head is not None
+        call = log.Header.from_bytes(run.store.head).timer
+        next_call = FOREVER if call is None else call
+        reported.append(len(run.found) - before)
+    return reported
+
+
+SESSIONS = "SELECT LONGEST s FROM S WHERE (PAGE+[30 MINUTES]) AS s PARTITION BY [user]"
+RUNS = "SELECT LONGEST s FROM S WHERE PAGE+ AS s PARTITION BY [user]"
+VISITS = [visit("u", 0), visit("v", 5), visit("u", 20), visit("u", 45)]
+
+
+@pytest.mark.parametrize(
+    ("query", "reported"),
+    [
+        (SESSIONS, [0, 0, 1, 0, 1]),
+        (f"{RUNS} WITHIN 1 HOUR", [0, 0, 0, 1, 1]),
+        (f"{RUNS} FORGET AFTER 30 MINUTES", [0, 0, 1, 0, 1]),
+        (f"{SESSIONS.replace('s FROM', 'COUNT(*) FROM')} GROUP BY EVERY 1 MINUTE", [0, 0, 1, 0, 1]),
+    ],
+)
+def test_a_timer_rings_when_time_makes_a_match_certain(query: str, reported: list[int]) -> None:
+    assert run_visits(query, VISITS, (0, 35, 46, 61, 76)) == reported
 
 
 @given(

@@ -22,6 +22,7 @@ from cernis.events.batch import EventBatch, Int64s
 from cernis.state import is_inside, read_array, require
 
 _LONGEST = 2**63 - 1
+_EARLIEST = -(2**62)
 
 
 class LifeCoder:
@@ -78,6 +79,17 @@ class LifeCoder:
         """Return the lives that an event to come can continue, ascending."""
         idle = np.int64(self._now).astype(np.uint64) - self._last.astype(np.uint64)
         return np.sort(self._life[(self._life >= 0) & (idle <= self._ticks)])
+
+    def advance(self, time: int) -> None:
+        """Note that no event before a time comes."""
+        self._now = max(self._now, time)
+
+    def find_last(self, lives: Int64s) -> Int64s:
+        """Return the time of the last event of each life; the least one if it is over."""
+        order = np.argsort(self._life, kind="stable")
+        place = np.searchsorted(self._life, lives, sorter=order)
+        keys = order[np.minimum(place, len(order) - 1)]
+        return np.where(self._life[keys] == lives, self._last[keys], _EARLIEST)
 
     def keep_only(self, lives: Int64s) -> None:
         """Forget all lives but these (ascending); lives[i] becomes i, and new lives follow."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 NO_WINDOW, EVENT_WINDOW, CLOCK_WINDOW = range(3)
 CONSUME_NOTHING, CONSUME_PARTITION, CONSUME_ALL = range(3)
@@ -21,6 +22,21 @@ NEVER = np.int64(2**62)
 """A position after all events: nothing starts."""
 
 
+LAST_TIME = 2**63 - 1
+"""A time after all events."""
+
+
+def add_ticks(times: NDArray[np.int64], ticks: int) -> NDArray[np.int64]:
+    """Return times some ticks later, at most the last one.
+
+    >>> add_ticks(np.array([5, 2**63 - 9]), 10).tolist() == [15, LAST_TIME]
+    True
+    """
+    ticks = min(ticks, LAST_TIME)
+    least = LAST_TIME - ticks
+    return np.where(times > least, LAST_TIME, np.minimum(times, least) + ticks)
+
+
 class Rules(NamedTuple):
     """The settings that the kernels look at."""
 
@@ -29,6 +45,8 @@ class Rules(NamedTuple):
     consume: int
     keeps_last: bool
     """Of partial matches with one start, the one that ends later always wins."""
+    from_earliest: bool
+    """Starts are negated, so that indexes put the earliest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +65,13 @@ class Settings:
     """The earliest start of a state's partial matches is kept beside the latest."""
     keeps_ends: bool = False
     """LONGEST leaves matches of every end: WITHOUT is decided before ends are compared."""
+    from_earliest: bool = False
+    """The indexes of compared events put the earliest start first: nothing leaves a window, and
+    LONGEST asks for no other."""
 
     @property
     def rules(self) -> Rules:
         """The rules of the kernels, which consume nothing where a strategy chooses later."""
         consume = CONSUME_NOTHING if self.resolve else self.consume
         keeps_last = self.resolve in (RESOLVE_LAST, RESOLVE_ANY)
-        return Rules(self.window, self.size, consume, keeps_last)
+        return Rules(self.window, self.size, consume, keeps_last, self.from_earliest)

@@ -39,6 +39,16 @@ MIRRORED: Mapping[Operator, Operator] = {
 }
 """`a op b` is `b MIRRORED[op] a`."""
 
+OPPOSITE: Mapping[Operator, Operator] = {
+    "=": "!=",
+    "!=": "=",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+}
+"""`a op b` of two values that can be compared holds if `a OPPOSITE[op] b` does not."""
+
 COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,

@@ -9,7 +9,7 @@ from math import floor
 
 from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.mermaid import draw_pcea
-from cernis.automata.correlated.pcea import Apart
+from cernis.automata.correlated.pcea import Apart, WeightBound
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
 from cernis.engine.dag.records import SORTED, UNION, UNLIKE
@@ -44,6 +44,8 @@ class Explanation:
     notes: tuple[str, ...] = ()
     query: str = ""
     """The query as it was written, where it was not CEQL."""
+    decided: tuple[str, ...] = ()
+    """The conditions that the automaton has taken up."""
 
     def mermaid(self) -> str:
         unary, tables = self.plan.unary, self.plan.tables
@@ -54,7 +56,8 @@ class Explanation:
     def __str__(self) -> str:
         lines = write_entry("query", (self.query or str(self.plan.pattern)).splitlines())
         lines += write_entry("class", _describe_guarantee(self.plan))
-        lines += write_entry("conditions", _describe_conditions(self.plan))
+        decided = [f"{condition}: by the automaton" for condition in self.decided]
+        lines += write_entry("conditions", [*decided, *_describe_conditions(self.plan)])
         lines += write_entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
         lines += write_entry("indexes", _describe_indexes(self.plan))
         lines += write_entry("answers", [self.plan.answers] if self.plan.answers else [])
@@ -183,11 +186,16 @@ def _describe_conditions(plan: Plan) -> list[str]:
         return []
     if not found.verdicts:
         return [f"{text}: on each candidate" for text in _list_residual(plan.pattern.formula)]
-    early = {_write_apart(plan, condition) for condition in found.apart}
-    return [
-        f"{v.text}: {_WHILE_LISTING if v.text in early else _describe_how(v)} ({v.why})"
-        for v in found.verdicts
-    ]
+    early = {_write_apart(plan, condition): _WHILE_LISTING for condition in found.apart}
+    if plan.tables is not None:
+        early |= {bound.text: _describe_bound(bound) for bound in plan.tables.bounds}
+    return [f"{v.text}: {early.get(v.text) or _describe_how(v)} ({v.why})" for v in found.verdicts]
+
+
+def _describe_bound(bound: WeightBound) -> str:
+    if bound.attribute is None:
+        return "on each candidate, which is left as soon as it counts more"
+    return "on each candidate, which is left as soon as the sum is beyond, if values have one sign"
 
 
 def _describe_how(verdict: Verdict) -> str:
@@ -409,7 +417,11 @@ def _describe_strategy(plan: Plan) -> list[str]:
         Strategy.MAX: "by the automaton for each start, then those inside others drop",
         Strategy.LONGEST: "by the automaton for each start, then the earliest start of each end",
     }[pattern.strategy]
-    if plan.listed and pattern.strategy is not Strategy.ALL:
+    if plan.settings.from_earliest:
+        how = "the indexes give the earliest start of each end"
+        if plan.listed:
+            how += "; of equal intervals, match by match"
+    elif plan.listed and pattern.strategy is not Strategy.ALL:
         how = "decided match by match"
     lines = [f"{pattern.strategy.value}: {how}"]
     if pattern.strategy is Strategy.LONGEST:

@@ -5,6 +5,9 @@
 - An order between the values of two such events is one between attributes, which an index can keep:
   `b[p] >= 1.01 * a[p]` compares `p` with the calculated attribute `1.01 * p`.
 - `COUNT(x) >= 3` is `{3,}` if x holds the events of one iteration of single events, and the like.
+- `MAX(x[a]) <= 5` of such an iteration asks each event (NULLs are left out), and needs one that has
+  a value; `MAX(x[a]) >= 5` needs one event. So do MIN, FIRST and LAST: the iteration is split at
+  the first such event. Elsewhere every event is asked, which prunes, and candidates are checked.
 - `x INCREASING BY a` is `PREV(x)[a] < x[a]` if nothing of the match stands between two events of x.
 - AND and OR are rewritten part by part.
 
@@ -13,7 +16,9 @@ Everything else stays as it is, and is checked on candidates.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -21,7 +26,8 @@ from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.guard import join_guard, split_guard
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import single_variables
-from cernis.pattern.write import name_calculated
+from cernis.pattern.waits import list_waits
+from cernis.pattern.write import name_calculated, write_condition
 
 _MOST_ROUNDS = 100
 """Larger bounds unroll the automaton too far; such counts are checked on candidates."""
@@ -35,48 +41,95 @@ def lower_terms(pattern: Pattern) -> Pattern:
     >>> print(lower_terms(parse(text)))
     SELECT * WHERE (A AS a ; B+ AS b) FILTER a[2 * v > 5] AND PREV(b)[v] < b[v]
     """
-    return replace(pattern, formula=_lower(pattern.formula))
+    return _Lowering(pattern).pattern
 
 
-def _lower(node: cel.Formula) -> cel.Formula:
-    match node:
-        case cel.Event():
-            return node
-        case cel.Filter(body=body, condition=condition):
-            body, left = _count_rounds(body, condition)
-            if left is None:
-                return _lower(body)
-            return replace(node, body=_lower(body), condition=_lower_condition(left, body))
-        case cel.Unless(body=body, guard=guard):
-            split = split_guard(guard)
-            lowered = join_guard(_lower(split.formula), split.conditions)
-            return replace(node, body=_lower(body), guard=lowered)
-        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
-            return replace(node, parts=tuple(map(_lower, parts)))
-        case cel.Choice(parts=parts) | cel.All(parts=parts):
-            return replace(node, parts=tuple(map(_lower, parts)))
-        case _:
-            return replace(node, body=_lower(node.body))
+def list_decided(pattern: Pattern) -> tuple[str, ...]:
+    """Return the conditions on whole iterations that the automaton decides.
+
+    >>> from cernis.languages.ceql import parse
+    >>> list_decided(parse("SELECT * WHERE B+ AS b FILTER MAX(b[v]) < 5 AND SUM(b[v]) < 9"))
+    ('MAX(b[v]) < 5',)
+    """
+    return tuple(map(write_condition, _Lowering(pattern).decided))
+
+
+class _Lowering:
+    """A pattern with its conditions rewritten."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.decided: list[pred.Condition] = []
+        """The conditions that iterations have taken up."""
+        # what fits an arrow is told by the conditions on its event: they must not become more
+        self.splits = next(list_waits(pattern.formula), None) is None
+        self.pattern = replace(pattern, formula=self._lower(pattern.formula))
+
+    def _lower(self, node: cel.Formula) -> cel.Formula:
+        match node:
+            case cel.Event():
+                return node
+            case cel.Filter(body=body, condition=condition):
+                body, left = self._count_rounds(body, condition)
+                lowered = None if left is None else _lower_condition(left, body)
+                body = self._lower(body)
+                if lowered is not None and self.splits:
+                    body, lowered = self._split_rounds(body, lowered)
+                return body if lowered is None else replace(node, body=body, condition=lowered)
+            case cel.Unless(body=body, guard=guard):
+                split = split_guard(guard)
+                inner = join_guard(self._lower(split.formula), split.conditions)
+                return replace(node, body=self._lower(body), guard=inner)
+            case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
+                return replace(node, parts=tuple(map(self._lower, parts)))
+            case cel.Choice(parts=parts) | cel.All(parts=parts):
+                return replace(node, parts=tuple(map(self._lower, parts)))
+            case _:
+                return replace(node, body=self._lower(node.body))
+
+    def _count_rounds(
+        self, body: cel.Formula, condition: pred.Condition
+    ) -> tuple[cel.Formula, pred.Condition | None]:
+        """Return the body with the bounds that counts give, and what is left of the condition."""
+        left: list[pred.Condition] = []
+        for part in pred.conjuncts(condition):
+            bounds = _read_bounds(part)
+            tightened = None if bounds is None else _tighten(body, *bounds)
+            if tightened is None:
+                left.append(part)
+            else:
+                self.decided.append(part)
+                body = tightened
+        return body, _join(left, condition)
+
+    def _split_rounds(
+        self, body: cel.Formula, condition: pred.Condition
+    ) -> tuple[cel.Formula, pred.Condition | None]:
+        """Return the body with iterations split at an event, and what is left of the condition."""
+        left: list[pred.Condition] = []
+        for part in pred.conjuncts(condition):
+            split = _read_split(part)
+            changed = None
+            if split is not None:
+                changed = _change_rounds(body, split.variable, split.apply)
+            if changed is not None:
+                self.decided.append(part)
+                body = changed
+                continue
+            left.append(part)
+            if split is not None and split.every is not None:
+                asked = pred.Holds(split.variable, split.every, span=part.span)
+                if asked not in pred.conjuncts(condition):
+                    left.append(asked)
+        return body, _join(left, condition)
+
+
+def _join(parts: list[pred.Condition], whole: pred.Condition) -> pred.Condition | None:
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return pred.AllOf(tuple(parts), span=whole.span)
 
 
 # ------------------------------------------------------------- COUNT(x) op n
-
-
-def _count_rounds(
-    body: cel.Formula, condition: pred.Condition
-) -> tuple[cel.Formula, pred.Condition | None]:
-    """Return the body with the bounds that counts in the condition give, and what is left of it."""
-    left = []
-    for part in pred.conjuncts(condition):
-        bounds = _read_bounds(part)
-        tightened = None if bounds is None else _tighten(body, *bounds)
-        if tightened is None:
-            left.append(part)
-        else:
-            body = tightened
-    if not left:
-        return body, None
-    return body, left[0] if len(left) == 1 else pred.AllOf(tuple(left), span=condition.span)
 
 
 def _read_bounds(condition: pred.Condition) -> tuple[str, int, int | None] | None:
@@ -95,29 +148,37 @@ def _read_bounds(condition: pred.Condition) -> tuple[str, int, int | None] | Non
     return None
 
 
-def _tighten(node: cel.Formula, variable: str, low: int, high: int | None) -> cel.Formula | None:
-    """Return the formula with bounds on the iteration whose events the variable holds."""
+Change = Callable[[cel.Iterate], cel.Formula | None]
+
+
+def _change_rounds(node: cel.Formula, variable: str, change: Change) -> cel.Formula | None:
+    """Return the formula with another iteration of the events that the variable holds."""
     match node:
         case cel.As(variable=name, body=cel.Iterate() as body) if name == variable:
-            rounds = None if _mentions(body, variable) else _tighten_rounds(body, low, high)
+            rounds = None if _mentions(body, variable) else change(body)
             return None if rounds is None else replace(node, body=rounds)
         case cel.Iterate(body=cel.As(variable=name)) if name == variable:
-            return _tighten_rounds(node, low, high)
+            return change(node)
         case cel.Iterate(body=cel.Event(type=name)) if name == variable:
-            return _tighten_rounds(node, low, high)
+            return change(node)
         case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
             holding = [i for i, part in enumerate(parts) if _mentions(part, variable)]
             if len(holding) != 1:
                 return None
-            part = _tighten(parts[holding[0]], variable, low, high)
+            part = _change_rounds(parts[holding[0]], variable, change)
             if part is None:
                 return None
             return replace(node, parts=(*parts[: holding[0]], part, *parts[holding[0] + 1 :]))
         case cel.As() | cel.Filter() | cel.PartitionBy() | cel.Within():
-            inside = _tighten(node.body, variable, low, high)
+            inside = _change_rounds(node.body, variable, change)
             return None if inside is None else replace(node, body=inside)
         case _:
             return None
+
+
+def _tighten(node: cel.Formula, variable: str, low: int, high: int | None) -> cel.Formula | None:
+    """Return the formula with bounds on the iteration whose events the variable holds."""
+    return _change_rounds(node, variable, lambda rounds: _tighten_rounds(rounds, low, high))
 
 
 def _tighten_rounds(node: cel.Iterate, low: int, high: int | None) -> cel.Iterate | None:
@@ -128,6 +189,74 @@ def _tighten_rounds(node: cel.Iterate, low: int, high: int | None) -> cel.Iterat
     if most is not None and most < max(least, 1):
         return None
     return replace(node, low=least, high=most)
+
+
+# ---------------------------------------------------------- MAX(x[a]) op c, …
+
+
+class _Split(NamedTuple):
+    """A condition that holds if an event of x passes `at`, those before it and after it as well.
+
+    None: any event does.
+    """
+
+    variable: str
+    before: pred.Predicate | None
+    at: pred.Predicate
+    after: pred.Predicate | None
+    every: pred.Predicate | None = None
+    """What every event passes."""
+
+    def apply(self, node: cel.Iterate) -> cel.Formula | None:
+        """Return the iteration with its rounds before and after the event apart."""
+        is_plain = node.low <= 1 and node.high is None and node.separator == cel.LATER
+        if not is_plain or not is_single_event(node.body):
+            return None
+        body = node.body
+        if not _mentions(body, self.variable):
+            body = cel.As(body, self.variable)
+
+        def ask(test: pred.Predicate | None) -> cel.Formula:
+            return body if test is None else cel.Filter(body, pred.Holds(self.variable, test))
+
+        before, after = (
+            cel.Optional(cel.Iterate(ask(test), contiguous=node.contiguous))
+            for test in (self.before, self.after)
+        )
+        parts = (before, ask(self.at), after)
+        return cel.Contiguous(parts) if node.contiguous else cel.Sequence(parts)
+
+
+_WORSE: Mapping[str, tuple[pred.Operator, ...]] = {"MAX": ("<", "<=", "="), "MIN": (">", ">=", "=")}
+"""The comparisons that one more event can only make false."""
+_OUTSIDE: Mapping[str, pred.Operator] = {"MAX": ">", "MIN": "<"}
+
+
+def _read_split(condition: pred.Condition) -> _Split | None:
+    """Return how `MAX(x[a]) op c`, MIN, FIRST or LAST is decided event by event."""
+    match condition:
+        case pred.CompareTerms(op=op, left=pred.Literal(), right=pred.Aggregate() as term):
+            return _read_split(pred.CompareTerms(pred.MIRRORED[op], term, condition.left))
+        case pred.CompareTerms(
+            op=op,
+            left=pred.Aggregate(function=function, argument=pred.Reference() as side),
+            right=pred.Literal(value=int() | float()) as limit,
+        ) if not isinstance(limit.value, bool):
+            x, a = side.variable, side.attribute
+            at, is_null = pred.Comparison(op, a, limit), pred.IsNull(a)
+            if function == "FIRST":
+                return _Split(x, is_null, at, None)
+            if function == "LAST":
+                return _Split(x, None, at, is_null)
+            if function not in _WORSE or op == "!=":
+                return None
+            before = pred.Or((pred.Negation(at), is_null))
+            if op not in _WORSE[function]:
+                return _Split(x, before, at, None)
+            outside = _OUTSIDE[function] if op == "=" else pred.OPPOSITE[op]
+            every = pred.Or((pred.Negation(pred.Comparison(outside, a, limit)), is_null))
+            return _Split(x, pred.And((before, every)), at, every, every)
+    return None
 
 
 # ------------------------------------------------------------------ other terms

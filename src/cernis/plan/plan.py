@@ -36,13 +36,14 @@ from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.pattern.waits import list_waits
 from cernis.plan.absence import lists_matches, make_guard_query, needs_every_label
+from cernis.plan.bounds import find_bounds
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import lower_terms
 from cernis.plan.reach import is_bounded_in_time
 from cernis.plan.weights import EventWeight, find_weights
-from cernis.plan.whole_runs import take_whole_runs
+from cernis.plan.whole_runs import is_whole_run, take_whole_runs
 from cernis.schema import Schema, texts
 
 
@@ -337,14 +338,11 @@ def make_correlated_plan(
     variables = selected_variables(pattern)
     pcea = found.pcea
     loose = pcea is not None and not pcea.is_chain and _has_attribute_window(pattern)
-    listed = (
-        not found.exact
-        or not found.unique
-        or pattern.strategy is not Strategy.ALL
-        or pattern.consume is not Consume.NONE
-        or loose
-        or needs_every_label(pattern)
-    )
+    from_earliest = _asks_earliest(pattern, found)
+    chooses = pattern.strategy is not Strategy.ALL or pattern.consume is not Consume.NONE
+    if from_earliest and is_whole_run(pattern.formula):
+        chooses = False  # an interval has one set of events: the engine has chosen
+    listed = not found.exact or not found.unique or chooses or loose or needs_every_label(pattern)
     key = None
     if pcea is not None and not _looks_between(pattern.formula):
         key = find_shared_key(pcea)
@@ -352,7 +350,8 @@ def make_correlated_plan(
     collapsed: frozenset[int] = frozenset()
     if head is not None and pcea is not None and not listed and not found.apart:
         collapsed = find_collapsible(head, pcea)
-    tables = CorrelatedTables(pcea, collapsed, found.apart) if pcea is not None else None
+    bounds = () if found.exact else find_bounds(pattern.formula)
+    tables = CorrelatedTables(pcea, collapsed, found.apart, bounds) if pcea is not None else None
     unary = None
     if tables is None:
         cea = construct(pattern.formula, name_atoms=True)
@@ -364,7 +363,7 @@ def make_correlated_plan(
         variables=variables,
         listed=listed,
         exact=found.exact,
-        settings=_make_settings(pattern, listed=True),
+        settings=replace(_make_settings(pattern, listed=True), from_earliest=from_earliest),
         unary=unary,
         correlated=found,
         tables=tables,
@@ -375,6 +374,20 @@ def make_correlated_plan(
         unordered=unordered,
         key=key,
     )
+
+
+def _asks_earliest(pattern: Pattern, found: Correlated) -> bool:
+    """Whether an index finds the earliest start of each end, all that LONGEST asks for.
+
+    In a window the earliest start may leave it, and WITHOUT may drop it. For ≠ and order an index
+    knows a bound of starts.
+    """
+    if pattern.strategy is not Strategy.LONGEST or pattern.within is not None or pattern.without:
+        return False
+    if found.pcea is None or not found.exact or found.apart or not found.pcea.is_chain:
+        return False
+    links = [source.link for t in found.pcea.transitions for source in t.sources]
+    return not any(link.different or link.unlike or link.ordered for link in links)
 
 
 def _looks_between(formula: cel.Formula) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from cernis.pattern import formula as cel
 from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.guard import split_guard
-from cernis.pattern.predicate import Holds, conjuncts
+from cernis.pattern.predicate import Condition, Holds, conjuncts
 from cernis.pattern.query import Pattern, Strategy
 
 
@@ -31,12 +31,34 @@ def take_whole_runs(pattern: Pattern) -> Pattern:
     return replace(pattern, formula=_take_next(pattern.formula))
 
 
+def is_whole_run(formula: cel.Formula) -> bool:
+    """Whether an interval has one set of events: every event inside that fits.
+
+    >>> from cernis.languages.ceql import parse
+    >>> run, pair = "SELECT * WHERE PAGE->+[30 MINUTES] AS s", "SELECT * WHERE (PAGE ; PAGE)"
+    >>> is_whole_run(parse(run).formula), is_whole_run(parse(pair).formula)
+    (True, False)
+    """
+    match formula:
+        case cel.As(body=body):
+            return is_whole_run(body)
+        case cel.Filter(body=body, condition=condition):
+            return _looks_at_one_event(condition) and is_whole_run(body)
+        case cel.Iterate(body=body, separator=separator):
+            return separator.next and is_single_event(body)
+    return False
+
+
+def _looks_at_one_event(condition: Condition) -> bool:
+    return all(isinstance(part, Holds) for part in conjuncts(condition))
+
+
 def _take_next(node: cel.Formula) -> cel.Formula:
     match node:
         case cel.As(body=body):
             return replace(node, body=_take_next(body))
         case cel.Filter(body=body, condition=condition):
-            if all(isinstance(part, Holds) for part in conjuncts(condition)):
+            if _looks_at_one_event(condition):
                 return replace(node, body=_take_next(body))
         case cel.Iterate(body=body, high=None, contiguous=False, separator=separator):
             has_marks = not any(isinstance(inner, cel.Not) for inner in cel.walk(body))

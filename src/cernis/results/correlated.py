@@ -8,7 +8,7 @@ first where they fit into one block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,10 @@ class CorrelatedMatches(RootedMatches):
 
     steps: NDArray[np.int64] | None = None
     """Where listing has to search: the vertices looked at, and their limit."""
+    spend: Callable[[int], None] | None = None
+    """Who hears of the vertices looked at, block by block."""
+
+    _reported = 0
 
     def _count_roots(self, segment: DagSegment) -> list[int]:
         return count_matches(segment)
@@ -33,7 +37,15 @@ class CorrelatedMatches(RootedMatches):
         self, segment: DagSegment, most: int | None, size: int
     ) -> Iterator[MatchBlock]:
         for listing in list_blocks(segment, most, size, self.steps):
+            self._report_steps()
             yield _sort_latest_first(self._block(listing, segment))
+
+        self._report_steps()
+
+    def _report_steps(self) -> None:
+        if self.spend is not None and self.steps is not None:
+            steps, self._reported = int(self.steps[0]) - self._reported, int(self.steps[0])
+            self.spend(steps)
 
     def _draw(self, segment: DagSegment, root: int, ranks: list[int]) -> MatchBlock:
         record = segment.roots[root]

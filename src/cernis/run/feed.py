@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -270,6 +271,8 @@ class CorrelatedFeed(Feed):
         self._mark_present(batch, codes)
         self.engine.reserve_codes(self.equality.sizes())
         high, low = self.order.encode(batch)
+        if self.tables.weights:
+            high = np.concatenate([high, self._read_weights(batch)])
         moments = self._moments(batch) if self.tables.strict else None
         return [
             segment
@@ -288,6 +291,19 @@ class CorrelatedFeed(Feed):
 
     def measure(self, scale: Scale) -> None:
         self.engine.measure_gaps(scale.ticks)
+
+    def _read_weights(self, batch: EventBatch) -> NDArray[np.int64]:
+        """Return the bits of the values that are added up: 0 where there is no number."""
+        rows = np.zeros((len(self.tables.weights), len(batch)))
+        for row, name in zip(rows, self.tables.weights, strict=True):
+            with suppress(DataError):
+                row[:] = np.nan_to_num(
+                    read_measure(batch, tuple(name.split(".")), is_real=True)[0],
+                    nan=0.0,
+                    posinf=np.inf,
+                    neginf=-np.inf,
+                )
+        return rows.view(np.int64)
 
     def _moments(self, batch: EventBatch) -> NDArray[np.int64]:
         """Return for each event the position of the first event with its timestamp."""
@@ -324,9 +340,12 @@ class CorrelatedFeed(Feed):
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
         found = CorrelatedMatches(variables, taken, self.tables.labels, most)
-        if not self.tables.apart:
+        if not self.tables.apart and not self.tables.bounds:
             return found
         found.steps = np.array([0, budget.left], np.int64)
+        if not self.tables.apart:
+            found.spend = budget.spend
+            return found
         listed = ListedMatches(variables, found.blocks())
         budget.spend(int(found.steps[0]))
         return listed

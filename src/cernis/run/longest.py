@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from cernis.engine.dag.links import DagSegment
 from cernis.engine.longest import consume, keep_longest
-from cernis.engine.settings import NEVER
+from cernis.engine.settings import FOREVER, NEVER
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.pattern.query import Consume
 from cernis.plan.plan import Plan
@@ -32,7 +33,8 @@ from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, take
 from cernis.run.waiting import NO_INTERVALS, Intervals, Mask, Numbers, WaitingMatches
 from cernis.state import read_array, require
 
-FindMatches = Callable[[Sequence[ArenaSegment]], MatchSet]
+Segment = ArenaSegment | DagSegment
+FindMatches = Callable[[Sequence[Segment]], MatchSet]
 LiveStarts = Callable[[Numbers], Numbers]
 
 _EVENTS_PAY = 16
@@ -52,6 +54,8 @@ class LongestMatches:
         self.waiting = WaitingMatches(len(plan.variables))
         self.used = np.full(1, -1, np.int64)
         """Per scope of CONSUME BY, the end of the last match."""
+        self.time = int(FOREVER)
+        """Up to where time has passed without events."""
         self._live_starts = live_starts
         self._events = 0
         """The events since the last look."""
@@ -59,18 +63,27 @@ class LongestMatches:
     def note_events(self, events: int) -> None:
         self._events += events
 
+    def note_time(self, time: int) -> None:
+        """Note that no event before a time comes: the next look is at all waiting matches."""
+        self.time = time
+        self._events = max(self._events, len(self.waiting))
+
+    def list_first_starts(self) -> tuple[Numbers, Numbers]:
+        """Return the partitions with waiting matches, and the earliest start in each."""
+        intervals = self.waiting.intervals
+        keys, which = np.unique(intervals.keys, return_inverse=True)
+        starts = np.full(len(keys), NEVER, np.int64)
+        np.minimum.at(starts, which, intervals.starts)
+        return keys, starts
+
     def choose_compact(
-        self, segments: Sequence[ArenaSegment], find: FindMatches, *, last: bool
+        self, segments: Sequence[Segment], find: FindMatches, *, last: bool
     ) -> MatchSet:
         """Return the matches that are certain, of these and of the waiting ones.
 
         `find` gives the matches below roots; with `last`, no further event comes.
         """
-        # the matches of a root have one start
-        ended = [
-            Intervals(s.roots["key"], s.arena["start"][s.roots["node"]], s.roots["end"])
-            for s in segments
-        ]
+        ended = [_read_intervals(segment) for segment in segments]
         new = Intervals(
             *(np.concatenate(parts) for parts in zip(NO_INTERVALS, *ended, strict=True))
         )
@@ -174,9 +187,20 @@ def keep_earliest(block: MatchBlock) -> MatchBlock:
     return take(block, np.flatnonzero(block.start == earliest[which]))
 
 
-def _select(segments: Sequence[ArenaSegment], mask: Mask) -> list[ArenaSegment]:
+def _read_intervals(segment: Segment) -> Intervals:
+    """Return the intervals of roots; the matches of one root have one start."""
+    roots = segment.roots
+    if isinstance(segment, DagSegment):
+        starts = -segment.memory.vertices["start"][roots["vertex"]]
+    else:
+        starts = segment.arena["start"][roots["node"]]
+    return Intervals(roots["key"], starts, roots["end"])
+
+
+def _select(segments: Sequence[Segment], mask: Mask) -> list[Segment]:
     """Return the segments with the roots that a mask over all their roots selects."""
-    kept, low = [], 0
+    kept: list[Segment] = []
+    low = 0
     for segment in segments:
         own = mask[low : low + len(segment.roots)]
         low += len(own)

@@ -27,12 +27,14 @@ from cernis.encoding.clock import AttributeClock, Clock
 from cernis.encoding.encode import Encode, Encoder
 from cernis.encoding.keys import KeyCoder
 from cernis.encoding.lives import LifeCoder
-from cernis.engine.settings import NEVER
+from cernis.engine.correlated.runtime import CorrelatedEngine
+from cernis.engine.settings import LAST_TIME, NEVER, add_ticks
 from cernis.engine.unary.aggregate import SlidingAggregator
+from cernis.engine.unary.runtime import UnaryEngine
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
-from cernis.pattern.predicate import RANK, TIME
+from cernis.pattern.predicate import RANK, TIME, TIME_NS
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
@@ -166,6 +168,55 @@ class Pipeline:
         if self.absence is not None:
             return self.absence.take(batch, keys, scale, taken, self.feed, self.kept_from)
         return taken
+
+    def advance(self, time: int, scale: Scale) -> list[Any]:
+        """Note that no event before a time comes; return what it makes certain, for `find`.
+
+        The time counts ticks of the stream's own times.
+        """
+        if self.longest is not None:
+            if isinstance(self.keys, LifeCoder):
+                self.keys.advance(time)
+            if self.inner_units:
+                self.feed.measure(scale)
+            size = self._window_ticks(scale)
+            self._runtime.advance(time, None if size is None else time - size)
+            self.longest.note_time(time)
+        return [] if self.absence is None else self.absence.advance(time)
+
+    def next_deadline(self, scale: Scale) -> int | None:
+        """Return the next time, in ticks, that may make matches certain when it has passed."""
+        absence = None if self.absence is None else self.absence.next_deadline
+        longest = None if self.longest is None else self._find_deadline(self.longest, scale)
+        return min((time for time in (absence, longest) if time is not None), default=None)
+
+    def _find_deadline(self, longest: LongestMatches, scale: Scale) -> int | None:
+        """Return when time ends the partial matches that a waiting match of LONGEST waits for."""
+        if not len(longest.waiting) or scale.unit_ns is None:
+            return None
+        keys, starts = longest.list_first_starts()
+        deadlines = self._runtime.find_deadlines(keys, starts)
+        forget, size = self.plan.pattern.forget, self._window_ticks(scale)
+        if isinstance(self.keys, LifeCoder) and forget is not None:
+            last = self.keys.find_last(keys)
+            deadlines = np.minimum(deadlines, add_ticks(last, scale.ticks(forget)))
+        if size is not None:
+            times = self.store.column(starts, TIME_NS.name).to_numpy() // scale.unit_ns
+            deadlines = np.minimum(deadlines, add_ticks(times, size))
+        # what has passed waits for something else: other partitions, or WITHOUT
+        coming = deadlines[(deadlines >= longest.time) & (deadlines < LAST_TIME)]
+        return int(coming.min()) if len(coming) else None
+
+    def _window_ticks(self, scale: Scale) -> int | None:
+        """Return the size of a window in time."""
+        within = self.plan.pattern.within
+        return scale.ticks(within.size) if within is not None and within.unit is Unit.TIME else None
+
+    @property
+    def _runtime(self) -> UnaryEngine | CorrelatedEngine:
+        """The engine of matches."""
+        assert not isinstance(self.engine, SlidingAggregator)
+        return self.engine
 
     def _spend(self, stage: str, began: float) -> float:
         """Add the time since then to a stage; return the time."""
@@ -328,9 +379,7 @@ class Pipeline:
 
         With WITHOUT also the earliest one that waits for its deadline.
         """
-        engine = self.engine
-        assert not isinstance(engine, SlidingAggregator)
-        starts = engine.live_starts(keys)
+        starts = self._runtime.live_starts(keys)
         if isinstance(self.keys, LifeCoder):
             starts[~np.isin(keys, self.keys.find_alive())] = NEVER
         if self.absence is not None:

@@ -16,6 +16,7 @@ from cernis.pattern.check import resolve
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
+from cernis.plan.lower_terms import list_decided
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.matches import Matches
 from cernis.results.result import Found
@@ -84,7 +85,11 @@ class Query(Generic[Found]):
         """Explain how the query runs and what it costs; with events, check it against them."""
         if events is not None:
             Session(self.plan, RunOptions(**options)).check(events)
-        return Explanation(self.plan, query=str(self.conjunctive or self.pattern))
+        return Explanation(
+            self.plan,
+            query=str(self.conjunctive or self.pattern),
+            decided=list_decided(self.pattern),
+        )
 
     def run(
         self,

@@ -197,14 +197,13 @@ class Session(Generic[Found]):
         with self._guard:
             return self._result([], last=True)
 
-    def advance(self, time: int) -> Found:
-        """Return the matches that are certain now that time has come so far without an event.
+    def advance(self, time: int, scale: Scale) -> Found:
+        """Return the matches that are certain now that no event before a time comes.
 
         `time` counts ticks of the stream's times. Of GROUP BY: the groups that are complete.
         """
         with self._guard:
-            absence = self.pipeline.absence
-            return self._result([] if absence is None else absence.advance(time))
+            return self._result(self.pipeline.advance(time, scale))
 
     def pass_time(self, nanoseconds: int) -> Found:
         """Return the groups of EVERY that end at or before a time, which no event to come has."""

@@ -117,13 +117,18 @@ def _aggregate(term: pred.Aggregate, found: Valued) -> Any:
         case "LAST":
             return values[-1]
         case "MIN":
-            return min(values)
+            return min(_drop_nan(values))
         case "MAX":
-            return max(values)
+            return max(_drop_nan(values))
         case "SUM":
             return sum(values)
         case _:
             return sum(values) / len(values)
+
+
+def _drop_nan(values: list[Any]) -> list[Any]:
+    """Return the values that have an order, or all if none has."""
+    return [value for value in values if value == value] or values
 
 
 def _read(value: Any) -> Any:

@@ -16,7 +16,7 @@ from cernis.errors import CernisError
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern, Unit, Window
 from cernis.pattern.write import write_window
-from cernis.plan.explain import Explanation, write_entry
+from cernis.plan.explain import write_entry
 from cernis.plan.plan import Distribution
 from cernis.plan.reach import bound_match
 from cernis.run.query import Query
@@ -37,8 +37,7 @@ class SparkExplanation:
 
     def __str__(self) -> str:
         job = self.job
-        query = Explanation(job.query.plan, query=str(job.query.conjunctive or job.query.pattern))
-        lines = [str(query)]
+        lines = [str(job.query.explain())]
         lines += write_entry("on Spark", [*_describe_layout(job)])
         if job.plan.pattern.grouping is not None:
             lines += write_entry("groups", [_describe_groups(job)])

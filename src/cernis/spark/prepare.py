@@ -21,7 +21,7 @@ from cernis.events.source import stream_of
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.predicate import RANK
-from cernis.pattern.query import Pattern, Strategy, Unit
+from cernis.pattern.query import Pattern, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
 from cernis.run.group import find_measures
@@ -129,8 +129,6 @@ def _check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptio
     if grouping.every is None and not grouping.end:
         wrong = "GROUP BY on a stream needs EVERY or END: other groups never end"
         help_ = "GROUP BY …, EVERY 1 HOUR"
-    elif grouping.every is not None and pattern.strategy is Strategy.LONGEST:
-        wrong = "GROUP BY EVERY of the matches of LONGEST does not run on a stream yet"
     if wrong and frames[0].source.isStreaming:
         raise QueryError([Diagnostic(wrong, grouping.span, suggestion=help_)], pattern.source)
     if options.matches == "count":

@@ -217,7 +217,7 @@ class Recognizer:
         """Give what waits for the end of the input: groups or their parts, matches."""
         pattern = self.work.plan.pattern
         if self.now is not None and self.left != 0:
-            yield from self._give(self.session.advance(self.now))
+            yield from self._give(self.session.advance(self.now, self.work.scale))
         waits = pattern.grouping is not None or pattern.strategy is Strategy.LONGEST
         waits = waits or (self.work.reading.complete and pattern.absent_after is not None)
         if waits and self.left != 0:
@@ -264,9 +264,10 @@ class Recognizer:
 
     def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
         """Give what is certain once no event before a time comes: groups, and matches."""
-        if self.session.pipeline.absence is not None:
-            assert self.work.scale.unit_ns is not None
-            yield from self._give(self.session.advance(nanoseconds // self.work.scale.unit_ns))
+        scale, pipeline = self.work.scale, self.session.pipeline
+        if pipeline.absence is not None or pipeline.longest is not None:
+            assert scale.unit_ns is not None
+            yield from self._give(self.session.advance(nanoseconds // scale.unit_ns, scale))
         if self.first_end is not None:
             yield from self._give(self.session.pass_time(nanoseconds))
 
@@ -281,8 +282,7 @@ class Recognizer:
     @property
     def next_deadline(self) -> int | None:
         """The next time, in ticks, that makes matches certain when it has passed."""
-        absence = self.session.pipeline.absence
-        return None if absence is None else absence.next_deadline
+        return self.session.pipeline.next_deadline(self.work.scale)
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = self.work.schema

@@ -1039,13 +1039,14 @@ def _aggregate(function: str, found: list[Any]) -> Any:
         return len(found)
     if not found:
         return None
+    ordered = [value for value in found if value == value] or found  # without NaN
     match function:
         case "SUM":
             return sum(found)
         case "MIN":
-            return min(found)
+            return min(ordered)
         case "MAX":
-            return max(found)
+            return max(ordered)
         case "AVG":
             return sum(found) / len(found)
         case "FIRST":

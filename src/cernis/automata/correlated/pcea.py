@@ -103,6 +103,21 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightBound:
+    """The weights of the events of a variable add up to at most `limit`."""
+
+    variable: str | None
+    """None: all events of the match."""
+    attribute: str | None
+    """None: each event weighs 1."""
+    sign: int
+    """The weight is the value, or its opposite; it bounds nothing where one is negative."""
+    limit: float
+    text: str = ""
+    """The condition."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunSource:
     """A run in this state is needed, whose last event satisfies the link."""
 

@@ -70,12 +70,14 @@ def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[st
 def _describe(engine: CorrelatedEngine) -> list[Any]:
     """Return the names that the numbers in a state stand for."""
     tables = engine.tables
+    earliest = ["from the earliest start"] if engine.settings.from_earliest else []
     return [
         [[list(column) for column in domain] for domain in tables.domains],
         [repr(store) for store in tables.stores],
         [sorted(labels) for labels in tables.labels],
         len(tables.arrays.links.store),
         list(tables.ordered),
+        *earliest,
     ]
 
 

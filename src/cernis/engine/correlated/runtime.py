@@ -25,7 +25,17 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag.collect import collect
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.ordered import find_latest
-from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW, Settings
+from cernis.engine.longest import keep_longest
+from cernis.engine.settings import (
+    CLOCK_WINDOW,
+    EVENT_WINDOW,
+    FOREVER,
+    LAST_TIME,
+    NEVER,
+    NO_WINDOW,
+    Settings,
+    add_ticks,
+)
 from cernis.errors import BudgetError
 from cernis.pattern.window import Gap, Unit
 
@@ -53,8 +63,9 @@ class CorrelatedEngine:
         self._has_dropped = False
         self._is_shared = False
         """Whether matches refer to the records."""
-        self._earliest = 0
-        self._earliest_at = -1
+        self._live_starts = _NO_NUMBERS
+        self._looked_at = -1
+        """The answers of `live_starts`, and the position at which they were found."""
         self._gaps = (_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS)
         """The ends of each link's gap, and the reach of each store; set by `measure_gaps`."""
         self._now, self._read_to = int(r.NOTHING) + _LONGEST_GAP, 0
@@ -144,13 +155,82 @@ class CorrelatedEngine:
     def live_starts(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a position at or before the earliest start of a partial match, per partition.
 
-        It is the one of all partitions together, and found anew once there are events enough to
-        pay for a collection.
+        It is found anew once there are events enough to pay for a collection.
         """
-        since = self.position - self._earliest_at
-        if self._earliest_at < 0 or _EVENTS_PAY * since >= self.records - FIRST_RECORDS:
-            self._earliest, self._earliest_at = self.earliest(), self.position
-        return np.full(len(keys), self._earliest, np.int64)
+        size = self.records + len(self.memory.buckets) - FIRST_RECORDS
+        if self._looked_at < 0 or _EVENTS_PAY * (self.position - self._looked_at) >= size:
+            self._live_starts, self._looked_at = self._find_live_starts(), self.position
+        starts = np.full(len(keys), self._looked_at, np.int64)
+        known = keys < len(self._live_starts)
+        starts[known] = self._live_starts[keys[known]]
+        return starts
+
+    def _find_live_starts(self) -> NDArray[np.int64]:
+        """Return `live_starts` of all partitions: of each, or the one of all of them together."""
+        if not self.settings.from_earliest:
+            return np.full(len(self.memory.part_events), self.earliest(), np.int64)
+        self.collect()
+        starts = np.full(len(self.memory.part_events), NEVER, np.int64)
+        live = np.flatnonzero(self._can_continue())
+        np.minimum.at(starts, self.memory.buckets["part"][live], self._find_starts(live))
+        return starts
+
+    def advance(self, time: int, bound: int | None) -> None:
+        """Note that no event before a time comes, and that windows in time reach to `bound`."""
+        self._now = max(self._now, time)
+        self._looked_at = -1
+        if bound is not None and self.settings.shared_clock:
+            self.bound = max(self.bound, bound)
+
+    def find_deadlines(
+        self, keys: NDArray[np.int64], starts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return, per partition, when gaps in time end all runs that start by a position.
+
+        Runs of all partitions, whatever their start, where `live_starts` knows no better.
+        """
+        live = np.flatnonzero(self._can_continue())
+        last = self._find_last_times()[live]
+        if not self.settings.from_earliest:
+            return np.full(len(keys), last.max(initial=FOREVER), np.int64)
+        parts = self.memory.buckets["part"][live]
+        asked = np.full(len(self.memory.part_events), -1, np.int64)
+        asked[keys] = starts
+        blocks = self._find_starts(live) <= asked[parts]
+        deadlines = np.full(len(asked), FOREVER, np.int64)
+        np.maximum.at(deadlines, parts[blocks], last[blocks])
+        return deadlines[keys]
+
+    def _find_last_times(self) -> NDArray[np.int64]:
+        """Return, per bucket, the last time at which an event may continue its runs."""
+        memory = self.memory
+        last = np.full(len(memory.buckets), LAST_TIME, np.int64)
+        for store, gap in enumerate(self.tables.reaches):
+            if gap is not None and gap.unit is Unit.TIME:
+                mine = slice(memory.base[store], memory.base[store + 1])
+                find_latest(memory.branches, memory.buckets["root"][mine], last[mine])
+                last[mine] = add_ticks(last[mine], int(self._gaps[2][store]))
+        return last
+
+    def _find_starts(self, buckets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the earliest start of the runs in each bucket; for `from_earliest`."""
+        memory = self.memory
+        roots, is_sorted = memory.buckets["root"][buckets], self.bucket_kinds[buckets] == r.SORTED
+        latest = np.empty(len(buckets), np.int64)
+        latest[is_sorted] = memory.branches["best"][roots[is_sorted]]
+        latest[~is_sorted] = memory.nodes["start"][roots[~is_sorted]]
+        return -latest
+
+    def _can_continue(self) -> NDArray[np.bool_]:
+        """Return which buckets have runs that the next event may continue."""
+        memory, arrays = self.memory, self.tables.arrays
+        buckets = memory.buckets
+        is_contiguous = np.repeat(arrays.store_contiguous != 0, np.diff(memory.base))
+        read: Any = self.position
+        if self.settings.partitioned:
+            read = memory.part_events[buckets["part"]]
+        is_next = buckets["ordinal"] == read - 1
+        return np.asarray((buckets["root"] != 0) & (~is_contiguous | is_next), np.bool_)
 
     # ---------------------------------------------------------------- room
 
@@ -206,6 +286,8 @@ class CorrelatedEngine:
         found = int(self.memory.counters[r.ROOTS])
         if found:
             roots = self.memory.roots[:found].copy()
+            if self.settings.from_earliest:
+                roots = roots[keep_longest(roots["key"], -roots["bound"], roots["end"])]
             segments.append(DagSegment(self.tables.arrays.links, self.memory, roots))
             self._is_shared = True
             self.memory.counters[r.ROOTS] = 0
@@ -355,12 +437,14 @@ class CorrelatedEngine:
         """Drop the partial matches of all partitions but these; `collect` frees their memory."""
         buckets = self.memory.buckets.copy()
         dead = ~np.isin(buckets["part"], keys)
+        self._looked_at = -1
         buckets["root"][dead] = buckets["before"][dead] = 0
         self.memory = self.memory._replace(buckets=buckets)
         self._has_dropped = True
 
     def keep_keys(self, keys: NDArray[np.int64]) -> None:
         """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""
+        self._looked_at = -1
         buckets = self.memory.buckets.copy()
         used = buckets["root"] != 0
         buckets["part"][used] = np.searchsorted(keys, buckets["part"][used])

@@ -7,6 +7,10 @@ of a `->` whose runs the event fits. Then the vertices are filed
 in the stores of their states, so that an event never meets its own vertices. Filing may
 run out of room; the other vertices stay in `pending`, and the next call goes on with them.
 
+LONGEST without a window asks for the earliest start instead of the latest (`from_earliest`). Then
+starts are negated positions: what an index finds first starts first, and a root lists the matches
+of that start alone.
+
 Cost contract: per event O(transitions of its symbol), times the cost of the index:
 amortized O(1) for = and ≠, O(log) for order; independent of the window and of the
 number of partial matches.
@@ -102,7 +106,7 @@ def step(tables, memory, events, scratch, rules, base, begin):
             continue
         position = base + i
         ordinal = memory.part_events[key] if partitioned else position
-        clock, bound = position, _NO_BOUND
+        clock, bound = -position if rules.from_earliest else position, _NO_BOUND
         if rules.window == EVENT_WINDOW:
             clock, bound = ordinal, ordinal - rules.size
         elif rules.window == CLOCK_WINDOW:
@@ -130,7 +134,7 @@ def step(tables, memory, events, scratch, rules, base, begin):
                 transition = tables.symbol_transitions[k]
                 # in a chain, the first event must have a reading of the clock
                 if joins or clock != r.NO_CLOCK or tables.transition_count[transition] > 0:
-                    _fire(tables, memory, events, now, transition, scratch)
+                    _fire(tables, memory, events, now, transition, scratch, rules.from_earliest)
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
             if arrows:
@@ -176,7 +180,7 @@ def _go_back(reading, distance):
 
 
 @inner
-def _fire(tables, memory, events, now, transition, asked):
+def _fire(tables, memory, events, now, transition, asked, from_earliest):
     """Make the vertex of a transition, if each of its links finds a run."""
     counters = memory.counters
     first_source, first_asked = counters[r.SOURCES], counters[r.ASKED]
@@ -234,7 +238,7 @@ def _fire(tables, memory, events, now, transition, asked):
             counters[r.SOURCES] = first_source
             counters[r.ASKED] = first_asked
             return
-        start = min(start, latest)
+        start = latest if from_earliest else min(start, latest)
         if tables.store_collapsed[store]:
             continue
         source = counters[r.SOURCES]
@@ -269,7 +273,7 @@ def _fire(tables, memory, events, now, transition, asked):
         root = counters[r.ROOTS]
         counters[r.ROOTS] = root + 1
         memory.roots[root]["end"] = now.position
-        memory.roots[root]["bound"] = now.bound
+        memory.roots[root]["bound"] = start if from_earliest else now.bound
         memory.roots[root]["key"] = now.key
         memory.roots[root]["vertex"] = vertex
 

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered
+from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered, WeightBound
 from cernis.automata.unary.alphabet import Alphabet
-from cernis.engine.dag.links import FarConditions, Links
+from cernis.engine.dag.links import FarConditions, Links, SumBounds
 from cernis.engine.dag.records import IN_GAP, OPERATORS, SORTED, UNION, UNLIKE
 from cernis.engine.dag.unlike import MOST_VALUES, sequences
 from cernis.pattern.window import Gap, Unit
@@ -124,7 +124,7 @@ class CorrelatedTables:
     """The automaton for the kernels; `arrays` is replaced when symbols are added.
 
     Of runs in `collapsed` states only the latest start is kept, and no match lists them.
-    FarConditions `apart` are checked when matches are listed.
+    FarConditions `apart` are checked when matches are listed, and sums kept inside their `bounds`.
     """
 
     def __init__(
@@ -132,10 +132,14 @@ class CorrelatedTables:
         pcea: PCEA,
         collapsed: frozenset[int] = frozenset(),
         apart: tuple[Apart, ...] = (),
+        bounds: tuple[WeightBound, ...] = (),
     ) -> None:
         self.pcea = pcea
         self.collapsed = collapsed
         self.apart = apart
+        self.bounds = bounds
+        self.weights = tuple(dict.fromkeys(b.attribute for b in bounds if b.attribute is not None))
+        """The attributes that are added up; their values are facts of vertices."""
         self.alphabet = Alphabet(pcea)
         self.labels: list[frozenset[str]] = []
         self.domains = _domains(pcea, apart)
@@ -165,7 +169,7 @@ class CorrelatedTables:
         self.reaches = self._find_reaches()
         """Per store, the gap after which no run is asked for."""
         self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
-        self.facts = _facts(apart, self.columns, self.ordered)
+        self.facts = _facts(apart, self.columns, self.ordered, self.weights)
         self.arrays = self._arrays()
         self._growth = Lock()
 
@@ -253,6 +257,22 @@ class CorrelatedTables:
             width=_ints([len(s.values) for s in self.stores]),
             steps=sequences(width),
             conditions=self._conditions(),
+            bounds=self._bounds(),
+        )
+
+    def _bounds(self) -> SumBounds:
+        place = {name: len(self.ordered) + i for i, name in enumerate(self.weights)}
+        facts = [
+            -1 if b.attribute is None else self.facts.index((HIGH, place[b.attribute]))
+            for b in self.bounds
+        ]
+        counted = [b.variable for b in self.bounds]
+        marks = [[name is None or name in label for name in counted] for label in self.labels]
+        return SumBounds(
+            fact=_ints(facts),
+            sign=np.array([b.sign for b in self.bounds], np.float64),
+            limit=np.array([b.limit for b in self.bounds], np.float64),
+            counts=np.array(marks, np.uint8).reshape(len(self.labels), len(self.bounds)),
         )
 
     def _conditions(self) -> FarConditions:
@@ -319,9 +339,15 @@ def _fact(op: str, name: str, columns: Mapping[Column, int], ordered: Sequence[s
 
 
 def _facts(
-    apart: Iterable[Apart], columns: Mapping[Column, int], ordered: Sequence[str]
+    apart: Iterable[Apart],
+    columns: Mapping[Column, int],
+    ordered: Sequence[str],
+    weights: Sequence[str],
 ) -> tuple[Fact, ...]:
-    """Return the facts that vertices keep; low words follow their high words."""
+    """Return the facts that vertices keep; low words follow their high words.
+
+    Weights are rows of high words after those of the ordered attributes.
+    """
     found: dict[Fact, None] = {}
     for condition in apart:
         for name in (condition.attribute, condition.other_attribute):
@@ -330,6 +356,7 @@ def _facts(
                 found[fact] = None
                 if fact[0] == HIGH:
                     found[LOW, fact[1]] = None
+    found |= {(HIGH, len(ordered) + i): None for i in range(len(weights))}
     return tuple(found)
 
 

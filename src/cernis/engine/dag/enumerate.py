@@ -7,7 +7,8 @@ delay is linear in the match (times a logarithm for order). With ≠ in a window
 outside the window costs a step if later runs of its list are inside.
 
 The kernel fills fixed buffers and goes on where it stopped; choices are taken last in
-first out, so memory is bounded by the longest match, not by the answer. Within one end
+first out, so memory is bounded by the longest match, not by the answer. Where a match has a bound
+on the sum of its weights, a branch that exceeds it is left at once (`SumBounds`). Within one end
 position matches come in the order of the indexes; `results` sorts what fits a block.
 """
 
@@ -24,7 +25,7 @@ from cernis.compiled import inner, record
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
-from cernis.engine.dag.links import DagSegment
+from cernis.engine.dag.links import DagSegment, SumBounds
 from cernis.engine.listing import Listing, empty_listing, trim_listing
 
 ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
@@ -44,16 +45,55 @@ class DagWalk(NamedTuple):
     trail: NDArray[np.int32]
     cell_source: NDArray[np.int32]
     cell_next: NDArray[np.int32]
+    totals: NDArray[np.float64]
+    """Per vertex of the trail and bound, the sum of the weights up to it."""
 
 
-def _new_walk(size: int) -> DagWalk:
+def _new_walk(size: int, bounds: int = 0) -> DagWalk:
     return DagWalk(
         np.array(_NEW_CURSOR, np.int64),
         np.empty(size, CHOICE),
         np.empty(size, np.int32),
         np.empty(size, np.int32),
         np.empty(size, np.int32),
+        np.empty((size, bounds), np.float64),
     )
+
+
+_SPARE = 1e-9
+"""Rounding makes a sum larger by a smaller part than this."""
+
+
+def _find_limits(segment: DagSegment) -> SumBounds:
+    """Return the bounds with the limits that hold: none where a weight is negative."""
+    bounds, memory = segment.links.bounds, segment.memory
+    limits = bounds.limit + _SPARE * np.abs(bounds.limit)
+    for b, fact in enumerate(bounds.fact.tolist()):
+        if fact >= 0:
+            facts = np.ascontiguousarray(memory.facts[1 : memory.counters[r.VERTICES], fact])
+            weights = bounds.sign[b] * facts.view(np.float64)
+            if (weights < 0).any():
+                limits[b] = np.inf
+    return bounds._replace(limit=limits)
+
+
+@inner
+def _stays_inside(bounds, memory, walk, vertex):
+    """Add the weights of a vertex to those of the trail; return whether no limit is exceeded."""
+    depth = walk.cursor[TRAIL]
+    label = memory.vertices[vertex]["label"]
+    inside = True
+    for b in range(len(bounds.fact)):
+        total = 0.0 if depth == 0 else walk.totals[depth - 1, b]
+        if bounds.counts[label, b]:
+            fact = bounds.fact[b]
+            weight = 1.0
+            if fact >= 0:
+                weight = bounds.sign[b] * memory.facts[vertex, fact : fact + 1].view(np.float64)[0]
+            total += weight
+        walk.totals[depth, b] = total
+        inside = inside and total <= bounds.limit[b]
+    return inside
 
 
 @inner
@@ -130,6 +170,8 @@ def _advance(links, memory, walk, source, at, bound, apart):
     vertex = _pick(links, memory, walk, source, at, bound)
     if vertex == 0 or (apart and not _agrees(links.conditions, memory, walk, vertex)):
         return False
+    if len(links.bounds.fact) > 0 and not _stays_inside(links.bounds, memory, walk, vertex):
+        return False
     _take(memory, walk, vertex)
     return True
 
@@ -138,7 +180,8 @@ def _advance(links, memory, walk, source, at, bound, apart):
 def list_matches(segment, limit, walk, listing, steps):
     """Fill the listing from where the walk stands; at most `limit` matches per end position.
 
-    `steps` are the vertices looked at so far, and how many may be (-1: any number).
+    `steps` are the vertices looked at so far, and how many may be (-1: any number). Without
+    conditions between far events, only branches that are left count.
     """
     links, memory, roots = segment.links, segment.memory, segment.roots
     cursor, conditions = walk.cursor, links.conditions
@@ -162,6 +205,8 @@ def list_matches(segment, limit, walk, listing, steps):
                 status = NO_ROOM
                 break
             agrees = not apart or _agrees(conditions, memory, walk, vertex)
+            if len(links.bounds.fact) > 0:
+                agrees = _stays_inside(links.bounds, memory, walk, vertex) and agrees
             cursor[WALKING] = ALIVE if agrees else DEAD
             _take(memory, walk, vertex)
         dead = cursor[WALKING] == DEAD
@@ -183,7 +228,8 @@ def list_matches(segment, limit, walk, listing, steps):
                 cursor[TODO] = walk.cell_next[cell]
                 at = memory.sources[source]["at"]
                 dead = not _advance(links, memory, walk, source, at, bound, apart)
-                steps[0] += 1
+                if apart or dead:
+                    steps[0] += 1
                 continue
             if not dead:
                 length = cursor[TRAIL]
@@ -207,7 +253,8 @@ def list_matches(segment, limit, walk, listing, steps):
             cursor[CELLS] = choice["cells"]
             cursor[TODO] = choice["todo"]
             dead = not _advance(links, memory, walk, choice["source"], choice["at"], bound, apart)
-            steps[0] += 1
+            if apart or dead:
+                steps[0] += 1
         if status != ALL_DONE:
             if cursor[WALKING] != 0:
                 cursor[WALKING] = DEAD if dead else ALIVE
@@ -293,7 +340,9 @@ def list_blocks(
     limit has ended the listing.
     """
     steps = np.array([0, -1], np.int64) if steps is None else steps
-    walk = _new_walk(256)
+    walk = _new_walk(256, len(segment.links.bounds.fact))
+    if len(segment.links.bounds.fact):
+        segment = segment._replace(links=segment.links._replace(bounds=_find_limits(segment)))
     most = -1 if limit is None else limit
     marks = 4 * block
     status = BUFFERS_FULL

@@ -28,6 +28,17 @@ class FarConditions(NamedTuple):
     """Per label and condition, whether the event is on that side of it."""
 
 
+class SumBounds(NamedTuple):
+    """Sums of weights that no match exceeds: the listing leaves a branch that does."""
+
+    fact: NDArray[np.int32]
+    """The fact that holds the value, as the bits of a float; -1: each event weighs 1."""
+    sign: NDArray[np.float64]
+    limit: NDArray[np.float64]
+    counts: NDArray[np.uint8]
+    """Per label and bound, whether the event counts."""
+
+
 class Links(NamedTuple):
     """The links between events, and the stores they ask."""
 
@@ -42,6 +53,7 @@ class Links(NamedTuple):
     steps: NDArray[np.int32]
     """The sequences of back pointers, see `unlike.sequences`."""
     conditions: FarConditions
+    bounds: SumBounds
 
 
 class DagSegment(NamedTuple):
@@ -63,4 +75,5 @@ def link_of_unions() -> Links:
         width=one,
         steps=sequences(1),
         conditions=FarConditions(none, none, none, sides, sides),
+        bounds=SumBounds(none, none.astype(np.float64), none.astype(np.float64), sides),
     )

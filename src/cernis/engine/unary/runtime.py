@@ -23,6 +23,7 @@ from cernis.engine.settings import (
     CONSUME_PARTITION,
     EVENT_WINDOW,
     FOREVER,
+    LAST_TIME,
     NEVER,
     RESOLVE_LONGEST,
     Settings,
@@ -155,6 +156,20 @@ class UnaryEngine:
         known = self.earliest_starts.of_slot
         choosing.find_live_starts(self.memory, known, self._row_bounds(), rows, nodes, found)
         return found
+
+    def advance(self, time: int, bound: int | None) -> None:
+        """Note that no event before a time comes, and that windows in time reach to `bound`."""
+        if bound is not None and self.settings.shared_clock:
+            self.bound = max(self.bound, bound)
+
+    def find_deadlines(
+        self, keys: NDArray[np.int64], starts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return, per partition, when time ends all partial matches that start by a position.
+
+        Only a window in time ends them here, which the caller knows.
+        """
+        return np.full(len(keys), LAST_TIME, np.int64)
 
     # ------------------------------------------------------------- matches
 

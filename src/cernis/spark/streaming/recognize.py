@@ -25,9 +25,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cernis.errors import DataError, Diagnostic, QueryError
+from cernis.errors import DataError
 from cernis.events.times import UNITS
-from cernis.pattern.query import Strategy
 from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
 from cernis.spark.frame import Frame, quote_name
 from cernis.spark.options import DEFAULT_TASKS, shuffle_partitions
@@ -115,10 +114,6 @@ def _check(job: Job) -> None:
     if job.plan.pattern.keeps_idle:
         why = why_idle_stay(job.plan.pattern)
         warnings.warn(f"the state grows with the number of keys: {why}", stacklevel=4)
-    if job.plan.pattern.strategy is Strategy.LONGEST and job.plan.pattern.grouping is not None:
-        message = "LONGEST does not go with GROUP BY on a stream of Spark so far"
-        help_ = "select values, and group the matches in a second query"
-        raise QueryError([Diagnostic(message, suggestion=help_)])
     if job.plan.pattern.waits_unbounded:
         warnings.warn(f"LONGEST, and nothing bounds a match: {WAITS_UNBOUNDED}", stacklevel=4)
     for name, (default, value) in _SETTINGS.items():
