@@ -21,6 +21,7 @@ from cernis.errors import DataError
 
 _DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
 """Names of open files; the file behind such a name is not to be replaced."""
+_INPUT = "the input"
 _MOST_LINKS = 40
 """As many as Linux follows."""
 
@@ -34,7 +35,7 @@ class UsedFile(NamedTuple):
 
 def input_files(values: Iterable[object]) -> list[UsedFile]:
     """Return those inputs of a run that are files, or folders."""
-    return [UsedFile("the input", one) for one in values if isinstance(one, str | Path)]
+    return [UsedFile(_INPUT, one) for one in values if isinstance(one, str | Path)]
 
 
 def refuse_overwriting(output: str | Path, content: str, used: Iterable[UsedFile]) -> None:
@@ -45,6 +46,8 @@ def refuse_overwriting(output: str | Path, content: str, used: Iterable[UsedFile
     cernis.DataError: a.csv: the matches cannot be written there: it is the input ./a.csv
     """
     for role, path in used:
+        if role == _INPUT and str(path) == "-":
+            continue  # standard input is not standard output
         if _is_same_file(output, path):
             relation = "is"
         elif Path(path).is_dir() and Path(_target(path)) in Path(_target(output)).parents:

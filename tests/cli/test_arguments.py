@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 import typer
 
-from cernis.cli.arguments import check_output, named_files, named_graphs, read_query
+from cernis.cli.arguments import (
+    by_stream,
+    check_output,
+    named_columns,
+    named_files,
+    named_graphs,
+    read_query,
+)
 from cernis.errors import CernisError
 
 QUERY = "SELECT * FROM S WHERE A"
@@ -101,9 +108,19 @@ def test_a_file_with_an_equals_sign_that_exists_is_that_file(
     assert named_files(["a=b.csv"]) == [Path("a=b.csv")]
 
 
-def test_one_stream_cannot_have_two_files() -> None:
-    with pytest.raises(CernisError, match=r"two files for the stream 'S': a\.csv and b\.csv"):
-        named_files(["S=a.csv", "S=b.csv"])
+def test_one_stream_can_have_several_files() -> None:
+    several = [Path("a.csv"), Path("b.csv"), Path("-")]
+    assert named_files(["S=a.csv", "S=b.csv", "S=-"]) == {"S": several}
+
+
+def test_options_by_stream_are_dicts() -> None:
+    assert by_stream([]) is None
+    assert by_stream(["at"]) == "at"
+    assert by_stream(["a=ts1", "b=ts2"]) == {"a": "ts1", "b": "ts2"}
+    assert by_stream(["http://example.org/?a=b"]) == "http://example.org/?a=b"
+    assert named_columns(["S=type, ts", "x"]) == {"S": ["type", "ts"], "*": ["x"]}
+    with pytest.raises(CernisError, match=r"^two columns for 'a': ts1 and ts2$"):
+        by_stream(["a=ts1", "a=ts2"])
 
 
 def test_the_form_of_the_output_is_known_before_the_work(tmp_path: Path) -> None:

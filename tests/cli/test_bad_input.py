@@ -13,7 +13,6 @@ FILES = {
     "broken.csv": "type,name,price,ts\nSELL,MSFT,101,1\nBUY,INTL\nBUY,AMZN,81,3\n",
     "disorder.csv": "type,name,price,ts\nSELL,MSFT,101,5\nBUY,INTL,80,2\nBUY,AMZN,81,9\n",
     "falls.csv": "type,seq\nA,5\nB,3\n",
-    "empty.csv": "",
 }
 
 MISTAKES = {
@@ -88,10 +87,6 @@ error: a time window needs a time column: no input has a column 'ts', and none w
     "a broken row": (
         ["SELECT * FROM broken WHERE SELL", "broken.csv"],
         "error: broken.csv, line 3 (row 1): expected 4 values, found 2: 'BUY,INTL'\n",
-    ),
-    "an empty file": (
-        ["SELECT * FROM empty WHERE SELL", "empty.csv"],
-        "error: empty.csv: the file is empty\n",
     ),
     "a file that is not there": (
         ["SELECT * FROM stocks WHERE SELL", "stock.csv"],

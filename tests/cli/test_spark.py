@@ -54,9 +54,13 @@ def test_mistakes_are_found_before_spark_starts(arguments: list[str], capfd: Cap
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_a_folder_without_events_is_said_so(capfd: Capture) -> None:
+def test_a_folder_of_a_table_is_said_so(tmp_path: Path, capfd: Capture) -> None:
+    (tmp_path / "nothing" / "_delta_log").mkdir()
     assert main(["run", QUERY, "-e", "S=nothing", "--engine", "spark"]) == 1
-    assert capfd.readouterr().err == "error: nothing: the folder has no Parquet files in it\n"
+    assert capfd.readouterr().err == (
+        "error: nothing: is a table of Delta, and not all files in it are part of the table; read "
+        "it with Spark, and pass the DataFrame\n"
+    )
 
 
 @pytest.mark.usefixtures("no_spark")

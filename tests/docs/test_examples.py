@@ -2,7 +2,8 @@
 
 * ```python blocks are run in order, in one namespace for each page: as doctests where
   they have a prompt, as a program where they have none.
-* ```console blocks: each line `$ cernis …` is run; the lines below it are its output.
+* ```console blocks: each line `$ cernis …` or `$ cat FILE | cernis …` is run; the lines below it
+  are its output.
 * a block under the comment `<!-- file: NAME -->` is written to that file first.
 
 * the ```python blocks of each page type-check as one program (`mypy --strict`).
@@ -14,11 +15,13 @@ Pages with examples on Spark share one small session, which those examples find 
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,13 +55,32 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(found["language"], found["file"], found["text"], line)
 
 
-def commands(text: str) -> Iterator[tuple[list[str], str]]:
-    """(arguments, expected output) of each `$ cernis …`; a backslash continues the line."""
+def commands(text: str) -> Iterator[tuple[str | None, list[str], str]]:
+    """(piped file, arguments, expected output) of each command; a backslash continues the line."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, output = part.replace("\\\n", "").partition("\n")
-        words = shlex.split(command)
-        if words[0] == "cernis":
-            yield words[1:], output
+        match shlex.split(command):
+            case ["cernis", *words]:
+                yield None, words, output
+            case ["cat", file, "|", "cernis", *words]:
+                yield file, words, output
+
+
+@contextmanager
+def piped(file: str | None) -> Iterator[None]:
+    """Let a file be standard input."""
+    if file is None:
+        yield
+        return
+    before = os.dup(0)
+    with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as cat:
+        assert cat.stdout is not None
+        os.dup2(cat.stdout.fileno(), 0)
+        try:
+            yield
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
 
 
 def run_python(block: Block, page: Path, names: dict[str, Any]) -> None:
@@ -76,9 +98,10 @@ def run_python(block: Block, page: Path, names: dict[str, Any]) -> None:
 
 
 def run_console(block: Block, page: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for arguments, expected in commands(block.text):
+    for file, arguments, expected in commands(block.text):
         capfd.readouterr()
-        main(arguments)
+        with piped(file):
+            main(arguments)
         captured = capfd.readouterr()
         found = captured.out + captured.err
         checker = doctest.OutputChecker()

@@ -265,7 +265,10 @@ def test_a_missing_column_is_named_with_a_suggestion() -> None:
 
 
 def test_a_column_of_the_wrong_kind_is_an_error() -> None:
-    assert failure(TABLE, type="ts") == ("stream 'S': the type column 'ts' holds int64, not text")
+    days = pa.table({"type": pa.array([1], pa.date32())})
+    assert failure(days) == (
+        "stream 'S': the type column 'type' holds date32[day], not text or whole numbers"
+    )
     truths = [{"type": "A", "ts": True}]
     assert failure(truths) == "stream 'S': the column 'ts' holds bool, not times"
 
@@ -447,8 +450,9 @@ def test_empty_objects_are_events_without_attributes(folder: Path) -> None:
     found = rows_of(only("t.jsonl", on_error="skip"))
     assert found == [{"type": "A"}, {"type": None}, {"type": None}]
     written("t.jsonl", "{}\n{}\n")
-    assert failure("t.jsonl") == (
-        "t.jsonl: no column 'type' for the event type; its columns are none"
+    assert rows_of(only("t.jsonl")) == [{"type": "t"}, {"type": "t"}]
+    assert failure("t.jsonl", type="kind") == (
+        "t.jsonl: no column 'kind' for the event type; its columns are none"
     )
 
 
@@ -611,22 +615,22 @@ def test_a_file_that_is_not_there_is_said_so(folder: Path) -> None:
     assert failure("no/such.csv") == "no/such.csv: no such file"
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.arrow"])
-def test_an_empty_file_is_said_so(folder: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
+def test_an_empty_file_that_cannot_be_empty_is_an_error(folder: Path, name: str) -> None:
     written(name, b"")
-    assert failure(name) == f"{name}: the file is empty"
+    format_ = name.partition(".")[2]
+    assert failure(name) == f"{name}: the file is empty, which no {format_} file is"
 
 
-def test_blank_files_are_said_so(folder: Path) -> None:
-    written("t.csv", "\n\n")
-    assert failure("t.csv") == "t.csv: the file is empty"
-    written("t.jsonl", "\n\n")
-    assert failure("t.jsonl") == "t.jsonl: the file holds no events"
-
-
-def test_a_directory_is_not_a_file(folder: Path) -> None:
-    Path("t.csv").mkdir()
-    assert failure("t.csv") == "t.csv: is a directory, not a file of events"
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_an_empty_file_has_no_events_and_a_note(folder: Path, name: str) -> None:
+    written(name, b"")
+    assert rows_of(only(name)) == []
+    assert [*only(name).notes] == [f"{name}: the file is empty"]
+    written(name, "\n\n")
+    source = only(name)
+    assert rows_of(source) == []
+    assert [*source.notes] == [f"{name}: has no events"]
 
 
 def test_an_unknown_suffix_asks_for_a_format(folder: Path) -> None:

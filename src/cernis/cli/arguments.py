@@ -31,7 +31,7 @@ _FORMS = {
 """The forms of outputs by the suffixes of their files."""
 OUTPUT_SUFFIXES = (".jsonl", ".csv", ".parquet", ".arrow")
 
-Files = list[Path] | dict[str, Path]
+Files = list[Path] | dict[str, Path | list[Path]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +75,13 @@ class RunArguments:
     text: str
     language: str
     files: Files
-    time: str | None
-    type: str
+    time: str | dict[str, str] | None
+    type: str | None
     time_unit: str
     format: str | None
+    columns: list[str] | dict[str, list[str]] | None = None
+    delimiter: str | None = None
+    quote: str | None = None
     on_error: str = "fail"
     budget: int | None = None
     partial: bool = False
@@ -92,7 +95,7 @@ class RunArguments:
     @property
     def reading(self) -> dict[str, Any]:
         """How files of events are read."""
-        names = ("time", "type", "time_unit", "format")
+        names = ("time", "type", "time_unit", "format", "columns", "delimiter", "quote")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -110,6 +113,10 @@ class RunArguments:
         """How RDF streams are read."""
         if self.format not in _GRAPH_FORMATS:
             raise CernisError(f"--format {self.format}: RDF streams are nquads or trig")
+        if isinstance(self.time, dict):
+            raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
+        if any(not isinstance(path, Path) for path in files_of(self.files)):
+            raise CernisError("RDF streams have one file each; name them apart with NAME=FILE")
         return {
             "background": named_graphs(self.background) if self.background else None,
             "time": self.time,
@@ -172,6 +179,8 @@ def _read(path: Path) -> str:
 def named_files(arguments: Sequence[str]) -> Files:
     """Return the files of events; a dictionary where a name is given, as `NAME=FILE`.
 
+    A name that is given several times has several files.
+
     >>> named_files(["Stock=trades.csv"])
     {'Stock': PosixPath('trades.csv')}
     """
@@ -180,15 +189,16 @@ def named_files(arguments: Sequence[str]) -> Files:
         return [path for _, path in pairs]
     from cernis.events.files import stem_of
 
-    files: dict[str, Path] = {}
+    files: dict[str, Path | list[Path]] = {}
     for name, path in pairs:
         stream = stem_of(path) if name is None else name
-        if stream in files:
-            raise CernisError(
-                f"two files for the stream {stream!r}: {files[stream]} and {path}; "
-                "name them apart with NAME=FILE"
-            )
-        files[stream] = path
+        match files.get(stream):
+            case None:
+                files[stream] = path
+            case list() as several:
+                several.append(path)
+            case one:
+                files[stream] = [one, path]
     return files
 
 
@@ -207,6 +217,60 @@ def named_tables(arguments: Sequence[str]) -> dict[str, Path]:
             raise CernisError(f"two files for the table {name!r}: {tables[name]} and {file}")
         tables[name] = Path(file)
     return tables
+
+
+def files_of(files: Files) -> list[Path | list[Path]]:
+    """Return the files of each stream."""
+    return [*files.values()] if isinstance(files, dict) else [*files]
+
+
+def all_files(files: Files) -> list[Path]:
+    """Return all files, those that patterns match too; folders stay folders."""
+    from cernis.events.folders import expand_path
+
+    named = [[one] if isinstance(one, Path) else one for one in files_of(files)]
+    return [file for several in named for path in several for file in expand_path(path)]
+
+
+def has_pipe(files: Files) -> bool:
+    """Return whether some file can be read only once."""
+    from cernis.events.pipe import is_pipe
+
+    return any(map(is_pipe, all_files(files)))
+
+
+def by_stream(arguments: Sequence[str]) -> str | dict[str, str] | None:
+    """Return what an option gives to all streams, or to each: `COLUMN`, `NAME=COLUMN`.
+
+    >>> by_stream(["at"]), by_stream(["at", "parking=ts1"])
+    ('at', {'*': 'at', 'parking': 'ts1'})
+    """
+    given: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        is_named = equals and name.isidentifier()
+        stream, value = (name, value) if is_named else ("*", argument)
+        if stream in given:
+            about = "" if stream == "*" else f" for {stream!r}"
+            raise CernisError(f"two columns{about}: {given[stream]} and {value}")
+        given[stream] = value
+    return given.get("*") if given.keys() <= {"*"} else given
+
+
+def named_columns(arguments: Sequence[str]) -> list[str] | dict[str, list[str]] | None:
+    """Return the columns of CSV without a header, as `a,b,c` or `NAME=a,b,c`.
+
+    >>> named_columns(["type, price,ts"])
+    ['type', 'price', 'ts']
+    """
+    given = by_stream(arguments)
+    if isinstance(given, dict):
+        return {stream: _split_names(names) for stream, names in given.items()}
+    return None if given is None else _split_names(given)
+
+
+def _split_names(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",")]
 
 
 def _name_and_file(argument: str) -> tuple[str | None, Path]:
@@ -238,8 +302,8 @@ def named_graphs(arguments: Sequence[str]) -> dict[str, list[Path]] | list[Path]
 
 def check_outputs(query: str, arguments: RunArguments, output: str | None) -> None:
     """Refuse outputs that are files of this run, before anything is opened."""
-    files, background = arguments.files, arguments.background
-    used = [*input_files(files.values() if isinstance(files, dict) else files)]
+    background = arguments.background
+    used = [*input_files(all_files(arguments.files))]
     if background:
         graphs = named_graphs(background)
         several = graphs.values() if isinstance(graphs, dict) else [graphs]

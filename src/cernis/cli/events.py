@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import cernis
-from cernis.cli.arguments import Delivery, RunArguments
+from cernis.cli.arguments import Delivery, RunArguments, has_pipe
 from cernis.cli.deliver import deliver, kind_of, stream_files
 from cernis.cli.terminal import print_notes
 from cernis.plan.explain import Explanation
@@ -21,7 +20,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     options = RunOptions(**reading, strict=arguments.strict)
     session = Session(query.plan, options, measures={} if delivery.count else None)
     runs = stream_files(session, files, delivery.output)
-    deliver(runs, delivery, kind_of(query), lambda: query.run(files, **reading))
+    deliver(runs, delivery, kind_of(query), session.finish)
     session.mistakes.complete()  # --limit may end the run early
     print_notes(session.notes)
 
@@ -33,20 +32,15 @@ def explain(arguments: RunArguments) -> Explanation:
     )
 
 
-def parse_query(
-    arguments: RunArguments, readable: Callable[[Any], Any] = lambda files: files
-) -> cernis.Query[Any]:
-    """Parse a query; arguments by position may take their names from the files.
-
-    `readable` turns the files into something that `schema_of` reads.
-    """
+def parse_query(arguments: RunArguments) -> cernis.Query[Any]:
+    """Parse a query; arguments by position may take their names from the files."""
     try:
         query = cernis.query(arguments.text, lang=arguments.language)
         if arguments.strict and query.warnings:
             raise cernis.StrictError(query.warnings)
         return query
     except cernis.QueryError:
-        if arguments.language != "cq" or not arguments.files:
+        if arguments.language != "cq" or not arguments.files or has_pipe(arguments.files):
             raise
-    known = cernis.schema_of(readable(arguments.files), **arguments.reading)
+    known = cernis.schema_of(arguments.files, **arguments.reading)
     return cernis.query(arguments.text, lang=arguments.language, schema=known)

@@ -36,7 +36,7 @@ from cernis.results.match import Match
 from cernis.run.advice.absent_types import describe_absent_type
 from cernis.run.query import Query
 from cernis.spark.carriers import convert
-from cernis.spark.files.check import check_files, without_folders
+from cernis.spark.files.check import check_files
 from cernis.spark.local.session import session
 from cernis.spark.requirements import tests_and_atoms
 
@@ -51,7 +51,7 @@ _LARGEST = 2**63 - 1
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in files, and deliver them."""
-    query = parse_query(arguments, without_folders)
+    query = parse_query(arguments)
     with _load(query, arguments) as frames:
         _EventRun(query, frames, arguments).deliver(delivery, strict=arguments.strict)
 
@@ -60,7 +60,7 @@ def explain(arguments: RunArguments) -> str:
     """Explain how Spark runs a query, with the share of relevant events in the files."""
     if not arguments.files:
         raise typer.BadParameter("name a file of events", param_hint="--events")
-    query = parse_query(arguments, without_folders)
+    query = parse_query(arguments)
     with _load(query, arguments) as frames:
         from cernis.spark.explanation import explain as explain_job
 
@@ -93,10 +93,9 @@ def _types(query: Query[Any]) -> list[TypeIs]:
 
 
 def _job_options(arguments: RunArguments, frames: FileFrames) -> dict[str, Any]:
-    options = {**arguments.reading, "row": frames.row, "on_error": frames.on_error}
-    options["tables"] = arguments.tables
-    del options["format"]
-    return options
+    names = ("time", "type", "time_unit", "tables")
+    reading = {name: getattr(arguments, name) for name in names}
+    return {**reading, "row": frames.row, "on_error": frames.on_error}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,14 +174,14 @@ class _EventRun(SparkRun):
 
     def _time(self, value: Any) -> Any:
         """Return the value of a time in a line of JSON."""
-        columns = next(iter(self.frames.columns.values()))
-        name = self.arguments.time or "ts"
-        if name not in columns.names or value is None:
+        if not isinstance(value, str):
             return value
-        kind = columns.field(name).type
-        if pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and "T" in value):
+        kinds = self.frames.times.values()
+        if any(map(pa.types.is_timestamp, kinds)) or (
+            any(map(pa.types.is_date, kinds)) and "T" in value
+        ):
             return datetime.fromisoformat(value)
-        return date.fromisoformat(value) if pa.types.is_date(kind) else value
+        return date.fromisoformat(value) if any(map(pa.types.is_date, kinds)) else value
 
     # --------------------------------------------------------------- files
 
@@ -280,10 +279,12 @@ class _EventRun(SparkRun):
             yield WarningNote.of(describe_absent_type(pattern, atom, []), pattern.source)
 
     def _has(self, stream: str, type_: str) -> bool:
-        from cernis.spark.frame import quote_name
+        from cernis.spark.unify import quote_name
 
-        data = self.frames.frames[stream]
-        return not data.filter(data[quote_name(self.arguments.type)] == type_).isEmpty()
+        data, column = self.frames.frames[stream], self.arguments.type
+        if column is None or column not in data.columns:
+            return type_ == stream
+        return not data.filter(data[quote_name(column)].cast("string") == type_).isEmpty()
 
 
 def _sum(counts: Any, name: str) -> int:

@@ -21,19 +21,45 @@ QueryArgument = Annotated[
 ]
 Lang = Annotated[LanguageName, typer.Option(help="The language of a query given as text.")]
 TimeColumn = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--time",
-        help="The column of timestamps (ts if there is one); for RDF, the property that has them, "
-        "or graph:REGEX for the names of graphs.",
+        metavar="COLUMN",
+        help="The column of timestamps (ts if there is one), or NAME=COLUMN for a stream; for RDF, "
+        "the property that has them, or graph:REGEX for the names of graphs.",
     ),
 ]
-TypeColumn = Annotated[str, typer.Option("--type", help="The column of event types.")]
+TypeColumn = Annotated[
+    str, typer.Option("--type", metavar="COLUMN", help="The column of event types.")
+]
+NoType = Annotated[
+    bool,
+    typer.Option("--no-type", help="No column has types: a stream's name is that of its events."),
+]
+ColumnNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="A,B,C",
+        help="The columns of CSV without a header, or NAME=A,B,C for a stream.",
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(metavar="SIGN", help="What stands between values of CSV; guessed otherwise."),
+]
+Quote = Annotated[
+    str | None,
+    typer.Option(metavar="SIGN", help="What stands around values of CSV, or none; guessed."),
+]
 Unit = Annotated[TimeUnit, typer.Option("--time-unit", help="What integer timestamps count.")]
 Events = Annotated[
     list[str] | None,
     typer.Option(
-        "--events", "-e", metavar="FILE", help="A file of events, or NAME=FILE; may be repeated."
+        "--events",
+        "-e",
+        metavar="FILE",
+        help="A file, a folder, a 'pattern*' or - of events, or NAME=FILE; may be repeated.",
     ),
 ]
 MoreEvents = Annotated[

@@ -31,6 +31,7 @@ from cernis.cli.live import Tally, WatermarkClock, show_live, summarize
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
 from cernis.cli.terminal import error_console, print_message, spinner
 from cernis.errors import QueryError, neutralize
+from cernis.events.source import DEFAULT_TIME, column_for
 from cernis.events.times import UNITS
 from cernis.plan.explain import write_entry
 from cernis.run.query import Query
@@ -420,9 +421,10 @@ def _clock(plan: StreamPlan, frames: dict[str, Any]) -> WatermarkClock:
     """Return how to read Spark's watermark."""
     from cernis.spark.streaming.recognize import SHIFT
 
-    first = next(iter(frames.values()))
+    stream, first = next(iter(frames.items()))
     reading = plan.arguments.reading
-    kind = dict(first.dtypes).get(reading.time or "ts", "timestamp")
+    time = column_for(reading.time, stream, None) or DEFAULT_TIME
+    kind = dict(first.dtypes).get(time, "timestamp")
     if kind in ("timestamp", "timestamp_ntz", "date"):
         return WatermarkClock()
     return WatermarkClock(SHIFT, UNITS[reading.time_unit])

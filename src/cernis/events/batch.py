@@ -66,6 +66,8 @@ class EventBatch:
 
 MASK = "@mask"
 """Columns of bits that say which predicates hold; see `cernis.encoding.masks`."""
+TYPES, TIMES = "@type", "@ts"
+"""The types and times of events, where streams have them in columns of different names."""
 
 
 def is_computed(name: str) -> bool:
@@ -74,7 +76,7 @@ def is_computed(name: str) -> bool:
     >>> is_computed("@mask0"), is_computed("price")
     (True, False)
     """
-    return name == RANK.name or name.startswith(MASK)
+    return name in (RANK.name, TYPES, TIMES) or name.startswith(MASK)
 
 
 def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:

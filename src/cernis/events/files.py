@@ -1,17 +1,23 @@
-"""Parquet and Arrow files, read batch by batch; the reader for a path, by its format."""
+"""Parquet and Arrow files, read batch by batch; the reader for a file or a pipe, by its format."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cernis.errors import DataError
+from cernis.events.csv_form import CsvForm
 from cernis.events.mistakes import Mistakes, did_you_mean
+from cernis.events.pipe import Pipe, is_pipe
 from cernis.events.reader import (
     BATCH_ROWS,
+    BatchReader,
+    EmptyReader,
     Piece,
     Reader,
     check_columns,
@@ -20,7 +26,7 @@ from cernis.events.reader import (
     read_schema,
     simplify_table,
 )
-from cernis.events.text import CsvReader, JsonReader
+from cernis.events.text import COMPRESSED, CsvReader, JsonReader
 from cernis.events.times import is_text
 
 FORMATS = {
@@ -34,7 +40,17 @@ FORMATS = {
     ".arrow": "arrow",
     ".feather": "arrow",
 }
-COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
+
+
+class Opening(NamedTuple):
+    """How a file is opened: its format, what its text means, and what happens to bad rows."""
+
+    format: str | None
+    mistakes: Mistakes
+    types: Mapping[str, pa.DataType]
+    """The types of columns of text that are declared."""
+    type_column: str | None = "type"
+    form: CsvForm = CsvForm()
 
 
 class ParquetReader:
@@ -144,26 +160,38 @@ class ArrowFileReader:
             ) from error
 
 
-def open_file(
-    path: Path,
-    format_: str | None,
-    mistakes: Mistakes,
-    declared: Mapping[str, pa.DataType],
-    type_column: str = "type",
-) -> Reader:
-    """Return the reader for a path, by its suffix unless a format is named."""
+def open_file(path: Path, opening: Opening) -> Reader:
+    """Return the reader for a file or a pipe, by its suffix or its first bytes."""
+    if is_pipe(path):
+        return _open_pipe(Pipe(path), opening)
     check_path(path)
-    match format_ or format_of(path):
-        case "csv":
-            return CsvReader(path, mistakes, declared, type_column=type_column)
-        case "tsv":
-            return CsvReader(path, mistakes, declared, "\t", type_column)
-        case "jsonl":
-            return JsonReader(path, mistakes, declared)
+    format_ = opening.format or format_of(path)
+    if path.stat().st_size == 0:
+        if format_ in ("parquet", "arrow"):
+            raise DataError(f"{path}: the file is empty, which no {format_} file is")
+        return EmptyReader(str(path), "the file is empty")
+    _check_form(str(path), format_, opening.form)
+    match format_:
+        case "parquet" | "arrow" if path.suffix.lower() in COMPRESSED:
+            raise DataError(f"{path}: is packed, which {format_} files cannot be; unpack it first")
         case "parquet":
             return ParquetReader(path)
         case "arrow":
             return ArrowFileReader(path)
+        case _:
+            return _open_text(path, format_, opening)
+
+
+def _open_text(path: Path | Pipe, format_: str, opening: Opening) -> Reader:
+    _, mistakes, types, type_column, form = opening
+    match format_:
+        case "csv":
+            return CsvReader(path, mistakes, types, form, type_column)
+        case "tsv":
+            tabs = replace(form, delimiter=form.delimiter or "\t")
+            return CsvReader(path, mistakes, types, tabs, type_column)
+        case "jsonl":
+            return JsonReader(path, mistakes, types)
         case other:
             known = sorted(set(FORMATS.values()))
             raise DataError(
@@ -172,16 +200,55 @@ def open_file(
             )
 
 
+def _check_form(label: str, format_: str, form: CsvForm) -> None:
+    """Raise if columns, a delimiter or a quote are given for a file that is not CSV."""
+    if form.is_given and format_ in ("jsonl", "parquet", "arrow"):
+        raise DataError(f"{label}: columns, delimiter and quote are for CSV, and this is {format_}")
+
+
+def _open_pipe(pipe: Pipe, opening: Opening) -> Reader:
+    first = pipe.look()
+    if not first:
+        return EmptyReader(pipe.label, "nothing came")
+    format_ = opening.format or _sniff_format(first)
+    _check_form(pipe.label, format_, opening.form)
+    if format_ == "parquet" or first.startswith(b"ARROW1"):
+        raise DataError(
+            f"{pipe.label}: a Parquet or Arrow file is read from its end, which a pipe does not "
+            "allow; give the file itself, or an Arrow stream"
+        )
+    if format_ != "arrow":
+        return _open_text(pipe, format_, opening)
+    try:
+        reader = pa.ipc.open_stream(pa.PythonFile(pipe.open(look=False), mode="r"))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{pipe.label}: not a readable Arrow stream: {first_line(error)}"
+        ) from error
+    return BatchReader(pipe.label, reader.schema, reader)
+
+
+def _sniff_format(first: bytes) -> str:
+    """Return the format of data that begins so.
+
+    >>> _sniff_format(b'{"type": "SELL"}'), _sniff_format(b"type,price"), _sniff_format(b"PAR1")
+    ('jsonl', 'csv', 'parquet')
+    """
+    if first.startswith(b"PAR1"):
+        return "parquet"
+    if first.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+        return "arrow"
+    return "jsonl" if first.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in b"{[" else "csv"
+
+
 def check_path(path: Path) -> None:
-    """Raise if a path is no file with something in it."""
+    """Raise if there is no such file."""
     if not path.exists():
         folder = path.parent
         beside = [p.name for p in folder.iterdir()] if folder.is_dir() else []
         raise DataError(f"{path}: no such file{did_you_mean(path.name, beside)}")
     if path.is_dir():
         raise DataError(f"{path}: is a directory, not a file of events")
-    if path.is_file() and path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
 
 
 def format_of(path: Path) -> str:

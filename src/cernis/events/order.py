@@ -8,7 +8,9 @@ before its first event leaves:
 * a larger file: a pass over the time column alone (projected in Parquet; in text the
   other columns are split but not converted), then the real pass. Only if the first pass finds
   late events is all of it loaded and sorted;
-* an input that can be read only once: checked as it flows; a late event is an error.
+* text from a pipe: read up to `LOAD_BYTES`, and sorted if it ends before; checked as it flows
+  otherwise;
+* another input that can be read only once: checked as it flows; a late event is an error.
 
 A sort is stable and leaves a note. Streams are merged a chunk at a time: events up to the
 earliest chunk end among them are final, and one stable argsort of their times interleaves
@@ -16,8 +18,8 @@ them. Memory: one chunk per stream (unless sorted).
 
 Rows of several inputs are numbered one after the other. The passes above have counted
 the rows of earlier inputs before a merge starts, so no extra pass is needed; an
-earlier input that can be read only once is read into memory. Without any time column
-the inputs follow one another.
+earlier input that can be read only once is read into memory (a pipe at most `LOAD_BYTES` of it).
+Without any time column the inputs follow one another.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from math import ceil, floor
 
 import numpy as np
@@ -104,15 +107,17 @@ class Ordering:
         self.notes: list[str] = []
         self._load_bytes = load_bytes
         _check_alike(self.sources)
-        self.time_column = self.sources[0].time_column if self.sources else None
+        timed = (source.time_column for source in self.sources if source.time_column)
+        self.time_column = next(timed, None)
         ticks = [s.tick for s in self.sources if s.tick is not None]
         self.unit_ns: int | None = self.after.unit_ns or (min(ticks) if ticks else None)
 
     @property
     def scale(self) -> Scale:
         """The units of time."""
-        own = min((s.unit for s in self.sources), default=self.unit_ns or 1)
-        return Scale(self.unit_ns, own)
+        own = min((s.unit for s in self.sources if not s.is_blank), default=self.unit_ns or 1)
+        is_blank = all(source.is_blank for source in self.sources)
+        return Scale(1 if self.unit_ns is None and is_blank else self.unit_ns, own)
 
     def __iter__(self) -> Iterator[EventBatch]:
         self.progress = self.after
@@ -178,6 +183,8 @@ class Ordering:
         def stream() -> Iterator[Chunk]:
             return source.chunks(tick=tick)
 
+        if source.is_pipe:
+            return self._open_pipe(source, stream(), must_count)
         small = source.reader.nbytes is not None and source.reader.nbytes <= self._load_bytes
         if not source.in_memory and (small or (must_count and not source.reopens)):
             kept = list(stream())
@@ -190,6 +197,25 @@ class Ordering:
         if not late:
             return stream, source.reader.count
         return self._sort(source, list(stream()), late), source.reader.count
+
+    def _open_pipe(
+        self, source: Source, chunks: Iterator[Chunk], must_count: bool
+    ) -> tuple[Callable[[], Iterable[Chunk]], int | None]:
+        """Return a function that reads a pipe in order of time, and its number of rows."""
+        kept, size = [], 0
+        for chunk in chunks:
+            kept.append(chunk)
+            size += chunk.table.nbytes
+            if size <= self._load_bytes:
+                continue
+            if must_count:
+                raise DataError(
+                    f"{source.label}: more than {self._load_bytes:,} bytes through a pipe, before "
+                    "another input; make it the last, or give a file"
+                )
+            return (lambda: _check_order(source, chain(kept, chunks))), None
+        late = _count_late(kept)
+        return self._sort(source, kept, late) if late else (lambda: kept), source.reader.count
 
     def _sort(
         self, source: Source, chunks: list[Chunk], late: int
@@ -204,6 +230,7 @@ class Ordering:
 
 
 def _check_alike(sources: Sequence[Source]) -> None:
+    sources = [source for source in sources if not source.is_blank]
     timed = [s for s in sources if s.time_column is not None]
     if timed and len(timed) < len(sources):
         lacking = next(s for s in sources if s.time_column is None)

@@ -34,6 +34,9 @@ class Piece(NamedTuple):
     table: pa.Table
     rows: Int64s
     place: Callable[[int], Place]
+    file: str | None = None
+    """The file that they are in, if the input has several; its rows count from `first` on."""
+    first: int = 0
 
 
 class Reader(Protocol):
@@ -41,8 +44,14 @@ class Reader(Protocol):
 
     label: str
     reopens: bool
-    count: int | None  # rows of the input, broken ones too; None until known
-    nbytes: int | None  # about how much memory all of it takes; None where unknown
+
+    @property
+    def count(self) -> int | None:
+        """The rows of the input, broken ones too; None until known."""
+
+    @property
+    def nbytes(self) -> int | None:
+        """About how much memory all of it takes; None where unknown."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -89,6 +98,22 @@ class TableReader:
                 rows = self._rows[first : first + BATCH_ROWS]
                 piece = Piece(piece.table, rows, partial(_row_of, self.label, rows))
             yield piece
+
+
+class EmptyReader:
+    """An input without rows and columns, and why it has none."""
+
+    reopens = True
+    schema = pa.schema([])
+    nbytes: int | None = 0
+
+    def __init__(self, label: str, why: str) -> None:
+        self.label = label
+        self.why = why
+        self.count: int | None = 0
+
+    def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
+        return iter(())
 
 
 class BatchReader:

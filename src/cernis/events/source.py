@@ -7,7 +7,7 @@ Frames and tables are not copied; files are read batch by batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +17,16 @@ import pyarrow as pa
 
 from cernis.errors import DataError
 from cernis.events import times
-from cernis.events.batch import Int64s
-from cernis.events.files import open_file, stem_of
+from cernis.events.batch import TIMES, TYPES, Bools, Int64s, is_computed
+from cernis.events.csv_form import Columns, columns_of, make_form
+from cernis.events.event_types import convert_types, type_of_types
+from cernis.events.files import Opening, stem_of
+from cernis.events.folders import FilesReader, expand_path, open_path, open_paths
 from cernis.events.mistakes import Mistakes, OnError, check_names, did_you_mean, no_column
+from cernis.events.pipe import is_standard_input
 from cernis.events.reader import (
     BatchReader,
+    EmptyReader,
     Piece,
     Reader,
     TableReader,
@@ -37,6 +42,12 @@ __all__ = ["Chunk", "OnError", "Source", "kind_of", "open_events", "schema_of", 
 DEFAULT_TYPE = "type"
 DEFAULT_TIME = "ts"
 DEFAULT_NAME = "S"
+OTHERS = "*"
+
+TimeColumns = str | Mapping[str, str] | None
+"""The column of times: of all streams, or by stream; None: `ts`, if there is one."""
+TypeColumns = str | Mapping[str, str | None] | None
+"""The column of types: of all streams, or by stream. None: the stream's name is the type."""
 
 
 class Chunk(NamedTuple):
@@ -52,6 +63,8 @@ class Source:
 
     `tick` is the size in nanoseconds of the unit that its times are exact in, None
     without a time column. `reopens` says whether it can be read more than once.
+    `type_column` and `time_column` are the names under which events have their types and times,
+    `columns` the columns of the input, and `timed_by` the one of times among them.
     """
 
     def __init__(
@@ -60,7 +73,8 @@ class Source:
         reader: Reader,
         *,
         time: str | None = None,
-        type: str = "type",
+        type: str | None = "type",
+        type_as: str | None = None,
         time_unit: str = "ms",
         mistakes: Mistakes | None = None,
         default_type: str | None = None,
@@ -68,19 +82,72 @@ class Source:
         self.name = name
         self.reader = reader
         self.mistakes = mistakes or Mistakes()
-        self.type_column = type
+        self.type_column = type_as or type or TYPES
         self.time_unit = time_unit
-        self._default_type = default_type
-        self.schema = self._check_schema(reader.schema)
-        self.time_column = self._find_time_column(time)
-        self.tick = None if self.time_column is None else self._find_tick(self.time_column)
+        self.columns = reader.schema
+        check_names(self.label, self.columns.names)
+        self._type = name if type is None else default_type
+        """The type of all events, if no column has it."""
+        self._typed_by = self._find_types(type)
+        self.timed_by = self.time_column = self._find_times(time)
+        self.tick = None if self.timed_by is None else self._find_tick(self.timed_by)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the events, with those of their types and times."""
+        schema = self.columns
+        if self.is_blank and self._type is None:
+            return schema
+        type_: pa.DataType = pa.dictionary(pa.int8(), pa.string())
+        if self._typed_by is not None:
+            type_ = type_of_types(schema.field(self._typed_by).type) or pa.string()
+        schema = _set_field(schema, pa.field(self.type_column, type_))
+        if self.timed_by is not None and self.time_column == TIMES:
+            schema = _set_field(schema, pa.field(TIMES, schema.field(self.timed_by).type))
+        return schema
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the source has neither columns nor rows that can be read."""
+        reader = self.reader
+        has_rows = reader.has_rows if isinstance(reader, TextReader) else reader.count != 0
+        return not self.columns.names and not has_rows
+
+    @property
+    def _readers(self) -> tuple[Reader, ...]:
+        """The readers of its files."""
+        return self.reader.readers if isinstance(self.reader, FilesReader) else (self.reader,)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values, or those of one of its files, are written as text."""
+        return any(isinstance(reader, TextReader) for reader in self._readers)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Why files of the source have no events."""
+        for reader in self._readers:
+            if isinstance(reader, EmptyReader):
+                yield f"{reader.label}: {reader.why}"
+            elif isinstance(reader, TextReader) and reader.count == 0:
+                yield f"{reader.label}: has no events"
+
+    def share_times(self) -> None:
+        """Give the times in the column that all streams have in common."""
+        if self.timed_by is not None:
+            self.time_column = TIMES
+
+    @property
+    def aside(self) -> frozenset[str | None]:
+        """The columns of types and times."""
+        return frozenset((self._typed_by or self.type_column, self.timed_by))
 
     @property
     def unit(self) -> int:
         """Nanoseconds in the unit of plain numbers in the time column."""
-        if self.time_column is None:
+        if self.timed_by is None:
             return 1
-        return times.own_unit(self.schema.field(self.time_column).type, self.time_unit)
+        return times.own_unit(self.columns.field(self.timed_by).type, self.time_unit)
 
     @property
     def reopens(self) -> bool:
@@ -95,9 +162,24 @@ class Source:
         return isinstance(self.reader, TableReader)
 
     @property
+    def is_pipe(self) -> bool:
+        """Whether the source is text that comes through a pipe."""
+        return isinstance(self.reader, TextReader) and not self.reopens
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its name in messages, and those of its files."""
+        return tuple(dict.fromkeys([self.label, *(reader.label for reader in self._readers)]))
+
+    @property
+    def skips(self) -> dict[str, int]:
+        """How many bad rows of each file the last pass over the source left out."""
+        return {label: n for label in self.labels if (n := self.mistakes.skipped.get(label, 0))}
+
+    @property
     def skipped(self) -> int:
         """How many bad rows the last pass over the source left out."""
-        return self.mistakes.skipped.get(self.label, 0)
+        return sum(self.skips.values())
 
     def batches(self) -> Iterator[pa.Table]:
         """Return the rows, in the order given."""
@@ -107,69 +189,111 @@ class Source:
         """Read the source once; with `only_time`, no other column, and without reports."""
         columns = None
         if only_time:
-            columns = [] if self.time_column is None else [self.time_column]
-        self.mistakes.begin(self.label, quiet=only_time)
+            columns = [] if self.timed_by is None else [self.timed_by]
+        for label in self.labels:
+            self.mistakes.begin(label, quiet=only_time)
         for piece in self.reader.pieces(columns):
-            if self._default_type is not None and not only_time:
-                piece = piece._replace(table=self._add_type(piece.table))
-            if self.time_column is None:
+            if not only_time:
+                piece = self._add_types(piece)
+            if self.timed_by is None:
                 yield Chunk(piece.table, piece.rows, None)
             else:
-                yield self._read_times(piece, self.time_column, tick or self.tick or 1)
+                yield self._read_times(piece, self.timed_by, tick or self.tick or 1)
 
     def _read_times(self, piece: Piece, column: str, tick: int) -> Chunk:
         """Return the rows that have a usable time; report the others."""
         values = piece.table.column(column)
+        if self.time_column == TIMES:
+            piece = piece._replace(table=piece.table.append_column(TIMES, values))
         ticks, bad = times.to_ticks(values, self.time_unit, tick)
         if bad is None:
             return Chunk(piece.table, piece.rows, ticks)
-        for i in np.flatnonzero(bad):
-            place = piece.place(int(i))
-            reason = times.describe_bad_time(_to_python(values[int(i)]))
-            row = int(piece.rows[i])
-            self.mistakes.bad(self.label, row, column, reason, text=place.text, where=place.where)
+        self._report(piece, column, bad, lambda i: times.describe_bad_time(_to_python(values[i])))
         return Chunk(piece.table.filter(pa.array(~bad)), piece.rows[~bad], ticks[~bad])
 
-    def _add_type(self, table: pa.Table) -> pa.Table:
-        """Return the table with a type column that holds the default type."""
-        indices = pa.array(np.zeros(table.num_rows, np.int8))
-        column = pa.DictionaryArray.from_arrays(indices, pa.array([self._default_type]))
-        return table.append_column(self.type_column, column)
+    def _report(
+        self, piece: Piece, column: str, bad: Bools, describe: Callable[[int], str]
+    ) -> None:
+        for i in np.flatnonzero(bad).tolist():
+            where, text = piece.place(i)
+            file, row = piece.file or self.label, int(piece.rows[i]) - piece.first
+            self.mistakes.bad(file, row, column, describe(i), text=text, where=where)
 
-    def _check_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns of the source; raise where names repeat or the type is no text."""
-        names = schema.names
-        check_names(self.label, names)
-        if self.type_column in names:
-            self._default_type = None
-            type_ = times.value_type(schema.field(self.type_column).type)
-            if not times.is_text(type_) and not pa.types.is_null(type_):
-                raise DataError(
-                    f"{self.label}: the type column {self.type_column!r} holds {type_}, not text"
-                )
-        elif self._default_type is not None:
-            schema = schema.append(
-                pa.field(self.type_column, pa.dictionary(pa.int8(), pa.string()))
+    def _add_types(self, piece: Piece) -> Piece:
+        """Return the rows with their types as text."""
+        table = piece.table
+        if self._typed_by is None:
+            indices = pa.array(np.zeros(table.num_rows, np.int8))
+            column = pa.DictionaryArray.from_arrays(indices, pa.array([self._type]))
+            return piece._replace(table=_set_column(table, self.type_column, column))
+        given = table.column(self._typed_by)
+        values, bad = convert_types(given)
+        if bad is not None:
+            reason = "is no type: expected text or a whole number"
+            self._report(piece, self._typed_by, bad, lambda i: f"{_to_python(given[i])!r} {reason}")
+            kept = pa.array(~bad)
+            table, values = table.filter(kept), values.filter(kept)
+            place, at = piece.place, np.flatnonzero(~bad)
+            piece = piece._replace(rows=piece.rows[~bad], place=lambda i: place(int(at[i])))
+        if values is not given or self.type_column != self._typed_by:
+            table = _set_column(table, self.type_column, values)
+        return piece._replace(table=table)
+
+    def _find_types(self, column: str | None) -> str | None:
+        """Return the column of types; None where the name of the stream is the type."""
+        names = self.columns.names
+        if column is None or (column not in names and self._type is not None):
+            return None
+        if column not in names:
+            if not self.is_blank:
+                raise DataError(no_column(self.label, column, "the event type", names))
+            return None
+        self._check_files(column, "the event type")
+        type_ = self.columns.field(column).type
+        if type_of_types(type_) is None:
+            raise DataError(
+                f"{self.label}: the type column {column!r} holds {times.value_type(type_)}, "
+                "not text or whole numbers"
             )
-        elif names or self.reader.count != 0:
-            raise DataError(no_column(self.label, self.type_column, "the event type", names))
-        return schema
+        return column
 
-    def _find_time_column(self, time: str | None) -> str | None:
-        if time is None:
-            return DEFAULT_TIME if DEFAULT_TIME in self.schema.names else None
-        if time not in self.schema.names:
-            raise DataError(no_column(self.label, time, "the time", self.schema.names))
-        return time
+    def _find_times(self, column: str | None) -> str | None:
+        names = self.columns.names
+        if column is None:
+            column = DEFAULT_TIME if DEFAULT_TIME in names else None
+        elif column not in names:
+            if not self.is_blank:
+                raise DataError(no_column(self.label, column, "the time", names))
+            return None
+        if column is not None:
+            self._check_files(column, "the time")
+        return column
+
+    def _check_files(self, column: str, purpose: str) -> None:
+        """Raise if one of several files has no such column."""
+        for reader in self._readers:
+            names = reader.schema.names
+            if names and column not in names:
+                raise DataError(no_column(reader.label, column, purpose, names))
 
     def _find_tick(self, column: str) -> int:
-        type_ = self.schema.field(column).type
+        type_ = self.columns.field(column).type
         tick = times.tick_of(type_, self.time_unit)
         if tick is None:
             raise DataError(f"{self.label}: the column {column!r} holds {type_}, not times")
-        if isinstance(self.reader, TextReader) and pa.types.is_temporal(type_):
+        if self.is_text and pa.types.is_temporal(type_):
             return 1  # a later block may be finer than the first
         return tick
+
+
+def _set_field(schema: pa.Schema, field: pa.Field) -> pa.Schema:
+    at = schema.get_field_index(field.name)
+    return schema.append(field) if at < 0 else schema.set(at, field)
+
+
+def _set_column(table: pa.Table, name: str, values: Any) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    return table.append_column(name, values) if at < 0 else table.set_column(at, name, values)
 
 
 def _to_python(value: pa.Scalar) -> object:
@@ -186,10 +310,13 @@ def open_events(
     events: Any,
     *,
     names: Sequence[str] | None = None,
-    time: str | None = None,
-    type: str = "type",
+    time: TimeColumns = None,
+    type: TypeColumns = "type",
     time_unit: str = "ms",
     format: str | None = None,
+    columns: Columns | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
     on_error: OnError | Mistakes = "fail",
     declared: Schema | None = None,
 ) -> list[Source]:
@@ -197,11 +324,15 @@ def open_events(
 
     `events` is a pandas or polars frame, anything with the Arrow stream interface, a
     list of dicts, an iterable of Arrow batches, a path or several, or a dict of names
-    to any of these. `names` are the streams that the query reads; without names, all
-    inputs are read. One input and one name need not agree. `on_error` is the policy for bad
-    rows: "fail", "skip", a path, a function, or `Mistakes` to share among several
-    calls. `declared` fixes the types of columns read from text. Where a stream in `names` has no
-    column of types, its name is the type of all its events.
+    to any of these. A path is a file, a folder, a pattern (`trips-*.csv`), or `-`, which is
+    standard input. `names` are the streams that the query reads; without names, all
+    inputs are read. One input and one name need not agree, and several files that are not named
+    otherwise are the files of the one stream that is read. `time` and `type` name the columns of
+    times and types, of all streams or by stream. Where a stream with a name has no column `type`,
+    or its type column is None, its name is the type of all its events. `columns`, `delimiter` and
+    `quote` are those of CSV. `on_error` is the policy for bad rows: "fail", "skip", a path, a
+    function, or `Mistakes` to share among several calls. `declared` fixes the types of columns
+    read from text.
 
     >>> [source] = open_events([{"type": "A", "ts": 5}, {"type": "B", "ts": 7}])
     >>> [table.num_rows for table in source.batches()]
@@ -209,22 +340,59 @@ def open_events(
     """
     times.check_unit(time_unit)
     mistakes = on_error if isinstance(on_error, Mistakes) else Mistakes(on_error)
-    inputs = _inputs(events)
+    inputs = _join_files(events, _inputs(events), list(names or ()))
     wanted = choose_inputs(inputs, list(names or ()))
-    mistakes.open(input_files(value for _, value in inputs))
-    streams = [declared.stream(name) if declared is not None else None for name, _ in wanted]
-    return [
-        Source(
-            name,
-            _reader(name, value, format, mistakes, _declared_types(stream), type),
-            time=time,
-            type=type,
-            time_unit=time_unit,
-            mistakes=mistakes,
-            default_type=name if names and type == DEFAULT_TYPE else None,
+    known = {*(own for own, _ in inputs), *(name for name, _ in wanted)}
+    for option, given in (("time", time), ("type", type), ("columns", columns)):
+        check_streams(option, given, [name for name in known if name is not None])
+    mistakes.open(input_files(_paths(value for _, value in inputs)))
+    type_as = type if isinstance(type, str) else TYPES
+    has_name = bool(names) or inputs[0][0] is not None
+    sources = []
+    for name, value in wanted:
+        own_type = column_for(type, name, DEFAULT_TYPE)
+        opening = Opening(
+            format,
+            mistakes,
+            _declared_types(None if declared is None else declared.stream(name)),
+            own_type,
+            make_form(columns_of(columns, name), delimiter, quote),
         )
-        for (name, value), stream in zip(wanted, streams, strict=True)
-    ]
+        sources.append(
+            Source(
+                name,
+                _reader(name, value, opening),
+                time=column_for(time, name, None),
+                type=own_type,
+                type_as=type_as,
+                time_unit=time_unit,
+                mistakes=mistakes,
+                default_type=name if has_name and own_type == DEFAULT_TYPE else None,
+            )
+        )
+    if len({source.timed_by for source in sources} - {None}) > 1:
+        for source in sources:
+            source.share_times()
+    return sources
+
+
+def column_for(given: Any, stream: str, default: str | None) -> Any:
+    """Return the column that is given for a stream.
+
+    >>> column_for({"parking": "ts1", "*": "at"}, "roads", None)
+    'at'
+    """
+    if isinstance(given, Mapping):
+        return given.get(stream, given.get(OTHERS, default))
+    return given
+
+
+def check_streams(option: str, given: object, known: Sequence[str]) -> None:
+    """Raise if something is given for a stream that there is not."""
+    for name in given if isinstance(given, Mapping) else ():
+        if name != OTHERS and name not in known:
+            help_ = did_you_mean(str(name), known) or f"; there is {', '.join(map(repr, known))}"
+            raise DataError(f"{option} is given for {name!r}, which is no stream{help_}")
 
 
 def read_table(name: str, value: Any) -> pa.Table:
@@ -233,8 +401,7 @@ def read_table(name: str, value: Any) -> pa.Table:
     >>> read_table("t", [{"ticker": "MSFT", "sector": "tech"}]).column_names
     ['ticker', 'sector']
     """
-    value = Path(value) if isinstance(value, str) else value
-    reader = _reader(name, value, None, Mistakes(), {}, DEFAULT_TYPE, "table")
+    reader = _reader(name, _as_paths(value), Opening(None, Mistakes(), {}, None), "table")
     check_names(reader.label, reader.schema.names)
     pieces = [piece.table for piece in reader.pieces(None)]
     if not pieces:
@@ -249,18 +416,50 @@ def _inputs(events: Any) -> list[tuple[str | None, Any]]:
     if isinstance(events, Mapping):
         if not events:
             raise DataError("no events: the dict of streams is empty")
-        return [(str(k), Path(v) if isinstance(v, str) else v) for k, v in events.items()]
-    if isinstance(events, (list, tuple)) and events and isinstance(events[0], (str, Path)):
-        paths = [Path(path) for path in events]
-        stems = [stem_of(path) for path in paths]
-        for i, stem in enumerate(stems):
-            if stem in stems[:i]:
-                raise DataError(
-                    f"two files give a stream named {stem!r}: "
-                    f"{paths[stems.index(stem)]} and {paths[i]}; name them apart"
-                )
-        return list(zip(stems, paths, strict=True))
+        return [(str(k), _as_paths(v)) for k, v in events.items()]
+    if _are_paths(events):
+        return [(stem_of(path), path) for path in map(Path, events)]
     return [(None, events)]
+
+
+def _are_paths(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], (str, Path))
+
+
+def _as_paths(value: Any) -> Any:
+    """Return text as a path, and a list of texts as several."""
+    if isinstance(value, str):
+        return Path(value)
+    return tuple(map(Path, value)) if _are_paths(value) else value
+
+
+def _join_files(
+    events: Any, inputs: list[tuple[str | None, Any]], names: Sequence[str]
+) -> list[tuple[str | None, Any]]:
+    """Return the inputs; files that are not named are one input, if the query reads one stream."""
+    if not _are_paths(events) or len(inputs) == 1:
+        return inputs
+    stems = [stem for stem, _ in inputs]
+    if len(names) == 1 and names[0] not in stems:
+        return [(names[0], tuple(path for _, path in inputs))]
+    for i, (stem, path) in enumerate(inputs):
+        if stem in stems[:i]:
+            raise DataError(
+                f"two files give a stream named {stem!r}: "
+                f"{inputs[stems.index(stem)][1]} and {path}; name them apart"
+            )
+    return inputs
+
+
+def _paths(values: Iterable[Any]) -> list[Path]:
+    """Return the files and folders among some inputs."""
+    paths: list[Path] = []
+    for value in values:
+        several = value if isinstance(value, tuple) else (value,)
+        paths += [file for one in several if isinstance(one, Path) for file in expand_path(one)]
+    if sum(map(is_standard_input, paths)) > 1:
+        raise DataError("standard input is given twice, and can be read only once")
+    return paths
 
 
 def choose_inputs(
@@ -281,18 +480,12 @@ def choose_inputs(
     return [(name, value) for name, value in named if not names or name in names]
 
 
-def _reader(
-    name: str,
-    value: Any,
-    format_: str | None,
-    mistakes: Mistakes,
-    types: Mapping[str, pa.DataType],
-    type_column: str,
-    what: str = "stream",
-) -> Reader:
+def _reader(name: str, value: Any, opening: Opening, what: str = "stream") -> Reader:
     if isinstance(value, Path):
-        return open_file(value, format_, mistakes, types, type_column)
-    label = f"{what} {name!r}"
+        return open_path(value, opening)
+    if _are_paths(value):
+        return open_paths(value, opening)
+    label, mistakes, types = f"{what} {name!r}", opening.mistakes, opening.types
     if isinstance(value, pa.RecordBatchReader):
         return BatchReader(label, value.schema, value)
     if isinstance(value, (pa.Table, pa.RecordBatch)):
@@ -319,7 +512,7 @@ def _reader(
 def _from_pandas(label: str, frame: Any) -> pa.Table:
     check_names(label, [str(c) for c in frame.columns])
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     except (pa.ArrowException, OverflowError) as error:
         for column in frame.columns:
             values = frame[column].tolist()
@@ -327,6 +520,11 @@ def _from_pandas(label: str, frame: Any) -> pa.Table:
             for row, (name, reason) in failed.items():
                 raise DataError(f"{label}, row {row}, column {name!r}: {reason}") from error
         raise DataError(f"{label}: cannot be read: {error}") from error
+    for i, column in enumerate(table.columns):
+        # pandas makes fractions of a column without values
+        if column.type == pa.float64() and column.null_count == len(column):
+            table = table.set_column(i, table.schema.names[i], pa.nulls(len(column)))
+    return table
 
 
 def _no_nan(value: Any) -> Any:
@@ -422,7 +620,8 @@ def stream_of(name: str, schema: pa.Schema) -> Stream:
     >>> stream_of("S", pa.schema({"user": pa.struct({"id": pa.int64()})})).attributes["user.id"]
     <Kind.INT: 'int'>
     """
-    return Stream(name, {n: k for f in schema for n, k in _attributes(f.name, f.type)})
+    attributes = (pair for f in schema for pair in _attributes(f.name, f.type))
+    return Stream(name, {n: kind for n, kind in attributes if not is_computed(n)})
 
 
 def _attributes(name: str, type_: pa.DataType) -> Iterator[tuple[str, Kind]]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cernis.events.batch import EventBatch, Int64s, Parts, attribute, is_computed
+from cernis.events.batch import TIMES, EventBatch, Int64s, Parts, attribute, is_computed
 from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
 
@@ -158,14 +158,15 @@ class EventStore:
 
     def _names(self) -> list[str]:
         first = [n for n in (self._type_column, self._time_column) if n in self._types]
-        return [n for n in first if n is not None] + [n for n in self._types if n not in first]
+        others = [n for n in self._types if n not in first]
+        return [n for n in (*first, *others) if n is not None and not is_computed(n)]
 
     def _learn(self, schema: pa.Schema) -> None:
         if schema in self._schemas:
             return
         self._schemas.add(schema)
         for field in schema:
-            if is_computed(field.name):
+            if is_computed(field.name) and field.name != TIMES:
                 continue
             type_ = value_type(field.type)
             self._types[field.name] = common_type(self._types.get(field.name, type_), type_)

@@ -17,6 +17,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -30,7 +31,9 @@ import pyarrow.json
 
 from cernis.errors import DataError
 from cernis.events.batch import Bools, Int64s
+from cernis.events.csv_form import CsvForm, guess_form, open_records
 from cernis.events.mistakes import Mistakes, check_names
+from cernis.events.pipe import Pipe
 from cernis.events.reader import Piece, Place
 from cernis.events.times import cast_text, is_fraction, is_text, parse_timestamps
 
@@ -38,6 +41,8 @@ BLOCK_BYTES = 1 << 23
 LONGEST_RECORD = 1 << 24
 """In bytes, unless CERNIS_LONGEST_RECORD says otherwise. Parsing takes several times as much."""
 _SHOWN_BYTES = 400
+_GUESSED_BYTES = 1 << 16
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 _JSON_BYTES = 1 << 20  # of a block at a time, so that all cores take part
 _DEEPEST = 100
 
@@ -88,12 +93,12 @@ def after_last_line(block: bytes) -> int:
     return block.rfind(b"\n") + 1
 
 
-def after_last_record(block: bytes) -> int:
+def after_last_record(block: bytes, quote: bytes = b'"') -> int:
     """Return the end of the last CSV record: a line end with as many quotes before it as close."""
-    before = count_byte(block, b'"')  # quotes before the line end at hand
+    before = count_byte(block, quote)  # quotes before the line end at hand
     stop = len(block)
     while (end := block.rfind(b"\n", 0, stop)) >= 0:
-        before -= block.count(b'"', end, stop)
+        before -= block.count(quote, end, stop)
         if before % 2 == 0:
             return end + 1
         stop = end
@@ -111,18 +116,22 @@ def count_byte(block: bytes, byte: bytes) -> int:
 class TextReader:
     """The base of CSV and JSON lines: blocks, line numbers, row numbers, bad rows."""
 
-    reopens = True
-
-    def __init__(self, path: Path, mistakes: Mistakes, declared: Mapping[str, pa.DataType]) -> None:
-        self.label = str(path)
+    def __init__(
+        self, path: Path | Pipe, mistakes: Mistakes, declared: Mapping[str, pa.DataType]
+    ) -> None:
+        self.label = path.label if isinstance(path, Pipe) else str(path)
         self.path = path
+        self.reopens = not isinstance(path, Pipe)
         self.mistakes = mistakes
         self.count: int | None = None
-        self.nbytes: int | None = path.stat().st_size
-        if self.nbytes == 0:
-            raise DataError(f"{self.label}: the file is empty")
-        if path.suffix in (".gz", ".bz2", ".zst", ".lz4", ".br"):
-            self.nbytes *= 8
+        self.nbytes: int | None = None  # a packed file may unpack to any size
+        if not isinstance(path, Pipe) and path.suffix.lower() not in COMPRESSED:
+            self.nbytes = path.stat().st_size
+        self.block_bytes = BLOCK_BYTES
+        self._looks = False
+        """Whether this pass only looks at the beginning."""
+        self.has_rows = True
+        """Whether a row could be read, as far as is known."""
         self._declared = dict(declared)
         self._types: Types = dict(declared)
         self._schema: pa.Schema | None = None
@@ -133,12 +142,27 @@ class TextReader:
         """The columns of the first block."""
         if self._schema is None:
             self.mistakes.begin(self.label, quiet=True)
-            table = next((piece.table for piece in self.pieces(None)), None)
+            with self._look():
+                table = next((piece.table for piece in self.pieces(None)), None)
+            self.has_rows = table is not None
             if table is None:
                 self._schema = self._empty()
             else:
                 self._schema = pa.schema([(n, self._types[n]) for n in table.column_names])
         return self._schema
+
+    def expect(self, types: Mapping[str, pa.DataType]) -> None:
+        """Expect columns of these types, as in another file of the stream."""
+        self._types = {**types, **self._types}
+
+    @contextmanager
+    def _look(self) -> Iterator[None]:
+        """Look at the beginning of the file: a pipe keeps what is read meanwhile."""
+        self._looks = True
+        try:
+            yield
+        finally:
+            self._looks = False
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         row, line = 0, 1 + self._header_lines
@@ -176,6 +200,8 @@ class TextReader:
             self.mistakes.bad(self.label, row + number, column, reason, text=text, where=where)
 
     def _open(self) -> Any:
+        if isinstance(self.path, Pipe):
+            return self.path.open(look=self._looks)
         try:
             return pa.input_stream(str(self.path), compression="detect")
         except (OSError, pa.ArrowException) as error:
@@ -192,7 +218,7 @@ class TextReader:
     def _cut_blocks(self, stream: Any, longest: int) -> Iterator[bytes | BrokenRecord]:
         rest, skips, ended = b"", False, False
         while not ended:
-            data = stream.read(BLOCK_BYTES)
+            data = stream.read(self.block_bytes)
             ended = not data
             if skips:  # the rest of a line that is too long
                 end = data.find(b"\n") + 1
@@ -269,7 +295,7 @@ class TextReader:
 
 
 class CsvReader(TextReader):
-    """CSV with a header line; an empty cell, `NULL` and `null` are NULL.
+    """CSV, with a header line unless columns are given; an empty cell, `NULL` and `null` are NULL.
 
     A quoted empty cell is an empty string. A flat file leaves the cells of attributes empty that an
     event type does not have, so an empty cell is NULL in text columns too.
@@ -277,43 +303,64 @@ class CsvReader(TextReader):
 
     def __init__(
         self,
-        path: Path,
+        path: Path | Pipe,
         mistakes: Mistakes,
         declared: Mapping[str, pa.DataType],
-        delimiter: str = ",",
-        type_column: str = "type",
+        form: CsvForm = CsvForm(),  # noqa: B008 (frozen)
+        type_column: str | None = "type",
     ) -> None:
-        super().__init__(path, mistakes, {type_column: pa.string(), **declared})
-        self._delimiter = delimiter
-        self._quoted = re.compile(
-            rb'(?<![^%s\r\n])"[^"]*+(?:""[^"]*+)*+("|\Z)' % delimiter.encode(), re.DOTALL
-        )
-        """A value in quotes; without its closing quote, it has no group."""
-        self._names = self._header()
+        types = {} if type_column is None else {type_column: pa.string()}
+        super().__init__(path, mistakes, {**types, **declared})
+        with self._look():
+            first = self._first_bytes().decode("utf-8-sig", errors="replace")
+            self.form = guess_form(first, form)
+            self._delimiter, self._quote = self.form.delimiter or ",", self.form.quote or ""
+            self._quoted = _match_quoted(self._delimiter.encode(), self._quote.encode())
+            self._names = self._header(form.columns)
 
-    def _header(self) -> list[str]:
+    def _first_bytes(self) -> bytes:
+        with self._open() as stream:
+            try:
+                first: bytes = stream.read(_GUESSED_BYTES)
+            except (OSError, pa.ArrowException) as error:
+                raise DataError(f"{self.label}: cannot be read: {error}") from error
+        return first
+
+    def _header(self, columns: tuple[str, ...] | None) -> list[str]:
+        """Return the names of the columns, which the first line has unless they are given."""
+        if columns is not None:
+            check_names(self.label, columns)
         first = next(self._read(), b"")
         if isinstance(first, BrokenRecord):
+            if columns is not None:
+                return [*columns]
             raise DataError(f"{self.label}: the header cannot be read: {first.reason}")
         lines = (line.decode("utf-8-sig", errors="replace") for line in io.BytesIO(first))
-        reader = csv.reader(lines, delimiter=self._delimiter)
+        reader = open_records(lines, self._delimiter, self._quote)
         try:
             names = next((names for names in reader if names), None)
         except csv.Error as error:
             raise DataError(f"{self.label}: the header cannot be read: {error}") from error
-        if names is None:
-            raise DataError(f"{self.label}: the file is empty")
+        if columns is not None:
+            if names == [*columns]:
+                raise DataError(
+                    f"{self.label}: the first line names the columns, so leave out their names"
+                )
+            return [*columns]
         self._header_lines = reader.line_num
-        check_names(self.label, names)
-        return names
+        check_names(self.label, names or [])
+        return names or []
 
     def _empty(self) -> pa.Schema:
         return pa.schema([(n, self._types.get(n, pa.null())) for n in self._names])
 
     def _last_end(self, block: bytes, *, final: bool, ended: bool) -> int:
-        end = len(block) if ended and not count_byte(block, b'"') % 2 else 0
+        quote = self._quote.encode()
+        if not quote:
+            return len(block) if ended else after_last_line(block)
+        end = len(block) if ended and not count_byte(block, quote) % 2 else 0
         if not end and not ended:
-            end = after_last_record(block)
+            end = after_last_record(block, quote)
         if end or not final:
             return end
         # quotes inside of values that are not quoted are plain text: look at each
@@ -343,7 +390,9 @@ class CsvReader(TextReader):
 
     def _blocks(self) -> Iterator[bytes | BrokenRecord]:
         header = self._header_lines
-        for block in self._read():
+        for i, block in enumerate(self._read()):
+            if i == 0 and not header and not isinstance(block, BrokenRecord):
+                block = block.removeprefix(b"\xef\xbb\xbf")
             if header and not isinstance(block, BrokenRecord):
                 start = 0
                 for _ in range(header):
@@ -354,7 +403,7 @@ class CsvReader(TextReader):
 
     def _records(self, block: bytes) -> Iterator[tuple[int, str]]:
         lines = _lines(block)
-        reader = csv.reader(iter(lines), delimiter=self._delimiter)
+        reader = open_records(lines, self._delimiter, self._quote)
         start = 0
         try:
             for cells in reader:
@@ -479,6 +528,7 @@ class CsvReader(TextReader):
             ),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=self._delimiter,
+                quote_char=self._quote or False,
                 newlines_in_values=True,
                 invalid_row_handler=None if broken is None else set_aside,
             ),
@@ -490,6 +540,18 @@ class CsvReader(TextReader):
                 quoted_strings_can_be_null=False,
             ),
         )
+
+
+def _match_quoted(delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
+    """Return a pattern of values in quotes; without its closing quote, a value has no group."""
+    if not quote:
+        return re.compile(rb"(?!)()")
+    sign, end = re.escape(quote), re.escape(delimiter)
+    inside = rb"[^%b]*+" % sign
+    return re.compile(
+        rb"(?<![^%b\r\n])%b%b(?:%b%b%b)*+(%b|\Z)" % (end, sign, inside, sign, sign, inside, sign),
+        re.DOTALL,
+    )
 
 
 def _mark_bad_bytes(block: bytes) -> tuple[bytes, str]:
@@ -540,7 +602,7 @@ class JsonReader(TextReader):
     """One JSON object a line; blank lines do not count as rows."""
 
     def _empty(self) -> pa.Schema:
-        raise DataError(f"{self.label}: the file holds no events")
+        return pa.schema([])
 
     def _last_end(self, block: bytes, *, final: bool, ended: bool) -> int:
         return len(block) if ended and len(block) <= longest_record() else after_last_line(block)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch
 from cernis.events.order import StreamPosition
 from cernis.events.reader import read_stream
+from cernis.events.source import TimeColumns, TypeColumns
 from cernis.events.times import DAY, UNITS
 from cernis.plan.plan import Plan
 from cernis.run.feed import SlidingFeed, make_feed
@@ -40,8 +41,8 @@ from cernis.state import (
 )
 
 Arrays = dict[str, NDArray[Any]]
-Columns = tuple[str | None, str, str]
-"""The time column, the type column, and the unit of time."""
+Columns = tuple[TimeColumns, TypeColumns, str]
+"""The time columns, the type columns, and the unit of time."""
 
 
 class FrozenState(NamedTuple):
@@ -76,7 +77,7 @@ def freeze_pipeline(
         "query": fingerprint(pipeline.plan),
         "engine": engine,
         "progress": list(astuple(progress)),
-        "reading": list(columns),
+        "reading": [dict(c) if isinstance(c, Mapping) else c for c in columns],
         "batches": batches,
         "kept_from": pipeline.kept_from,
         "candidates": pipeline.budget.used,
@@ -127,7 +128,11 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
             "beginning, or thaw with the query that froze it"
         )
     time, type_, unit = check_list(meta.get("reading"), "the columns", 3)
-    columns = _check_name(time), check_text(type_, "the type column"), check_text(unit, "a unit")
+    columns = (
+        cast(TimeColumns, _check_columns(time, "the time column")),
+        _check_columns(type_, "the type column"),
+        check_text(unit, "a unit"),
+    )
     _, row, last, tick = check_list(meta.get("progress"), "the progress", 4)
     require(unit in UNITS and tick in (None, DAY, *UNITS.values()), "it has another unit of time")
     progress = StreamPosition(
@@ -290,6 +295,16 @@ def _thaw_batches(described: list[Any], arrays: Arrays) -> Iterator[EventBatch]:
             check_text(batch.get("type"), "the type column"),
             _check_name(batch.get("time")),
         )
+
+
+def _check_columns(given: object, what: str) -> str | dict[str, str | None] | None:
+    """Return a column, or columns by stream."""
+    if not isinstance(given, dict):
+        return None if given is None else check_text(given, what)
+    return {
+        check_text(stream, "a stream"): None if name is None else check_text(name, what)
+        for stream, name in given.items()
+    }
 
 
 def _check_name(name: object) -> str | None:

@@ -8,7 +8,8 @@ from typing import Any, Generic, Literal, overload
 
 from cernis.encoding.regex import like_mistake
 from cernis.errors import Diagnostic, QueryError, WarningNote
-from cernis.events.source import OnError, open_events, schema_of
+from cernis.events.csv_form import Columns
+from cernis.events.source import OnError, TimeColumns, TypeColumns, open_events, schema_of
 from cernis.languages.ceql.parse import parse as parse_ceql
 from cernis.languages.conjunctive.lower import lower
 from cernis.languages.conjunctive.parse import parse as parse_conjunctive
@@ -95,10 +96,13 @@ class Query(Generic[Found]):
         self,
         events: Any,
         *,
-        time: str | None = None,
-        type: str = "type",
+        time: TimeColumns = None,
+        type: TypeColumns = "type",
         time_unit: str = "ms",
         format: str | None = None,
+        columns: Columns | None = None,
+        delimiter: str | None = None,
+        quote: str | None = None,
         on_error: OnError = "fail",
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
@@ -110,14 +114,18 @@ class Query(Generic[Found]):
     ) -> Found:
         """Return all matches in the events.
 
-        `events` is a frame, an Arrow table, dicts, a path, or several of these by name. `time`
-        and `type` name the columns of the timestamp and of the event's type; integers count
-        `time_unit`s. `on_error` is "fail", "skip", or a path or function that receives bad rows.
-        `budget` is the most candidates that a query which compares events with each other may
-        check in this run. Beyond it the run raises an error, or with `on_budget="partial"`
-        returns the matches found so far (`partial`). `max_keys` is the most partitions that may
-        have partial matches at once. Beyond it the run raises an error, or with
-        `on_full="oldest"` drops the partitions that have been idle longest, with a note.
+        `events` is a frame, an Arrow table, dicts, a path, or several of these by name. A path
+        is a file, a folder, a pattern such as `trips-*.csv`, or `-` for standard input; several
+        paths of one stream are a list. `time` and `type` name the columns of the timestamp and of
+        the event's type, of all streams or in a dict by stream; integers count `time_unit`s. With
+        `type=None` the name of the stream is the type of its events. `columns` are the names of
+        the columns of CSV without a header; `delimiter` and `quote` are guessed. `on_error` is
+        "fail", "skip", or a path or function that receives bad rows. `budget` is the most
+        candidates that a query which compares events with each other may check in this run.
+        Beyond it the run raises an error, or with `on_budget="partial"` returns the matches found
+        so far (`partial`). `max_keys` is the most partitions that may have partial matches at
+        once. Beyond it the run raises an error, or with `on_full="oldest"` drops the partitions
+        that have been idle longest, with a note.
         `complete` says that nothing follows the last event, so that a match of WITHOUT … FOR
         whose deadline lies after it is certain. With `strict`, warnings (the notes that have a
         code) raise `StrictError`. `tables` are those that the query joins, by name: anything
@@ -128,6 +136,9 @@ class Query(Generic[Found]):
             type=type,
             time_unit=time_unit,
             format=format,
+            columns=columns,
+            delimiter=delimiter,
+            quote=quote,
             on_error=on_error,
             budget=budget,
             on_budget=on_budget,
@@ -152,6 +163,9 @@ class Query(Generic[Found]):
         frozen: bytes,
         *,
         format: str | None = None,
+        columns: Columns | None = None,
+        delimiter: str | None = None,
+        quote: str | None = None,
         on_error: OnError = "fail",
         budget: int = CANDIDATE_BUDGET,
         on_budget: OnBudget = "fail",
@@ -162,11 +176,15 @@ class Query(Generic[Found]):
     ) -> Session[Found]:
         """Return the session that `Session.freeze` turned into bytes.
 
-        The bytes do not say what to do with bad rows, too many candidates and too many keys, nor
-        whether the input is complete, and do not hold the tables that the query joins.
+        The bytes do not say in which form files are, what to do with bad rows, too many candidates
+        and too many keys, nor whether the input is complete, and do not hold the tables that the
+        query joins.
         """
         options = RunOptions(
             format=format,
+            columns=columns,
+            delimiter=delimiter,
+            quote=quote,
             on_error=on_error,
             budget=budget,
             on_budget=on_budget,
@@ -196,21 +214,14 @@ def _parse(text: str, lang: str, schema: Schema | None) -> Pattern | Conjunctive
             raise QueryError([Diagnostic(f"no language {lang!r}; {known}")])
 
 
-def schema_of_events(
-    events: Any,
-    *,
-    time: str | None = None,
-    type: str = "type",
-    time_unit: str = "ms",
-    format: str | None = None,
-) -> Schema:
-    """Return the attributes of events in order, without the type and time columns."""
-    sources = open_events(
-        events, names=(), time=time, type=type, time_unit=time_unit, format=format
-    )
+def schema_of_events(events: Any, **reading: Any) -> Schema:
+    """Return the attributes of events in order, without the type and time columns.
+
+    `reading` are the options of `Query.run` that say how events are read.
+    """
+    sources = open_events(events, **reading)
     streams = []
     for source, stream in zip(sources, schema_of(sources).streams, strict=True):
-        aside = {type, source.time_column}
-        kept = {name: kind for name, kind in stream.attributes.items() if name not in aside}
+        kept = {n: k for n, k in stream.attributes.items() if n not in source.aside}
         streams.append(Stream(stream.name, kept))
     return Schema(tuple(streams))

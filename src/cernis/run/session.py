@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encode
 from cernis.errors import SessionGuard, StateError, StrictError, WarningNote, list_warnings
-from cernis.events.batch import EventBatch
+from cernis.events.batch import TYPES, EventBatch
+from cernis.events.csv_form import Columns
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition
-from cernis.events.source import OnError, open_events, stream_of
+from cernis.events.source import OnError, TimeColumns, TypeColumns, open_events, stream_of
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.advice.event_window import note_exact_window
 from cernis.pattern.check import resolve
@@ -57,10 +58,14 @@ MANY_KEYS = 1 << 16
 class RunOptions:
     """How a query reads events: the time and type columns, bad rows, too many candidates."""
 
-    time: str | None = None
-    type: str = "type"
+    time: TimeColumns = None
+    type: TypeColumns = "type"
     time_unit: str = "ms"
     format: str | None = None
+    columns: Columns | None = None
+    """The columns of CSV without a header."""
+    delimiter: str | None = None
+    quote: str | None = None
     on_error: OnError = "fail"
     budget: int = CANDIDATE_BUDGET
     """The most candidates that a push may have to check one by one."""
@@ -76,6 +81,16 @@ class RunOptions:
     """Whether nothing follows the last event: then matches that wait for a deadline are certain."""
     strict: bool = False
     """Whether warnings are errors."""
+
+    @property
+    def type_column(self) -> str:
+        """The column in which events have their types."""
+        return self.type if isinstance(self.type, str) else TYPES
+
+    @property
+    def time_column(self) -> str | None:
+        """The column in which events of all streams have their times, if it is named."""
+        return self.time if isinstance(self.time, str) else None
 
     def new_budget(self) -> Budget:
         return Budget(self.budget, self.on_budget)
@@ -123,7 +138,7 @@ class Session(Generic[Found]):
         self.progress = StreamPosition()
         self.notes: list[str] = []
         self._types = SampledTypes()
-        self._encode = encode or partial(AtomEncoder, type_column=self.options.type)
+        self._encode = encode or partial(AtomEncoder, type_column=self.options.type_column)
         self._keeps_answers = keep and plan.head is not None and plan.within is None
         """Without a window, an answer stays one."""
         self._answers_so_far: list[pa.Table] = []
@@ -356,6 +371,9 @@ class Session(Generic[Found]):
             type=options.type,
             time_unit=options.time_unit,
             format=options.format,
+            columns=options.columns,
+            delimiter=options.delimiter,
+            quote=options.quote,
             on_error=self.mistakes,
             declared=pattern.declared,
         )
@@ -364,7 +382,7 @@ class Session(Generic[Found]):
         if tables is not None:
             schemas = {name: tables.extend(name, own) for name, own in schemas.items()}
         schema = Schema(tuple(stream_of(name, own) for name, own in schemas.items()))
-        if pattern.declared is None:
+        if pattern.declared is None and not any(source.is_blank for source in sources):
             resolve(pattern, schema)
         if not self.events:  # the schema of the first events decides the plan
             plan = self._given.for_schema(schema)

@@ -26,23 +26,33 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from cernis.errors import DataError
 from cernis.events.batch import is_computed
-from cernis.events.mistakes import no_column
 from cernis.events.order import Scale
-from cernis.events.source import DEFAULT_TIME, DEFAULT_TYPE, choose_inputs
+from cernis.events.source import (
+    DEFAULT_TIME,
+    DEFAULT_TYPE,
+    check_streams,
+    choose_inputs,
+    column_for,
+)
 from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.spark.carriers import noted_type
 from cernis.spark.catalyst import Columns, attribute
 from cernis.spark.options import JobOptions
+from cernis.spark.unify import (
+    FRACTIONS,
+    WHOLE,
+    find_column,
+    set_column,
+    set_types,
+    share_times,
+)
 from cernis.spark.worker import ROW, TICKS
 
 MOMENT = "@moment"
 HIDDEN = (ROW, TICKS)
 """Columns that are no attributes: row numbers, and times as ticks, where Spark has no type for
 the time column. Metadata has the nanoseconds of a tick."""
-
-_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-_FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ class Frame:
     """Whether the data has row numbers already: tables were joined to it."""
     present: tuple[Column, ...] = ()
     """On a stream: what an event of JOIN must have to be in it. All events move the watermark."""
+    is_blank: bool = False
+    """Whether the DataFrame has no columns."""
 
     def attribute(self, name: str) -> tuple[Column, T.DataType] | None:
         """Return the column of a (dotted) attribute; None if there is none."""
@@ -118,7 +130,7 @@ class Frame:
                 return F.unix_date(column).cast("bigint")
             case T.TimestampNTZType():
                 return column
-        if isinstance(type_, _FRACTIONS):
+        if isinstance(type_, FRACTIONS):
             scaled = F.rint(column.cast("double") * F.lit(float(UNITS[self.time_unit])))
             return F.when(F.abs(scaled) < F.lit(float(2**63)), scaled.cast("bigint"))
         return column.cast("bigint")
@@ -130,7 +142,7 @@ class Frame:
             return None
         column, type_ = self.columns[self._timed_by]
         moment = self.moment
-        if isinstance(type_, _FRACTIONS) and moment is not None:
+        if isinstance(type_, FRACTIONS) and moment is not None:
             return moment.isNull()
         return column.isNull()
 
@@ -147,16 +159,41 @@ class Frame:
 _LAST = "+294247-01-10 04:00:54.775807"
 
 
-def make_frame(stream: str, df: Any, options: JobOptions) -> Frame:
-    """Check a DataFrame and return it as a stream."""
-    check_unit(options.time_unit)
-    time, row, corrupt = options.time, options.row, options.corrupt
+def make_frame(
+    stream: str, df: Any, time: str | None, options: JobOptions, *, is_blank: bool = False
+) -> Frame:
+    """Check a DataFrame whose types and times are set, and return it as a stream."""
+    row, corrupt = options.row, options.corrupt
+    label, schema = f"stream {stream!r}", df.schema
+    names = schema.names
+    fields = {f.name: f for f in schema if f.name not in HIDDEN and f.name != corrupt}
+    places = {name: F.col(f"c{i}") for i, name in enumerate(names)}
+    if time is not None and TICKS not in names:
+        _check_time(label, time, fields)
+    if row is not None and row not in HIDDEN:
+        _check_row(label, row, fields)
+    return Frame(
+        stream=stream,
+        source=df,
+        data=rename_by_place(df),
+        fields=fields,
+        columns={field.name: (places[field.name], field.dataType) for field in schema},
+        type=options.type_column,
+        time=time,
+        time_unit=options.time_unit,
+        tick=schema[TICKS].metadata["tick"] if TICKS in names else None,
+        is_blank=is_blank,
+    )
+
+
+def _check_columns(stream: str, df: Any, options: JobOptions) -> None:
+    """Raise an error for what is no DataFrame, and for names that it cannot have."""
+    row, corrupt = options.row, options.corrupt
     label = f"stream {stream!r}"
     if not hasattr(df, "toDF") or not hasattr(df, "isStreaming"):
         found = f"{df.__class__.__module__}.{df.__class__.__name__}"
         raise DataError(f"{label}: expected a Spark DataFrame, found {found}")
-    schema = df.schema
-    names = schema.names
+    names = df.columns
     for i, name in enumerate(names):
         if name in names[:i]:
             raise DataError(
@@ -167,25 +204,6 @@ def make_frame(stream: str, df: Any, options: JobOptions) -> Frame:
             raise DataError(f"{label}: the column name {name!r} is taken; rename it")
     if corrupt is not None and corrupt not in names:
         raise DataError(f"{label}: no column {corrupt!r} for what could not be decoded")
-    fields = {f.name: f for f in schema if f.name not in HIDDEN and f.name != corrupt}
-    places = {name: F.col(f"c{i}") for i, name in enumerate(names)}
-    _check_type(label, options.type, fields)
-    named = time if time is not None else DEFAULT_TIME if DEFAULT_TIME in fields else None
-    if named is not None and TICKS not in names:
-        _check_time(label, named, fields)
-    if row is not None and row not in HIDDEN:
-        _check_row(label, row, fields)
-    return Frame(
-        stream=stream,
-        source=df,
-        data=rename_by_place(df),
-        fields=fields,
-        columns={field.name: (places[field.name], field.dataType) for field in schema},
-        type=options.type,
-        time=named,
-        time_unit=options.time_unit,
-        tick=schema[TICKS].metadata["tick"] if TICKS in names else None,
-    )
 
 
 def rename_by_place(df: Any, *more: Column) -> Any:
@@ -199,11 +217,6 @@ def rename_by_place(df: Any, *more: Column) -> Any:
     return renamed.select(*kept, *(f"m{i}" for i in range(len(more))))
 
 
-def quote_name(name: str) -> str:
-    """Quote a name for Spark's expressions."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def make_frames(events: Any, names: tuple[str, ...], options: JobOptions) -> tuple[Frame, ...]:
     """Check the streams of a query: one DataFrame, or a dictionary of them by name."""
     if isinstance(events, Mapping) and not events:
@@ -211,9 +224,21 @@ def make_frames(events: Any, names: tuple[str, ...], options: JobOptions) -> tup
     given: list[tuple[str | None, Any]] = [(None, events)]
     if isinstance(events, Mapping):
         given = [(str(name), df) for name, df in events.items()]
+    chosen = choose_inputs(given, names)
+    known = [*dict.fromkeys(name for name, _ in [*given, *chosen] if name is not None)]
+    for option, columns in (("time", options.time), ("type", options.type)):
+        check_streams(option, columns, known)
+    has_name = bool(names) or given[0][0] is not None
+    for stream, df in chosen:
+        _check_columns(stream, df, options)
+    blank = [not {*df.columns} - {*HIDDEN, options.corrupt} for _, df in chosen]
+    timed = [
+        _set_types_and_times(stream, df, options, has_name=has_name, is_blank=empty)
+        for (stream, df), empty in zip(chosen, blank, strict=True)
+    ]
     frames = tuple(
-        make_frame(name, _type_by_name(name, df, options.type) if names else df, options)
-        for name, df in choose_inputs(given, names)
+        make_frame(stream, df, time, options, is_blank=empty)
+        for (stream, _), (df, time), empty in zip(chosen, share_times(timed), blank, strict=True)
     )
     _check_alike(frames)
     if len({bool(frame.source.isStreaming) for frame in frames}) > 1:
@@ -221,11 +246,26 @@ def make_frames(events: Any, names: tuple[str, ...], options: JobOptions) -> tup
     return frames
 
 
-def _type_by_name(stream: str, df: Any, type_column: str) -> Any:
-    """Return the DataFrame with the stream's name as the type of all events, if it has none."""
-    if type_column != DEFAULT_TYPE or type_column in getattr(df, "columns", (type_column,)):
-        return df
-    return df.withColumn(type_column, F.lit(stream))
+def _set_types_and_times(
+    stream: str, df: Any, options: JobOptions, *, has_name: bool, is_blank: bool
+) -> tuple[Any, str | None]:
+    """Return a DataFrame with the types of its events, and its time column."""
+    check_unit(options.time_unit)
+    label = f"stream {stream!r}"
+    time = column_for(options.time, stream, None)
+    if is_blank:
+        time = time or DEFAULT_TIME
+        df = df.select("*", F.lit(None).cast("timestamp").alias(time))
+    elif time is None:
+        time = DEFAULT_TIME if DEFAULT_TIME in df.columns else None
+    else:
+        find_column(label, time, "the time", {f.name: f.dataType for f in df.schema})
+    if time is not None and isinstance(df.schema[time].dataType, T.NullType):
+        df = set_column(df, time, F.lit(None).cast("timestamp"))
+    column = column_for(options.type, stream, DEFAULT_TYPE)
+    is_named = is_blank or column is None or (has_name and column == DEFAULT_TYPE)
+    typed = set_types(label, df, column, options.type_column, stream if is_named else None)
+    return typed, time
 
 
 def arrow_type(type_: T.DataType) -> pa.DataType | None:
@@ -236,15 +276,9 @@ def arrow_type(type_: T.DataType) -> pa.DataType | None:
         return None
 
 
-def _check_type(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
-    found = _find_type(label, name, "the event type", fields)
-    if not isinstance(found, (T.StringType, T.CharType, T.VarcharType)):
-        raise DataError(f"{label}: the type column {name!r} holds {found.simpleString()}, not text")
-
-
 def _check_time(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
-    found = _find_type(label, name, "the time", fields)
-    usable = (T.TimestampType, T.TimestampNTZType, T.DateType, *_WHOLE, *_FRACTIONS)
+    found = fields[name].dataType
+    usable = (T.TimestampType, T.TimestampNTZType, T.DateType, *WHOLE, *FRACTIONS)
     if isinstance(found, usable):
         return
     advice = "; turn it into one with to_timestamp" if isinstance(found, T.StringType) else ""
@@ -255,8 +289,9 @@ def _check_time(label: str, name: str, fields: Mapping[str, T.StructField]) -> N
 
 
 def _check_row(label: str, name: str, fields: Mapping[str, T.StructField]) -> None:
-    found = _find_type(label, name, "the row number", fields)
-    if not isinstance(found, _WHOLE):
+    types = {field.name: field.dataType for field in fields.values()}
+    found = find_column(label, name, "the row number", types)
+    if not isinstance(found, WHOLE):
         held = found.simpleString()
         raise DataError(f"{label}: the row column {name!r} holds {held}, not whole numbers")
 
@@ -270,16 +305,3 @@ def _check_alike(frames: Sequence[Frame]) -> None:
     if len(set(kinds.values())) > 1:
         told = ", ".join(f"{stream!r} has {kind}" for stream, kind in kinds.items())
         raise DataError(f"streams are merged by time and need one type for it: {told}")
-
-
-def _find_type(
-    label: str, name: str, purpose: str, fields: Mapping[str, T.StructField]
-) -> T.DataType:
-    """Return the type of a column, or raise an error; Spark itself would ignore capitals."""
-    if name in fields:
-        return fields[name].dataType
-    for other in fields:
-        if other.lower() == name.lower():
-            there = f"there is {other!r}, and capitals count"
-            raise DataError(f"{label}: no column {name!r} for {purpose}; {there}")
-    raise DataError(no_column(label, name, purpose, [*fields]))

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cernis.errors import CernisError
+from cernis.events.batch import TYPES
+from cernis.events.source import TimeColumns, TypeColumns
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.spark.group_parts import NumberForm
 from cernis.spark.worker import AnswerForm
@@ -25,8 +27,8 @@ DEFAULT_TASKS = "200"
 class JobOptions:
     """How a query runs on Spark; `recognize` documents the options."""
 
-    time: str | None = None
-    type: str = "type"
+    time: TimeColumns = None
+    type: TypeColumns = "type"
     time_unit: str = "ms"
     row: str | None = None
     matches: AnswerForm = "events"
@@ -48,6 +50,11 @@ class JobOptions:
     """The tables that the query joins, by name: DataFrames, or what `Query.run` takes."""
     corrupt: str | None = None
     """A column with the text of rows that could not be decoded; it is no attribute."""
+
+    @property
+    def type_column(self) -> str:
+        """The column in which events have their types."""
+        return self.type if isinstance(self.type, str) else TYPES
 
     def check(self) -> None:
         """Raise an error for a value that an option cannot have."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cernis.encoding.masks import BITS, mask_column
 from cernis.errors import CernisError, DataError, Diagnostic, QueryError
+from cernis.events.batch import is_computed
 from cernis.events.order import Scale
 from cernis.events.source import stream_of
 from cernis.pattern.atom import Atom, TypeIs
@@ -179,7 +180,7 @@ def make_work(job: Job) -> Work:
         streams=tuple(_stream_columns(frame, job.columns[frame.stream]) for frame in job.frames),
         reading=RunOptions(
             time=job.frames[0].time,
-            type=options.type,
+            type=options.type_column,
             time_unit=options.time_unit,
             budget=options.budget,
             on_budget=options.on_budget,
@@ -220,7 +221,7 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
     """Check the query against the columns, and choose how it is planned and spread."""
     pattern = query.pattern
     schema = _read_schema(frames)
-    if pattern.declared is None:
+    if pattern.declared is None and not any(frame.is_blank for frame in frames):
         resolve(pattern, schema)
     plan = query.plan.for_schema(schema)
     if frames[0].source.isStreaming:
@@ -273,7 +274,7 @@ def _choose_columns(
     travelling: dict[tuple[str, str], str] = {}
     for frame in frames:
         own = columns.setdefault(frame.stream, {})
-        every = [*frame.fields] if whole else []
+        every = [name for name in frame.fields if whole and not is_computed(name)]
         for name in dict.fromkeys([*every, *sorted(names)]):
             found = frame.attribute(name)
             if found is None or (whole and name not in frame.fields and "." in name):

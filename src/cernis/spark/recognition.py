@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from cernis.events.source import TimeColumns, TypeColumns
 from cernis.pattern.query import Pattern
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
@@ -28,8 +29,8 @@ def recognize(
     query: str | Query | Pattern,
     *,
     lang: str = "ceql",
-    time: str | None = None,
-    type: str = "type",
+    time: TimeColumns = None,
+    type: TypeColumns = "type",
     time_unit: str = "ms",
     row: str | None = None,
     matches: AnswerForm = "events",

@@ -34,8 +34,8 @@ from cernis.results.matches import Matches
 from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import Session
-from cernis.spark.frame import quote_name
 from cernis.spark.group_parts import cast_groups, exact_columns
+from cernis.spark.unify import quote_name
 from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema, cast_counts
 
 _ROWS = 1 << 16

@@ -103,7 +103,7 @@ class Work:
     ) -> Session[Matches | Answers | Groups]:
         """Begin a session, or thaw a frozen one; with `parts`, it reports parts of groups."""
         measures = self.measures
-        encode = partial(MaskEncoder, bits=self.bits, type_column=self.reading.type)
+        encode = partial(MaskEncoder, bits=self.bits, type_column=self.reading.type_column)
         if frozen is not None:
             return Session.thaw(self.plan, frozen, self.reading, measures=measures, encode=encode)
         return Session(self.plan, self.reading, measures=measures, parts=parts, encode=encode)
@@ -338,7 +338,8 @@ def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
         index = np.arange(len(rows), dtype=np.int64)
     time = ticks_of(work, table)
     reading = work.reading
-    return EventBatch(base, rows, time, parts, which, index, reading.type, reading.time)
+    columns = reading.type_column, reading.time_column
+    return EventBatch(base, rows, time, parts, which, index, *columns)
 
 
 def _name_columns(table: pa.Table, stream: StreamColumns) -> pa.Table:
@@ -354,7 +355,7 @@ def _name_columns(table: pa.Table, stream: StreamColumns) -> pa.Table:
 
 def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
     """Return the times of events; None where they have none."""
-    name = work.reading.time
+    name = work.reading.time_column
     if name is None or work.scale.unit_ns is None:
         return None
     if TICKS in table.column_names:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cernis.errors import Diagnostic
 from cernis.events.source import Source
-from cernis.events.text import TextReader
 from cernis.events.times import UNITS, is_number, value_type
 
 CODE = "odd-times"
@@ -77,13 +76,14 @@ def find_odd_times(
 
 def check_times(sources: Sequence[Source], span: TimeSpan) -> Iterator[Diagnostic]:
     """Yield a warning if the times of a run are probably in another unit."""
-    if len({source.unit for source in sources}) != 1:
+    timed = [source for source in sources if source.timed_by is not None]
+    if len({source.unit for source in timed}) != 1:
         return
-    source = sources[0]
-    assert source.time_column is not None
-    typed = not is_number(value_type(source.schema.field(source.time_column).type))
-    if typed and isinstance(source.reader, TextReader):
+    source = timed[0]
+    assert source.timed_by is not None
+    typed = not is_number(value_type(source.columns.field(source.timed_by).type))
+    if typed and source.is_text:
         return  # dates in a text are what they say
-    odd = find_odd_times(span, source.unit, source.time_column, typed=typed)
+    odd = find_odd_times(span, source.unit, source.timed_by, typed=typed)
     if odd is not None:
         yield odd

@@ -11,7 +11,7 @@ CODE = "most-skipped"
 
 
 def note_skipped(sources: Iterable[Source]) -> Iterator[str]:
-    """Yield how many bad rows of each source were left out."""
+    """Yield how many bad rows of each file were left out, and which files have no events."""
     for source in sources:
         skipped, count = source.skipped, source.reader.count
         if count is not None and 2 * skipped > count > 1:
@@ -23,6 +23,8 @@ def note_skipped(sources: Iterable[Source]) -> Iterator[str]:
                     code=CODE,
                 )
             )
-        elif skipped:
-            rows = "1 bad row" if skipped == 1 else f"{skipped:,} bad rows"
-            yield f"{source.label}: {rows} skipped"
+        else:
+            for label, bad in source.skips.items():
+                rows = "1 bad row" if bad == 1 else f"{bad:,} bad rows"
+                yield f"{label}: {rows} skipped"
+        yield from source.notes

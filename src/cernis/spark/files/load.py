@@ -33,17 +33,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import CernisError, DataError
+from cernis.events.batch import is_computed
 from cernis.events.files import ParquetReader
+from cernis.events.folders import FilesReader, FolderReader
 from cernis.events.order import Ordering
 from cernis.events.source import Chunk, Source
 from cernis.events.store import cast_to, common_type
 from cernis.events.times import value_type
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.spark.carriers import carrier_of, convert, note_type
-from cernis.spark.files.check import FolderReader
-from cernis.spark.frame import quote_name
 from cernis.spark.numbering import number_file_rows
 from cernis.spark.options import OnRows
+from cernis.spark.unify import quote_name
 from cernis.spark.worker import ROW, TICKS
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"})
@@ -60,6 +61,8 @@ class FileFrames:
     frames: dict[str, Any]
     columns: dict[str, pa.Schema]
     """The columns of each stream, in the types of the file."""
+    times: Types
+    """The types of the time columns."""
     on_error: OnRows
     """How Spark treats events without a usable time."""
     types: dict[str, frozenset[str]]
@@ -126,14 +129,16 @@ class _Staging:
         }
         seen = {name: one.seen for name, one in staged.items()}
         policy: OnRows = "fail" if self.on_error == "fail" else "skip"
-        return FileFrames(frames, columns, policy, seen, [*note_skipped(self.sources)], first)
+        times = {s.name: columns[s.name].field(s.timed_by).type for s in self.sources if s.timed_by}
+        notes = [*note_skipped(self.sources)]
+        return FileFrames(frames, columns, times, policy, seen, notes, first)
 
     def _is_read_by_spark(self, source: Source) -> bool:
         """Return whether the source is Parquet that Spark can read, with no row to set aside."""
         files = _parquet_files(source)
         if not files or not all(map(_is_known_to_spark, files)):
             return False
-        if source.time_column is None or _have_times(files, source):
+        if source.timed_by is None or _have_times(files, source):
             return True
         if self.on_error not in ("fail", "skip"):
             return False
@@ -144,7 +149,7 @@ class _Staging:
 
     def _have_one_time_type(self, columns: dict[str, pa.Schema]) -> bool:
         """Return whether Spark has one type for the times of all streams."""
-        times = [columns[s.name].field(s.time_column).type for s in self.sources if s.time_column]
+        times = [columns[s.name].field(s.timed_by).type for s in self.sources if s.timed_by]
         return all(map(_is_time_of_spark, times)) and len({*map(carrier_of, times)}) < 2
 
     def _stage(self, source: Source, first: int, unit: int | None) -> _StagedSource:
@@ -190,16 +195,23 @@ class _Staging:
 def _columns(source: Source, staged: _StagedSource | None) -> pa.Schema:
     if staged is not None:
         return pa.schema(staged.types)
-    return pa.schema([(f.name, value_type(f.type)) for f in source.schema])
+    return pa.schema([(f.name, value_type(f.type)) for f in source.columns])
 
 
 # ----------------------------------------------------- what Spark can read
 
 
 def _parquet_files(source: Source) -> list[str]:
-    if isinstance(source.reader, FolderReader):
-        return source.reader.files
-    return [source.label] if isinstance(source.reader, ParquetReader) else []
+    """Return the files of a source, if Spark can read them as one; none otherwise."""
+    reader = source.reader
+    if isinstance(reader, FolderReader):
+        return reader.files
+    if isinstance(reader, FilesReader) and reader.folder is not None:
+        files = [one for one in reader.readers if isinstance(one, ParquetReader)]
+        are_alike = all(one.schema.equals(files[0].schema) for one in files)
+        all_files = len(files) == len(reader.readers)
+        return [one.label for one in files] if all_files and are_alike else []
+    return [source.label] if isinstance(reader, ParquetReader) else []
 
 
 def _is_known_to_spark(file: str) -> bool:
@@ -244,8 +256,8 @@ def _is_time_of_spark(type_: pa.DataType) -> bool:
 
 def _have_times(files: Sequence[str], source: Source) -> bool:
     """Return whether the footers tell that every row has a usable time."""
-    assert source.time_column is not None
-    type_ = value_type(source.schema.field(source.time_column).type)
+    assert source.timed_by is not None
+    type_ = value_type(source.columns.field(source.timed_by).type)
     if not (pa.types.is_integer(type_) or pa.types.is_temporal(type_)) or type_ == pa.uint64():
         return False
     for file in files:
@@ -253,7 +265,7 @@ def _have_times(files: Sequence[str], source: Source) -> bool:
         for i in range(metadata.num_row_groups):
             group = metadata.row_group(i)
             columns = [group.column(j) for j in range(group.num_columns)]
-            of_time = [c for c in columns if c.path_in_schema == source.time_column]
+            of_time = [c for c in columns if c.path_in_schema == source.timed_by]
             known = [c.statistics for c in of_time if c.is_stats_set]
             if not known or not known[0].has_null_count or known[0].null_count:
                 return False
@@ -267,6 +279,10 @@ def _file_schema(types: Types) -> pa.Schema:
     """Return the columns of a staged file, named by place: Spark takes not every name."""
     fields = [(f"c{i}", carrier_of(type_)) for i, type_ in enumerate(types.values())]
     return pa.schema([*fields, (ROW, pa.int64()), (TICKS, pa.int64())])
+
+
+def _own_types(schema: pa.Schema) -> Types:
+    return {f.name: value_type(f.type) for f in schema if not is_computed(f.name)}
 
 
 class _Writer:
@@ -288,7 +304,7 @@ class _Writer:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self) -> _StagedSource:
-        types: Types = {f.name: value_type(f.type) for f in self.source.schema}
+        types = {} if self.source.is_blank else _own_types(self.source.schema)
         try:
             for chunk in self.source.chunks(tick=self.unit):
                 if len(chunk.rows):
@@ -305,7 +321,7 @@ class _Writer:
         return _StagedSource(self.folder, types, frozenset(self.seen))
 
     def _add(self, chunk: Chunk) -> None:
-        own = {f.name: value_type(f.type) for f in chunk.table.schema}
+        own = _own_types(chunk.table.schema)
         if self._writer is None or [*self.files[-1][1].items()] != [*own.items()]:
             self._close()
             path = self._path()
@@ -315,7 +331,7 @@ class _Writer:
         arrays.append(pa.array(chunk.rows + self.first))
         arrays.append(pa.nulls(len(chunk.rows), pa.int64()) if chunk.time is None else chunk.time)
         self._writer.write_table(pa.table(arrays, schema=self._schema(own)))
-        if self.types and self.source.type_column in own:
+        if self.types:
             found = pc.unique(chunk.table.column(self.source.type_column))
             self.seen |= self.types.intersection(found.to_pylist())
 

@@ -33,8 +33,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.errors import CernisError
-from cernis.spark.frame import quote_name
 from cernis.spark.streaming.connector import kafka_package
+from cernis.spark.unify import quote_name
 
 Format = Literal["json", "csv", "protobuf"]
 

@@ -28,7 +28,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cernis.errors import DataError
 from cernis.events.times import UNITS
 from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
-from cernis.spark.frame import Frame, quote_name
+from cernis.spark.frame import Frame
 from cernis.spark.options import DEFAULT_TASKS, shuffle_partitions
 from cernis.spark.prepare import Job, make_work
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
@@ -39,6 +39,7 @@ from cernis.spark.streaming.packing import PACKED, Packing, pack_rows, read_blob
 from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, BucketProcessor
 from cernis.spark.streaming.progress import BUCKETS, GAUGES, ROWS
 from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON, UNDECODABLE, UNTIMED
+from cernis.spark.unify import quote_name
 from cernis.spark.worker import BUCKET, ROW, STREAM, Work
 
 MARK = "@mark"

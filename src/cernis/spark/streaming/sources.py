@@ -24,17 +24,22 @@ from typing import Any
 import pyarrow as pa
 
 from cernis.errors import CernisError, DataError
-from cernis.events.files import FORMATS, format_of
-from cernis.events.mistakes import did_you_mean
+from cernis.events.csv_form import CsvForm, columns_of, make_form
+from cernis.events.files import FORMATS, Opening, format_of, open_file
+from cernis.events.mistakes import Mistakes, did_you_mean
 from cernis.events.reader import TableReader
 from cernis.events.source import (
     DEFAULT_TIME,
+    DEFAULT_TYPE,
     Source,
+    check_streams,
     choose_inputs,
+    column_for,
     open_events,
     schema_of,
     stream_of,
 )
+from cernis.events.text import CsvReader
 from cernis.events.times import is_text, value_type
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern
@@ -80,6 +85,8 @@ class StreamInput:
     """The file that gave the columns."""
     files: str | None = None
     """A pattern for the names of the files to read; None: all."""
+    form: CsvForm = CsvForm()  # noqa: RUF009 (frozen)
+    """How CSV is written."""
 
 
 # ---------------------------------------------------------------- deciding
@@ -142,6 +149,9 @@ def decide_inputs(
     for name in columns:
         if name is not None and name not in have:
             raise CernisError(f"--schema {name}=…: no such stream{did_you_mean(name, have)}")
+    given = {"time": reading.time, "type": reading.type, "columns": reading.columns}
+    for option, by_stream in given.items():
+        check_streams(option, by_stream, have)
     return [
         _decide_input(stream, place, declared, columns.get(stream, columns.get(None)), reading)
         for stream, place in wanted
@@ -157,14 +167,21 @@ def check_query(inputs: Sequence[StreamInput], pattern: Pattern, reading: RunOpt
 
 def known_schema(inputs: Sequence[StreamInput], reading: RunOptions) -> Schema:
     """Return the attributes of the streams, in their order, without type and time columns."""
-    aside = {reading.type, reading.time or DEFAULT_TIME}
     streams = []
     for input_ in inputs:
+        time, type_ = _own_columns(input_.stream, reading)
+        aside = {type_, time or DEFAULT_TIME}
         if input_.known is not None:
             of = stream_of(input_.stream, input_.known).attributes
             kept = {name: kind for name, kind in of.items() if name not in aside}
             streams.append(Stream(input_.stream, kept))
     return Schema(tuple(streams))
+
+
+def _own_columns(stream: str, reading: RunOptions) -> tuple[str | None, str | None]:
+    """Return the columns of times and of types that are given for a stream."""
+    time = column_for(reading.time, stream, None)
+    return time, column_for(reading.type, stream, DEFAULT_TYPE)
 
 
 def _decide_input(
@@ -179,10 +196,15 @@ def _decide_input(
         return _decide_topic(stream, place, declaration, columns, reading)
     _check_folder(place)
     format_, files = _choose_form(place, reading.format)
-    input_ = StreamInput(stream=stream, place=place, format=format_, columns=columns, files=files)
-    if columns is not None:
-        return input_
+    form = make_form(columns_of(reading.columns, stream), reading.delimiter, reading.quote)
+    if form.is_given and format_ not in ("csv", "tsv"):
+        raise CernisError(f"{place}: columns, delimiter and quote are for CSV, not {format_}")
+    input_ = StreamInput(
+        stream=stream, place=place, format=format_, columns=columns, files=files, form=form
+    )
     first = _first_file(place, format_, files)
+    if columns is not None:
+        return input_ if first is None else _take_form_of_file(input_, first)
     if first is not None:
         return _take_columns_of_file(input_, first, declared, reading)
     if format_ in ("csv", "tsv"):  # the order of the columns matters
@@ -303,21 +325,35 @@ def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
 # ----------------------------------------------------------------- columns
 
 
+def _take_form_of_file(input_: StreamInput, file: Path) -> StreamInput:
+    """Return a stream of CSV with the delimiter and the quote of a file."""
+    if input_.format not in ("csv", "tsv"):
+        return input_
+    opening = Opening(input_.format, Mistakes("skip"), {}, None, input_.form)
+    reader = open_file(file, opening)
+    return replace(input_, form=reader.form) if isinstance(reader, CsvReader) else input_
+
+
 def _take_columns_of_file(
     input_: StreamInput, file: Path, declared: Schema | None, reading: RunOptions
 ) -> StreamInput:
+    time, type_ = _own_columns(input_.stream, reading)
     [source] = open_events(
         {input_.stream: file},
         names=(input_.stream,),
-        time=reading.time,
-        type=reading.type,
+        time=time,
+        type=type_,
         time_unit=reading.time_unit,
         format=input_.format,
+        columns=input_.form.columns,
+        delimiter=input_.form.delimiter,
+        quote=input_.form.quote,
         on_error="fail" if reading.on_error == "fail" else "skip",
         declared=declared,
     )
-    known = source.schema
-    time = source.time_column
+    if isinstance(source.reader, CsvReader):
+        input_ = replace(input_, form=source.reader.form)
+    known, time = source.columns, source.timed_by
     if time is not None and is_text(value_type(known.field(time).type)):
         if input_.format == "parquet":
             raise DataError(
@@ -337,7 +373,9 @@ def _take_declared_columns(
     if not kinds or any("." in name or kind not in _KINDS for name, kind in kinds.items()):
         why = "nothing tells the columns yet" if not kinds else "the query declares not all"
         raise DataError(f"{input_.place}: {why}; give them with --schema")
-    fields = {reading.type: pa.string(), **{name: _KINDS[kind] for name, kind in kinds.items()}}
+    _, type_ = _own_columns(input_.stream, reading)
+    fields = {} if type_ is None else {type_: pa.string()}
+    fields |= {name: _KINDS[kind] for name, kind in kinds.items()}
     return _set_columns(input_, pa.schema(fields), None)
 
 
@@ -368,15 +406,17 @@ def _as_source(input_: StreamInput, reading: RunOptions) -> Source:
     """Return the stream as the embedded engine sees it, without rows."""
     assert input_.known is not None
     known = input_.known
-    if isinstance(input_.place, Topic) and reading.time == ARRIVED:
+    time, type_ = _own_columns(input_.stream, reading)
+    if isinstance(input_.place, Topic) and time == ARRIVED:
         known = known.append(pa.field(ARRIVED, _KINDS[Kind.TIMESTAMP]))
     label = str(input_.place if input_.found_in is None else input_.found_in)
     source = Source(
         input_.stream,
         TableReader(label, known.empty_table()),
-        time=reading.time,
-        type=reading.type,
+        time=time,
+        type=type_,
         time_unit=reading.time_unit,
+        default_type=input_.stream if type_ == DEFAULT_TYPE else None,
     )
     if source.time_column is None:
         raise DataError(
@@ -476,12 +516,15 @@ def _read_folder(spark: Any, input_: StreamInput, folder: Folder, max_files: int
     )
     if input_.format == "jsonl":
         return reader.json(place)
+    form = input_.form
+    quote = '"' if form.quote is None else form.quote
     return reader.options(
-        header=True,
+        header=form.columns is None,
         enforceSchema=False,
         columnPruning=False,  # otherwise Spark checks only the columns that the query needs
-        escape='"',
-        sep="\t" if input_.format == "tsv" else ",",
+        quote=quote,
+        escape=quote or "\0",
+        sep=form.delimiter or ("\t" if input_.format == "tsv" else ","),
     ).csv(place)
 
 
@@ -508,7 +551,7 @@ def _read_topic(spark: Any, input_: StreamInput, place: Topic, reading: RunOptio
     read = read_kafka(
         spark, place.servers, place.topic, format=form, schema=input_.columns, **options
     )
-    if reading.time != ARRIVED:
+    if _own_columns(input_.stream, reading)[0] != ARRIVED:
         read = read.drop(ARRIVED)
     others = [f"`{name.replace('`', '``')}`" for name in read.columns if name != UNDECODABLE]
     return read.select(*others, read[UNDECODABLE].alias(UNDECODED))
