@@ -8,7 +8,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 LOCK   := requirements-dev.lock
-JOBS   ?= 2
+# tests of Spark wait for it half of the time: three processes keep two cores busy
+JOBS   ?= 3
 
 # make fuzz: N random cases per property, once, or again and again for MINUTES; before that,
 # hostile input for HOSTILE seconds (by default a fourth of MINUTES, or a minute)

@@ -316,7 +316,7 @@ def test_explaining_says_what_spark_will_do(capfd: Capture) -> None:
     command = ["explain", STOCK["sliced"], "-e", "S=stock.parquet", "--engine", "spark"]
     assert main(command) == 0
     out, err = capfd.readouterr()
-    assert "on Spark     sliced" in out
+    assert "on Spark     1 task: the rows are few" in out
     assert "% of the events here" in out
     assert "numbered by the files" in out
     assert err == ""

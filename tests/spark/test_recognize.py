@@ -306,8 +306,8 @@ def test_rows_that_lie_together_are_not_moved_again(
         assert found.count() == expected
         assert "rows lie together already" in str(explain(given, KEYED))
     apart = df.repartition(3, "name", "type")
-    assert "shufflepartitionid" in physical(recognize(apart, KEYED))
-    assert recognize(apart, KEYED).count() == expected
+    assert "shufflepartitionid" in physical(recognize(apart, KEYED, tasks=3))
+    assert recognize(apart, KEYED, tasks=3).count() == expected
     buckets = "spark.sql.sources.bucketing.autoBucketedScan.enabled"
     df.write.bucketBy(3, "name").option("path", str(tmp_path)).saveAsTable("bucketed")
     try:
@@ -318,6 +318,18 @@ def test_rows_that_lie_together_are_not_moved_again(
     finally:
         spark.conf.unset(buckets)
         spark.sql("DROP TABLE bucketed")
+
+
+def test_one_task_reads_a_few_rows_in_one_pass(spark: Any, trades: Any, tmp_path: Path) -> None:
+    trades.coalesce(1).write.parquet(str(tmp_path / "one"))
+    few = spark.read.parquet(str(tmp_path / "one"))
+    for query in (KEYED, SLICED):
+        found = recognize(few, query)
+        plan = physical(found)
+        assert plan.count("FileScan") == 1
+        assert "Exchange SinglePartition" in plan
+        assert found.count() == recognize(few, query, tasks=3).count() > 0
+        assert "on Spark     1 task: the rows are few" in str(explain(few, query))
 
 
 def test_explain_says_what_spark_will_do(trades: Any) -> None:

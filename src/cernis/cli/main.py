@@ -54,7 +54,7 @@ app = typer.Typer(
     name="cernis",
     help="Complex event recognition: find every match of a pattern in a stream of events.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -9,7 +9,8 @@ Bucketed files keep their buckets in the plan only if
 buckets that none of its own operators needs. Spark Connect shows no plan: there, rows are
 always shuffled.
 
-`has_fixed_partitions` asks the plan whether reading twice gives the same partitions.
+`has_fixed_partitions` asks the plan whether reading twice gives the same partitions, `is_small`
+whether the rows are too few to share out.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _NARROW = {
 _PLACED = {"ShuffleExchangeExec", "FileSourceScanExec", "CoalesceExec"}
 _FIXED = {"LocalTableScanExec", "RDDScanExec", "RangeExec", "InMemoryTableScanExec"}
 _ASKED_FOR = {"REPARTITION_BY_NUM", "REPARTITION_BY_COL"}
+
+
+_SMALL = 4 << 20
+"""What Spark counts the opening of a file as (`spark.sql.files.openCostInBytes`), in bytes."""
 
 
 class Arrangement(NamedTuple):
@@ -73,6 +78,14 @@ def has_fixed_partitions(source: Any) -> bool:
     if not hasattr(source, "_jdf"):
         return False
     return _has_fixed_partitions(source._jdf.queryExecution().executedPlan())
+
+
+def is_small(source: Any) -> bool:
+    """Return whether Spark estimates so few bytes that one task reads them sooner than several."""
+    if not hasattr(source, "_jdf") or source.isStreaming:
+        return False
+    size = source._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    return int(size) <= _SMALL
 
 
 def _has_fixed_partitions(plan: Any) -> bool:

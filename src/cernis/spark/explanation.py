@@ -100,13 +100,15 @@ def _describe_layout(job: Job) -> Iterator[str]:
         order = "nor sorted" if sorted_ else "but sorted"
         yield f"{job.layout.distribution.value}: rows lie together already, not shuffled {order}"
         return
-    layout, tasks = job.layout, f"{job.tasks} task{'' if job.tasks == 1 else 's'}"
+    layout, tasks = job.layout, f"{job.tasks} tasks"
     match layout.distribution:
         case Distribution.SINGLE:
-            yield f"single: {tasks}; what would make it parallel: {layout.parallel}"
+            yield f"single: 1 task; what would make it parallel: {layout.parallel}"
+        case _ if job.tasks == 1:
+            yield "1 task, as asked for" if job.options.tasks else "1 task: the rows are few"
         case Distribution.KEYED:
             yield f"keyed: by a hash of {_describe_key(job)}, {tasks}"
-            if layout.cut and job.options.sample and job.tasks > 1:
+            if layout.cut and job.options.sample:
                 yield f"a task with {HOT} times its share of events is cut into slices of time"
         case Distribution.SLICED:
             line = "positions" if layout.ranked else "time"

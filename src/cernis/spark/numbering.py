@@ -26,7 +26,7 @@ from typing import Any
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from cernis.spark.arrangement import class_name, has_fixed_partitions
+from cernis.spark.arrangement import class_name, has_fixed_partitions, is_small
 from cernis.spark.frame import Frame, rename_by_place
 from cernis.spark.worker import ROW
 
@@ -42,6 +42,8 @@ def number_rows(frame: Frame, row: str | None) -> Any:
     names, source = frame.data.columns, frame.source
     if is_parquet(source):
         place, group = F.col("_metadata.row_index"), F.col("_metadata.file_path")
+        if is_small(source) and len(source.inputFiles()) == 1:
+            return rename_by_place(source, place).toDF(*names, ROW)
         return _add_offsets(source, names, place, group)
     identity = F.monotonically_increasing_id()
     if not has_fixed_partitions(source):

@@ -29,7 +29,7 @@ from cernis.run.group import find_measures
 from cernis.run.query import Query
 from cernis.run.session import RunOptions
 from cernis.schema import Schema
-from cernis.spark.arrangement import Arrangement, find_arrangement
+from cernis.spark.arrangement import Arrangement, find_arrangement, is_small
 from cernis.spark.carriers import carrier_of
 from cernis.spark.frame import Frame, arrow_type, make_frames
 from cernis.spark.group_parts import exact_columns
@@ -104,7 +104,6 @@ def prepare_job(
     scales = [frame.scale for frame in frames]
     scale = Scale(scales[0].unit_ns, min(scale.own for scale in scales))
     pushdown = push_down(plan, frames, enabled=options.pushdown)
-    spark = frames[0].data.sparkSession
     return Job(
         query=query,
         plan=plan,
@@ -112,13 +111,20 @@ def prepare_job(
         frames=frames,
         layout=layout,
         arrangement=_arrangement(plan, layout, frames),
-        tasks=1 if single else options.tasks or count_tasks(spark),
+        tasks=1 if single else options.tasks or _choose_tasks(frames),
         scale=scale,
         window=_window(plan.pattern, layout, scale),
         ahead=min(ahead_in_ticks(plan.pattern, scale), 2**62) if layout.cut else 0,
         pushdown=pushdown,
         columns=_choose_columns(plan, frames, pushdown.left, options.matches),
     )
+
+
+def _choose_tasks(frames: Sequence[Frame]) -> int:
+    """Return how many tasks share the rows, unless the user says it."""
+    if all(is_small(frame.source) for frame in frames):
+        return 1
+    return count_tasks(frames[0].data.sparkSession)
 
 
 def _check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptions) -> None:
