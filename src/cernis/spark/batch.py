@@ -110,8 +110,10 @@ def _select_of_frame(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
     if len(job.frames) > 1:
         columns.append(F.lit(i).alias(STREAM))
     keyed = job.layout.distribution is Distribution.KEYED
-    if keyed and job.tasks > 1 and not job.arrangement.together:
-        columns.append(key_bucket(frame, job.plan, job.tasks).alias(BUCKET))
+    if keyed and not job.arrangement.together:
+        bucket = key_bucket(frame, job.plan, job.tasks)  # refuses a key on any number of tasks
+        if job.tasks > 1:
+            columns.append(bucket.alias(BUCKET))
     if job.layout.ranked:
         fits = F.lit(True) if relevance is None else F.coalesce(relevance, F.lit(False))
         columns.append((fits if untimed is None else fits | untimed).alias(slices.FITS))
