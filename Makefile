@@ -72,7 +72,7 @@ audit: $(VENV)/.dev ## Known vulnerabilities of the versions in the lock file (n
 
 # -------------------------------------------------------------------- use
 
-demo: $(VENV)/.runtime ## A tour on a generated stock market stream
+demo: $(VENV)/.runtime ## A tour in three acts, on generated logins
 	@$(BIN)/cernis demo
 
 bench: $(VENV)/.dev ## Fixed workloads: events per second, ratios and plots (ARGS="sequences")

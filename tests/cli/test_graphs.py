@@ -302,7 +302,8 @@ def test_another_query_reads_what_construct_has_written(here: Path, capfd: Captu
 
 def test_only_construct_writes_graphs(capfd: Capture) -> None:
     assert cernis("run", "pair.spaseq", "-e", "letters.nq", "-o", "m.nq") == 2
-    assert "told by its suffix: .jsonl or .parquet" in " ".join(capfd.readouterr().err.split())
+    said = " ".join(capfd.readouterr().err.split())
+    assert "told by its suffix: .jsonl, .csv, .parquet or .arrow" in said
 
 
 # ---------------------------------------------------------- which file is which stream

@@ -400,14 +400,16 @@ def demo(
     events: Annotated[
         int, typer.Option("--events", min=1000, help="The length of the generated stream.")
     ] = 1_000_000,
+    plan: Annotated[bool, typer.Option("--plan", help="Show the plan of the query, too.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="Run it on Spark, too.")] = False,
 ) -> None:
-    """A tour on a generated stock market stream."""
+    """A tour in three acts: a question, its answer, and what that costs elsewhere."""
     with reported():
-        from cernis.cli.tour import tour
+        from cernis.cli.tour import TourOptions, tour
         from cernis.compiled.tiers import compile_from_now
 
         compile_from_now()
-        tour(events)
+        tour(TourOptions(events=events, plan=plan, spark=spark))
 
 
 @app.command()

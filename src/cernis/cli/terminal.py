@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.cells import cell_len
@@ -159,10 +160,10 @@ def events_table(match: Match) -> Table:
 
 
 def value_text(value: Any) -> Text:
-    """Return a value as a cell; NULL is a dash, times keep milliseconds only."""
+    """Return a value as a cell; NULL is a dash, times keep milliseconds."""
     if value is None:
         return Text("–", style="dim")
-    if hasattr(value, "isoformat"):
+    if hasattr(value, "isoformat") or isinstance(value, timedelta):
         return Text(str(value).removesuffix("000") if "." in str(value) else str(value))
     return Text(_one_line(str(value)))
 

@@ -1,7 +1,8 @@
-"""`cernis demo`: a few queries on a generated stock market stream, explained as they run.
+"""`cernis demo`: a question, its answer with the events drawn, and what that costs elsewhere.
 
-The last stop runs a query on Spark, on more rows in Parquet files, and shows the answers of both
-engines side by side.
+Three acts on a generated stream of logins, half a minute in all. `--plan` adds the plan of the
+query, `--spark` runs it on Spark as well and shows the answers of both engines side by side.
+Figures leave compilation out: each query first runs on a few events.
 """
 
 from __future__ import annotations
@@ -9,215 +10,276 @@ from __future__ import annotations
 import tempfile
 import textwrap
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 
 import cernis
-from cernis.cli.terminal import events_table, make_table, matches_table, output_console, spinner
-from cernis.generators.stock import stock_stream
+from cernis.cli.terminal import events_table, make_table, output_console, spinner, value_text
+from cernis.errors import CernisError
+from cernis.generators.logins import login_stream
+from cernis.results.match import Match
 from cernis.results.matches import Matches
 
-_FEW = 1000
-_SHOWN = 4
-_TIMES = 2
-"""How many times more rows Spark reads."""
+_FEW = 2000
+_SHOWN = 5
+_MOST_KEPT = 1 << 18
 _FILES = 4
 _COMPARED = 3
 
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """One query of the tour, and its explanation."""
-
-    title: str
-    text: str
-    query: str
-
-
-STOPS = (
-    Stop(
-        "A sequence",
-        "Someone sells Microsoft, then buys Intel, then sells Amazon; `;` lets anything happen "
-        "in between, as long as all of it is within 30 events.",
-        """
-        SELECT * FROM Stock
-        WHERE (SELL AS msft ; BUY AS intl ; SELL AS amzn)
-        FILTER msft[name = 'MSFT'] AND intl[name = 'INTL'] AND amzn[name = 'AMZN']
-        WITHIN 30 EVENTS
-        """,
-    ),
-    Stop(
-        "As often as it happens",
-        "Two large sales of Microsoft, and in between any choice of purchases (`+`). The choices "
-        "are very many: they are kept as one compact set, and counted without making them.",
-        """
-        SELECT * FROM Stock
-        WHERE (SELL AS before ; BUY+ AS bought ; SELL AS after)
-        FILTER before[name = 'MSFT' AND volume > 900] AND bought[name = 'MSFT']
-           AND after[name = 'MSFT' AND volume > 900]
-        WITHIN 2000 EVENTS
-        """,
-    ),
-    Stop(
-        "Each symbol by itself",
-        "`PARTITION BY` looks at the events of each symbol alone: a large purchase, and right "
-        "after it (`:`) at least five sales in a row. `MAX` takes the longest run of sales.",
-        """
-        SELECT MAX * FROM Stock
-        WHERE (BUY AS large : SELL:{5,} AS sold)
-        FILTER large[volume > 900]
-        PARTITION BY [name] WITHIN 1 MINUTE
-        """,
-    ),
-    Stop(
-        "Events compared with each other",
-        "Four purchases of one stock, each dearer than the one before it: `PREV` is the event "
-        "before in the match. An index keeps partial matches, by stock and by price.",
-        """
-        SELECT * FROM Stock
-        WHERE BUY{4} AS rising
-        FILTER PREV(rising)[name] = rising[name] AND PREV(rising)[price] < rising[price]
-        WITHIN 100 EVENTS
-        """,
-    ),
-)
-
-LAST_STOP = Stop(
-    "The same on Spark",
-    "`cernis.spark.recognize(df, query)` gives the matches as a DataFrame: predicates run inside "
-    "Spark, irrelevant events never leave it, and each symbol belongs to one task.",
-    """
-    SELECT * FROM Stock
-    WHERE (SELL AS first ; BUY AS between ; SELL AS last)
-    FILTER first[volume > 950] AND between[volume > 950] AND last[volume > 950]
-    PARTITION BY [name] WITHIN 10 SECONDS
-    """,
-)
+GUESSED = """
+SELECT MAX COUNT(f) AS failures, END - START AS took, ok[address] AS address, f, ok
+FROM logins
+WHERE FAIL{5,} AS f ; OK AS ok
+PARTITION BY [user]
+WITHIN 10 MINUTES
+"""
+EVERY = """
+SELECT * FROM logins
+WHERE FAIL{5,} AS f ; OK AS ok
+PARTITION BY [user]
+WITHIN 10 MINUTES
+"""
 
 
-def tour(size: int) -> None:
-    """Show the stream, then each query: its plan, its first matches, its speed."""
+@dataclass(frozen=True, kw_only=True)
+class TourOptions:
+    """How long the stream is, and what the tour shows beside its three acts."""
+
+    events: int
+    plan: bool = False
+    spark: bool = False
+
+
+class _Kept(NamedTuple):
+    """What an engine that keeps every partial match has kept after some failures."""
+
+    failures: int
+    partial: int
+    seconds: float
+
+
+def tour(options: TourOptions) -> None:
+    """Show the three acts, and the same on Spark if that is wanted."""
     console = output_console()
-    with spinner(f"making a stream of {size:,} events …"):
-        events = stock_stream(size, seed=1)
-    console.print(Rule("A stock market stream"))
-    console.print(f"{size:,} generated events. The first three:")
-    for event in events.slice(0, 3).to_pylist():
-        console.print(Text("  " + "  ".join(f"{name}={event[name]}" for name in event)))
-    for stop in STOPS:
-        _show(stop, events, console)
-    if find_spec("pyspark") is not None:
-        _show_on_spark(size * _TIMES, console)
-    else:
-        console.print("\nThe same on Spark needs pyspark: pip install 'cernis[spark]'")
+    if options.spark and find_spec("pyspark") is None:
+        raise CernisError("--spark needs pyspark: pip install 'cernis[spark]'")
+    with spinner(f"making {options.events:,} logins …"):
+        events = login_stream(options.events, seed=1)
+    _ask(events, console)
+    matches = _answer(events, console, plan=options.plan)
+    _compare_costs(events, matches, console)
+    if options.spark:
+        _show_on_spark(events, console)
     console.print(Rule())
-    console.print("Your own data:  cernis run QUERY --events FILE        How fast:  cernis bench")
+    more = "" if options.spark else "        On Spark:  cernis demo --spark"
+    console.print(f"Your own data:  cernis run QUERY --events FILE{more}")
 
 
-def _introduce(stop: Stop, console: Console) -> cernis.Query[Any]:
-    text = textwrap.dedent(stop.query).strip()
+# --------------------------------------------------------------- the acts
+
+
+def _ask(events: pa.Table, console: Console) -> None:
+    """Show the stream and the question."""
+    console.print(Rule("I. The question"))
+    console.print(f"A day of logins, {events.num_rows:,} lines of this form:\n")
+    lines = events.slice(0, 3).to_pylist()
+    rows = [[value_text(value) for value in line.values()] for line in lines]
+    console.print(make_table(events.column_names, rows))
+    failed = pc.sum(pc.equal(events["type"], "FAIL")).as_py()
+    console.print(
+        f"\n{failed:,} of them failed: people mistype. Whose password was guessed? An account with "
+        "five or more failures and then a success, all of it within ten minutes."
+    )
+
+
+def _answer(events: pa.Table, console: Console, *, plan: bool) -> Matches:
+    """Show the query, its matches, and one of them with its events."""
     console.print()
-    console.print(Rule(stop.title))
-    console.print(stop.text)
-    console.print(Padding(Syntax(text, "sql", background_color="default"), (1, 2)))
-    return cernis.query(text)
+    console.print(Rule("II. The answer"))
+    text = textwrap.dedent(GUESSED).strip()
+    console.print(Padding(Syntax(text, "sql", background_color="default"), (0, 2)))
+    query = cernis.query(text)
+    if plan:
+        _, report = str(query.explain(events)).split("\n", 1)  # the first line is the query again
+        console.print(Panel(report, title="plan", title_align="left"))
+    matches, seconds = _time(query, events, lambda found: found.head(1))
+    rate = events.num_rows / seconds / 1e6
+    accounts = len({match.partition["user"] for match in matches})
+    console.print(
+        f"\n{matches.count():,} such successes of {accounts:,} accounts, found in {seconds:.2f} s "
+        f"({rate:.1f} million events per second, compilation left out):\n"
+    )
+    first = matches.head(_SHOWN)
+    if not first:
+        return matches
+    console.print(_list_successes(first))
+    drawn = min(first, key=lambda match: len(match.vars["f"]))
+    console.print(f"\nWhat happened to {drawn.partition['user']}, and where in the account's day:")
+    console.print()
+    console.print(events_table(drawn))
+    console.print(Padding(Text(_draw(drawn, events, console)), (1, 0)))
+    return matches
 
 
-def _show(stop: Stop, events: pa.Table, console: Console) -> None:
-    query = _introduce(stop, console)
-    _, plan = str(query.explain(events)).split("\n", 1)  # the first line is the query again
-    console.print(Panel(plan, title="plan", title_align="left"))
+def _list_successes(matches: Sequence[Match]) -> Table:
+    """Return a table of some matches: the account, its values, and when it was."""
+    names = ("user", *matches[0].values, "first failure", "success")
+    rows = [
+        (m.partition["user"], *m.values.values(), f"{m.start_ts:%H:%M:%S}", f"{m.end_ts:%H:%M:%S}")
+        for m in matches
+    ]
+    return make_table(names, (map(value_text, row) for row in rows), right={"failures"})
+
+
+def _draw(match: Match, events: pa.Table, console: Console) -> str:
+    """Draw a match along the events of its own account."""
+    from cernis.results.timeline import timeline
+
+    own = pc.indices_nonzero(pc.equal(events["user"], match.partition["user"])).to_pylist()
+    place = {row: at for at, row in enumerate(own)}
+    marks = {name: [place[row] for row in rows] for name, rows in match.vars.items()}
+    start, end = place[match.start], place[match.end]
+    width = min(console.width - 16, 90)
+    ends = (f"{match.start_ts:%H:%M:%S}", f"{match.end_ts:%H:%M:%S}")
+    return timeline(marks, start, end, width=width, ends=ends)
+
+
+def _compare_costs(events: pa.Table, matches: Matches, console: Console) -> None:
+    """Count every match, and show the cost of keeping every partial match by itself."""
+    console.print(Rule("III. What it would have cost elsewhere"))
+    every, seconds = _time(cernis.query(EVERY), events, lambda found: found.count())
+    began = perf_counter()
+    count = every.count()
+    seconds += perf_counter() - began
+    number = f"{count:,}" if count < 10**15 else f"about 10^{len(str(count)) - 1}"
+    console.print(
+        "MAX takes all failures of an attack at once. Without it, each choice of five or more of "
+        f"them is a match: {number} in all. Cernis keeps them as one compact set, and counts them "
+        f"in {seconds:.2f} s without making one.\n"
+    )
+    worst = max(matches.head(1000), key=lambda match: len(match.vars["f"]), default=None)
+    if worst is None:
+        return
+    failures = len(worst.vars["f"])
+    console.print(
+        "An engine that keeps every partial match by itself doubles its work with each failure. On "
+        f"{worst.partition['user']}, with {failures} failures:\n"
+    )
+    kept = list(_keep_every_partial_match(failures))
+    rows = [
+        [Text(f"{one.failures}"), Text(f"{one.partial:,}"), Text(f"{one.seconds:.3f}")]
+        for one in kept
+    ]
+    names = ("failures", "partial matches", "seconds")
+    console.print(make_table(names, rows, right=names))
+    last = kept[-1]
+    if last.failures < failures:
+        needed = last.seconds * 2.0 ** (failures - last.failures)
+        console.print(f"\nAt this pace, all {failures} would take {_write_time(needed)}.")
+
+
+def _keep_every_partial_match(failures: int) -> Iterator[_Kept]:
+    """Extend every partial match by every failure, as the textbook has it, up to a bound."""
+    runs: list[tuple[int, ...]] = [()]
+    began = perf_counter()
+    for failure in range(failures):
+        if len(runs) > _MOST_KEPT:
+            return
+        runs += [(*run, failure) for run in runs]
+        if (failure + 1) % 3 == 0 or failure + 1 == failures:
+            yield _Kept(failure + 1, len(runs) - 1, perf_counter() - began)
+
+
+def _time(
+    query: cernis.Query[Any], events: pa.Table, warm: Callable[[Matches], object]
+) -> tuple[Matches, float]:
+    """Run a query; return its matches and the seconds, without those of compilation."""
     with spinner("compiling, the first time only …"):
-        query.run(events.slice(0, _FEW)).head(1)
+        warm(query.run(events.slice(0, _FEW)))
     with spinner("recognizing …"):
         began = perf_counter()
         matches = query.run(events)
         seconds = perf_counter() - began
     assert isinstance(matches, Matches)
-    _show_matches(matches, console)
-    rate = events.num_rows / seconds
+    return matches, seconds
+
+
+def _write_time(seconds: float) -> str:
+    """Return a time in the largest unit that has at least one of it.
+
+    >>> _write_time(7200), _write_time(3e9)
+    ('2 hours', '95 years')
+    """
+    for unit, size in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.1f} seconds"
+
+
+# ------------------------------------------------------------------ Spark
+
+
+def _show_on_spark(events: pa.Table, console: Console) -> None:
+    console.print()
+    console.print(Rule("The same on Spark"))
     console.print(
-        f"{events.num_rows:,} events in {seconds:.2f} s: {rate / 1e6:.1f} million events per second"
+        "cernis.spark.recognize(df, query) gives the matches as a DataFrame: predicates run inside "
+        f"Spark, and each account belongs to one task. The logins are in {_FILES} Parquet files."
     )
-
-
-def _show_matches(matches: Matches, console: Console) -> None:
-    count = matches.count()
-    number = f"{count:,}" if count < 10**15 else f"{count:,} (about 10^{len(str(count)) - 1})"
-    console.print(f"\n{number} matches. The first:", soft_wrap=True)
-    first = matches.head(_SHOWN)
-    if not first:
-        return
-    console.print(Padding(matches_table(first), (0, 2)))
-    console.print("\nThe events of the first one, and where they are:")
-    console.print(Padding(events_table(first[0]), (0, 2)))
-    console.print(Padding(Text(first[0].timeline(min(console.width - 24, 72))), (1, 2)))
-
-
-def _show_on_spark(size: int, console: Console) -> None:
-    query = _introduce(LAST_STOP, console)
-    console.print(f"{size:,} events in {_FILES} Parquet files.")
     with tempfile.TemporaryDirectory(prefix="cernis-demo-") as folder:
-        events = _write(Path(folder), size)
+        _write(Path(folder), events)
         with spinner("starting Spark …"):
             from cernis.spark.local.session import session
 
             spark = session(app="cernis demo")
-        _compare(spark, folder, events, query, console)
+        _compare(spark, folder, events, console)
 
 
-def _write(folder: Path, size: int) -> pa.Table:
-    events = stock_stream(size, seed=2)
+def _write(folder: Path, events: pa.Table) -> None:
     at = events.schema.get_field_index("ts")
     events = events.set_column(at, "ts", events.column("ts").cast(pa.timestamp("us", "UTC")))
-    rows = -(-size // _FILES)
+    rows = -(-events.num_rows // _FILES)
     for number in range(_FILES):
         pq.write_table(events.slice(number * rows, rows), folder / f"part-{number}.parquet")
-    return events
 
 
-def _compare(spark: Any, folder: str, events: pa.Table, query: Any, console: Console) -> None:
-    from cernis.spark import explain, recognize
+def _compare(spark: Any, folder: str, events: pa.Table, console: Console) -> None:
+    from cernis.spark import recognize
 
-    df = spark.read.parquet(folder)
-    plan = str(explain(df, query, measure=True)).split("\non Spark", 1)[1]
-    console.print(Panel("on Spark" + plan, title="Spark's part of the plan", title_align="left"))
-    with spinner("the embedded engine …"):
-        began = perf_counter()
-        here = query.run(events)
-        here_count, here_seconds = here.count(), perf_counter() - began
-    assert isinstance(here, Matches)
+    query, df = cernis.query(textwrap.dedent(GUESSED).strip()), spark.read.parquet(folder)
+    here, here_seconds = _time(query, events, lambda found: found.count())
     with spinner("Spark, the first time …"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = recognize(df, query)
-        first = found.orderBy("end_ts", "end", "start").limit(_COMPARED).collect()
+        first = found.orderBy("end_ts", "user").limit(_COMPARED).collect()
     with spinner("Spark …"):
         began = perf_counter()
         there_count, there_seconds = found.count(), perf_counter() - began
-    shown = sorted((m.end_ts, m.end, m.start) for m in here.head(50))[:_COMPARED]
-    pairs = [", ".join(f"{start}–{end}" for _, end, start in shown)]
-    pairs.append(", ".join(f"{row.start}–{row.end}" for row in first))
+    shown = sorted(here, key=lambda match: (match.end_ts, match.partition["user"]))[:_COMPARED]
+    names = [", ".join(match.partition["user"] for match in shown)]
+    names.append(", ".join(row.user for row in first))
     rows = [
-        ("embedded", f"{here_count:,}", pairs[0], f"{here_seconds:.1f}"),
-        ("Spark", f"{there_count:,}", pairs[1], f"{there_seconds:.1f}"),
+        ("embedded", f"{here.count():,}", names[0], f"{here_seconds:.1f}"),
+        ("Spark", f"{there_count:,}", names[1], f"{there_seconds:.1f}"),
     ]
-    table = make_table(
-        ("", "matches", "the first of them", "seconds"), (map(Text, r) for r in rows)
-    )
-    console.print(Padding(table, (1, 2)))
-    same = here_count == there_count and pairs[0] == pairs[1]
+    cells = (map(Text, row) for row in rows)
+    console.print(Padding(make_table(("", "accounts", "the first", "seconds"), cells), (1, 2)))
+    same = here.count() == there_count and names[0] == names[1]
     console.print("The same answers." if same else "These should be the same: please report it.")
     console.print(
         "On one machine the embedded engine is faster; Spark is for tables that no machine holds."

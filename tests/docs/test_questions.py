@@ -1,0 +1,154 @@
+"""The everyday questions of the how-to pages, answered a second time with pandas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cernis
+from cernis.generators import everyday
+from cernis.generators.logins import login_stream
+
+FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
+QUERY = re.compile(r"<!-- file: \S+\.ceql -->\n```sql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+Rows = list[tuple[Any, ...]]
+
+
+def count_before(events: pd.DataFrame, last: str, many: str, key: str, span: str) -> pd.DataFrame:
+    """Return each event of type `last` with the `many` of its key in the time before it."""
+    ends, others = (events[events["type"] == kind] for kind in (last, many))
+    pairs = ends.merge(others, on=key, suffixes=("", "_other"))
+    before = pairs["ts"] - pairs["ts_other"]
+    return pairs[(before > pd.Timedelta(0)) & (before <= pd.Timedelta(span))]
+
+
+def evictions(data: pa.Table) -> Rows:
+    pairs = count_before(data.to_pandas(), "FAIL", "EVICT", "task", "1h")
+    found = pairs.groupby(["task", "ts", "machine"]).size().reset_index(name="n")
+    return [(one.task, one.n, one.machine) for one in found[found["n"] >= 3].itertuples()]
+
+
+def idle(data: pa.Table) -> Rows:
+    events = data.to_pandas()
+    wait, end = pd.Timedelta("45min"), events["ts"].max()
+    rows = []
+    for taxi, own in events.groupby("taxi"):
+        pickups = own.loc[own["type"] == "PICKUP", "ts"]
+        for one in own[own["type"] == "DROPOFF"].itertuples():
+            is_over = one.ts + wait < end
+            if is_over and not ((pickups > one.ts) & (pickups <= one.ts + wait)).any():
+                rows.append((taxi, one.zone, one.ts.to_pydatetime()))
+    return rows
+
+
+def runs(
+    events: pd.DataFrame, key: str, holds: pd.Series[bool]
+) -> pd.core.groupby.DataFrameGroupBy:
+    """Return the runs of neighbouring rows of a key that a condition holds of, or not."""
+    begins = holds.ne(holds.groupby(events[key]).shift())
+    return events.assign(holds=holds, run=begins.groupby(events[key]).cumsum()).groupby(
+        [key, "run"]
+    )
+
+
+def episodes(data: pa.Table) -> Rows:
+    events = data.to_pandas()
+    rows = []
+    for (house, _), own in runs(events, "house", events["watts"] > 2000):
+        if own["holds"].all() and len(own) >= 3:
+            rows.append((house, len(own), own["watts"].max()))
+    return rows
+
+
+def valleys(data: pa.Table) -> Rows:
+    events = data.to_pandas()
+    ends = events.groupby("road")["ts"].agg(["min", "max"])
+    rows = []
+    for (road, _), own in runs(events, "road", events["speed"] < 30):
+        inside = ends.loc[road, "min"] < own["ts"].min() and own["ts"].max() < ends.loc[road, "max"]
+        if own["holds"].all() and len(own) >= 3 and inside:
+            rows.append((road, own["speed"].min(), len(own)))
+    return rows
+
+
+def guessed(data: pa.Table) -> Rows:
+    pairs = count_before(data.to_pandas(), "OK", "FAIL", "user", "10min")
+    found = pairs.groupby(["user", "ts"])["address_other"].agg(["size", "nunique"]).reset_index()
+    return [
+        (one.user, one.size_, one.nunique)
+        for one in found[found["size"] >= 5].rename(columns={"size": "size_"}).itertuples()
+    ]
+
+
+def unpaid(data: pa.Table) -> Rows:
+    events = data.to_pandas()
+    hour, end = pd.Timedelta("1h"), events["ts"].max()
+    orders, payments = (events[events["type"] == kind] for kind in ("ORDER", "PAYMENT"))
+    both = orders.merge(payments, on="order", how="left", suffixes=("", "_paid"))
+    late = both["ts_paid"].isna() | (both["ts_paid"] - both["ts"] > hour)
+    found = both[late & (both["ts"] + hour < end)]
+    return [(one.order, one.euros) for one in found.itertuples()]
+
+
+def sessions(data: pa.Table) -> Rows:
+    rides = data.to_pandas().query("type == 'DROPOFF'")
+    breaks = rides.groupby("taxi")["ts"].diff() > pd.Timedelta("1h")
+    grouped = rides.groupby(["taxi", breaks.groupby(rides["taxi"]).cumsum()])["fare"]
+    return [(taxi, len(own), round(own.sum(), 2)) for (taxi, _), own in grouped]
+
+
+def jams(data: dict[str, pa.Table]) -> Rows:
+    full, jam = data["parking"].to_pandas(), data["traffic"].to_pandas()
+    pairs = full.merge(jam, left_on="district", right_on="area", suffixes=("", "_jam"))
+    later = pairs["ts_jam"] - pairs["ts"]
+    found = pairs[(later > pd.Timedelta(0)) & (later <= pd.Timedelta("15min"))]
+    gaps = (found["ts_jam"] - found["ts"]).dt.to_pytimedelta()
+    return list(zip(found["garage"], found["road"], gaps, strict=True))
+
+
+class Question(NamedTuple):
+    page: str
+    data: Callable[[], Any]
+    answer: Callable[[Any], Rows]
+    columns: tuple[str, ...]
+
+
+QUESTIONS = [
+    Question(
+        "evictions-then-failure",
+        everyday.cluster_tasks,
+        evictions,
+        ("task", "evictions", "machine"),
+    ),
+    Question("idle-taxis", everyday.taxi_stops, idle, ("taxi", "zone", "since")),
+    Question("power-episodes", everyday.power_readings, episodes, ("house", "readings", "peak")),
+    Question("speed-valleys", everyday.road_speeds, valleys, ("road", "lowest", "minutes")),
+    Question(
+        "failed-logins",
+        lambda: login_stream(20_000, seed=1, attacks=12),
+        guessed,
+        ("user", "failures", "addresses"),
+    ),
+    Question("unpaid-orders", everyday.shop_orders, unpaid, ("order_number", "euros")),
+    Question("taxi-sessions", everyday.taxi_stops, sessions, ("taxi", "rides", "fares")),
+    Question("two-streams", everyday.parking_and_traffic, jams, ("garage", "road", "later")),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.page)
+def test_the_answer_on_the_page_is_that_of_pandas(question: Question) -> None:
+    (text,) = QUERY.findall((FOLDER / f"{question.page}.md").read_text())
+    data = question.data()
+    found = cernis.query(text).run(data, strict=True).to_arrow()
+    rows = zip(*(found[name].to_pylist() for name in question.columns), strict=True)
+    got = [tuple(round(v, 2) if isinstance(v, float) else v for v in row) for row in rows]
+    expected = question.answer(data)
+    assert expected
+    assert sorted(got) == sorted(expected)
