@@ -372,6 +372,42 @@ def test_conditions_on_aggregates_agree_with_the_oracle(iteration: str, aggregat
             compare(query.pattern, events, list(query.run(make_table(events, timed=True))))
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "y[a] {op} LAST(x[a])",
+        "FIRST(z[a]) {op} LAST(x[a])",
+        "1 + LAST(x[a]) {op} y[b]",
+        "LAST(z[a]) {op} y[a]",
+        "y[a] {op} LAST(x[a]) AND y[a] {op} LAST(z[a])",
+    ],
+)
+@pytest.mark.parametrize(
+    "body", ["(A+ AS x ; B AS y ; A+ AS z)", "(A:+ AS x : B AS y ; (A:+) AS z)"]
+)
+def test_the_ends_of_iterations_are_compared_as_the_oracle_does(body: str, condition: str) -> None:
+    draw = random.Random(f"{body}{condition}")
+    for op in draw.sample(["<", "<=", ">", ">=", "=", "!="], 3):
+        text = f"SELECT * FROM S WHERE {body} FILTER {condition.format(op=op)}"
+        query = cernis.query(text)
+        for _ in range(3):
+            events = [
+                {"type": kind, "ts": i, "a": draw.choice([None, 1, 2, 3]), "b": draw.randrange(4)}
+                for i, kind in enumerate(draw.choices("AAB", k=8))
+            ]
+            compare(query.pattern, events, list(query.run(make_table(events, timed=True))))
+
+
+def test_the_last_event_of_an_iteration_is_compared_by_an_index() -> None:
+    query = cernis.query(
+        "SELECT * FROM S WHERE (A:+ AS x : B AS y) FILTER y[price] < LAST(x[price])"
+    )
+    told = str(query.explain())
+    assert "y[price] < `LAST(x)`[price]: while listing, once both events are chosen" in told
+    assert "search tree over price" in told
+    assert query.run([{"type": "A", "price": 1}]).schema.names[-2:] == ["x", "y"]
+
+
 def test_a_bound_on_a_sum_prunes_candidates() -> None:
     """Of the 2^40 candidates at the last end, 41 have at most one event before it."""
     query = cernis.query("SELECT x FROM S WHERE (A AS x)+ FILTER SUM(x[v]) <= 2 WITHIN 50 EVENTS")

@@ -43,10 +43,11 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class As:
-    """`φ AS x`."""
+    """`φ AS x`. Plans have `hidden` variables as well, which `*` leaves out."""
 
     body: Formula
     variable: str
+    hidden: bool = False
     span: Span | None = span_field()
 
 

@@ -45,6 +45,8 @@ def _names(formula: cel.Formula, *, everything: bool) -> list[str]:
                     names.append(name)
             case cel.Not():
                 continue
+            case cel.As(body=body, hidden=True):
+                stack.append((body, covered))
             case cel.As(body=body, variable=variable):
                 names.append(variable)
                 stack.append((body, True))

@@ -9,6 +9,9 @@
   a value; `MAX(x[a]) >= 5` needs one event. So do MIN, FIRST and LAST: the iteration is split at
   the first such event. Elsewhere every event is asked, which prunes, and candidates are checked.
 - `x INCREASING BY a` is `PREV(x)[a] < x[a]` if nothing of the match stands between two events of x.
+- `y[a] < LAST(x[a])` of such an iteration compares y with one event, the last of x that has a
+  value: an index keeps the order where that is the neighbour of y. Where events without a value
+  follow it, the two are compared while matches are listed. FIRST likewise.
 - AND and OR are rewritten part by part.
 
 Everything else stays as it is, and is checked on candidates.
@@ -115,6 +118,9 @@ class _Lowering:
                 self.decided.append(part)
                 body = changed
                 continue
+            ends = _compare_ends(part, body)
+            if ends is not None:
+                body, part = ends
             left.append(part)
             if split is not None and split.every is not None:
                 asked = pred.Holds(split.variable, split.every, span=part.span)
@@ -206,6 +212,8 @@ class _Split(NamedTuple):
     after: pred.Predicate | None
     every: pred.Predicate | None = None
     """What every event passes."""
+    name: str | None = None
+    """A hidden variable for the event."""
 
     def apply(self, node: cel.Iterate) -> cel.Formula | None:
         """Return the iteration with its rounds before and after the event apart."""
@@ -223,7 +231,10 @@ class _Split(NamedTuple):
             cel.Optional(cel.Iterate(ask(test), contiguous=node.contiguous))
             for test in (self.before, self.after)
         )
-        parts = (before, ask(self.at), after)
+        at = ask(self.at)
+        if self.name is not None:
+            at = cel.As(at, self.name, hidden=True)
+        parts = (before, at, after)
         return cel.Contiguous(parts) if node.contiguous else cel.Sequence(parts)
 
 
@@ -257,6 +268,81 @@ def _read_split(condition: pred.Condition) -> _Split | None:
             every = pred.Or((pred.Negation(pred.Comparison(outside, a, limit)), is_null))
             return _Split(x, pred.And((before, every)), at, every, every)
     return None
+
+
+# ------------------------------------------------------- y[a] < LAST(x[a])
+
+
+class _End(NamedTuple):
+    """A value of the first or the last event of a variable; or of its only one."""
+
+    function: str | None
+    variable: str
+    attribute: pred.Attribute | None
+    """The attribute that the event must have; None for the only one."""
+    value: pred.Value
+
+    @property
+    def name(self) -> str:
+        return self.variable if self.function is None else f"{self.function}({self.variable})"
+
+    def split(self) -> _Split:
+        """Return how an iteration is split at the event."""
+        assert self.attribute is not None
+        is_null = pred.IsNull(self.attribute)
+        before, after = (is_null, None) if self.function == "FIRST" else (None, is_null)
+        return _Split(self.variable, before, pred.Negation(is_null), after, name=self.name)
+
+
+def _compare_ends(
+    condition: pred.Condition, body: cel.Formula
+) -> tuple[cel.Formula, pred.Condition] | None:
+    """Return the body with names for the ends of iterations, and the comparison of these events."""
+    if not isinstance(condition, pred.CompareTerms):
+        return None
+    ends = [_read_end(term, body) for term in (condition.left, condition.right)]
+    one, other = ends
+    if one is None or other is None or one.variable == other.variable:
+        return None
+    if condition.op in ("=", "!=") and any(
+        not isinstance(end.value, pred.Attribute) for end in (one, other)
+    ):
+        return None
+    for end in (one, other):
+        if end.function is not None:
+            changed = _change_rounds(body, end.variable, end.split().apply)
+            if changed is None:
+                return None
+            body = changed
+    left, right = (
+        pred.Reference(end.name, name_calculated(end.value), span=condition.span)
+        for end in (one, other)
+    )
+    return body, pred.Compare(condition.op, left, right, span=condition.span)
+
+
+def _read_end(term: pred.MatchTerm, body: cel.Formula) -> _End | None:
+    """Return a term that looks at one attribute of one event of an iteration, or at one event."""
+    value, names = _to_value(term), set(pred.variables_of(term))
+    if value is None or len(names) != 1:
+        return None
+    variable = names.pop()
+    if variable in single_variables(body):
+        return _End(None, variable, None, value)
+    leaves = {
+        (part.function, part.argument.attribute)
+        for part in pred.walk_term(term)
+        if isinstance(part, pred.Aggregate) and isinstance(part.argument, pred.Reference)
+    }
+    others = any(
+        isinstance(part, pred.Reference)
+        or (isinstance(part, pred.Aggregate) and not isinstance(part.argument, pred.Reference))
+        for part in pred.walk_term(term)
+    )
+    if others or len(leaves) != 1:
+        return None
+    function, attribute = leaves.pop()
+    return _End(function, variable, attribute, value) if function in ("FIRST", "LAST") else None
 
 
 # ------------------------------------------------------------------ other terms

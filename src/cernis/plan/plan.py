@@ -196,6 +196,11 @@ class Plan:
         return bool(reaches) and all(r is not None and r.unit is Unit.TIME for r in reaches)
 
     @property
+    def keeps_idle(self) -> bool:
+        """Whether a partition keeps its partial matches however long it has no event."""
+        return self.pattern.keeps_idle and not self.gaps_in_time
+
+    @property
     def can_aggregate(self) -> bool:
         """Whether the matches are all accepting runs of the unary automaton.
 

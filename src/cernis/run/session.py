@@ -426,9 +426,9 @@ class Session(Generic[Found]):
 
     def _idle_partitions(self) -> Iterator[str]:
         """Yield a note where a stream has many partitions that stay."""
-        keys, pattern = self.pipeline.keys, self.plan.pattern
-        if self._is_endless and pattern.keeps_idle and keys is not None and len(keys) >= MANY_KEYS:
-            yield f"{len(keys):,} partitions, and idle ones stay: {why_idle_stay(pattern)}"
+        keys, plan = self.pipeline.keys, self.plan
+        if self._is_endless and plan.keeps_idle and keys is not None and len(keys) >= MANY_KEYS:
+            yield f"{len(keys):,} partitions, and idle ones stay: {why_idle_stay(plan.pattern)}"
 
     def _long_waits(self) -> Iterator[str]:
         """Yield a note where a match on a stream may wait for ever."""

@@ -421,6 +421,8 @@ def build_test(predicate: pred.Predicate) -> Test:
             return conjoin_tests(build_test(part) for part in parts)
         case pred.Or(parts=parts):
             return cea.Either(tuple(build_test(part) for part in parts))
+        case pred.Negation(body=pred.IsNull() as body):  # never unknown
+            return cea.Isnt(build_test(body))
         case _:
             return Is(predicate)
 

@@ -112,7 +112,7 @@ def _check(job: Job) -> None:
             f"session's is {zone}; cast it to timestamp, or set spark.sql.session.timeZone "
             "to UTC"
         )
-    if job.plan.pattern.keeps_idle:
+    if job.plan.keeps_idle:
         why = why_idle_stay(job.plan.pattern)
         warnings.warn(f"the state grows with the number of keys: {why}", stacklevel=4)
     if job.plan.pattern.waits_unbounded:
