@@ -126,9 +126,11 @@ class IntTable:
         """The distinct values, by code."""
         return self._table.known[: self._count]
 
-    def only(self, codes: Int64s) -> IntTable:
-        """Return a table of the values with these codes; codes[i] becomes i."""
-        return IntTable(self.values[codes])
+    def keep_only(self, codes: Int64s) -> None:
+        """Forget all values but those with these codes; codes[i] becomes i."""
+        values = self.values[codes]
+        self._count = len(values)
+        self._table = self._rebuild(values, self._table.slots)
 
     def codes(self, keys: Int64s, valid: Marks | None = None) -> Int64s:
         """Return a code per key; -1 where it is not valid."""
@@ -142,12 +144,17 @@ class IntTable:
                 return codes
             self._table = self._rebuild(self.values)
 
-    def _rebuild(self, values: Int64s) -> _IntSlots:
-        """Return a table of the values with room for as many again."""
+    def _rebuild(self, values: Int64s, slots: Int64s | None = None) -> _IntSlots:
+        """Return a table of the values with room for as many again.
+
+        `slots` that are not needed any more are used again, if their number is right.
+        """
         size = _slots_for(len(values))
         known = np.empty(size // 2, np.int64)
         known[: len(values)] = values
-        slots = np.full(2 * size, -1, np.int64)
+        if slots is None or len(slots) != 2 * size:
+            slots = np.empty(2 * size, np.int64)
+        slots.fill(-1)
         table = _IntSlots(slots, known, self._multiplier, _shift_for(size))
         _place_ints(table, len(values))
         return table
@@ -352,12 +359,14 @@ class BytesTable:
         """Where each string ends in the pool, by code; it starts with 0."""
         return self._table.ends[: self._count + 1]
 
-    def only(self, codes: Int64s) -> BytesTable:
-        """Return a table of the strings with these codes; codes[i] becomes i."""
+    def keep_only(self, codes: Int64s) -> None:
+        """Forget all strings but those with these codes; codes[i] becomes i."""
         lengths = np.diff(self.ends)[codes]
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         within = np.arange(ends[-1]) - np.repeat(ends[:-1], lengths)
-        return BytesTable(self.pool[np.repeat(self.ends[codes], lengths) + within], ends)
+        pool = self.pool[np.repeat(self.ends[codes], lengths) + within]
+        self._count = len(codes)
+        self._table = self._rebuild(pool, ends)
 
     def codes(self, offsets: npt.NDArray[Any], data: Bytes, valid: Marks | None = None) -> Int64s:
         """Return a code per string; -1 where it is not valid."""

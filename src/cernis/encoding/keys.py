@@ -351,7 +351,7 @@ class Numbering:
         """Forget all values but those with these codes (ascending); codes[i] becomes i."""
         for known in self._kinds.values():
             kept = np.flatnonzero(np.isin(known.numbers, codes))
-            known.table = known.table.only(kept)
+            known.table.keep_only(kept)
             known.numbers = np.searchsorted(codes, known.numbers[kept])
         self._count = len(codes)
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.engine.renumber import list_distinct, renumber
 from cernis.state import require
 
 Numbers = NDArray[np.int64]
@@ -291,8 +292,7 @@ class Deadlines:
     def _rebuild(self, buckets: int | None = None, lines: int | None = None) -> None:
         """Drop the entries that do not wait, and queue the others anew."""
         used, queues = self._used, self._queues
-        waits = used.waits != 0
-        kept = Entries._make(array[waits] for array in used)
+        kept = np.flatnonzero(used.waits)
         # there may be far more buckets than entries: only theirs are emptied
         if buckets is None:
             queues.bucket_first[used.bucket[used.bucket >= 0]] = NOWHERE
@@ -303,8 +303,13 @@ class Deadlines:
         else:
             queues = queues._replace(line_first=_nothing(lines), line_last=_nothing(lines))
         self._queues = queues
-        self._count, self._removed, self._head = len(kept.end), 0, 0
-        self._entries = _fill(_new_entries(max(_FIRST, 2 * self._count)), kept)
+        self._count, self._removed, self._head = len(kept), 0, 0
+        entries = self._entries
+        if len(entries.end) > 8 * max(_FIRST, len(kept)):
+            entries = _new_entries(max(_FIRST, 2 * len(kept)))
+        for array, values in zip(entries, used, strict=True):
+            array[: len(kept)] = values[kept]  # in place: new memory costs more than the copy
+        self._entries = entries
         _meet(self._entries, self._queues, 0, self._count, NO_OCCURRENCES)
 
     # ----------------------------------------------------------- forgetting
@@ -329,14 +334,12 @@ class Deadlines:
     def buckets(self) -> Numbers:
         """Return the buckets that have entries, ascending."""
         used = self._used
-        found = np.unique(used.bucket[used.waits != 0])
-        return found[found >= 0]
+        return list_distinct(used.bucket[used.waits != 0])
 
     def lines(self) -> Numbers:
         """Return the lines that have entries, ascending."""
         used = self._used
-        found = np.unique(used.line[used.waits != 0])
-        return found[found >= 0]
+        return list_distinct(used.line[used.waits != 0])
 
     def rename(
         self,
@@ -389,18 +392,6 @@ class Deadlines:
 
 def _grown(have: int, wanted: int) -> int:
     return have if wanted <= have else max(wanted, 2 * have)
-
-
-def renumber(names: Numbers, kept: Numbers) -> Numbers:
-    """Return the place of each name among those kept, or -1.
-
-    >>> renumber(np.array([7, 3, -1, 5]), np.array([3, 7])).tolist()
-    [1, 0, -1, -1]
-    """
-    if not len(kept):
-        return np.full(len(names), NOWHERE, np.int64)
-    at = np.minimum(np.searchsorted(kept, names), len(kept) - 1)
-    return np.where(kept[at] == names, at, NOWHERE)
 
 
 def _new_entries(size: int) -> Entries:

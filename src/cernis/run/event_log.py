@@ -7,12 +7,13 @@ of the events since the last `forget_before`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.renumber import find_places
 from cernis.state import MOST_EVENTS, is_inside, read_array, require
 
 Numbers = NDArray[np.int64]
@@ -55,7 +56,7 @@ class EventLog:
         found = np.empty(len(positions), np.int64)
         bases = [logged.base for logged in self._logged]
         owner = np.searchsorted(bases, positions, side="right") - 1
-        for number in np.unique(owner).tolist():
+        for number in np.flatnonzero(np.bincount(owner, minlength=1)).tolist():
             at = np.flatnonzero(owner == number)
             logged = self._logged[number]
             found[at] = logged.values[row, positions[at] - logged.base]
@@ -81,10 +82,12 @@ class EventLog:
         last = bisect_right(self._logged, position, key=lambda logged: logged.base) - 1
         del self._logged[: max(0, last)]
 
-    def change(self, row: int, change: Callable[[Numbers], Numbers]) -> None:
-        """Replace the numbers of a row."""
+    def renumber(self, row: int, kept: Numbers) -> None:
+        """Replace the numbers of a row, which are codes: kept[i] becomes i, others -1."""
+        most = max((int(logged.values[row].max()) for logged in self._logged), default=-1)
+        places = find_places(kept, max(most, int(kept.max(initial=-1))) + 1)
         for logged in self._logged:
-            logged.values[row] = change(logged.values[row])
+            logged.values[row] = places[logged.values[row]]
 
     def mark(self, row: int, marks: NDArray[np.bool_]) -> None:
         """Mark the places that a row has the numbers of."""

@@ -199,7 +199,7 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     if pipeline.longest is not None:
         pipeline.longest.thaw(select_arrays("waiting.", arrays), pipeline.kept_from, position)
         partitions = 1 if pipeline.keys is None else len(pipeline.keys)
-        held = pipeline.longest.waiting.keys()
+        held = pipeline.longest.waiting.intervals.keys
         require(is_inside(held, 0, partitions), "a partition has no key")
     if pipeline.projector is not None:
         pipeline.projector.thaw(meta.get("moment"), arrays)

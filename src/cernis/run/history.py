@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from cernis.encoding.clock import Clock
 from cernis.encoding.ranks import rank_events
 from cernis.engine.dag.links import DagSegment
+from cernis.engine.renumber import list_distinct
 from cernis.engine.settings import EVENT_WINDOW, FOREVER, NO_WINDOW
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.events.batch import EventBatch
@@ -245,7 +246,7 @@ class MatchHistory:
         """Return the partitions that have matches, ascending."""
         found = [one.taken.roots["key"] for one in self._roots]
         found += [one.keys for one in self._listed]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+        return list_distinct(*found)
 
     def keep_keys(self, keys: Numbers) -> None:
         """Renumber partitions: keys[i] becomes i; no other partition has a match."""

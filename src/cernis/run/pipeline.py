@@ -28,6 +28,7 @@ from cernis.encoding.encode import Encode, Encoder
 from cernis.encoding.keys import KeyCoder
 from cernis.encoding.lives import LifeCoder
 from cernis.engine.correlated.runtime import CorrelatedEngine
+from cernis.engine.renumber import list_distinct
 from cernis.engine.settings import LAST_TIME, NEVER, add_ticks
 from cernis.engine.unary.aggregate import SlidingAggregator
 from cernis.engine.unary.runtime import UnaryEngine
@@ -450,18 +451,19 @@ class Pipeline:
         """Renumber the live keys, once there are more dead ones than that and most are dead."""
         if self.keys is None:
             return
-        live = self.engine.live_keys()
+        parts = [self.engine.live_keys()]
         if self.history:
-            live = np.union1d(live, self.history.keys())
+            parts.append(self.history.keys())
         if self.absence is not None:
             waiting = self.absence.live_keys()
             if isinstance(self.keys, LifeCoder):  # nothing comes to what waits in a life that ended
                 waiting = np.intersect1d(waiting, self.keys.find_alive())
-            live = np.union1d(live, waiting)
+            parts.append(waiting)
         if self.longest:
-            live = np.union1d(live, self.longest.waiting.keys())
+            parts.append(self.longest.waiting.keys())
             if self.absence is not None:
-                live = np.union1d(live, self.absence.waiting_keys())
+                parts.append(self.absence.waiting_keys())
+        live = list_distinct(*parts)
         if len(self.keys) <= (4 * len(live) + spare if spare else len(live)):
             return
         self.keys.keep_only(live)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.deadlines import renumber
+from cernis.engine.renumber import list_distinct, renumber
 from cernis.results.matchset import MatchBlock, join, take
 from cernis.state import is_inside, read_array, require
 
@@ -180,19 +180,21 @@ class WaitingMatches:
 
     def keys(self) -> Numbers:
         """Return the partitions that have waiting matches, ascending."""
-        return np.unique(np.concatenate([np.empty(0, np.int64), *(b.keys for b in self._batches)]))
+        return list_distinct(self._join_keys())
 
     def keep_keys(self, keys: Numbers) -> None:
         """Renumber partitions: keys[i] becomes i; matches of others stay, with -1."""
         self._batches = [b._replace(keys=renumber(b.keys, keys)) for b in self._batches]
+
+    def _join_keys(self) -> Numbers:
+        return np.concatenate([np.empty(0, np.int64), *(batch.keys for batch in self._batches)])
 
     # -------------------------------------------------------------- frozen
 
     def freeze(self) -> Arrays:
         """Return the matches, which are all listed, as arrays."""
         block = join([batch.held for batch in self._batches], self._width)
-        keys = np.concatenate([np.empty(0, np.int64), *(batch.keys for batch in self._batches)])
-        return {"keys": keys, **freeze_block(block)}
+        return {"keys": self._join_keys(), **freeze_block(block)}
 
     def thaw(self, arrays: Arrays, first: int, position: int) -> None:
         """Restore what `freeze` returned; positions lie in [first, position)."""

@@ -26,6 +26,7 @@ from cernis.engine.dag.collect import collect
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.ordered import find_latest
 from cernis.engine.longest import keep_longest
+from cernis.engine.renumber import list_distinct
 from cernis.engine.settings import (
     CLOCK_WINDOW,
     EVENT_WINDOW,
@@ -431,7 +432,7 @@ class CorrelatedEngine:
     def live_keys(self) -> NDArray[np.int64]:
         """Return the partitions that have partial matches, ascending (as of the last `collect`)."""
         buckets = self.memory.buckets
-        return np.unique(buckets["part"][buckets["root"] != 0]).astype(np.int64)
+        return list_distinct(buckets["part"][buckets["root"] != 0])
 
     def drop_keys(self, keys: NDArray[np.int64]) -> None:
         """Drop the partial matches of all partitions but these; `collect` frees their memory."""

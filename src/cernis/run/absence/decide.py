@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cernis.encoding.encode import Encode, Encoder
 from cernis.encoding.keys import select_arrays
+from cernis.engine.renumber import list_distinct
 from cernis.engine.settings import NEVER
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
@@ -223,8 +224,7 @@ class Absences:
 
     def live_keys(self) -> Numbers:
         """Return the partitions in which something waits, ascending."""
-        live = [side.live_keys() for side in self._sides]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *live]))
+        return list_distinct(*(side.live_keys() for side in self._sides))
 
     def drop_keys(self, keys: Numbers) -> None:
         """Drop the guards of all partitions but these, in which no event comes any more."""

@@ -31,8 +31,8 @@ from cernis.engine.deadlines import (
     Certain,
     Deadlines,
     Occurrences,
-    renumber,
 )
+from cernis.engine.renumber import list_distinct, renumber
 from cernis.engine.settings import NEVER
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
@@ -242,10 +242,10 @@ class Following(GuardSide):
         """Return the partitions in which something waits, ascending."""
         of_guard = self.guard.live_keys()
         if self.ranks is not None:
-            return np.union1d(of_guard, self.deadlines.lines())
+            return list_distinct(of_guard, self.deadlines.lines())
         if self.codes is not None:
             return of_guard
-        return np.union1d(of_guard, self.deadlines.buckets())
+        return list_distinct(of_guard, self.deadlines.buckets())
 
     def keep_keys(self, keys: Numbers) -> None:
         super().keep_keys(keys)
@@ -283,7 +283,7 @@ class Following(GuardSide):
         require(
             np.array_equal(waiting["end"], ends)
             and np.array_equal(waiting["payload"], np.arange(len(ends)))
-            and is_inside(self.waiting.keys(), -1, max(1, most))
+            and is_inside(self.waiting.intervals.keys, -1, max(1, most))
             and is_inside(waiting["bucket"], -1, max(1, self.count_buckets(keys)))
             and is_inside(waiting["line"], -1, max(1, most if self.ranks is not None else 1))
             and is_inside(waiting["moment"], -1, position),

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from cernis.encoding.compare import Equality
 from cernis.encoding.keys import select_arrays
-from cernis.engine.deadlines import renumber
 from cernis.events.batch import EventBatch
 from cernis.plan.absence import GuardLinks
 from cernis.run.event_log import EventLog
@@ -58,7 +57,7 @@ class LinkCodes:
 
         Return the codes kept, ascending: the first becomes 0, and so on. None: nothing changes.
         """
-        if self.size <= 4 * len(live) + _SPARE:
+        if self.size <= 2 * len(live) + _SPARE:
             return None
         is_kept = np.zeros(self.size + 1, np.bool_)
         is_kept[live] = True
@@ -68,7 +67,7 @@ class LinkCodes:
         kept = np.flatnonzero(is_kept)
         self._equality.keep_only(0, kept)
         for row in range(self._log.rows):
-            self._log.change(row, lambda codes: renumber(codes, kept))
+            self._log.renumber(row, kept)
         return kept
 
     @property

@@ -22,8 +22,8 @@ from cernis.encoding import clock as clocks
 from cernis.encoding.clock import Clock
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
-from cernis.engine.deadlines import renumber
 from cernis.engine.precedence import Precedence
+from cernis.engine.renumber import list_distinct, renumber
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
@@ -143,8 +143,7 @@ class Preceding(GuardSide):
         self._log.forget_before(position)
         super().forget_before(position)
         if self.codes is not None:
-            live = np.unique(self.seen.used.bucket)
-            kept = self.codes.forget_values(live[live >= 0])
+            kept = self.codes.forget_values(list_distinct(self.seen.used.bucket))
             if kept is not None:
                 self._rename(kept)
 
@@ -184,12 +183,11 @@ class Preceding(GuardSide):
         of_guard = self.guard.live_keys()
         if self.codes is not None:
             return of_guard
-        buckets = np.unique(self.seen.used.bucket)
-        return np.union1d(of_guard, buckets[buckets >= 0])
+        return list_distinct(of_guard, self.seen.used.bucket)
 
     def keep_keys(self, keys: Numbers) -> None:
         super().keep_keys(keys)
-        self._log.change(_KEY, lambda row: renumber(row, keys))
+        self._log.renumber(_KEY, keys)
         if self.codes is None:
             self._rename(keys)
 
