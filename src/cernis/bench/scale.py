@@ -28,7 +28,7 @@ class BenchmarkScale:
     keys: tuple[int, ...] = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
     keyed_events: int = 2_000_000
     waiting: tuple[int, ...] = (100, 1000, 10_000, 100_000, 1_000_000)
-    waiting_events: int = 500_000
+    waiting_events: int = 1_500_000
     strategy_events: int = 500_000
     strategy_windows: tuple[int, ...] = (20, 100, 500, 2000)
     aggregate_lengths: tuple[int, ...] = (3, 6, 12, 24)
