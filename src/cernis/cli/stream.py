@@ -29,7 +29,7 @@ import typer
 import cernis
 from cernis.cli.live import Tally, WatermarkClock, show_live, summarize
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
-from cernis.cli.terminal import error_console, print_message, spinner
+from cernis.cli.terminal import error_console, print_message, print_notes, spinner
 from cernis.errors import QueryError, neutralize
 from cernis.events.source import DEFAULT_TIME, column_for
 from cernis.events.times import UNITS
@@ -298,8 +298,7 @@ def _recognize(plan: StreamPlan, frames: dict[str, Any]) -> Any:
             checkpoint=str(plan.checkpoint.path),
             **plan.options,
         )
-    for one in caught:
-        print_message(f"note: {one.message}")
+    print_notes(one.message.args[0] for one in caught if isinstance(one.message, Warning))
     return sinks.format_lines(found, plan.answers) if plan.form == "jsonl" else found
 
 

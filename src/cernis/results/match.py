@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cernis.events.store import EventStore
+from cernis.results.notebook import match_view
 from cernis.results.timeline import timeline
 from cernis.results.values import python_records
 
@@ -58,8 +59,6 @@ class Match:
         return self._attributes
 
     def _repr_html_(self) -> str:
-        from cernis.results.notebook import match_view  # which draws matches
-
         return match_view(self)
 
     def timeline(self, width: int = 60) -> str:

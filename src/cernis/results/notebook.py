@@ -9,14 +9,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from cernis.results.match import Match
 from cernis.results.timeline import timeline_svg
 
 _MOST_ROWS = 8
 _MOST_EVENTS = 50
 _MOST_VALUES = 6
+
+
+class ShownMatch(Protocol):
+    """What a view shows of a match."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def start_ts(self) -> Any: ...
+    @property
+    def end_ts(self) -> Any: ...
+    @property
+    def deadline_ts(self) -> Any: ...
+    @property
+    def suppressed(self) -> int | None: ...
+    @property
+    def vars(self) -> Mapping[str, Sequence[int]]: ...
+    @property
+    def partition(self) -> Mapping[str, Any]: ...
+    @property
+    def values(self) -> Mapping[str, Any]: ...
+    @property
+    def interval(self) -> tuple[int, int]: ...
+    @property
+    def positions(self) -> Mapping[str, Sequence[int]]: ...
+    def events(self, variable: str) -> list[dict[str, Any]]: ...
 
 
 class Picture(NamedTuple):
@@ -37,7 +64,7 @@ def html_table(
     return "".join(parts)
 
 
-def match_table(matches: Sequence[Match]) -> tuple[list[str], list[list[object]]]:
+def match_table(matches: Sequence[ShownMatch]) -> tuple[list[str], list[list[object]]]:
     """Return the columns of some matches: interval, partition, values, and a timeline.
 
     Matches without variables have no timeline.
@@ -60,7 +87,7 @@ def match_table(matches: Sequence[Match]) -> tuple[list[str], list[list[object]]
     return [*names, "events"] if drawn else names, rows
 
 
-def match_view(match: Match) -> str:
+def match_view(match: ShownMatch) -> str:
     """Return one match: its columns, its drawing, and the table of its events."""
     names, (row,) = match_table([match])
     picture = row[-1]
@@ -70,7 +97,7 @@ def match_view(match: Match) -> str:
     return f'{head}<p title="{escape(picture.text)}">{picture.svg}</p>{_events(match)}'
 
 
-def _picture(match: Match) -> Picture:
+def _picture(match: ShownMatch) -> Picture:
     text = "; ".join(f"{name}: {_rows(rows)}" for name, rows in match.vars.items())
     events = {name: match.events(name)[:_MOST_EVENTS] for name in match.positions}
     titles = {
@@ -81,7 +108,7 @@ def _picture(match: Match) -> Picture:
     return Picture(svg, text, f"<details><summary>events</summary>{_events(match)}</details>")
 
 
-def _events(match: Match) -> str:
+def _events(match: ShownMatch) -> str:
     """Return a table of a match's events with their variables, in the order of the stream."""
     places = [
         (position, name, event)

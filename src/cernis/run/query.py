@@ -18,7 +18,7 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.lower_terms import list_decided
-from cernis.plan.plan import Plan, make_plan
+from cernis.plan.plan import Plan, make_plan, write_warnings
 from cernis.results.matches import Matches
 from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
@@ -77,10 +77,10 @@ class Query(Generic[Found]):
     def plan(self) -> Plan:
         return make_plan(self.pattern, conjunctive=self.conjunctive)
 
-    @property
+    @cached_property
     def warnings(self) -> tuple[WarningNote, ...]:
         """What the query probably does not mean as it is written, whatever the events."""
-        return self.plan.warnings
+        return write_warnings(self.pattern) if self.conjunctive is None else ()
 
     def explain(self, events: Any = None, **options: Any) -> Explanation:
         """Explain how the query runs and what it costs; with events, check it against them."""

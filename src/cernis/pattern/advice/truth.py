@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 
 from cernis.errors import Diagnostic, Span
@@ -41,10 +42,27 @@ def find_settled_conditions(pattern: Pattern) -> Iterator[Diagnostic]:
     formulas = (pattern.formula, *(one.formula for one in pattern.without))
     for node in chain.from_iterable(map(cel.walk, formulas)):
         if isinstance(node, cel.Filter):
-            yield from _check_condition(node.condition, node.body)
+            yield from _check_condition(node.condition, _ConditionScope(node.body))
 
 
-def _check_condition(condition: pred.Condition, body: cel.Formula) -> Iterator[Diagnostic]:
+class _ConditionScope:
+    """The formula that a condition is about; how many events its variables hold."""
+
+    def __init__(self, body: cel.Formula) -> None:
+        self._body = body
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The variables that hold at least one event."""
+        return bound_variables(self._body)
+
+    @cached_property
+    def single(self) -> frozenset[str]:
+        """The variables that hold exactly one event."""
+        return single_variables(self._body)
+
+
+def _check_condition(condition: pred.Condition, scope: _ConditionScope) -> Iterator[Diagnostic]:
     by_variable: dict[str, list[pred.Holds]] = {}
     for part in pred.conjuncts(condition):
         match part:
@@ -52,12 +70,12 @@ def _check_condition(condition: pred.Condition, body: cel.Formula) -> Iterator[D
                 by_variable.setdefault(variable, []).append(part)
             case pred.AnyOf(parts=parts):
                 for each in parts:
-                    yield from _check_condition(each, body)
+                    yield from _check_condition(each, scope)
             case pred.Compare(op="<" | ">", left=left, right=right, adjacent=False, shift=None):
                 if left == right:
                     yield _compares_itself(part)
             case pred.CompareTerms():
-                yield from _check_terms(part, body)
+                yield from _check_terms(part, scope)
     for several in by_variable.values():
         yield from _check_predicates(several)
 
@@ -128,19 +146,19 @@ def _compares_itself(condition: pred.Compare) -> Diagnostic:
     )
 
 
-def _check_terms(condition: pred.CompareTerms, body: cel.Formula) -> Iterator[Diagnostic]:
+def _check_terms(condition: pred.CompareTerms, scope: _ConditionScope) -> Iterator[Diagnostic]:
     """Check a comparison of COUNT(x) with a number."""
     op, left, right = condition.op, condition.left, condition.right
     if isinstance(left, pred.Literal):
         op, left, right = pred.MIRRORED[op], right, left
     match left, right:
         case pred.Aggregate("COUNT", str(name), False), pred.Literal(value=int() | float() as most):
-            least, largest = int(name in bound_variables(body)), name in single_variables(body)
+            least, is_single = int(name in scope.bound), name in scope.single
         case _:
             return
-    reach = _Reach(low=least, high=1 if largest else None)
+    reach = _Reach(low=least, high=1 if is_single else None)
     written = write_condition(condition)
-    several = "one event" if largest else "at least one event" if least else "none or more"
+    several = "one event" if is_single else "at least one event" if least else "none or more"
     if not reach.copy().narrow(op, most):
         message = f"{written} never holds: {name} has {several}"
         yield Diagnostic(message, condition.span, code=NEVER)

@@ -22,15 +22,21 @@ from cernis.pattern.write import write_condition
 
 CODE = "unmet-condition"
 
+_MOST_TRUTHS = 1 << 18
+
 Truths = dict[Atom, bool]
+Holders = dict[str, list[cel.Event]]
+"""For each variable, the atoms of a formula whose events it holds."""
 
 
 def find_unmet_conditions(pattern: Pattern, encoder: Encoder) -> Iterator[Diagnostic]:
-    """Yield a warning for each such condition."""
+    """Yield a warning for each such condition; of a query with very many atoms, none."""
+    if len(encoder.atoms) * len(encoder.vectors) > _MOST_TRUTHS:
+        return
     known = frozenset(encoder.atoms)
     seen = [dict(zip(encoder.atoms, vector, strict=True)) for vector in encoder.vectors]
-    for condition, body in _needed_conditions(pattern.formula):
-        types = [build_type_test(event) for event in _events_of(body, condition.variable)]
+    for condition, holders in _needed_conditions(pattern.formula):
+        types = [build_type_test(event) for event in holders[condition.variable]]
         whole = build_test(condition.predicate)
         if not known.issuperset(atom for test in (*types, whole) for atom in find_atoms(test)):
             continue
@@ -61,16 +67,16 @@ def _is_met(condition: pred.Holds, candidates: Sequence[Truths]) -> bool:
     return any(_holds(test, truths) for truths in candidates)
 
 
-def _needed_conditions(formula: cel.Formula) -> Iterator[tuple[pred.Holds, cel.Formula]]:
-    """Yield the conditions that an event of every match satisfies, with their scope."""
+def _needed_conditions(formula: cel.Formula) -> Iterator[tuple[pred.Holds, Holders]]:
+    """Yield the conditions that an event of every match satisfies, with the atoms in scope."""
     stack = [formula]
     while stack:
         match stack.pop():
             case cel.Filter(body=body, condition=condition):
-                bound = bound_variables(body)
+                bound, holders = bound_variables(body), _find_holders(body)
                 for part in pred.conjuncts(condition):
                     if isinstance(part, pred.Holds) and part.variable in bound:
-                        yield part, body
+                        yield part, holders
                 stack.append(body)
             case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts) | cel.All(parts=parts):
                 stack.extend(reversed(parts))
@@ -82,23 +88,24 @@ def _needed_conditions(formula: cel.Formula) -> Iterator[tuple[pred.Holds, cel.F
                 stack.append(body)
 
 
-def _events_of(formula: cel.Formula, variable: str) -> Iterator[cel.Event]:
-    """Yield the atoms of a formula whose events a variable holds."""
-    stack = [(formula, False)]
+def _find_holders(formula: cel.Formula) -> Holders:
+    found: Holders = {}
+    stack: list[tuple[cel.Formula, tuple[str, ...]]] = [(formula, ())]
     while stack:
-        node, inside = stack.pop()
+        node, names = stack.pop()
         match node:
             case cel.Event(type=name):
-                if inside or name == variable:
-                    yield node
+                for variable in {name, *names}:
+                    found.setdefault(variable, []).append(node)
             case cel.Not():
                 pass
-            case cel.As(body=body, variable=own):
-                stack.append((body, inside or own == variable))
+            case cel.As(body=body, variable=variable):
+                stack.append((body, (*names, variable)))
             case cel.Unless(body=body):
-                stack.append((body, inside))
+                stack.append((body, names))
             case _:
-                stack.extend((child, inside) for child in cel.children(node))
+                stack.extend((child, names) for child in cel.children(node))
+    return found
 
 
 def _holds(test: Test, truths: Truths) -> bool:
