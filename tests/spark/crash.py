@@ -163,7 +163,7 @@ def kill_workers(draw: random.Random, folder: Path) -> None:
             below = []
         for process in below:
             try:
-                if "pyspark.daemon" in process.cmdline():
+                if "cernis.spark.local.daemon" in process.cmdline():
                     process.kill()
             except psutil.Error:
                 pass

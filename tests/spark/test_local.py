@@ -15,6 +15,7 @@ import pytest
 from cernis.errors import CernisError
 from cernis.spark.local import java
 from cernis.spark.local import session as local
+from cernis.spark.local.daemon import PRELOADED
 from cernis.spark.local.session import local_session, session
 
 if TYPE_CHECKING:
@@ -58,6 +59,16 @@ def test_workers_run_this_interpreter(spark: SparkSession) -> None:
 
     rows = spark.range(1).mapInArrow(who, "who string").collect()
     assert {row.who for row in rows} == {sys.executable}
+
+
+def test_workers_begin_with_the_engine_imported(spark: SparkSession) -> None:
+    def list_modules(number: int) -> list[str]:
+        import sys
+
+        return [name for name in PRELOADED if name in sys.modules]
+
+    (found,) = spark.sparkContext.parallelize([0], 1).map(list_modules).collect()
+    assert found == list(PRELOADED)
 
 
 def test_the_time_zone_is_that_of_the_machine(spark: SparkSession) -> None:

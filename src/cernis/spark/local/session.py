@@ -105,6 +105,7 @@ def _settings(cores: int | str, memory: str, app: str) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.python.daemon.module": "cernis.spark.local.daemon",
     }
 
 

@@ -32,6 +32,7 @@ from cernis.spark.frame import Frame
 from cernis.spark.options import DEFAULT_TASKS, shuffle_partitions
 from cernis.spark.prepare import Job, make_work
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
+from cernis.spark.streaming.balance import choose_balanced
 from cernis.spark.streaming.bucket import StreamWork
 from cernis.spark.streaming.checkpoint import claim, read_note
 from cernis.spark.streaming.interval import parse_milliseconds
@@ -147,7 +148,8 @@ def _choose_buckets(job: Job, checkpoint: str | None) -> tuple[int, ...]:
     note = None if checkpoint is None else read_note(checkpoint)
     if note is not None and job.options.tasks in (None, len(note["buckets"])):
         return tuple(note["buckets"])
-    return _balanced(job.frames[0].source.sparkSession, job.tasks)
+    partitions = int(shuffle_partitions(job.frames[0].source.sparkSession))
+    return choose_balanced(job.tasks, partitions)
 
 
 def _note(job: Job, stream: StreamWork) -> dict[str, Any]:
@@ -306,24 +308,6 @@ def _unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for blob in batch.column(0):
             yield from read_blob(blob.as_py()).to_batches()
-
-
-def _balanced(spark: Any, number: int) -> tuple[int, ...]:
-    """Return numbers of buckets that Spark's hash spreads evenly over its partitions."""
-    if number == 1:
-        return (0,)
-    partitions = int(shuffle_partitions(spark))
-    place = F.pmod(F.hash(F.col("id").cast("int")), F.lit(partitions))
-    candidates = spark.range(64 * max(number, partitions)).select(place.alias("place")).collect()
-    found: dict[int, list[int]] = {}
-    for number_, row in enumerate(candidates):
-        found.setdefault(row["place"], []).append(number_)
-    rounds = [found.get(i % partitions, []) for i in range(number)]
-    taken = [ids.pop(0) for ids in rounds if ids]
-    spare = (number_ for ids in found.values() for number_ in ids)
-    while len(taken) < number:
-        taken.append(next(spare))
-    return tuple(taken)
 
 
 def _fingerprint(work: Work, buckets: tuple[int, ...]) -> str:
