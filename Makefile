@@ -27,7 +27,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit endless demo test lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer docs-check architecture format clean
+.PHONY: help setup lock audit endless demo test package lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer docs-check architecture format clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,10 +130,13 @@ boundscheck: $(VENV)/.dev ## The tests of the engine with code that checks every
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random queries (N=1000), all benchmarks
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
 		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py \
-		tests/spark/test_shipping.py tests/bench
+		tests/spark/test_shipping.py tests/spark/test_connect.py tests/bench
 
 crash: $(VENV)/.dev ## Faults on streams: drivers and workers killed, failing sinks (CRASHES=100)
 	@$(BIN)/python tests/spark/crash.py --faults $(or $(CRASHES),100) --seed $(SEED)
+
+package: ## A wheel and an sdist in dist, tried in empty environments (PYTHONS="python3.12 python3.13")
+	@"$(PYTHON)" tests/package/package.py $(PYTHONS)
 
 architecture: $(VENV)/.dev ## Write the list of files in ARCHITECTURE.md anew
 	@$(BIN)/python tests/house/test_house.py
