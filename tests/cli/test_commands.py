@@ -319,3 +319,67 @@ def test_a_strict_run_with_a_warning_about_the_events_writes_no_file(
     assert cernis("run", query, "-e", "trades.csv", "--strict", "-o", "out.jsonl") == 1
     assert "help: did you mean 'SELL'?" in capfd.readouterr().err
     assert not (trades / "out.jsonl").exists()
+
+
+def test_the_table_shows_how_many_matches_were_silenced(capfd: Capture) -> None:
+    query = "SELECT s[price] AS p FROM trades WHERE SELL AS s PARTITION BY [name]"
+    assert cernis("run", f"{query} SUPPRESS BY [name] FOR 1 HOUR", "-e", "trades.csv") == 0
+    out, _ = capfd.readouterr()
+    assert out.splitlines()[0].split() == [
+        "start", "end", "start_ts", "end_ts", "suppressed", "name", "p",
+    ]  # fmt: skip
+
+
+# ------------------------------------------------------------------ output
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        (["--output-format", "csv"], b'"start","end","start_ts","end_ts","name","s","b"\n'),
+        (["--output-format", "jsonl"], b'{"start":2,"end":3,'),
+        (["-o", "-", "--output-format", "table"], b"start  end  start_ts"),
+        (["--output-format", "arrow"], b"\xff\xff\xff\xff"),
+        (["--output-format", "parquet"], b"PAR1"),
+    ],
+)
+def test_the_form_of_the_output_may_be_named(
+    options: list[str], first: bytes, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert cernis("run", PAIRS, "-e", "trades.csv", *options) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.startswith(first)
+    assert err == b""
+
+
+def test_the_suffix_of_a_file_tells_its_form(trades: Path, capfd: Capture) -> None:
+    for name in ("m.csv", "m.arrow", "m.feather", "m.ndjson"):
+        assert cernis("run", PAIRS, "-e", "trades.csv", "-o", name) == 0
+        assert capfd.readouterr().err == f"wrote 3 matches to {name}\n"
+    assert len((trades / "m.csv").read_text().splitlines()) == 4
+    assert (trades / "m.arrow").read_bytes()[:6] == b"ARROW1"
+    nothing = PAIRS.replace("BUY", "SELL").replace("SELL AS s", "(SELL AS s FILTER s[price < 0])")
+    assert cernis("run", nothing, "-e", "trades.csv", "-o", "none.csv") == 0
+    assert (trades / "none.csv").read_text() == '"start","end","start_ts","end_ts","name","s","b"\n'
+
+
+def test_a_table_is_not_written_to_a_file(capfd: Capture) -> None:
+    options = ["--output-format", "table", "-o", "m.txt"]
+    assert cernis("run", PAIRS, "-e", "trades.csv", *options) == 2
+    assert "a table is shown on standard output" in " ".join(capfd.readouterr().err.split())
+
+
+def test_the_table_shows_the_values_of_attributes_and_the_events(capfd: Capture) -> None:
+    query = "SELECT s[price] FROM trades WHERE SELL:{2} AS s PARTITION BY [name]"
+    assert cernis("run", query, "-e", "trades.csv", "--events-in-output") == 0
+    out, _ = capfd.readouterr()
+    assert out == (
+        "start  end  start_ts             end_ts               name  s[price]\n"
+        "    0    1  2024-01-02 10:00:00  2024-01-02 10:02:00  MSFT  101, 102\n"
+        "1 match\n"
+        "\n"
+        "rows 0 to 1\n"
+        "   price\n"
+        "s  101  \n"
+        "s  102  \n"
+    )

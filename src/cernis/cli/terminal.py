@@ -15,6 +15,7 @@ from rich.text import Text
 
 from cernis.errors import WarningNote, neutralize, write_message
 from cernis.results.answers import Answer
+from cernis.results.columns import SUPPRESSED
 from cernis.results.deadline import DEADLINE
 from cernis.results.groups import MatchGroup
 from cernis.results.match import Match
@@ -91,6 +92,8 @@ def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
     times = ["end_ts"] if counting else ["start_ts", "end_ts"]
     if any(match.deadline_ts is not None for match in matches):
         times.append(DEADLINE)
+    if any(match.suppressed is not None for match in matches):
+        times.append(SUPPRESSED)
     names = [*numbers, *times, *first.partition, *first.values]
     for name in first.vars:
         held = first.attributes.get(name, ())
