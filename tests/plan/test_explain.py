@@ -244,6 +244,29 @@ def test_explain_says_which_keys_leave(clauses: str, expected: str) -> None:
     assert entries(f"SELECT * WHERE A ; B {clauses}")["partition"] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("A ;[5 SECONDS] B", "idle keys leave with the gap"),
+        ("A", "idle keys leave at once: a match is a single event"),
+        (
+            "A WITHOUT B FOR 5 SECONDS",
+            "idle keys leave when WITHOUT needs them no more: a match is a single event",
+        ),
+        (
+            "A WITHOUT B FOR 5 EVENTS",
+            (
+                "idle keys stay: WITHOUT … EVENTS counts events inside the key "
+                "(add FORGET AFTER a time)"
+            ),
+        ),
+    ],
+)
+def test_explain_says_which_keys_leave_without_a_window(formula: str, expected: str) -> None:
+    said = entries(f"SELECT * WHERE {formula} PARTITION BY [k]")["partition"]
+    assert said == [f"by k; {expected}"]
+
+
 @pytest.mark.parametrize("strategy", ["MAX", "NEXT", "LAST", "ANY", "STRICT"])
 def test_a_strategy_lists_what_compares_events(strategy: str) -> None:
     said = entries(f"{PAIR} x[k] = y[k] WITHIN 10 EVENTS".replace("*", f"{strategy} *", 1))

@@ -390,15 +390,20 @@ def _describe_partition(plan: Plan) -> list[str]:
     by = f"by {', '.join(' or '.join(group) for group in pattern.partition)}"
     if idle:
         return [f"{by}; idle keys are forgotten {idle}"]
+    if plan.keeps_idle:
+        return [f"{by}; idle keys stay: {why_idle_stay(pattern)}"]
     if plan.gaps_in_time:
         return [f"{by}; idle keys leave with the gap"]
     if not pattern.keeps_idle:
         return [f"{by}; idle keys leave with the window"]
-    return [f"{by}; idle keys stay: {why_idle_stay(pattern)}"]
+    leave = "at once" if not pattern.without else "when WITHOUT needs them no more"
+    return [f"{by}; idle keys leave {leave}: a match is a single event"]
 
 
 def why_idle_stay(pattern: Pattern) -> str:
     """Return why partitions without events keep their state, and what to write."""
+    if any(one.within.unit is Unit.EVENTS for one in pattern.without):
+        return "WITHOUT … EVENTS counts events inside the key (add FORGET AFTER a time)"
     if pattern.within is None:
         return "without a window, nothing ends (add WITHIN a time, or FORGET AFTER a time)"
     attribute = pattern.within.attribute

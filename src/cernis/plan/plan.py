@@ -30,6 +30,7 @@ from cernis.errors import WarningNote
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.advice import find_warnings
+from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK, Value
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
@@ -197,8 +198,16 @@ class Plan:
 
     @property
     def keeps_idle(self) -> bool:
-        """Whether a partition keeps its partial matches however long it has no event."""
-        return self.pattern.keeps_idle and not self.gaps_in_time
+        """Whether a partition keeps some state however long it has no event.
+
+        A formula of single events has no partial matches. WITHOUT … EVENTS waits for events.
+        """
+        pattern = self.pattern
+        waits = any(one.within.unit is Unit.EVENTS for one in pattern.without)
+        if waits and pattern.partition and pattern.forget is None:
+            return True
+        leaves = self.gaps_in_time or is_single_event(pattern.formula)
+        return pattern.keeps_idle and not leaves
 
     @property
     def can_aggregate(self) -> bool:
