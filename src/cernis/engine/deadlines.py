@@ -18,6 +18,7 @@ Memory is linear in the waiting entries: removed ones are dropped when they are 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,8 @@ Numbers = NDArray[np.int64]
 
 NOWHERE = -1
 _FIRST = 1 << 10
+_PAIRS = 1 << 16
+"""So many pairs of an occurrence and an entry are listed at once."""
 
 
 class Entries(NamedTuple):
@@ -126,6 +129,31 @@ def _meet(entries, queues, begin, count, occurrences):
         _enter(entries, queues, entry)
         entry += 1
     return removed
+
+
+@kernel
+def _list_met(entries, queues, occurrences, part, counts, found):
+    """Write the entries that some occurrences find, one after the other, and their numbers.
+
+    An empty `found` only counts. Entries that wait no more are dropped from the front.
+    """
+    number = 0
+    for i in range(part[0], part[1]):
+        counts[i] = 0
+        bucket = occurrences.bucket[i]
+        if bucket < 0 or bucket >= len(queues.bucket_first):
+            continue
+        at = queues.bucket_first[bucket]
+        while at >= 0 and entries.waits[at] == 0:
+            at = entries.after[at]
+        queues.bucket_first[bucket] = at
+        while at >= 0 and entries.end[at] < occurrences.start[i]:
+            if entries.waits[at] != 0 and entries.deadline[at] >= occurrences.clock[i]:
+                if len(found) > 0:
+                    found[number] = at
+                number += 1
+                counts[i] += 1
+            at = entries.after[at]
 
 
 @kernel
@@ -243,12 +271,24 @@ class Deadlines:
         self._removed += int(used.waits[at].sum())
         used.waits[at] = 0
 
-    def find(self, bucket: int, start: int, clock: int) -> Numbers:
-        """Return what an occurrence of the bucket would remove: payloads, ascending."""
-        used = self._used
-        count = int(np.searchsorted(used.end, start))
-        met = (used.bucket[:count] == bucket) & (used.deadline[:count] >= clock)
-        return np.asarray(used.payload[:count][met & (used.waits[:count] != 0)], np.int64)
+    def find_met(self, occurrences: Occurrences) -> Iterator[tuple[int, Numbers]]:
+        """Yield the number of each occurrence that finds entries, and their payloads, ascending.
+
+        It removes nothing; the caller may remove some before it asks for the next.
+        """
+        entries, queues = self._entries, self._queues
+        counts = np.empty(len(occurrences.end), np.int64)
+        _list_met(entries, queues, occurrences, (0, len(counts)), counts, np.empty(0, np.int64))
+        for low, high in cut_by_sum(counts, _PAIRS):
+            found = np.empty(int(counts[low:high].sum()), np.int64)
+            _list_met(entries, queues, occurrences, (low, high), counts, found)
+            end = 0
+            for number in range(low, high):
+                begin, end = end, end + int(counts[number])
+                at = found[begin:end]
+                at = at[entries.waits[at] != 0]
+                if len(at):
+                    yield number, entries.payload[at]
 
     def take_all(self) -> Certain:
         """Return all entries that wait, those whose deadline has come first."""
@@ -392,6 +432,20 @@ class Deadlines:
 
 def _grown(have: int, wanted: int) -> int:
     return have if wanted <= have else max(wanted, 2 * have)
+
+
+def cut_by_sum(counts: Numbers, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the pieces of an array whose sums are at most `most`, or of one number; not those of 0.
+
+    >>> list(cut_by_sum(np.array([2, 3, 0, 9, 0]), 5))
+    [(0, 3), (3, 4)]
+    """
+    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    low = 0
+    while low < len(counts) and sums[low] < sums[-1]:
+        high = max(low + 1, int(np.searchsorted(sums, sums[low] + most, side="right")) - 1)
+        yield low, high
+        low = high
 
 
 def _new_entries(size: int) -> Entries:

@@ -10,16 +10,20 @@ end after the match starts. Memory is linear in the occurrences that a later mat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.engine.deadlines import cut_by_sum
 
 Numbers = NDArray[np.int64]
 
 _FIRST = 1 << 10
+_PAIRS = 1 << 16
+"""So many pairs of a match and an occurrence are listed at once."""
 NOTHING = -1
 
 
@@ -65,6 +69,31 @@ def _bar(chains, last, starts, bounds, buckets, barred):
             at = chains.back[at]
         if at >= 0 and chains.latest[at] >= bounds[i]:
             barred[i] = 1
+
+
+@kernel
+def _list_near(chains, last, asked, part, counts, found):
+    """Write the occurrences near some matches, one after the other, and their numbers.
+
+    An empty `found` only counts.
+    """
+    starts, bounds, buckets = asked
+    number = 0
+    for i in range(part[0], part[1]):
+        counts[i] = 0
+        if buckets[i] < 0 or buckets[i] >= len(last):
+            continue
+        at = last[buckets[i]]
+        while at >= 0:
+            if chains.end[at] < starts[i]:
+                if chains.latest[at] < bounds[i]:
+                    break
+                if chains.start[at] >= bounds[i]:
+                    if len(found) > 0:
+                        found[number] = at
+                    number += 1
+                    counts[i] += 1
+            at = chains.back[at]
 
 
 class Precedence:
@@ -117,6 +146,27 @@ class Precedence:
         barred = np.empty(len(starts), np.int64)
         _bar(self._chains, self._last, starts, bounds, buckets, barred)
         return np.asarray(barred != 0)
+
+    def find_near(
+        self, starts: Numbers, bounds: Numbers, buckets: Numbers
+    ) -> Iterator[tuple[int, Numbers]]:
+        """Yield the number of each match that occurrences precede, and these occurrences.
+
+        They end before its start, and start at its bound or later. Only where occurrences are kept
+        exactly.
+        """
+        asked = starts, bounds, buckets
+        counts = np.empty(len(starts), np.int64)
+        part = 0, len(starts)
+        _list_near(self._chains, self._last, asked, part, counts, np.empty(0, np.int64))
+        for low, high in cut_by_sum(counts, _PAIRS):
+            found = np.empty(int(counts[low:high].sum()), np.int64)
+            _list_near(self._chains, self._last, asked, (low, high), counts, found)
+            end = 0
+            for number in range(low, high):
+                begin, end = end, end + int(counts[number])
+                if end > begin:
+                    yield number, found[begin:end]
 
     def find_last_before(self, position: int) -> NDArray[np.bool_]:
         """Return which occurrences are the last of their bucket that end before a position."""

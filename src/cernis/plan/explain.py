@@ -286,7 +286,8 @@ def _describe_absence(plan: Plan) -> list[str]:
             inside, outside = write_reference(pair.inside), write_reference(pair.outside)
             lines.append(f"{inside} = {outside}: by an index on equal values")
         for condition in links.residual:
-            lines.append(f"{write_condition(condition)}: on each pair, within the budget")
+            pairs = "each pair with equal values" if links.equal else "each pair"
+            lines.append(f"{write_condition(condition)}: on {pairs}, within the budget")
         if links.is_free:
             lines.append("per event: O(automaton); per match and occurrence: O(1) amortized")
     after = plan.pattern.absent_after

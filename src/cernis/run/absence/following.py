@@ -163,10 +163,9 @@ class Following(GuardSide):
     def _check_pairs(self, pairs: PairCheck, block: MatchBlock, occurrences: Occurrences) -> None:
         """Remove what waits and meets an occurrence; all that waits once the budget is spent."""
         names = self.guard.plan.variables
-        starts, buckets = occurrences.start.tolist(), occurrences.bucket.tolist()
-        for i, clock in enumerate(occurrences.clock.tolist()):
+        for i, met in self.deadlines.find_met(occurrences):
             removed = []
-            for number in self.deadlines.find(buckets[i], starts[i], clock).tolist():
+            for number in met.tolist():
                 held, at = self.waiting.find(number)
                 if pairs.holds(ListedOne(held, self.variables, at), ListedOne(block, names, i)):
                     removed.append(number)

@@ -113,11 +113,9 @@ class Preceding(GuardSide):
         self, pairs: PairCheck, ended: MatchBlock, bounds: Numbers, buckets: Numbers
     ) -> NDArray[np.bool_]:
         """Whether an occurrence precedes each match and meets it; so it is beyond the budget."""
-        seen, names = self.seen.used, self.guard.plan.variables
-        barred = np.zeros(len(ended.end), np.bool_)
-        for i, start in enumerate(ended.start.tolist()):
-            near = (seen.bucket == buckets[i]) & (seen.end < start) & (seen.start >= bounds[i])
-            for number in np.flatnonzero(near).tolist():
+        names, barred = self.guard.plan.variables, np.zeros(len(ended.end), np.bool_)
+        for i, near in self.seen.find_near(ended.start, bounds, buckets):
+            for number in near.tolist():
                 one = ListedOne(ended, self.variables, i)
                 if pairs.holds(one, ListedOne(self.listed, names, number)):
                     barred[i] = True
