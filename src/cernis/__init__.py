@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cernis.results.matches import Matches
     from cernis.results.result import Result
     from cernis.run.query import Query
+    from cernis.run.rules import RuleSet
     from cernis.run.session import Session
     from cernis.schema import Schema
 
@@ -47,6 +48,7 @@ __all__ = [
     "Query",
     "QueryError",
     "Result",
+    "RuleSet",
     "Schema",
     "Session",
     "StateError",
@@ -54,6 +56,7 @@ __all__ = [
     "pattern",
     "query",
     "rdf",
+    "rules",
     "schema_of",
     "spark",
 ]
@@ -70,6 +73,7 @@ _MODULES = {
     "Pattern": "cernis.pattern.query",
     "Query": "cernis.run.query",
     "Result": "cernis.results.result",
+    "RuleSet": "cernis.run.rules",
     "Schema": "cernis.schema",
     "Session": "cernis.run.session",
 }
@@ -108,6 +112,17 @@ def query(
     from cernis.run.query import Query
 
     return Query(text, lang=lang, schema=schema)
+
+
+def rules(source: Any) -> RuleSet:
+    """Read rules that run over the same events in one pass; raise all their mistakes together.
+
+    `source` is a text of `RULE name AS SELECT …`, a path of a file or of a folder of such texts
+    (.ceql), a list of texts and paths, or a dictionary of queries by name.
+    """
+    from cernis.run.rules import RuleSet
+
+    return RuleSet.of(source)
 
 
 def schema_of(events: Any, **reading: Any) -> Schema:

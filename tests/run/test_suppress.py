@@ -156,7 +156,7 @@ def test_explain_says_what_is_silenced_and_what_is_kept() -> None:
     value = "SELECT ALARM[x] AS x FROM S WHERE ALARM SUPPRESS BY [x] FOR 1 SECOND"
     text = str(cernis.query(value).explain())
     assert "all matches are listed, within the budget" in text
-    assert "single: SUPPRESS BY values meets all keys" in text
+    assert "single: SUPPRESS BY values alone meets all keys" in text
 
 
 def test_the_command_line_shows_the_number(

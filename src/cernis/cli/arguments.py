@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -154,6 +155,25 @@ def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:
     if any(letter.isspace() for letter in argument) and path.suffix not in _LANGUAGES:
         return argument, lang
     raise CernisError(f"{argument}: no such file (a query as text contains spaces)")
+
+
+def find_rules(argument: str, lang: str = "ceql") -> str | Path | None:
+    """Return the rules of a folder, a file or a text; None: it is a single query."""
+    path = Path(argument)
+    if _exists(path):
+        if path.is_dir():
+            return path
+        text = "" if path.suffix in (".cq", ".spaseq") else _read(path)
+        return path if _has_rules(text) else None
+    return argument if lang == "ceql" and _has_rules(argument) else None
+
+
+def _has_rules(text: str) -> bool:
+    if not re.search(r"\brule\b", text, re.IGNORECASE):
+        return False
+    from cernis.languages.ceql.rules import is_rule_set
+
+    return is_rule_set(text)
 
 
 def _exists(path: Path) -> bool:

@@ -16,6 +16,7 @@ from cernis.cli.arguments import (
     check_output,
     check_outputs,
     choose_runner,
+    find_rules,
     named_columns,
     named_files,
     named_tables,
@@ -132,9 +133,10 @@ def run(
     background: Background = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
-    """Find the matches of QUERY in files of events."""
+    """Find the matches of QUERY, or of a folder or file of rules, in files of events."""
     with reported():
-        text, language = read_query(query, lang.value)
+        rules = find_rules(query, lang.value)
+        text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
         files = named_files([*(events or ()), *(more or ())])
         if not files:
             raise typer.BadParameter("name a file of events", param_hint="--events")
@@ -179,8 +181,21 @@ def run(
                 param_hint="--engine",
             )
         check_outputs(query, arguments, output)
+        if rules is not None:
+            if engine is EngineName.spark:
+                raise CernisError(_RULES_HERE)
+            from cernis.cli import rules as rule_sets
+
+            rule_sets.run(rules, arguments, Delivery(output=output, count=count, limit=limit))
+            return
         runner = choose_runner(language, on_spark=engine is EngineName.spark)
         runner.run(arguments, delivery)
+
+
+_RULES_HERE = (
+    "a rule set runs in this process so far: with cernis run, without --engine spark; "
+    "on Spark, run its rules one by one"
+)
 
 
 def _value(option: StrEnum | None) -> str | None:
@@ -284,6 +299,8 @@ def stream(
 ) -> None:
     """Find the matches of QUERY in events that go on coming, on Spark."""
     with reported():
+        if find_rules(query, lang.value) is not None:
+            raise CernisError(_RULES_HERE)
         text, language = read_query(query, lang.value)
         for option, given in (("--checkpoint", checkpoint), ("--sink", sink)):
             if given is None and not explain:
@@ -352,8 +369,15 @@ def explain(
     table: TableFiles = None,
     lang: Lang = LanguageName.ceql,
 ) -> None:
-    """Show how QUERY is run, and what that costs."""
+    """Show how QUERY, or a rule set, is run, and what that costs."""
     with reported():
+        if (rules := find_rules(query, lang.value)) is not None:
+            if engine is EngineName.spark or mermaid:
+                raise CernisError(_RULES_HERE)
+            from cernis.cli import rules as rule_sets
+
+            typer.echo(neutralize(rule_sets.explain(rules)))
+            return
         text, language = read_query(query, lang.value)
         arguments = RunArguments(
             text=text,
@@ -378,6 +402,11 @@ def explain(
 def check(query: QueryArgument, strict: Strict = False, lang: Lang = LanguageName.ceql) -> None:
     """Parse and type-check QUERY; say every mistake in it, and what it may not mean."""
     with reported():
+        if (rules := find_rules(query, lang.value)) is not None:
+            from cernis.cli import rules as rule_sets
+
+            typer.echo(f"ok: {rule_sets.check(rules)} rules")
+            return
         text, language = read_query(query, lang.value)
         if language == "spaseq":
             from cernis.languages.spaseq import parse

@@ -8,8 +8,8 @@ computed per part, on columns, and only their small integer results are interlea
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,29 @@ class EventBatch:
             raise ValueError("a batch of several parts needs the row of each event in its part")
         starts = np.cumsum([0, *(len(r) for r in results[:-1])])
         return np.concatenate(results)[starts[self.which] + self.index]
+
+
+def select_events(batch: EventBatch, kept: Sequence[Bools]) -> EventBatch:
+    """Return the events that are kept, by marks for the rows of each part."""
+    marks = iter(kept)
+    mask = batch.interleave(lambda _, __: next(marks))
+    places = [np.cumsum(keep) - 1 for keep in kept]
+    which, index = batch.which, batch.index
+    if which is not None and index is not None:
+        starts = np.cumsum([0, *map(len, kept[:-1])])
+        index = np.concatenate(places)[starts[which] + index][mask]
+        which = which[mask]
+    elif index is not None:
+        index = places[0][index][mask]
+    parts = zip(batch.parts, kept, strict=True)
+    return replace(
+        batch,
+        rows=batch.rows[mask],
+        time=None if batch.time is None else batch.time[mask],
+        parts=tuple((name, table.filter(pa.array(keep))) for (name, table), keep in parts),
+        which=which,
+        index=index,
+    )
 
 
 MASK = "@mask"

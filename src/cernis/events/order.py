@@ -281,14 +281,14 @@ def _sort_chunks(chunks: list[Chunk]) -> Iterator[Chunk]:
     times = [c.time for c in chunks if c.time is not None]
     time, rows = np.concatenate(times), np.concatenate([c.rows for c in chunks])
     table = pa.concat_tables([c.table for c in chunks], promote_options="permissive")
-    table = _join_table(table)
+    table = join_table(table)
     order = np.argsort(time, kind="stable")
     for first in range(0, len(order), BATCH_ROWS):
         part = order[first : first + BATCH_ROWS]
         yield Chunk(table.take(pa.array(part)), rows[part], time[part])
 
 
-def _join_table(table: pa.Table) -> pa.Table:
+def join_table(table: pa.Table) -> pa.Table:
     """Return the table with one chunk per column, which makes taking rows direct.
 
     A column that is too large for one chunk leaves the table as it is.

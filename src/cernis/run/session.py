@@ -24,7 +24,14 @@ from cernis.events.batch import TYPES, EventBatch
 from cernis.events.csv_form import Columns
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition
-from cernis.events.source import OnError, TimeColumns, TypeColumns, open_events, stream_of
+from cernis.events.source import (
+    OnError,
+    Source,
+    TimeColumns,
+    TypeColumns,
+    open_events,
+    stream_of,
+)
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.advice.event_window import note_exact_window
 from cernis.pattern.check import resolve
@@ -377,7 +384,15 @@ class Session(Generic[Found]):
             on_error=self.mistakes,
             declared=pattern.declared,
         )
-        tables = self._open_tables()
+        tables = self.prepare(sources)
+        join = None if tables is None else tables.join
+        ordering = Ordering(sources, after=self.progress, join=join)
+        self.check_scale(ordering.scale)
+        return ordering
+
+    def prepare(self, sources: Sequence[Source]) -> Tables | None:
+        """Check the query against its sources, and plan it; return the tables that it joins."""
+        pattern, tables = self.plan.pattern, self._open_tables()
         schemas = {s.name: s.schema for s in sources}
         if tables is not None:
             schemas = {name: tables.extend(name, own) for name, own in schemas.items()}
@@ -391,19 +406,39 @@ class Session(Generic[Found]):
                 self._start(plan)
             elif plan is not self.plan:
                 self._start(plan)
-        join = None if tables is None else tables.join
-        ordering = Ordering(sources, after=self.progress, join=join)
+        return tables
+
+    def check_scale(self, scale: Scale) -> None:
+        """Raise an error where the query needs times, and the events have none."""
+        pattern = self.plan.pattern
         if pattern.within is not None and pattern.within.unit is Unit.TIME:
-            ordering.scale.ticks(pattern.within.size)
+            scale.ticks(pattern.within.size)
         if pattern.forget is not None:
-            ordering.scale.ticks(pattern.forget, "FORGET AFTER")
+            scale.ticks(pattern.forget, "FORGET AFTER")
         if pattern.suppress is not None:
-            ordering.scale.ticks(pattern.suppress.length, "SUPPRESS BY … FOR")
+            scale.ticks(pattern.suppress.length, "SUPPRESS BY … FOR")
         for absence in pattern.without:
             if absence.within.unit is Unit.TIME:
                 clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"
-                ordering.scale.ticks(absence.within.size, f"{clause} a time")
-        return ordering
+                scale.ticks(absence.within.size, f"{clause} a time")
+
+    @property
+    def tables(self) -> Tables | None:
+        """The tables that the query joins; None: it joins none, or they are not open yet."""
+        return self._tables
+
+    def read(self, batch: EventBatch, scale: Scale) -> list[Any]:
+        """Read a batch in its final order; return what it found, for `conclude`."""
+        with self._guard:
+            return self.pipeline.take(batch, scale)
+
+    def conclude(self, read: list[Any], *, last: bool = False) -> Found:
+        """Return the matches in what `read` gave; with `last`, no further event comes."""
+        with self._guard:
+            found = self._result(read, last=last)
+            if not last:
+                self.pipeline.forget_if_due()
+            return found
 
     def _open_tables(self) -> Tables | None:
         """Return the tables that the query joins, which are read once."""

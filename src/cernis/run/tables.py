@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from cernis.encoding.lookup import Lookup
 from cernis.errors import DataError, Diagnostic, QueryError, StateError
-from cernis.events.batch import Bools, EventBatch, Int64s, attribute
+from cernis.events.batch import Bools, EventBatch, Int64s, attribute, select_events
 from cernis.events.mistakes import did_you_mean
 from cernis.events.source import kind_of, read_table
 from cernis.pattern.check.kinds import class_of
@@ -82,7 +82,7 @@ class Tables:
         batch = replace(batch, parts=tuple(parts))
         if all(keep.all() for keep in kept):
             return batch
-        return _filter(batch, kept)
+        return select_events(batch, kept)
 
     def _join_part(self, stream: str, events: pa.Table) -> tuple[pa.Table, Bools]:
         keep = np.ones(events.num_rows, np.bool_)
@@ -171,29 +171,6 @@ def _make_joined(pattern: Pattern, join: TableJoin, table: pa.Table) -> JoinedTa
         )
     arrays = [_to_array(column) for column in table.columns]
     return JoinedTable(join, pa.StructArray.from_arrays(arrays, names=table.column_names), lookup)
-
-
-def _filter(batch: EventBatch, kept: Sequence[Bools]) -> EventBatch:
-    """Return the events that are kept, of each part."""
-    marks = iter(kept)
-    mask = batch.interleave(lambda _, __: next(marks))
-    places = [np.cumsum(keep) - 1 for keep in kept]
-    which, index = batch.which, batch.index
-    if which is not None and index is not None:
-        starts = np.cumsum([0, *map(len, kept[:-1])])
-        index = np.concatenate(places)[starts[which] + index][mask]
-        which = which[mask]
-    elif index is not None:
-        index = places[0][index][mask]
-    parts = zip(batch.parts, kept, strict=True)
-    return replace(
-        batch,
-        rows=batch.rows[mask],
-        time=None if batch.time is None else batch.time[mask],
-        parts=tuple((name, table.filter(pa.array(keep))) for (name, table), keep in parts),
-        which=which,
-        index=index,
-    )
 
 
 def _to_array(column: pa.ChunkedArray) -> pa.Array:

@@ -15,7 +15,7 @@ from cernis.pattern.query import Pattern
 from cernis.pattern.selection import settle_select
 from cernis.schema import Schema
 
-_SYNTAX = Syntax(
+SYNTAX = Syntax(
     ["cernis.languages.text", "cernis.languages.ceql"],
     ["query", "schema"],
     TERMINALS,
@@ -65,11 +65,11 @@ def _retype_in_context(tokens: list[Token]) -> None:
 
 
 def _read(text: str, start: str) -> Tree[Token]:
-    tokens = read_tokens(_SYNTAX, text)
+    tokens = read_tokens(SYNTAX, text)
     _retype_in_context(tokens)
     if tokens and tokens[-1].type == "SEMICOLON":
         tokens.pop()  # the habit of SQL
-    return read_tree(_SYNTAX, start, tokens, text)
+    return read_tree(SYNTAX, start, tokens, text)
 
 
 def parse(text: str) -> Pattern:

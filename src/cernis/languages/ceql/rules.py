@@ -1,0 +1,94 @@
+"""A text of rules: `RULE name AS SELECT …`, one after the other.
+
+Each rule is parsed alone, at its place: lines and columns in its mistakes are those of the whole
+text. `RULE`, a name and `AS` cannot follow each other inside a query, so they tell where a rule
+begins.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+from lark import Token
+
+from cernis.errors import CernisError, Diagnostic, QueryError
+from cernis.languages.ceql.parse import SYNTAX, parse
+from cernis.languages.ceql.words import SOFT
+from cernis.languages.text.tokens import span_of
+from cernis.languages.text.tree import unquote
+from cernis.pattern.query import Pattern
+
+
+class ParsedRule(NamedTuple):
+    """A rule of a text: its name, its line, and its query or what is wrong with it."""
+
+    name: str
+    line: int
+    pattern: Pattern | None
+    mistake: CernisError | None = None
+
+
+def is_rule_set(text: str) -> bool:
+    """Return whether a text has rules, and is no single query."""
+    return bool(_find_heads(list(SYNTAX.parser.lex(text))))
+
+
+def parse_rules(text: str) -> list[ParsedRule]:
+    """Return the rules of a text; declarations before the first one are those of all rules.
+
+    >>> text = "RULE a AS SELECT * WHERE A; RULE b AS SELECT * WHERE B"
+    >>> [rule.name for rule in parse_rules(text)]
+    ['a', 'b']
+    """
+    tokens = list(SYNTAX.parser.lex(text))
+    heads = _find_heads(tokens)
+    if not heads:
+        span = span_of(tokens[0]) if tokens else None
+        mistake = Diagnostic("a rule set is made of rules", span, expected="RULE name AS SELECT …")
+        raise QueryError([mistake], text)
+    begins = [_start(tokens[head]) for head in heads]
+    declarations = text[: begins[0]]
+    rules = []
+    for head, end in zip(heads, [*begins[1:], len(text)], strict=True):
+        name, as_ = tokens[head + 1 : head + 3]
+        begin = _start(as_) + len(as_.value)
+        line = text.count("\n", 0, _start(name)) + 1
+        title = unquote(name.value) if name.type == "QUOTED" else name.value
+        before, statement = _find_before(text, declarations, begin), text[begin:end]
+        blank = declarations + re.sub(r"[^\n]", " ", before)
+        shown = declarations + before + statement
+        try:
+            pattern = replace(parse(blank + statement), source=shown)
+            rules.append(ParsedRule(title, line, pattern))
+        except QueryError as error:
+            rules.append(ParsedRule(title, line, None, QueryError(error.diagnostics, shown)))
+        except CernisError as error:
+            rules.append(ParsedRule(title, line, None, error))
+    return rules
+
+
+def _find_before(text: str, declarations: str, begin: int) -> str:
+    """Return as many lines as stand between declarations and a query, and the begin of its line."""
+    lines = text.count("\n", len(declarations), begin)
+    if not lines:
+        return text[len(declarations) : begin]
+    return "\n" * lines + text[text.rfind("\n", 0, begin) + 1 : begin]
+
+
+def _find_heads(tokens: list[Token]) -> list[int]:
+    """Return where `RULE name AS` stands."""
+    return [
+        i
+        for i, (word, name, as_) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False))
+        if word.type == "NAME"
+        and word.value.upper() == "RULE"
+        and as_.type == "_AS"
+        and (name.type in ("NAME", "QUOTED") or name.type in SOFT)
+    ]
+
+
+def _start(token: Token) -> int:
+    assert token.start_pos is not None
+    return token.start_pos

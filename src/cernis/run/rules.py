@@ -1,0 +1,455 @@
+"""`RuleSet`: many rules over the same events, in one pass.
+
+Events are opened, ordered and merged once for all rules. A `Router` sends each event to the rules
+that it can move; rules that must see every event share the batches, and the codes of equal
+predicates.
+
+Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
+a session over its own events, and some calls for each chunk of a million events. State: that of a
+session for each rule, and the events that its matches reach back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.encoding.encode import AtomEncoder, Encoder
+from cernis.errors import CernisError
+from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
+from cernis.events.mistakes import Mistakes
+from cernis.events.order import Ordering, Scale, StreamPosition, join_table
+from cernis.events.source import Source, open_events
+from cernis.languages.ceql.rules import parse_rules
+from cernis.pattern.atom import Atom
+from cernis.pattern.query import Pattern
+from cernis.run.query import Query
+from cernis.run.routing import ConstantTest, Router, find_equalities, why_whole
+from cernis.run.session import RunOptions, Session
+from cernis.schema import Schema
+
+_CHUNK = 1 << 20
+"""So many events are routed at once: each rule has a cost for each chunk."""
+
+
+class RuleSetError(CernisError):
+    """The mistakes of a rule set, of all its rules."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A query with a name, and the file that it stands in."""
+
+    name: str
+    query: Query[Any]
+    origin: str = ""
+
+
+class RuleSet:
+    """Rules that run over the same events.
+
+    >>> two = RuleSet.of({"buys": "SELECT * WHERE BUY", "sells": "SELECT * WHERE SELL"})
+    >>> {name: found.count() for name, found in two.run([{"type": "BUY"}]).items()}
+    {'buys': 1, 'sells': 0}
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+
+    @classmethod
+    def of(cls, source: Any) -> RuleSet:
+        """Read rules: a text, a file, a folder, texts in a list, or queries by name.
+
+        All mistakes of all rules are raised together.
+        """
+        reader = _RuleReader()
+        reader.read(source)
+        return reader.finish()
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __getitem__(self, name: str) -> Query[Any]:
+        for rule in self.rules:
+            if rule.name == name:
+                return rule.query
+        raise KeyError(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(rule.name for rule in self.rules)
+
+    def run(self, events: Any, **options: Any) -> dict[str, Any]:
+        """Return what each rule finds in the events; the options are those of `Query.run`."""
+        return self.session(**options).collect(events)
+
+    def session(self, **options: Any) -> RuleSession:
+        """Return a session to push events to, for all rules."""
+        return RuleSession(self, RunOptions(**options))
+
+    @cached_property
+    def wholes(self) -> dict[str, str]:
+        """The rules that read every event, and why."""
+        found = {rule.name: why_whole(rule.query.plan) for rule in self.rules}
+        return {name: why for name, why in found.items() if why}
+
+    def explain(self) -> str:
+        """Return how the rules share the work, and which of them cost most."""
+        return "\n".join(self._explain())
+
+    def _explain(self) -> Iterator[str]:
+        yield f"rules        {len(self.rules)}"
+        router = make_router([rule.query for rule in self.rules], "type")
+        indexed = ", ".join(f"{n} ({count:,} constants)" for n, count in router.attributes.items())
+        yield f"routed       {len(router.rules)} rules read the events that can move them"
+        if indexed:
+            yield f"             by look-ups of {indexed}"
+        yield f"whole        {len(self.wholes)} rules read every event"
+        for name, why in self.wholes.items():
+            yield f"             {name}: {why}"
+        kinds: dict[str, int] = {}
+        for rule in self.rules:
+            title = rule.query.plan.guarantee.value
+            kinds[title] = kinds.get(title, 0) + 1
+        shown = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+        yield f"classes      {shown}"
+
+
+def make_router(queries: Sequence[Query[Any]], type_column: str) -> Router:
+    """Return the index of the rules that need not read every event."""
+    wanted: dict[int, frozenset[ConstantTest]] = {}
+    for number, query in enumerate(queries):
+        equalities = None if why_whole(query.plan) else find_equalities(query.plan)
+        if equalities is not None:
+            wanted[number] = equalities
+    return Router(wanted, type_column)
+
+
+class RuleSession:
+    """The rules of a set over one stream of events."""
+
+    def __init__(self, rules: RuleSet, options: RunOptions) -> None:
+        self.rules = rules
+        self.options = options
+        self.mistakes = Mistakes(options.on_error)
+        self.progress = StreamPosition()
+        self.notes: list[str] = []
+        self._encoders: dict[tuple[Atom, ...], Encoder] = {}
+        self.sessions: list[Session[Any]] = [
+            Session(rule.query.plan, options, encode=self._share_encoder) for rule in rules
+        ]
+        self._router = make_router([rule.query for rule in rules], options.type_column)
+
+    def _share_encoder(self, atoms: Sequence[Atom]) -> Encoder:
+        """Return one encoder for all rules that ask the same atoms."""
+        key = tuple(atoms)
+        if key not in self._encoders:
+            self._encoders[key] = _SharedEncoder(key, self.options.type_column)
+        return self._encoders[key]
+
+    # ------------------------------------------------------------- reading
+
+    def collect(self, events: Any) -> dict[str, Any]:
+        """Return all that the rules find in the last events of a stream."""
+        read = self._read(events)
+        return self._conclude(read, last=True)
+
+    def push(self, events: Any) -> dict[str, Any]:
+        """Return what each rule finds in these events, which follow all events pushed before."""
+        for session in self.sessions:
+            session.renew_budget()
+        return self._conclude(self._read(events))
+
+    def finish(self) -> dict[str, Any]:
+        """Return what is certain now that no further event comes."""
+        return self._conclude([[] for _ in self.sessions], last=True)
+
+    def _conclude(self, read: list[list[Any]], *, last: bool = False) -> dict[str, Any]:
+        found = {}
+        for rule, session, segments in zip(self.rules, self.sessions, read, strict=True):
+            session.notes = [*self.notes, *session.plan.warnings, *session.plan.notes]
+            found[rule.name] = session.conclude(segments, last=last)
+        return found
+
+    def _read(self, events: Any) -> list[list[Any]]:
+        sources = self._open(events)
+        ordering = Ordering(sources, after=self.progress)
+        self._prepare(sources, ordering.scale)
+        read: list[list[Any]] = [[] for _ in self.sessions]
+        for batch in _join_batches(ordering):
+            self._take(batch, ordering.scale, read)
+        self.mistakes.complete()
+        self.progress = ordering.progress
+        self.notes = list(ordering.notes)
+        return read
+
+    def _open(self, events: Any) -> list[Source]:
+        """Open the streams that any rule reads."""
+        patterns = [rule.query.pattern for rule in self.rules]
+        names: list[str] = []
+        if all(pattern.streams for pattern in patterns):
+            names = list(dict.fromkeys(name for each in patterns for name in each.streams))
+        options = self.options
+        return open_events(
+            events,
+            names=names,
+            time=options.time,
+            type=options.type,
+            time_unit=options.time_unit,
+            format=options.format,
+            columns=options.columns,
+            delimiter=options.delimiter,
+            quote=options.quote,
+            on_error=self.mistakes,
+            declared=_unite_declared(patterns),
+        )
+
+    def _prepare(self, sources: Sequence[Source], scale: Scale) -> None:
+        """Check each rule against its streams; raise all mistakes together."""
+        mistakes = []
+        for rule, session in zip(self.rules, self.sessions, strict=True):
+            streams = rule.query.pattern.streams
+            own = [source for source in sources if not streams or source.name in streams]
+            try:
+                session.prepare(own)
+                session.check_scale(scale)
+            except CernisError as error:
+                mistakes.append(describe_mistake(rule.name, rule.origin, error))
+                continue
+            for source in own:
+                schema, tables = source.schema, session.tables
+                schema = schema if tables is None else tables.extend(source.name, schema)
+                session.store.expect(schema, source.type_column, source.time_column)
+        if mistakes:
+            raise RuleSetError(mistakes)
+
+    def _take(self, batch: EventBatch, scale: Scale, read: list[list[Any]]) -> None:
+        """Let each rule read its events of a batch."""
+        views: dict[tuple[str, ...], EventBatch] = {}
+        routed = self._route(batch) if scale.unit_ns is not None else {}
+        can_route = {*self._router.rules} if scale.unit_ns is not None else set[int]()
+        for number, session in enumerate(self.sessions):
+            streams = session.plan.pattern.streams
+            if number in can_route:
+                own = routed.get(number)
+                own = None if own is None else _confine(own, streams)
+            else:
+                if streams not in views:
+                    views[streams] = _confine(batch, streams)
+                own = views[streams]
+                tables = session.tables
+                own = own if tables is None else tables.join(own)
+            if own is not None and len(own):
+                read[number] += session.read(replace(own, base=session.events), scale)
+
+    def _route(self, batch: EventBatch) -> dict[int, EventBatch]:
+        """Return the events that can move each rule."""
+        if not self._router.rules:
+            return {}
+        if len(batch.parts) == 1 and batch.index is None:
+            return _copy_events(batch, self._router.route(batch.parts[0][1]))
+        found: dict[int, list[Int64s]] = {}
+        empty = np.empty(0, np.int64)
+        for place, (_, table) in enumerate(batch.parts):
+            for number, at in self._router.route(table).items():
+                found.setdefault(number, [empty] * len(batch.parts))[place] = at
+        return {number: _select(batch, at) for number, at in found.items()}
+
+
+class _SharedEncoder(AtomEncoder):
+    """An encoder of several rules: it encodes a batch that they share once."""
+
+    def __init__(self, atoms: Sequence[Atom], type_column: str) -> None:
+        super().__init__(atoms, type_column)
+        self._last: tuple[EventBatch, Int32s] | None = None
+
+    def encode(self, batch: EventBatch) -> Int32s:
+        if self._last is not None:
+            known, codes = self._last
+            if known.parts is batch.parts and known.index is batch.index:
+                return codes
+        codes = super().encode(batch)
+        self._last = (batch, codes)
+        return codes
+
+
+def _copy_events(batch: EventBatch, rows: Mapping[int, Int64s]) -> dict[int, EventBatch]:
+    """Return the events at the rows of each rule; all rules share one copy, rule after rule."""
+    if not rows:
+        return {}
+    (name, table), order = batch.parts[0], np.concatenate([*rows.values()])
+    copied = join_table(table).take(pa.array(order))
+    found, first = {}, 0
+    for number, at in rows.items():
+        found[number] = replace(
+            batch,
+            rows=batch.rows[at],
+            time=None if batch.time is None else batch.time[at],
+            parts=((name, copied.slice(first, len(at))),),
+        )
+        first += len(at)
+    return found
+
+
+def _select(batch: EventBatch, rows: Sequence[Int64s]) -> EventBatch:
+    kept = []
+    for at, (_, table) in zip(rows, batch.parts, strict=True):
+        keep = np.zeros(table.num_rows, np.bool_)
+        keep[at] = True
+        kept.append(keep)
+    return select_events(batch, kept)
+
+
+def _confine(batch: EventBatch, streams: tuple[str, ...]) -> EventBatch:
+    """Return the events of some streams; none named: of all."""
+    if not streams or all(name in streams for name, _ in batch.parts):
+        return batch
+    kept = [np.full(table.num_rows, name in streams) for name, table in batch.parts]
+    return select_events(batch, kept)
+
+
+def _join_batches(batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
+    """Yield batches of up to a million events, where those of one stream follow each other."""
+    waiting: list[EventBatch] = []
+    for batch in batches:
+        if waiting and not _fits(waiting, batch):
+            yield _concatenate(waiting)
+            waiting = []
+        waiting.append(batch)
+    if waiting:
+        yield _concatenate(waiting)
+
+
+def _fits(waiting: Sequence[EventBatch], batch: EventBatch) -> bool:
+    first = waiting[0]
+    plain = all(len(each.parts) == 1 and each.index is None for each in (first, batch))
+    return (
+        plain
+        and first.parts[0][0] == batch.parts[0][0]
+        and first.parts[0][1].schema == batch.parts[0][1].schema
+        and sum(map(len, waiting)) + len(batch) <= _CHUNK
+    )
+
+
+def _concatenate(batches: Sequence[EventBatch]) -> EventBatch:
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
+    times = [batch.time for batch in batches if batch.time is not None]
+    table = pa.concat_tables([batch.parts[0][1] for batch in batches])
+    return replace(
+        first,
+        rows=np.concatenate([batch.rows for batch in batches]),
+        time=np.concatenate(times) if times else None,
+        parts=((first.parts[0][0], table),),
+    )
+
+
+def _unite_declared(patterns: Iterable[Pattern]) -> Schema | None:
+    streams = {
+        stream.name: stream
+        for pattern in patterns
+        if pattern.declared is not None
+        for stream in pattern.declared.streams
+    }
+    return Schema(tuple(streams.values())) if streams else None
+
+
+# ----------------------------------------------------------------- reading rules
+
+
+def describe_mistake(name: str, origin: str, error: CernisError) -> str:
+    """Return a mistake with the rule and the file that it is in."""
+    where = f"{origin}: rule {name}" if origin else f"rule {name}"
+    return f"{where}: {error}"
+
+
+class _RuleReader:
+    """Reads rules from everywhere, and collects their mistakes."""
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.mistakes: list[str] = []
+        self._origins: dict[str, str] = {}
+
+    def finish(self) -> RuleSet:
+        if self.mistakes:
+            raise RuleSetError(self.mistakes)
+        if not self.rules:
+            raise CernisError("there are no rules")
+        return RuleSet(self.rules)
+
+    def read(self, source: Any) -> None:
+        match source:
+            case RuleSet():
+                for rule in source.rules:
+                    self._add(rule.name, rule.query, rule.origin)
+            case Path():
+                self._read_path(source)
+            case str():
+                self._read_text(source, "")
+            case Mapping():
+                for name, query in source.items():
+                    self._add(str(name), query, "")
+            case Iterable():
+                for each in source:
+                    self.read(each)
+            case _:
+                kind = type(source).__name__
+                raise CernisError(
+                    f"rules are a text, a path, a list of these, or queries by name, not {kind}"
+                )
+
+    def _read_path(self, path: Path) -> None:
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*.ceql") if file.is_file())
+            if not files:
+                raise CernisError(f"{path}: no file of rules (.ceql)")
+            for file in files:
+                self._read_path(file)
+            return
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CernisError(f"{path}: cannot be read: {error}") from error
+        self._read_text(text, str(path))
+
+    def _read_text(self, text: str, origin: str) -> None:
+        try:
+            parsed = parse_rules(text)
+        except CernisError as error:
+            self.mistakes.append(f"{origin}: {error}" if origin else str(error))
+            return
+        for rule in parsed:
+            where = f"{origin}, line {rule.line}" if origin else f"line {rule.line}"
+            if rule.mistake is not None:
+                self.mistakes.append(describe_mistake(rule.name, origin, rule.mistake))
+            else:
+                self._add(rule.name, rule.pattern, origin, where)
+
+    def _add(self, name: str, query: Any, origin: str, where: str = "") -> None:
+        if name in self._origins:
+            first = self._origins[name]
+            places = f": {first} and {where}" if first and where else ""
+            self.mistakes.append(f"two rules are named {name!r}{places}")
+            return
+        self._origins[name] = where
+        try:
+            made = query if isinstance(query, Query) else Query(query)
+        except CernisError as error:
+            self.mistakes.append(describe_mistake(name, origin, error))
+            return
+        self.rules.append(Rule(name, made, origin))

@@ -1,0 +1,295 @@
+"""Rule sets: in one pass what each rule finds alone; their index, their texts, their mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.cli.main import main
+from cernis.pattern.query import Consume, Pattern, Strategy
+from cernis.pattern.selection import counts_only
+from cernis.run.routing import ConstantTest, find_equalities, why_whole
+from cernis.run.rules import RuleSetError
+from cernis.testing.differential import assert_agrees, assert_counts_agree
+from cernis.testing.grammar import split_batches
+from cernis.testing.strategies import cases, cuts, streams
+from cernis.testing.tables import make_table
+
+Events = Sequence[dict[str, Any]]
+
+some = settings(
+    max_examples=max(40, settings.default.max_examples // 2),
+    suppress_health_check=list(HealthCheck),
+)
+CHOOSING = (Strategy.ALL, Strategy.NEXT, Strategy.LAST, Strategy.MAX, Strategy.LONGEST)
+
+
+def compare(pattern: Pattern, events: Events, found: Sequence[Any]) -> None:
+    if counts_only(pattern):
+        counted = [row for part in found for row in part.counts().to_pylist()]
+        assert_counts_agree(pattern, events, [(row["end"], row["count"]) for row in counted])
+    else:
+        assert_agrees(pattern, events, [match for part in found for match in part])
+
+
+@st.composite
+def rule_sets(draw: st.DrawFn, **features: Any) -> tuple[dict[str, Pattern], Events]:
+    """Draw some rules, and a stream with all attributes."""
+    wanted = {
+        "strategies": CHOOSING,
+        "consume": tuple(Consume),
+        "partition": True,
+        "binary": True,
+        "untimed": False,
+        "size": 5,
+        **features,
+    }
+    rules = draw(st.lists(cases(**wanted), min_size=1, max_size=4))
+    events = draw(streams(None, untimed=False, events=9, disorder=False))
+    timed = [{"ts": i, **event} for i, event in enumerate(events)]
+    return {f"r{i}": pattern for i, (pattern, _) in enumerate(rules)}, timed
+
+
+@some
+@given(rule_sets())
+def test_each_rule_finds_what_the_oracle_finds(case: tuple[dict[str, Pattern], Events]) -> None:
+    patterns, events = case
+    found = cernis.rules(patterns).run(make_table(events, timed=True))
+    for name, pattern in patterns.items():
+        compare(pattern, events, [found[name]])
+
+
+@some
+@given(st.data())
+def test_batches_change_nothing(data: st.DataObject) -> None:
+    patterns, events = data.draw(rule_sets())
+    events = sorted(events, key=lambda event: event["ts"])
+    session = cernis.rules(patterns).session()
+    whole, parts = make_table(events, timed=True), []
+    for piece in split_batches(range(len(events)), data.draw(cuts(len(events)))):
+        parts.append(session.push(whole.slice(piece[0] if piece else 0, len(piece))))
+    parts.append(session.finish())
+    for name, pattern in patterns.items():
+        compare(pattern, events, [part[name] for part in parts])
+
+
+def on_hosts(number: int) -> dict[str, str]:
+    return {
+        f"host {i}": "SELECT * FROM S WHERE (LOGIN AS a ; FAIL AS b) "
+        f"FILTER a[host = 'h{i}'] AND b[host = 'h{i}'] WITHIN 5 SECONDS"
+        for i in range(number)
+    }
+
+
+def log(number: int, hosts: int) -> pa.Table:
+    kinds = ["LOGIN", "FAIL", "OTHER"]
+    return pa.table(
+        {
+            "type": [kinds[i // hosts % 3] for i in range(number)],
+            "host": [f"h{i % hosts}" for i in range(number)],
+            "ts": list(range(number)),
+        }
+    )
+
+
+def test_an_event_is_read_by_the_rules_of_its_constant_alone() -> None:
+    rules = cernis.rules(on_hosts(20))
+    session = rules.session()
+    found = session.collect(log(600, 20))
+    assert [each.events for each in session.sessions] == [30] * 20
+    alone = {rule.name: rule.query.run(log(600, 20)) for rule in rules}
+    for name, matches in found.items():
+        assert matches.count() == alone[name].count() > 0
+        assert matches.to_arrow().equals(alone[name].to_arrow())
+
+
+def test_streams_and_tables_belong_to_rules() -> None:
+    rules = cernis.rules(
+        """
+        RULE first AS SELECT * FROM S WHERE A;
+        RULE both AS SELECT * FROM S, T WHERE S>A ; T>A
+        RULE joined AS SELECT * FROM T JOIN names ON k = names.id WHERE A
+        """
+    )
+    streams_ = {
+        "S": [{"type": "A", "k": 1, "ts": 1}, {"type": "A", "k": 2, "ts": 3}],
+        "T": [{"type": "A", "k": 1, "ts": 2}, {"type": "A", "k": 3, "ts": 4}],
+    }
+    found = rules.run(streams_, tables={"names": [{"id": 3}]})
+    assert {name: matches.count() for name, matches in found.items()} == {
+        "first": 2,
+        "both": 3,
+        "joined": 1,
+    }
+    assert [(match.start, match.end) for match in found["joined"]] == [(3, 3)]
+
+
+def test_a_time_that_a_text_denotes_is_not_looked_up() -> None:
+    text = "SELECT * FROM S WHERE A AS a FILTER a[at = '2024-01-01'] WITHIN 1 SECOND"
+    events = pa.table(
+        {"type": ["A", "A"], "ts": [1, 2], "at": pa.array([19723, 19724], pa.date32())}
+    )
+    (found,) = cernis.rules({"r": text}).run(events).values()
+    assert found.count() == cernis.query(text).run(events).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("formula", "equalities"),
+    [
+        ("A AS a FILTER a[x = 1]", {("x", 1)}),
+        ("A AS a FILTER a[x IN {1, 2}] AND a[y > 3]", {("x", 1), ("x", 2)}),
+        ("A AS a FILTER a[x > 1]", {(None, "A")}),
+        ("A AS a ; B AS b FILTER a[x = 'u']", {("x", "u"), (None, "B")}),
+        ("A AS a FILTER a[x = 1 OR y = 2]", {("x", 1), ("y", 2)}),
+    ],
+)
+def test_a_rule_is_found_by_the_constants_that_it_compares(
+    formula: str, equalities: set[tuple[str | None, Any]]
+) -> None:
+    plan = cernis.query(f"SELECT * FROM S WHERE {formula}").plan
+    assert why_whole(plan) == ""
+    assert find_equalities(plan) == {ConstantTest(*each) for each in equalities}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("A : B", "':', STRICT and NOT look at what lies between"),
+        ("A ; B WITHIN 5 EVENTS", "the window is not in time"),
+        ("A WITHOUT B FOR 1 SECOND", "any event tells the time by which matches are certain"),
+        ("* AS x", "a condition is no equality with a constant, and names no type"),
+    ],
+)
+def test_a_rule_reads_every_event_where_others_count(text: str, why: str) -> None:
+    assert why_whole(cernis.query(f"SELECT * FROM S WHERE {text}").plan) == why
+
+
+def test_explain_says_what_is_shared_and_what_is_expensive() -> None:
+    rules = cernis.rules({**on_hosts(3), "next": "SELECT * FROM S WHERE A : B"})
+    assert rules.explain().splitlines() == [
+        "rules        4",
+        "routed       3 rules read the events that can move them",
+        "             by look-ups of host (3 constants)",
+        "whole        1 rules read every event",
+        "             next: ':', STRICT and NOT look at what lies between",
+        "classes      4 unary",
+    ]
+
+
+# -------------------------------------------------------------------- texts
+
+
+def test_declarations_before_the_first_rule_are_those_of_all() -> None:
+    text = "CREATE STREAM S { EVENT A { x:int } } RULE a AS SELECT * FROM S WHERE A AS a FILTER "
+    with pytest.raises(RuleSetError, match="unknown attribute 'y'"):
+        cernis.rules(text + "a[y = 1]")
+    assert cernis.rules(text + "a[x = 1]").names == ("a",)
+
+
+def test_all_mistakes_of_all_rules_come_together() -> None:
+    with pytest.raises(RuleSetError) as raised:
+        cernis.rules(
+            "RULE one AS SELECT * FROM S WHRE A;\n"
+            "RULE two AS SELECT * FROM S WHERE A AS a FILTER b[x = 1]\n"
+            "RULE two AS SELECT * FROM S WHERE A\n"
+            "RULE `a rule` AS SELECT * FROM S WHERE A LIMIT -1"
+        )
+    assert (
+        str(raised.value)
+        == """\
+rule one: line 1, column 29: unexpected 'WHRE'
+  RULE one AS SELECT * FROM S WHRE A;
+                              ^^^^
+  help: did you mean 'WHERE'?
+rule two: line 2, column 49: unknown variable 'b' in FILTER
+  RULE two AS SELECT * FROM S WHERE A AS a FILTER b[x = 1]
+                                                  ^
+  expected: A, a
+two rules are named 'two': line 2 and line 3
+rule a rule: line 4, column 42: LIMIT must not be negative
+  RULE `a rule` AS SELECT * FROM S WHERE A LIMIT -1
+                                           ^^^^^^^^"""
+    )
+
+
+def test_a_text_without_rules_is_no_rule_set() -> None:
+    with pytest.raises(RuleSetError) as raised:
+        cernis.rules("SELECT * FROM S WHERE A")
+    assert str(raised.value) == (
+        "line 1, column 1: a rule set is made of rules\n"
+        "  SELECT * FROM S WHERE A\n"
+        "  ^^^^^^\n"
+        "  expected: RULE name AS SELECT …"
+    )
+
+
+def test_a_rule_that_does_not_fit_the_events_is_named() -> None:
+    rules = cernis.rules("RULE r AS SELECT * FROM S WHERE A AS a FILTER a[prise = 1]")
+    with pytest.raises(RuleSetError, match="rule r: line 1, column 49: unknown attribute 'prise'"):
+        rules.run([{"type": "A", "price": 1}])
+
+
+# ------------------------------------------------------------- command line
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rules = tmp_path / "rules"
+    (rules / "more").mkdir(parents=True)
+    (rules / "one.ceql").write_text("RULE buys AS SELECT * FROM S WHERE BUY AS b")
+    (rules / "more" / "two.ceql").write_text("RULE sells AS SELECT * FROM S WHERE SELL AS s")
+    (tmp_path / "S.csv").write_text("type,x\nBUY,1\nSELL,2\nBUY,3\n")
+    return tmp_path
+
+
+def test_the_command_line_runs_a_folder_of_rules(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = ["run", str(folder / "rules"), str(folder / "S.csv")]
+    assert main([*run, "--count"]) == 0
+    assert capfd.readouterr().out == "sells\t1\nbuys\t2\n"
+    assert main([*run, "--output", "-"]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [(line["rule"], line["vars"]) for line in lines] == [
+        ("sells", {"s": [1]}),
+        ("buys", {"b": [0]}),
+        ("buys", {"b": [2]}),
+    ]
+    assert main(run) == 0
+    assert "sells" in capfd.readouterr().out
+    assert main([*run, "--output", str(folder / "out.jsonl")]) == 0
+    assert len((folder / "out.jsonl").read_text().splitlines()) == 3
+
+
+def test_the_command_line_checks_and_explains_a_folder_of_rules(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rules = str(folder / "rules")
+    assert main(["check", rules]) == 0
+    assert capfd.readouterr().out == "ok: 2 rules\n"
+    assert main(["explain", rules]) == 0
+    assert capfd.readouterr().out.startswith("rules        2\n")
+    (folder / "rules" / "one.ceql").write_text("RULE buys AS SELECT * FROM S")
+    (folder / "rules" / "three.ceql").write_text("RULE sells AS SELECT * FROM S WHERE A LIMIT -1")
+    assert main(["check", rules]) == 1
+    err = capfd.readouterr().err
+    assert "one.ceql: rule buys: line 1" in err
+    assert "three.ceql: rule sells: line 1, column 39: LIMIT must not be negative" not in err
+    assert "two rules are named 'sells': " in err
+
+
+def test_rules_on_spark_are_refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = ["run", str(folder / "rules"), str(folder / "S.csv"), "--engine", "spark"]
+    assert main(run) == 1
+    assert "a rule set runs in this process so far" in capfd.readouterr().err
+    stream = ["stream", str(folder / "rules"), "--source", str(folder), "--explain"]
+    assert main(stream) == 1
+    assert "a rule set runs in this process so far" in capfd.readouterr().err
