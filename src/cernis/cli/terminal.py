@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from decimal import Decimal
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.cells import cell_len
@@ -103,7 +105,14 @@ def matches_table(matches: Sequence[Match], *, counting: bool = False) -> Table:
         values = [getattr(match, name) for name in (*numbers, *times)]
         values += [*match.partition.values(), *match.values.values()]
         rows.append([*map(value_text, values), *_variable_cells(match)])
-    return make_table(names, rows, right={*numbers, *first.values})
+    values_of_all = [match.values for match in matches]
+    return make_table(names, rows, right={*numbers, *_find_numbers(values_of_all)})
+
+
+def _find_numbers(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the columns that hold numbers alone."""
+    kinds = (int, float, Decimal, NoneType)
+    return {name for name in rows[0] if all(isinstance(row[name], kinds) for row in rows)}
 
 
 def _variable_cells(match: Match) -> Iterator[Text]:
@@ -124,7 +133,7 @@ def groups_table(groups: Sequence[MatchGroup]) -> Table:
         map(value_text, (*group.time.values(), *group.partition.values(), *group.values.values()))
         for group in groups
     ]
-    return make_table(names, rows, right={*first.values})
+    return make_table(names, rows, right=_find_numbers([group.values for group in groups]))
 
 
 def answers_table(answers: Sequence[Answer]) -> Table:
