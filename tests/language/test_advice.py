@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cernis.pattern as p
 from cernis.languages.ceql import parse
+from cernis.pattern import predicate as pred
 from cernis.pattern.advice import find_warnings
 from cernis.pattern.advice.event_window import note_event_window, note_exact_window
+from cernis.pattern.advice.truth import never_holds
 from cernis.testing.corpus import read_cases
+from cernis.testing.predicates import holds, truth
 
 
 def warn(formula: str) -> list[tuple[str, str]]:
@@ -87,7 +92,7 @@ line 1, column 30: no event can satisfy s[price > 100] AND s[price < 50]
             "A AS s FILTER s[price > 100 OR price <= 200]",
             "always-holds",
             """\
-line 1, column 30: s[price > 100 OR price <= 200] always holds, unless price is NULL
+line 1, column 30: s[price > 100 OR price <= 200] always holds, unless price is NULL or NaN
   SELECT * WHERE A AS s FILTER s[price > 100 OR price <= 200]
                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   help: if all of them must hold: s[price > 100 AND price <= 200]""",
@@ -170,6 +175,50 @@ def test_no_event_satisfies_a_contradiction(predicate: str) -> None:
 )
 def test_a_sensible_query_has_no_warning(formula: str) -> None:
     assert warn(formula) == []
+
+
+VALUES = (None, -1, 0, 0.5, 1, 2, 3, "x", "y", float("nan"))
+CONSTANTS = st.sampled_from([0, 1, 2, 0.5, "x", "y"]).map(pred.Literal)
+ATTRIBUTES = st.sampled_from("ab").map(lambda name: pred.Attribute((name,)))
+SIMPLE: st.SearchStrategy[pred.Predicate] = st.one_of(
+    st.builds(pred.Comparison, st.sampled_from(list(pred.COMPARE)), ATTRIBUTES, CONSTANTS),
+    st.builds(pred.Comparison, st.sampled_from(list(pred.COMPARE)), CONSTANTS, ATTRIBUTES),
+    st.builds(pred.Comparison, st.sampled_from(list(pred.COMPARE)), ATTRIBUTES, ATTRIBUTES),
+    st.builds(pred.InSet, ATTRIBUTES, st.lists(CONSTANTS, min_size=1, max_size=3).map(tuple)),
+    st.builds(
+        pred.InRange,
+        ATTRIBUTES,
+        st.integers(0, 3).map(pred.Literal),
+        st.integers(0, 3).map(pred.Literal),
+    ),
+    st.builds(pred.IsNull, ATTRIBUTES, st.booleans()),
+)
+PREDICATES = st.recursive(
+    SIMPLE,
+    lambda inner: st.one_of(
+        st.builds(pred.And, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(pred.Or, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(pred.Negation, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(PREDICATES)
+def test_no_event_satisfies_what_never_holds(predicate: pred.Predicate) -> None:
+    if never_holds(predicate):
+        satisfied = [(a, b) for a in VALUES for b in VALUES if holds(predicate, {"a": a, "b": b})]
+        assert satisfied == []
+
+
+@given(PREDICATES)
+def test_every_event_with_numbers_satisfies_what_always_holds(predicate: pred.Predicate) -> None:
+    if never_holds(pred.Negation(predicate), nan=False):
+        numbers = [value for value in VALUES if value == value]
+        failed = [
+            (a, b) for a in numbers for b in numbers if truth(predicate, {"a": a, "b": b}) is False
+        ]
+        assert failed == []
 
 
 def test_the_queries_of_the_corpus_have_no_warning() -> None:

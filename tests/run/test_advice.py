@@ -8,9 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
 
 import cernis
 from cernis.errors import list_warnings
+from cernis.pattern.query import Unit
+from cernis.testing.grammar import RandomCase
+from cernis.testing.strategies import cases
+from cernis.testing.tables import make_table
 
 SALES = [{"type": "SELL", "price": n, "ts": 1000 * n} for n in range(5)]
 PAIR = "SELECT * FROM S WHERE SELL AS s ; BUY AS b"
@@ -156,6 +161,15 @@ def test_a_strict_stream_raises_at_its_end() -> None:
     assert next(stream).count() == 5
     with pytest.raises(cernis.StrictError, match="no event has the type 'BUY'"):
         next(stream)
+
+
+@given(cases())
+def test_a_query_with_an_unmet_condition_has_no_match(case: RandomCase) -> None:
+    pattern, events = case
+    timed = pattern.within is not None and pattern.within.unit is Unit.TIME
+    found = cernis.query(pattern).run(make_table(events, timed=timed or None))
+    if any(note.code == "unmet-condition" for note in list_warnings(found.notes)):
+        assert found.count() == 0
 
 
 def test_a_query_and_its_explanation_have_the_warnings_without_events() -> None:

@@ -295,6 +295,7 @@ def stream(
         ),
     ] = None,
     table: TableFiles = None,
+    strict: Strict = False,
     lang: Lang = LanguageName.ceql,
 ) -> None:
     """Find the matches of QUERY in events that go on coming, on Spark."""
@@ -323,6 +324,7 @@ def stream(
             quote=quote,
             on_error=on_error.value,
             tables=named_tables(table or ()),
+            strict=strict,
         )
         streaming.stream(
             text,

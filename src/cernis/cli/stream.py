@@ -30,7 +30,7 @@ import cernis
 from cernis.cli.live import Tally, WatermarkClock, show_live, summarize
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
 from cernis.cli.terminal import error_console, print_message, print_notes, spinner
-from cernis.errors import QueryError, neutralize
+from cernis.errors import QueryError, StrictError, neutralize
 from cernis.events.source import DEFAULT_TIME, column_for
 from cernis.events.times import UNITS
 from cernis.plan.explain import write_entry
@@ -148,6 +148,8 @@ def make_plan(text: str, language: str, arguments: StreamArguments) -> StreamPla
     places = sources.parse_sources(arguments.source)
     columns = sources.parse_schemas(arguments.schema)
     query = _query(text, language, places, columns, arguments.reading)
+    if arguments.reading.strict and query.warnings:
+        raise StrictError(query.warnings)
     pattern = query.pattern
     inputs = sources.decide_inputs(
         places, pattern.streams, pattern.declared, columns, arguments.reading

@@ -82,19 +82,19 @@ def _check_condition(condition: pred.Condition, scope: _ConditionScope) -> Itera
 
 def _check_predicates(several: list[pred.Holds]) -> Iterator[Diagnostic]:
     """Check the predicates that the events of one variable must all satisfy."""
-    impossible = [one for one in several if _never(one.predicate)]
+    impossible = [one for one in several if never_holds(one.predicate)]
     for one in impossible:
         offer = _offer(one, pred.And, pred.Or) or _offer_name(one)
         yield _never_holds(write_condition(one), one.span, offer)
-    if not impossible and len(several) > 1 and _never(pred.And(_predicates(several))):
+    if not impossible and len(several) > 1 and never_holds(pred.And(_predicates(several))):
         spans = [one.span for one in several]
         either = write_condition(pred.Holds(several[0].variable, pred.Or(_predicates(several))))
         written = " AND ".join(map(write_condition, several))
         yield _never_holds(written, _cover(spans), f"if one of them is enough: {either}")
     for one in several:
-        if _never(pred.Negation(one.predicate)):
+        if never_holds(pred.Negation(one.predicate), nan=False):
             names = dict.fromkeys(each.name for each in pred.attributes_of(one.predicate))
-            unless = f", unless {' or '.join(names)} is NULL" if names else ""
+            unless = f", unless {' or '.join(names)} is NULL or NaN" if names else ""
             yield Diagnostic(
                 f"{write_condition(one)} always holds{unless}",
                 one.span,
@@ -118,7 +118,7 @@ def _offer(
     if not isinstance(one.predicate, written):
         return None
     other = pred.Holds(one.variable, meant(one.predicate.parts))
-    if _never(other.predicate) or _never(pred.Negation(other.predicate)):
+    if never_holds(other.predicate) or never_holds(pred.Negation(other.predicate), nan=False):
         return None
     which = "one of them is enough" if meant is pred.Or else "all of them must hold"
     return f"if {which}: {write_condition(other)}"
@@ -175,9 +175,13 @@ def _cover(spans: list[Span | None]) -> Span | None:
 # ------------------------------------------------------------------ cases
 
 
-def _never(predicate: pred.Predicate) -> bool:
+def never_holds(predicate: pred.Predicate, *, nan: bool = True) -> bool:
+    """Whether no event satisfies a predicate; False where that is not known.
+
+    NaN satisfies `NOT a < 5` and `NOT a >= 5` alike; without `nan`, no attribute is NaN.
+    """
     cases = _list_cases(predicate, holds=True)
-    return cases is not None and all(_contradicts(case) for case in cases)
+    return cases is not None and all(_contradicts(case, nan) for case in cases)
 
 
 def _list_cases(predicate: pred.Predicate, *, holds: bool) -> list[Case] | None:
@@ -189,15 +193,14 @@ def _list_cases(predicate: pred.Predicate, *, holds: bool) -> list[Case] | None:
             each = [_list_cases(part, holds=holds) for part in parts]
             return _combine(each, isinstance(predicate, pred.And) == holds)
         case pred.InRange(body=body, low=low, high=high):
-            op: tuple[pred.Operator, pred.Operator] = (">=", "<=") if holds else ("<", ">")
-            ends = pred.Comparison(op[0], body, low), pred.Comparison(op[1], body, high)
-            return [ends] if holds else [(end,) for end in ends]
+            ends = pred.Comparison(">=", body, low), pred.Comparison("<=", body, high)
+            return [ends] if holds else [(pred.Negation(end),) for end in ends]
         case pred.InSet(body=body, values=values) if not holds:
             return [tuple(pred.Comparison("!=", body, value) for value in values)]
         case pred.InSet(body=body, values=values) if len(values) <= _MOST_CASES:
             return [(pred.Comparison("=", body, value),) for value in values]
-        case pred.Comparison(op=written, left=left, right=right) if not holds:
-            return [(pred.Comparison(_OPPOSITE[written], left, right),)]
+        case pred.Comparison() if not holds:
+            return [(pred.Negation(predicate),)]
         case pred.IsNull(body=body, negated=negated) if not holds:
             return [(pred.IsNull(body, not negated),)]
         case pred.Like() if not holds:
@@ -251,28 +254,36 @@ class _Reach:
         return point and self.low not in self.excluded
 
 
-def _contradicts(case: Case) -> bool:
+def _contradicts(case: Case, nan: bool) -> bool:
     """Whether no event satisfies all predicates of a case."""
     reaches: dict[str, _Reach] = {}
     texts: dict[str, set[str]] = {}
     nulls: dict[str, bool] = {}
+    empty: set[str] = set()
+    no_nan: set[str] = set()
     for predicate in case:
         for name, is_null in _list_nulls(predicate):
             if nulls.setdefault(name, is_null) != is_null:
                 return True
+        is_negated = isinstance(predicate, pred.Negation)
         match _read_comparison(predicate):
             case None:
                 pass
             case bool(truth):
-                if not truth:
+                if not truth and not (is_negated and nan):
                     return True
             case name, op, str(text):
                 if op == "=":
                     texts.setdefault(name, set()).add(text)
+                    no_nan.add(name)
             case name, op, value:
                 if not reaches.setdefault(name, _Reach()).narrow(op, value):
-                    return True
-    return any(len(some) > 1 and not any(map(_may_be_time, some)) for some in texts.values())
+                    empty.add(name)
+                if not is_negated and op != "!=":
+                    no_nan.add(name)
+    if any(len(some) > 1 and not any(map(_may_be_time, some)) for some in texts.values()):
+        return True
+    return any(not nan or name in no_nan for name in empty)
 
 
 def _list_nulls(predicate: pred.Predicate) -> Iterator[tuple[str, bool]]:
@@ -289,9 +300,12 @@ def _read_comparison(
     predicate: pred.Predicate,
 ) -> bool | tuple[str, pred.Operator, str | float] | None:
     """Return a comparison of an attribute with a constant; its truth if there is no attribute."""
+    is_negated = isinstance(predicate, pred.Negation)
+    predicate = predicate.body if isinstance(predicate, pred.Negation) else predicate
     if not isinstance(predicate, pred.Comparison):
         return None
-    op, left, right = predicate.op, predicate.left, predicate.right
+    written = _OPPOSITE[predicate.op] if is_negated else predicate.op
+    op, left, right = written, predicate.left, predicate.right
     if isinstance(left, pred.Literal):
         op, left, right = pred.MIRRORED[op], right, left
     match left, right:
@@ -301,8 +315,8 @@ def _read_comparison(
             return False
         case pred.Literal(value=one), pred.Literal(value=other):
             if _is_number(one) and _is_number(other):
-                return bool(pred.COMPARE[predicate.op](other, one))
-            if isinstance(one, str) and isinstance(other, str) and predicate.op == "=":
+                return bool(pred.COMPARE[written](other, one))
+            if isinstance(one, str) and isinstance(other, str) and written == "=":
                 return one == other
     return None
 
