@@ -19,7 +19,9 @@ import pytest
 import cernis
 from cernis.cli.main import main
 from cernis.errors import DataError
+from cernis.run.query import Query
 from cernis.spark.recognition import recognize
+from cernis.spark.table_function import _answer_schema
 
 Capture = pytest.CaptureFixture[str]
 
@@ -125,6 +127,17 @@ def test_nothing_at_all_has_an_answer_with_the_right_columns(spark: Any) -> None
             assert found.columns == expected.columns
             if name == "values":
                 assert found.collect() == []
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"type": pa.int64()}, {"x": pa.int64()}, {"type": pa.string(), "x": pa.bool_()}],
+    ids=["numbers", "no types", "text"],
+)
+def test_the_function_of_sql_has_the_types_of_its_answer(columns: dict[str, pa.DataType]) -> None:
+    query, schema = Query("SELECT * FROM S WHERE `3` AS a ; S AS b"), pa.schema(columns)
+    answer, _ = _answer_schema(query, schema)
+    assert answer == query.session().push(schema.empty_table()).to_arrow().schema
 
 
 # ---------------------------------------------------------------------- files

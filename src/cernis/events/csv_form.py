@@ -36,7 +36,11 @@ class CsvForm:
     @property
     def is_given(self) -> bool:
         """Whether anything about the form was said."""
-        return self != CsvForm()
+        return self != GUESSED
+
+
+GUESSED = CsvForm()
+"""A form of which nothing was said."""
 
 
 def make_form(columns: Sequence[str] | None, delimiter: str | None, quote: str | None) -> CsvForm:
@@ -45,6 +49,8 @@ def make_form(columns: Sequence[str] | None, delimiter: str | None, quote: str |
     >>> make_form(["type", "ts"], "tab", None)
     CsvForm(columns=('type', 'ts'), delimiter='\\t', quote=None)
     """
+    if columns is None and delimiter is None and quote is None:
+        return GUESSED
     if isinstance(columns, str):
         raise DataError(f"columns={columns!r}: expected a list of names")
     if columns is not None and not columns:

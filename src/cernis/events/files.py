@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cernis.errors import DataError
-from cernis.events.csv_form import CsvForm
+from cernis.events.csv_form import GUESSED, CsvForm
 from cernis.events.mistakes import Mistakes, did_you_mean
 from cernis.events.pipe import Pipe, is_pipe
 from cernis.events.reader import (
@@ -50,7 +50,7 @@ class Opening(NamedTuple):
     types: Mapping[str, pa.DataType]
     """The types of columns of text that are declared."""
     type_column: str | None = "type"
-    form: CsvForm = CsvForm()
+    form: CsvForm = GUESSED
 
 
 class ParquetReader:

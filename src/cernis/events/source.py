@@ -8,6 +8,7 @@ Frames and tables are not copied; files are read batch by batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +93,7 @@ class Source:
         self.timed_by = self.time_column = self._find_times(time)
         self.tick = None if self.timed_by is None else self._find_tick(self.timed_by)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns of the events, with those of their types and times."""
         schema = self.columns
@@ -100,7 +101,10 @@ class Source:
             return schema
         type_: pa.DataType = pa.dictionary(pa.int8(), pa.string())
         if self._typed_by is not None:
-            type_ = type_of_types(schema.field(self._typed_by).type) or pa.string()
+            own = schema.field(self._typed_by).type
+            type_ = type_of_types(own) or pa.string()
+            if type_ is own and self._typed_by == self.type_column and self.time_column != TIMES:
+                return schema
         schema = _set_field(schema, pa.field(self.type_column, type_))
         if self.timed_by is not None and self.time_column == TIMES:
             schema = _set_field(schema, pa.field(TIMES, schema.field(self.timed_by).type))
@@ -136,6 +140,7 @@ class Source:
         """Give the times in the column that all streams have in common."""
         if self.timed_by is not None:
             self.time_column = TIMES
+            self.__dict__.pop("schema", None)
 
     @property
     def aside(self) -> frozenset[str | None]:
@@ -166,7 +171,7 @@ class Source:
         """Whether the source is text that comes through a pipe."""
         return isinstance(self.reader, TextReader) and not self.reopens
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """Its name in messages, and those of its files."""
         return tuple(dict.fromkeys([self.label, *(reader.label for reader in self._readers)]))

@@ -31,7 +31,7 @@ import pyarrow.json
 
 from cernis.errors import DataError
 from cernis.events.batch import Bools, Int64s
-from cernis.events.csv_form import CsvForm, guess_form, open_records
+from cernis.events.csv_form import GUESSED, CsvForm, guess_form, open_records
 from cernis.events.mistakes import Mistakes, check_names
 from cernis.events.pipe import Pipe
 from cernis.events.reader import Piece, Place
@@ -306,7 +306,7 @@ class CsvReader(TextReader):
         path: Path | Pipe,
         mistakes: Mistakes,
         declared: Mapping[str, pa.DataType],
-        form: CsvForm = CsvForm(),  # noqa: B008 (frozen)
+        form: CsvForm = GUESSED,
         type_column: str | None = "type",
     ) -> None:
         types = {} if type_column is None else {type_column: pa.string()}

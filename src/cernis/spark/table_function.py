@@ -164,11 +164,13 @@ def _answer_schema(
     )
     work = Work(
         plan=session.plan,
-        streams=(StreamColumns(name=source.name, columns={name: name for name in schema.names}),),
+        streams=(
+            StreamColumns(name=source.name, columns={name: name for name in source.schema.names}),
+        ),
         reading=replace(options, time=source.time_column),
         scale=Ordering([source]).scale,
     )
-    rows = schema.append(pa.field(ROW, pa.int64())).empty_table()
+    rows = source.schema.append(pa.field(ROW, pa.int64())).empty_table()
     if query.pattern.grouping is not None:
         work = replace(work, exact=exact_columns(query.pattern, answer_schema(work, rows)))
     return answer_schema(work, rows), work.exact

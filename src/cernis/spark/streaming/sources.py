@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from cernis.errors import CernisError, DataError
-from cernis.events.csv_form import CsvForm, columns_of, make_form
+from cernis.events.csv_form import GUESSED, CsvForm, columns_of, make_form
 from cernis.events.files import FORMATS, Opening, format_of, open_file
 from cernis.events.mistakes import Mistakes, did_you_mean
 from cernis.events.reader import TableReader
@@ -85,7 +85,7 @@ class StreamInput:
     """The file that gave the columns."""
     files: str | None = None
     """A pattern for the names of the files to read; None: all."""
-    form: CsvForm = CsvForm()  # noqa: RUF009 (frozen)
+    form: CsvForm = GUESSED
     """How CSV is written."""
 
 
