@@ -178,3 +178,11 @@ def test_a_query_and_its_explanation_have_the_warnings_without_events() -> None:
     assert note.code == "unless-idle"
     lines = str(query.explain()).splitlines()
     assert "warning      line 1, column 35: UNLESS BUY excludes nothing: " in "\n".join(lines)
+
+
+def test_a_rule_set_has_warnings_about_its_rules_and_its_events() -> None:
+    rules = cernis.rules({"one": "SELECT * FROM S WHERE SELL UNLESS BUY"})
+    found = rules.run([{"type": "SELL", "ts": NOW}])["one"]
+    assert [note.code for note in list_warnings(found.notes)] == ["odd-times", "unless-idle"]
+    with pytest.raises(cernis.StrictError, match="excludes nothing"):
+        rules.run(SALES, strict=True)

@@ -186,7 +186,7 @@ def run(
                 raise CernisError(_RULES_HERE)
             from cernis.cli import rules as rule_sets
 
-            rule_sets.run(rules, arguments, Delivery(output=output, count=count, limit=limit))
+            rule_sets.run(rules, arguments, delivery)
             return
         runner = choose_runner(language, on_spark=engine is EngineName.spark)
         runner.run(arguments, delivery)

@@ -22,9 +22,10 @@ from cernis.run.rules import RuleSet
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of all rules in files, in one pass, and deliver them."""
     rules = RuleSet.of(source)
-    output = delivery.output
-    if output is not None and output != "-" and not output.endswith(".jsonl"):
-        raise CernisError(f"{output}: the matches of a rule set are written as .jsonl so far")
+    output = delivery.output if delivery.form != "table" else None
+    if delivery.form not in ("table", "jsonl") or delivery.events:
+        where = output or "--events-in-output"
+        raise CernisError(f"{where}: the matches of a rule set are written as .jsonl so far")
     options = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
     session = rules.session(**options, tables=arguments.tables, strict=arguments.strict)
     found = session.collect(arguments.files)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encoder
-from cernis.errors import CernisError
+from cernis.errors import CernisError, StrictError, WarningNote
 from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition, join_table
@@ -29,6 +29,8 @@ from cernis.events.source import Source, open_events
 from cernis.languages.ceql.rules import parse_rules
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
+from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
+from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.query import Query
 from cernis.run.routing import ConstantTest, Router, find_equalities, why_whole
 from cernis.run.session import RunOptions, Session
@@ -189,11 +191,14 @@ class RuleSession:
         ordering = Ordering(sources, after=self.progress)
         self._prepare(sources, ordering.scale)
         read: list[list[Any]] = [[] for _ in self.sessions]
+        times: TimeSpan | None = None
         for batch in _join_batches(ordering):
+            times = extend_span(times, batch, ordering.unit_ns)
             self._take(batch, ordering.scale, read)
         self.mistakes.complete()
         self.progress = ordering.progress
-        self.notes = list(ordering.notes)
+        odd = () if times is None else check_times(sources, times)
+        self.notes = [*ordering.notes, *note_skipped(sources), *map(WarningNote.of, odd)]
         return read
 
     def _open(self, events: Any) -> list[Source]:
@@ -235,6 +240,9 @@ class RuleSession:
                 session.store.expect(schema, source.type_column, source.time_column)
         if mistakes:
             raise RuleSetError(mistakes)
+        warnings = [one for session in self.sessions for one in session.plan.warnings]
+        if self.options.strict and warnings:
+            raise StrictError(warnings)
 
     def _take(self, batch: EventBatch, scale: Scale, read: list[list[Any]]) -> None:
         """Let each rule read its events of a batch."""

@@ -44,7 +44,7 @@ from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.result import Found
 from cernis.run.advice.absent_types import SampledTypes, find_absent_types
-from cernis.run.advice.odd_times import TimeSpan, check_times
+from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.advice.unmet_conditions import find_unmet_conditions
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
@@ -340,9 +340,7 @@ class Session(Generic[Found]):
         times: TimeSpan | None = None
         for batch in batches:
             self._types.add(batch)
-            if batch.time is not None and ordering.unit_ns is not None:
-                first, end = (int(batch.time[i]) * ordering.unit_ns for i in (0, -1))
-                times = TimeSpan(first if times is None else times.first, end)
+            times = extend_span(times, batch, ordering.unit_ns)
             self.notes = [*ordering.notes, *spent]
             yield self.pipeline.take(batch, ordering.scale)
             if self.budget.spent:

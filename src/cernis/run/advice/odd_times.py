@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from cernis.errors import Diagnostic
+from cernis.events.batch import EventBatch
 from cernis.events.source import Source
 from cernis.events.times import UNITS, is_number, value_type
 
@@ -72,6 +73,14 @@ def find_odd_times(
         f'time_unit="{unit}"',
         code=CODE,
     )
+
+
+def extend_span(span: TimeSpan | None, batch: EventBatch, unit_ns: int | None) -> TimeSpan | None:
+    """Return the span of the times so far and of a batch, whose ticks have `unit_ns`."""
+    if batch.time is None or unit_ns is None or not len(batch):
+        return span
+    first, last = int(batch.time[0]) * unit_ns, int(batch.time[-1]) * unit_ns
+    return TimeSpan(first if span is None else span.first, last)
 
 
 def check_times(sources: Sequence[Source], span: TimeSpan) -> Iterator[Diagnostic]:
