@@ -10,20 +10,28 @@ each distinct key of PARTITION BY in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from cernis.automata.linked.automaton import Alternative, LinkedAutomaton
 from cernis.engine.dag.records import NOTHING
 from cernis.engine.graphs.expressions import keep, new_stack
 from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g
+from cernis.pattern.spaseq import SequenceStep
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.solving.programs import Program, compile_expression
-from cernis.rdf.solving.solutions import Solutions, arrange, join_solutions, project
+from cernis.rdf.solving.solutions import (
+    Solutions,
+    arrange,
+    drop_repeats,
+    join_solutions,
+    project,
+)
 from cernis.rdf.solving.solve import find_patterns
 from cernis.rdf.solving.values import TermValues
 
@@ -67,6 +75,8 @@ class _Way(NamedTuple):
     """The variables that tell its readings apart."""
     readings: Codes
     """By the bits of those that are bound."""
+    repeats: bool
+    """Whether two pairs of solutions may join to one row."""
 
 
 class _RowTable(NamedTuple):
@@ -90,16 +100,17 @@ class RowBuilder:
         self._certain = {
             gpm.name: frozenset(g.find_certain_variables(gpm.pattern)) for gpm in query.gpms
         }
+        self._names = find_patterns(plan)
         self._ways = [self._plan_way(a, query.source) for a in range(len(linked.alternatives))]
         alone = {way.gpms[0] for way in self._ways if len(way.gpms) == 1}
-        self._only_joined = [name for name in find_patterns(plan) if name not in alone]
+        self._only_joined = [name for name in self._names if name not in alone]
         """The patterns that are in no step alone: their solutions count as events of their
         partition also where `&` finds no partner."""
         self.rows = self.events = self.moments = 0
         self.repeats = False
         """Whether some events have matched a step in two ways."""
-        self.certain = not any(way.optional for way in self._ways)
-        """Whether every row binds all variables of its step."""
+        self.certain = not any(_is_loose(linked, query.steps, one) for one in linked.alternatives)
+        """Whether the values of a match tell which of its rows bind them."""
 
     def _plan_way(self, alternative: int, source: str) -> _Way:
         linked, one = self.linked, self.linked.alternatives[alternative]
@@ -116,7 +127,9 @@ class RowBuilder:
         for i in numbers:
             bound = linked.readings[i].bound
             readings[sum(1 << k for k, name in enumerate(optional) if name in bound)] = i
-        return _Way(one.gpms, one.names, condition, optional, readings)
+        patterns = [frozenset(self._names[gpm]) - self._certain[gpm] for gpm in one.gpms]
+        repeats = len(one.gpms) > 1 and any(patterns)
+        return _Way(one.gpms, one.names, condition, optional, readings, repeats)
 
     def build(
         self, events: GraphEvents, found: Mapping[str, Solutions]
@@ -170,6 +183,8 @@ class RowBuilder:
             whole = whole.take(keep(way.condition.steps, values, operands, stack))
         columns = self.linked.columns
         whole = project(whole, (*columns, *map(_event_column, range(self._width))))
+        if way.repeats:
+            whole = drop_repeats(whole)
         codes, event = whole.codes[:, : len(columns)], whole.codes[:, len(columns) :]
         moment = whole.event.astype(np.int64)
         bits = np.zeros(len(codes), np.int64)
@@ -204,6 +219,15 @@ def _add_event(found: Solutions, moments: Int64s, place: int) -> Solutions:
     codes = np.concatenate([found.codes, found.event.reshape(-1, 1)], axis=1)
     names = (*found.names, _event_column(place))
     return Solutions(names, moments[found.event].astype(np.int32), codes)
+
+
+def _is_loose(linked: LinkedAutomaton, steps: Sequence[SequenceStep], one: Alternative) -> bool:
+    """Whether an alternative may leave a variable unbound that another row of a match binds."""
+    unbound = set(one.names) & set(linked.columns) - one.certain
+    if steps[one.step].rounds:
+        return bool(unbound)
+    others = (other.names for other in linked.alternatives if other.step != one.step)
+    return not unbound.isdisjoint(name for names in others for name in names)
 
 
 def _has_repeats(event: Codes) -> bool:
