@@ -210,6 +210,19 @@ def test_unless_is_asked_of_the_candidates_that_the_indexes_leave() -> None:
     assert said["distributed"] == ["sliced: overlapping slices of time, each match where it ends"]
 
 
+def test_a_pair_of_events_within_a_time_goes_by_an_index() -> None:
+    gap = "by an index in the order of time (between neighbours)"
+    said = entries("SELECT * WHERE ((A AS x ; B) AS y WITHIN 5 SECONDS) ; C")
+    assert said["class"][0].startswith("ordered: neighbours in a match lie within a gap")
+    assert said["conditions"] == [f"[5 SECONDS] before B: {gap}"]
+    said = entries("SELECT * WHERE (A ; B ; D WITHIN 5 SECONDS) ; C")
+    assert said["conditions"] == [
+        f"[5 SECONDS] before B: {gap}",
+        f"[5 SECONDS] before D: {gap}",
+        "WITHIN 5 SECONDS: on each candidate (it looks at a part of the match)",
+    ]
+
+
 def test_a_partitioned_query_is_distributed_by_its_partition() -> None:
     said = entries(f"{PAIR} x[v] = y[v] PARTITION BY [k] WITHIN 10 EVENTS")
     assert said["class"] == CHAIN

@@ -40,6 +40,7 @@ from cernis.plan.absence import lists_matches, make_guard_query, needs_every_lab
 from cernis.plan.bounds import find_bounds
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
+from cernis.plan.inner_windows import lower_inner_windows
 from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import lower_terms
 from cernis.plan.reach import is_bounded_in_time
@@ -279,7 +280,7 @@ def make_plan(
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
     warnings = write_warnings(pattern) if conjunctive is None else ()
-    pattern = take_whole_runs(lower_terms(pattern))
+    pattern = take_whole_runs(lower_terms(lower_inner_windows(pattern)))
     plan = replace(_plan_formula(pattern, unordered, conjunctive), warnings=warnings)
     if not pattern.without:
         return plan
