@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from cernis.cli.arguments import (
+    RunArguments,
     by_stream,
     check_output,
     named_columns,
@@ -16,6 +18,8 @@ from cernis.cli.arguments import (
     read_query,
 )
 from cernis.errors import CernisError
+from cernis.run.session import RunOptions
+from cernis.spark.streaming.sources import decide_inputs, parse_sources
 
 QUERY = "SELECT * FROM S WHERE A"
 
@@ -131,3 +135,28 @@ def test_the_form_of_the_output_is_known_before_the_work(tmp_path: Path) -> None
         check_output("m.txt")
     with pytest.raises(CernisError, match="there is no directory"):
         check_output(str(tmp_path / "none" / "m.jsonl"))
+
+
+def test_what_rdf_streams_do_not_have_is_refused() -> None:
+    kept = {"text": "", "language": "spaseq", "type": "type", "time_unit": "ms", "format": None}
+    for given, said in (
+        ({"delimiter": ";"}, "--columns, --delimiter and --quote are for CSV, not for RDF streams"),
+        ({"time": {"S": "p"}}, "--time NAME=COLUMN: RDF streams have one rule for their times"),
+        (
+            {"files": {"S": [Path("a.nq"), Path("b.nq")]}},
+            "RDF streams have one file each; name them apart with NAME=FILE",
+        ),
+    ):
+        arguments: dict[str, Any] = {**kept, "time": None, "files": [], **given}
+        with pytest.raises(CernisError) as error:
+            RunArguments(**arguments).reading_graphs  # noqa: B018
+        assert str(error.value) == said
+
+
+def test_topics_have_no_form_of_csv() -> None:
+    reading = RunOptions(columns=["type", "ts"])
+    with pytest.raises(CernisError) as error:
+        decide_inputs(parse_sources(["kafka://host:9092/t"]), ("t",), None, {}, reading)
+    assert str(error.value) == (
+        "kafka://host:9092/t: columns, delimiter and quote are for files, not for topics"
+    )

@@ -1,4 +1,4 @@
-"""Inputs as they lie around: pipes, forms of CSV, packed files, patterns, folders, odd types."""
+"""Inputs as they lie around: pipes, forms of CSV, compressed files, globs, folders, odd types."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def piped(data: bytes) -> Iterator[str]:
 # -------------------------------------------------------------------- pipes
 
 
-def packed_with(codec: str) -> bytes:
+def compressed_with(codec: str) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, codec) as stream:
         stream.write(TEXT.encode())
@@ -95,7 +95,7 @@ def arrow_stream() -> bytes:
         b"\xef\xbb\xbf" + TEXT.encode(),
         b'{"type": "SELL", "price": 3, "ts": 1000}\n{"type": "BUY", "price": 4, "ts": 2000}\n',
         arrow_stream(),
-        *map(packed_with, ("gzip", "bz2", "zstd", "lz4")),
+        *map(compressed_with, ("gzip", "bz2", "zstd", "lz4")),
     ],
     ids=["csv", "semicolons", "mark", "jsonl", "arrow", "gzip", "bz2", "zstd", "lz4"],
 )
@@ -165,7 +165,7 @@ def test_a_pipe_of_garbage_ends_in_an_error_and_not_in_memory(
 
 
 def test_a_bomb_is_read_in_pieces() -> None:
-    """A packed file has no size that would tell whether it fits into memory."""
+    """A compressed file has no size that would tell whether it fits into memory."""
     Path("bomb.csv.gz").write_bytes(gzip.compress(TEXT.encode() + b"SELL,5,3000\n" * 50_000))
     source = only("bomb.csv.gz")
     assert source.reader.nbytes is None
@@ -237,16 +237,16 @@ def test_a_bad_row_without_a_header_has_its_line() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["gz", "bz2"])
-def test_packed_files_are_unpacked(suffix: str) -> None:
+def test_compressed_files_are_read(suffix: str) -> None:
     pack = {"gz": gzip.compress, "bz2": bz2.compress}[suffix]
     Path(f"t.csv.{suffix}").write_bytes(pack(TEXT.encode()))
     assert rows_of(only(f"t.csv.{suffix}")) == ROWS
 
 
-def test_packed_parquet_is_said_so() -> None:
+def test_compressed_parquet_is_said_so() -> None:
     Path("t.parquet.gz").write_bytes(gzip.compress(b"PAR1"))
     assert failure("t.parquet.gz") == (
-        "t.parquet.gz: is packed, which parquet files cannot be; unpack it first"
+        "t.parquet.gz: a compressed parquet file cannot be read; decompress it first"
     )
 
 
@@ -264,7 +264,7 @@ def write_days() -> None:
 @pytest.mark.parametrize(
     "events",
     ["days", "days/*.csv", "d*/[12].csv", ["days/1.csv", "days/2.csv"]],
-    ids=["folder", "pattern", "pattern of folders", "list"],
+    ids=["folder", "glob", "glob of folders", "list"],
 )
 def test_files_of_one_stream_follow_one_another(events: Any) -> None:
     write_days()
@@ -320,11 +320,11 @@ def test_what_a_folder_must_not_hold_is_said() -> None:
     Path("days/3.jsonl").write_text("{}")
     assert failure("days") == (
         "days: has files of csv and jsonl; keep them in folders of their own, or name them with a "
-        "pattern, such as 'days/*.csv'"
+        "glob, such as 'days/*.csv'"
     )
     Path("days/sub").mkdir()
     assert failure("days") == (
-        "days: has folders beside its files; name the files with a pattern, such as 'days/**/*.csv'"
+        "days: has folders beside its files; name the files with a glob, such as 'days/**/*.csv'"
     )
     Path("table/metadata").mkdir(parents=True)
     Path("table/metadata/v1.metadata.json").write_text("{}")
@@ -332,7 +332,7 @@ def test_what_a_folder_must_not_hold_is_said() -> None:
     assert failure("no-*.csv") == "no-*.csv: no file has such a name"
 
 
-def test_a_file_whose_name_looks_like_a_pattern_is_that_file() -> None:
+def test_a_file_whose_name_looks_like_a_glob_is_that_file() -> None:
     Path("a[1].csv").write_text(TEXT)
     assert rows_of(only("a[1].csv")) == ROWS
 
@@ -350,7 +350,7 @@ def test_a_link_does_not_lead_out_of_what_the_user_named() -> None:
     assert len(rows_of(only("days"))) == 4
 
 
-def test_no_output_replaces_a_file_that_a_pattern_matches() -> None:
+def test_no_output_replaces_a_file_that_a_glob_matches() -> None:
     write_days()
     with pytest.raises(DataError, match=r"^days/2\.csv: the bad rows cannot be written there: it"):
         cernis.query("SELECT * FROM S WHERE A").run("days/*.csv", on_error="days/2.csv")

@@ -114,6 +114,8 @@ class RunArguments:
         """How RDF streams are read."""
         if self.format not in _GRAPH_FORMATS:
             raise CernisError(f"--format {self.format}: RDF streams are nquads or trig")
+        if self.columns is not None or self.delimiter is not None or self.quote is not None:
+            raise CernisError("--columns, --delimiter and --quote are for CSV, not for RDF streams")
         if isinstance(self.time, dict):
             raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
         if any(not isinstance(path, Path) for path in files_of(self.files)):
@@ -245,7 +247,7 @@ def files_of(files: Files) -> list[Path | list[Path]]:
 
 
 def all_files(files: Files) -> list[Path]:
-    """Return all files, those that patterns match too; folders stay folders."""
+    """Return all files, those that globs match too; folders stay folders."""
     from cernis.events.folders import expand_path
 
     named = [[one] if isinstance(one, Path) else one for one in files_of(files)]

@@ -59,7 +59,7 @@ Events = Annotated[
         "--events",
         "-e",
         metavar="FILE",
-        help="A file, a folder, a 'pattern*' or - of events, or NAME=FILE; may be repeated.",
+        help="A file, a folder, a 'glob*' or - of events, or NAME=FILE; may be repeated.",
     ),
 ]
 MoreEvents = Annotated[

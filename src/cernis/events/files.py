@@ -173,7 +173,9 @@ def open_file(path: Path, opening: Opening) -> Reader:
     _check_form(str(path), format_, opening.form)
     match format_:
         case "parquet" | "arrow" if path.suffix.lower() in COMPRESSED:
-            raise DataError(f"{path}: is packed, which {format_} files cannot be; unpack it first")
+            raise DataError(
+                f"{path}: a compressed {format_} file cannot be read; decompress it first"
+            )
         case "parquet":
             return ParquetReader(path)
         case "arrow":

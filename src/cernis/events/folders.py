@@ -1,4 +1,4 @@
-"""Several files of one stream: listed, matched by a pattern, or in a folder.
+"""Several files of one stream: listed, matched by a glob, or in a folder.
 
 Files follow one another in the order given, or of their names; rows are counted through all of
 them, and messages name the file and the row in it. A column that one of them does not have is NULL
@@ -23,7 +23,7 @@ from cernis.events.paths import (
     check_inside,
     files_in,
     folders_in,
-    is_pattern,
+    is_glob,
     match_files,
     table_format,
 )
@@ -138,8 +138,8 @@ class FolderReader:
 
 
 def open_path(path: Path, opening: Opening) -> Reader:
-    """Return the reader for a file, a pipe, a folder, or the files that a pattern matches."""
-    if is_pattern(path):
+    """Return the reader for a file, a pipe, a folder, or the files that a glob matches."""
+    if is_glob(path):
         return FilesReader(str(path), [open_file(file, opening) for file in match_files(path)])
     return _open_folder(path, opening) if path.is_dir() else open_file(path, opening)
 
@@ -157,7 +157,7 @@ def open_paths(paths: Sequence[Path], opening: Opening) -> Reader:
 
 def expand_path(path: Path) -> list[Path]:
     """Return the files that a path stands for; a folder stays one."""
-    return match_files(path) if is_pattern(path) else [path]
+    return match_files(path) if is_glob(path) else [path]
 
 
 def _open_folder(folder: Path, opening: Opening) -> Reader:
@@ -174,7 +174,7 @@ def _open_folder(folder: Path, opening: Opening) -> Reader:
         return FolderReader(folder)
     if folders:
         raise DataError(
-            f"{folder}: has folders beside its files; name the files with a pattern, such as "
+            f"{folder}: has folders beside its files; name the files with a glob, such as "
             f"'{folder}/**/*.csv'"
         )
     alike = opening._replace(format=opening.format or _format_of_files(folder, files))
@@ -187,7 +187,7 @@ def _format_of_files(folder: Path, files: Sequence[Path]) -> str:
     if formats[1:]:
         raise DataError(
             f"{folder}: has files of {' and '.join(formats)}; keep them in folders of their own, "
-            f"or name them with a pattern, such as '{folder}/*{_suffix(formats[0])}'"
+            f"or name them with a glob, such as '{folder}/*{_suffix(formats[0])}'"
         )
     return formats[0]
 

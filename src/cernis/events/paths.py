@@ -1,6 +1,6 @@
-"""Paths that stand for several files: patterns such as `trips-*.csv`, and folders.
+"""Paths that stand for several files: globs such as `trips-*.csv`, and folders.
 
-A pattern or a folder gives the files that lie below it, in the order of their names, without hidden
+A glob or a folder gives the files that lie below it, in the order of their names, without hidden
 ones (`.name`, `_name`). A link in it that leads out of it is an error: whoever may put a file into
 a folder could otherwise have any file read that the user may read.
 """
@@ -16,25 +16,25 @@ from cernis.errors import DataError
 _SIGNS = frozenset("*?[")
 
 
-def is_pattern(path: Path) -> bool:
-    """Return whether a path is a pattern; one that exists is a file, whatever its name.
+def is_glob(path: Path) -> bool:
+    """Return whether a path is a glob; one that exists is a file, whatever its name.
 
-    >>> is_pattern(Path("trips-*.csv")), is_pattern(Path("trips.csv"))
+    >>> is_glob(Path("trips-*.csv")), is_glob(Path("trips.csv"))
     (True, False)
     """
     return not _SIGNS.isdisjoint(str(path)) and not path.exists()
 
 
-def match_files(pattern: Path) -> list[Path]:
-    """Return the files that a pattern matches."""
+def match_files(path: Path) -> list[Path]:
+    """Return the files that a glob matches."""
     try:
-        found = sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))
+        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
     except (OSError, ValueError) as error:
-        raise DataError(f"{pattern}: cannot be read: {error}") from error
-    files = [path for path in found if path.is_file() and not _is_hidden(path)]
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    files = [file for file in found if file.is_file() and not _is_hidden(file)]
     if not files:
-        raise DataError(f"{pattern}: no file has such a name")
-    return check_inside(_fixed_part(pattern), files)
+        raise DataError(f"{path}: no file has such a name")
+    return check_inside(_fixed_part(path), files)
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -80,14 +80,14 @@ def _is_hidden(path: Path) -> bool:
     return path.name.startswith((".", "_"))
 
 
-def _fixed_part(pattern: Path) -> Path:
-    """Return the folder of a pattern in whose name no sign stands.
+def _fixed_part(path: Path) -> Path:
+    """Return the folder of a glob in whose name no sign stands.
 
     >>> _fixed_part(Path("data/2024-*/trips.csv"))
     PosixPath('data')
     """
-    fixed = Path(pattern.anchor)
-    for part in pattern.relative_to(pattern.anchor).parts[:-1]:
+    fixed = Path(path.anchor)
+    for part in path.relative_to(path.anchor).parts[:-1]:
         if not _SIGNS.isdisjoint(part):
             break
         fixed /= part

@@ -2,7 +2,7 @@
 
 The columns must be known before the events are read, so the beginning of a pipe is needed twice.
 A pipe keeps the bytes that were read to look at them, at most `MOST_KEPT`, and the pass over the
-events starts with those. Compressed data is recognized by its first bytes and unpacked on the way.
+events starts with those. Compressed data is recognized by its first bytes, and decompressed.
 
 Cost: memory for the bytes looked at, which are dropped once they are read.
 
@@ -61,7 +61,7 @@ class Pipe:
         self._is_read = False
         try:
             number = os.dup(0) if is_standard_input(path) else os.open(path, os.O_RDONLY)
-            self._stream = _unpack(os.fdopen(number, "rb"))
+            self._stream = _decompress(os.fdopen(number, "rb"))
         except OSError as error:
             raise DataError(f"{self.label}: cannot be read: {error.strerror}") from error
 
@@ -115,8 +115,8 @@ class PipeStream:
         pass
 
 
-def _unpack(file: Any) -> Any:
-    """Return the file, or what it unpacks to."""
+def _decompress(file: Any) -> Any:
+    """Return the file, or what it is when it is decompressed."""
     first = file.read(6)
     whole = io.BufferedReader(_Continued(first, file), _LOOK)
     codec = next((name for magic, name in _MAGIC if first.startswith(magic)), None)

@@ -329,7 +329,7 @@ def open_events(
 
     `events` is a pandas or polars frame, anything with the Arrow stream interface, a
     list of dicts, an iterable of Arrow batches, a path or several, or a dict of names
-    to any of these. A path is a file, a folder, a pattern (`trips-*.csv`), or `-`, which is
+    to any of these. A path is a file, a folder, a glob (`trips-*.csv`), or `-`, which is
     standard input. `names` are the streams that the query reads; without names, all
     inputs are read. One input and one name need not agree, and several files that are not named
     otherwise are the files of the one stream that is read. `time` and `type` name the columns of

@@ -124,7 +124,7 @@ class TextReader:
         self.reopens = not isinstance(path, Pipe)
         self.mistakes = mistakes
         self.count: int | None = None
-        self.nbytes: int | None = None  # a packed file may unpack to any size
+        self.nbytes: int | None = None  # a compressed file may become any size
         if not isinstance(path, Pipe) and path.suffix.lower() not in COMPRESSED:
             self.nbytes = path.stat().st_size
         self.block_bytes = BLOCK_BYTES

@@ -115,7 +115,7 @@ class Query(Generic[Found]):
         """Return all matches in the events.
 
         `events` is a frame, an Arrow table, dicts, a path, or several of these by name. A path
-        is a file, a folder, a pattern such as `trips-*.csv`, or `-` for standard input; several
+        is a file, a folder, a glob such as `trips-*.csv`, or `-` for standard input; several
         paths of one stream are a list. `time` and `type` name the columns of the timestamp and of
         the event's type, of all streams or in a dict by stream; integers count `time_unit`s. With
         `type=None` the name of the stream is the type of its events. `columns` are the names of

@@ -222,6 +222,8 @@ def _decide_topic(
     columns: str | None,
     reading: RunOptions,
 ) -> StreamInput:
+    if make_form(columns_of(reading.columns, stream), reading.delimiter, reading.quote).is_given:
+        raise CernisError(f"{place}: columns, delimiter and quote are for files, not for topics")
     asked = reading.format or "json"
     format_ = "json" if asked == "jsonl" else asked
     if format_ not in OF_TOPICS:
