@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from cernis.engine.unary.aggregate import EndAggregates
+from cernis.engine.unary.residue import flatten_integers
 from cernis.errors import StateError
 from cernis.results.matchset import MatchBlock, Positions
 
@@ -27,7 +28,7 @@ class CountedMatches:
 
     @cached_property
     def _numbers(self) -> list[int]:
-        return [number for each in self._taken for number in each.counts.tolist()]
+        return [n for each in self._taken for n in flatten_integers(each.counts).tolist()]
 
     def count(self) -> int:
         return sum(self._numbers)

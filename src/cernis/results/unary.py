@@ -25,6 +25,7 @@ from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.best import list_best
 from cernis.engine.unary.count import ArenaCounts, count_matches, count_within
 from cernis.engine.unary.enumerate import list_blocks
+from cernis.engine.unary.residue import flatten_integers
 from cernis.results.matchset import MatchBlock
 from cernis.results.rooted import RootedMatches
 
@@ -77,7 +78,8 @@ class CompactMatches(RootedMatches):
         found = recount.find_counts()
         roots = [segment.roots["end"] for segment in self._segments]
         assert np.array_equal(np.concatenate(roots), found.ends)
-        numbers, sizes = found.counts.tolist(), np.cumsum([0, *map(len, roots)]).tolist()
+        numbers = flatten_integers(found.counts).tolist()
+        sizes = np.cumsum([0, *map(len, roots)]).tolist()
         return [numbers[low:high] for low, high in pairwise(sizes)]
 
     def _count_roots(self, segment: ArenaSegment) -> list[int]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from cernis.encoding.evaluate import compare
 from cernis.engine.unary.aggregate import EndAggregates, Measure, MeasuredPairs, join_found
+from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.store import EventStore
 from cernis.events.times import UNITS
@@ -174,7 +175,7 @@ class Grouper:
         which = self._number_groups(found.ends)
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(which.max() + 1))
-        counts = _add_up(found.counts[order], starts)
+        counts = add_up(found.counts[order], starts)
         columns = [_reduce_totals(measure, order, starts) for measure in found.measures]
         for row, key in enumerate(self._keys_of(found.ends[order[starts]])):
             self._put(key, counts[row], [column[row] for column in columns])
@@ -460,18 +461,19 @@ class Grouper:
     def _read_ended(self, leaf: pred.Aggregate, ended: EndAggregates) -> pa.Array:
         """Return the values of an aggregate over the matches of each end."""
         if leaf.argument is None:
-            return integer_column(ended.counts)
+            return integer_column(flatten_integers(ended.counts))
         measure = ended.measures[self._find_source(leaf)]
         if leaf.function == "COUNT":
-            return integer_column(measure.pairs)
-        empty = pa.array(np.asarray(measure.pairs == 0, np.bool_))
+            return integer_column(flatten_integers(measure.pairs))
+        empty = pa.array(is_zero(measure.pairs))
         match leaf.function:
             case "SUM":
                 assert measure.total is not None
-                column = integer_column(measure.total)
+                column = integer_column(flatten_integers(measure.total))
             case "AVG":
                 assert measure.total is not None
-                return average_column(measure.total.tolist(), measure.pairs.tolist())
+                totals, pairs = map(flatten_integers, (measure.total, measure.pairs))
+                return average_column(totals.tolist(), pairs.tolist())
             case "MIN":
                 column = pa.array(measure.least, self._kind_of(leaf))
             case _:
@@ -483,19 +485,12 @@ class Grouper:
         return self._find_type(leaf.argument.attribute.name)
 
 
-def _add_up(numbers: NDArray[Any], starts: NDArray[np.int64]) -> list[Any]:
-    """Return the exact sums of integers, or the sums of floats, from each start to the next."""
-    if numbers.dtype == np.int64 and np.abs(numbers.astype(np.float64)).sum() >= 2.0**62:
-        numbers = numbers.astype(object)
-    return np.add.reduceat(numbers, starts).tolist()  # type: ignore[no-any-return]
-
-
 def _reduce_totals(
     measure: MeasuredPairs, order: NDArray[np.int64], starts: NDArray[np.int64]
 ) -> list[Totals]:
     """Return the aggregates of the ends of each group."""
     none = [None] * len(starts)
-    empty = np.asarray(measure.pairs == 0, np.bool_)
+    empty = is_zero(measure.pairs)
 
     def reduce(column: NDArray[Any] | None, of: np.ufunc, neutral: float) -> list[Any]:
         if column is None:
@@ -509,10 +504,12 @@ def _reduce_totals(
 
     total = none
     if measure.total is not None:
-        zero = measure.total.dtype.type(0) if measure.total.dtype != object else 0
-        total = _add_up(np.where(empty, zero, measure.total)[order], starts)
+        totals = measure.total  # integers over no pairs are 0
+        if totals.dtype == np.float64:
+            totals = np.where(empty, 0.0, totals)
+        total = add_up(totals[order], starts)
     columns = (
-        _add_up(measure.pairs[order], starts),
+        add_up(measure.pairs[order], starts),
         total,
         reduce(measure.least, np.fmin, np.inf),
         reduce(measure.greatest, np.fmax, -np.inf),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Sequence
 from math import comb, inf, isclose, isnan, nan
@@ -17,8 +18,17 @@ from cernis.engine.unary.aggregate import (
     EndAggregates,
     Measure,
     MeasuredColumn,
+    MeasuredPairs,
 )
 from cernis.engine.unary.freeze import pack, unpack
+from cernis.engine.unary.residue import (
+    add_up,
+    flatten_integers,
+    is_zero,
+    join_integers,
+    new_moduli,
+    read_residues,
+)
 from cernis.events.batch import EventBatch
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Plan
@@ -120,18 +130,37 @@ def aggregate(
 def read_all(found: Sequence[EndAggregates]) -> dict[int, tuple[Any, ...]]:
     ends: dict[int, tuple[Any, ...]] = {}
     for each in found:
+        counts = flatten_integers(each.counts)
+        measured = [read_columns(part) for part in each.measures]
         for i, end in enumerate(each.ends.tolist()):
             assert end not in ends
-            columns = [
-                (part.pairs[i], *(None if a is None else a[i] for a in parts_of(part)))
-                for part in each.measures
-            ]
-            ends[end] = (int(each.counts[i]), *columns)
+            columns = [tuple(None if a is None else a[i] for a in part) for part in measured]
+            ends[end] = (int(counts[i]), *columns)
     return ends
 
 
-def parts_of(part: Any) -> tuple[Any, Any, Any]:
-    return part.total, part.least, part.greatest
+def read_columns(part: MeasuredPairs) -> list[Any]:
+    total = part.total if part.total is None else flatten_integers(part.total)
+    return [flatten_integers(part.pairs), total, part.least, part.greatest]
+
+
+@pytest.mark.parametrize("lanes", [2, 3, 5])
+def test_long_integers_are_read_added_up_and_joined(lanes: int) -> None:
+    draw = random.Random(lanes)
+    signs = (1, -1)
+    numbers = [draw.choice(signs) * draw.getrandbits(draw.randrange(1, 97)) for _ in range(50)]
+    numbers += [0, 2**63, -(2**63), 2**96]
+    read = [
+        read_residues(np.array([[n % int(p) for p in moduli.primes] for n in numbers]), moduli)
+        for moduli in (new_moduli(lanes), new_moduli(lanes + 2))
+    ]
+    few = np.array([3, -(2**62)])
+    joined = join_integers([read[0], few, read[1]])
+    every = [*numbers, *few.tolist(), *numbers]
+    assert flatten_integers(joined).tolist() == every
+    assert is_zero(joined).tolist() == [n == 0 for n in every]
+    sums = add_up(joined, np.array([0, 7, 60]))
+    assert sums == [sum(every[:7]), sum(every[7:60]), sum(every[60:])]
 
 
 def expect(matches: Sequence[Any], measures: Sequence[Measure]) -> dict[int, list[Any]]:

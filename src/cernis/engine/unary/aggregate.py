@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW, Settings
 from cernis.engine.unary import semiring
 from cernis.engine.unary import slide as kernel
-from cernis.engine.unary.residue import Integers, read_residues
+from cernis.engine.unary.residue import Integers, join_integers, read_residues
 from cernis.engine.unary.semiring import NO_VALUE, Weights, new_pool
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import BudgetError
@@ -110,6 +110,7 @@ class SlidingAggregator:
             log_weights=self._new_weights(_FIRST_LOG),
             rows=_new_rows(rows),
             places=np.zeros((rows, 8), np.int64),
+            reach=np.zeros((rows, 8), np.int64),
             row_of_key=np.full(64, -1, np.int32),
             free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
         )
@@ -253,7 +254,10 @@ class SlidingAggregator:
         states, edges = len(self._arrays.expanded), len(self._arrays.edges)
         rows, width = memory.places.shape
         if states > width:
-            self.memory = memory._replace(places=_enlarge(memory.places, (rows, states)))
+            self.memory = memory._replace(
+                places=_enlarge(memory.places, (rows, states)),
+                reach=_enlarge(memory.reach, (rows, states)),
+            )
         scratch = self._scratch
         if edges >= len(scratch.moving_edge) or states > len(scratch.gathered):
             self._scratch = self._new_scratch(states, len(scratch.ends))
@@ -287,6 +291,7 @@ class SlidingAggregator:
             moving_edge=np.zeros(moves, np.int32),
             gathered=np.zeros(states, np.int64),
             suffixes=np.zeros(states, np.int64),
+            lows=np.zeros(states, np.int64),
             touched=np.zeros(states, np.int32),
             weights=Weights(weights.sums[0], weights.floats[0], weights.leasts[0]),
             result=new_pool(self.lanes.words),
@@ -315,6 +320,7 @@ class SlidingAggregator:
         self.memory = memory._replace(
             rows=np.concatenate([memory.rows, _new_rows(rows)]),
             places=_enlarge(memory.places, (2 * rows, states)),
+            reach=_enlarge(memory.reach, (2 * rows, states)),
             free_rows=free_rows,
         )
 
@@ -434,17 +440,23 @@ def join_found(found: Sequence[EndAggregates]) -> EndAggregates:
     def join(arrays: list[Any]) -> Any:
         return None if arrays[0] is None else np.concatenate(arrays)
 
+    def join_totals(totals: list[Any]) -> Any:
+        is_real = totals[0] is None or totals[0].dtype == np.float64
+        return join(totals) if is_real else join_integers(totals)
+
     measures = tuple(
         MeasuredPairs(
-            join([part.pairs for part in parts]),
-            join([part.total for part in parts]),
+            join_integers([part.pairs for part in parts]),
+            join_totals([part.total for part in parts]),
             join([part.least for part in parts]),
             join([part.greatest for part in parts]),
         )
         for parts in zip(*(each.measures for each in found), strict=True)
     )
     return EndAggregates(
-        join([each.ends for each in found]), join([each.counts for each in found]), measures
+        join([each.ends for each in found]),
+        join_integers([each.counts for each in found]),
+        measures,
     )
 
 

@@ -227,6 +227,7 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
             log=log,
             log_weights=Weights(*(typed[f"log.{name}"] for name in Weights._fields)),
             places=places,
+            reach=np.where(places != 0, typed["rows"]["size"][:, None], 0),
             **{name: typed[name] for name in ("counters", "rows", "row_of_key", "free_rows")},
         ),
         residues,

@@ -12,6 +12,7 @@ Cost contract: an addition or product costs O(lanes).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -74,11 +75,13 @@ def _is_prime(number: int) -> bool:
 
 
 Integers = NDArray[Any]
-"""int64 where all fit, else Python's integers."""
+"""int64 where all fit; rows of digits in the mixed radix of the primes; or Python's integers."""
 
 
 def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
-    """Return the integers of some rows of residues.
+    """Return the integers of some rows of residues: int64, or digits.
+
+    Digits can be added up, and few sums become Python's integers.
 
     >>> read_residues(np.array([[5, 5], [_prime(0) - 7, _prime(1) - 7]]), new_moduli(2)).tolist()
     [5, -7]
@@ -88,14 +91,84 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
     small = np.empty(len(residues), np.int64)
     if _read_small(residues, moduli, small):
         return small
-    primes = [int(p) for p in moduli.primes]
-    product = int(np.prod(np.array(primes, object)))
-    factors = np.array([product // p * pow(product // p, -1, p) for p in primes], object)
-    found: NDArray[Any] = residues.astype(object) @ factors % product
-    found = np.where(found > product // 2, found - product, found)
+    digits = np.empty(residues.shape, np.int64)
+    _write_digits(residues, moduli, digits)
+    return digits
+
+
+def flatten_integers(numbers: Integers) -> Integers:
+    """Return integers without digits: int64 where all fit, else Python's.
+
+    >>> flatten_integers(np.array([[3, 2], [1, 0]])).tolist() == [3 + 2 * _prime(0), 1]
+    True
+    """
+    if numbers.ndim == 1:
+        return numbers
+    *lower, highest = numbers.T
+    found: NDArray[Any] = highest.astype(object)
+    for lane in reversed(range(len(lower))):
+        found = found * _prime(lane) + lower[lane].astype(object)
     if len(found) and not (found.min() >= -(2**63) and found.max() < 2**63):
         return found
     return found.astype(np.int64)
+
+
+def is_zero(numbers: Integers) -> NDArray[np.bool_]:
+    """Return which integers are 0."""
+    zeros = numbers == 0
+    return np.asarray(zeros if zeros.ndim == 1 else zeros.all(axis=1), np.bool_)
+
+
+_HALF = 32
+
+
+def add_up(numbers: NDArray[Any], starts: NDArray[np.int64]) -> list[Any]:
+    """Return the exact sums of integers, or the sums of floats, from each start to the next.
+
+    >>> add_up(np.array([2**62, 2**62, 2**62, 5]), np.array([0, 3])) == [3 * 2**62, 5]
+    True
+    """
+    if numbers.dtype != np.int64:
+        return np.add.reduceat(numbers, starts).tolist()  # type: ignore[no-any-return]
+    low = np.add.reduceat(numbers & ((1 << _HALF) - 1), starts).astype(object)
+    sums = low + (np.add.reduceat(numbers >> _HALF, starts).astype(object) << _HALF)
+    return flatten_integers(sums).tolist()  # type: ignore[no-any-return]
+
+
+def join_integers(parts: Sequence[Integers]) -> Integers:
+    """Return the integers of several arrays as one."""
+    if any(part.dtype == object for part in parts):
+        return np.concatenate([flatten_integers(part) for part in parts])
+    width = max(part.shape[1] if part.ndim == 2 else 0 for part in parts)
+    if not width:
+        return np.concatenate(parts)
+    return np.concatenate([_widen_digits(part, width) for part in parts])
+
+
+def _widen_digits(numbers: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    """Return integers as so many digits; those of fewer residues have zeros for the others."""
+    digits = np.zeros((len(numbers), width), np.int64)
+    if numbers.ndim == 2:
+        digits[:, : numbers.shape[1]] = numbers
+    else:
+        digits[:, 1], digits[:, 0] = np.divmod(numbers, _prime(0))
+    return digits
+
+
+@borrowing
+def _write_digits(residues, moduli, digits):
+    """Write digits in the mixed radix of the primes (Garner); the highest one has the sign."""
+    primes, inverses, crossings = moduli.primes, moduli.inverses, moduli.crossings
+    last = len(primes) - 1
+    for i in range(len(residues)):
+        for lane in range(last + 1):
+            digit = residues[i, lane]
+            for j in range(lane):
+                digit = (digit - digits[i, j]) % primes[lane]
+                digit = multiply(digit, crossings[j, lane], primes[lane], inverses[lane])
+            digits[i, lane] = digit
+        if digits[i, last] > primes[last] // 2:
+            digits[i, last] -= primes[last]
 
 
 @borrowing

@@ -121,19 +121,23 @@ def clear(pool, lanes, at, size):
 
 
 @inlined
-def add(pool, lanes, weights, new, base, source, size):
-    """Write base + source × weights to the vector `new`; base 0 is empty."""
+def add(pool, lanes, weights, new, base, source, size, length):
+    """Write base + source × weights to the vector `new`; base 0 is empty.
+
+    The first `length` elements of a vector of `size` are written: all of them, unless `new` is
+    `base`, and the source has no matches beyond.
+    """
     if lanes.words == 1:
-        words, length = pool.words, np.uint64(size)
-        _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), length)
+        words, elements = pool.words, np.uint64(length)
+        _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), elements)
     elif lanes.words == len(lanes.moduli.primes):
-        _add_residues(pool.words, lanes.moduli.primes, new, base, source, size)
+        _add_residues(pool.words, lanes.moduli.primes, new, base, source, size, length)
     else:
-        _add_lanes(pool, lanes, weights, new, base, source, size)
+        _add_lanes(pool, lanes, weights, new, base, source, size, length)
 
 
 @inner
-def _add_lanes(pool, lanes, weights, new, base, source, size):
+def _add_lanes(pool, lanes, weights, new, base, source, size, length):
     """Do as `_add_counts`, for all quantities, one after the other."""
     if base == 0:
         clear(pool, lanes, new, size)
@@ -143,32 +147,32 @@ def _add_lanes(pool, lanes, weights, new, base, source, size):
     for lane in range(width):
         prime, inverse = moduli.primes[lane], moduli.inverses[lane]
         counts = lane * size
-        _add_words(pool.words, new + counts, base + counts, source + counts, size, prime)
+        _add_words(pool.words, new + counts, base + counts, source + counts, length, prime)
         for q in range(len(weights.sums)):
             at, weight = ((1 + q) * width + lane) * size, weights.sums[q]
-            _add_words(pool.words, new + at, base + at, source + at, size, prime)
+            _add_words(pool.words, new + at, base + at, source + at, length, prime)
             if weight != 0 and prime == 0:
-                _add_multiple(pool.words, new + at, source + counts, size, weight)
+                _add_multiple(pool.words, new + at, source + counts, length, weight)
             elif weight != 0:
                 rest = weight % prime
-                _add_residue(pool.words, new + at, source + counts, size, (rest, prime, inverse))
+                _add_residue(pool.words, new + at, source + counts, length, (rest, prime, inverse))
     if len(weights.floats):
         counts = lanes.floats * size
         for q in range(len(weights.floats)):
             at = counts + (1 + q) * size
-            _add_reals(pool.reals, new + at, base + at, source + at, size)
+            _add_reals(pool.reals, new + at, base + at, source + at, length)
             weight = weights.floats[q]
             if weight != 0.0:
-                _add_real_multiple(pool.reals, new + at, source + counts, size, weight)
-        _add_reals(pool.reals, new + counts, base + counts, source + counts, size)
+                _add_real_multiple(pool.reals, new + at, source + counts, length, weight)
+        _add_reals(pool.reals, new + counts, base + counts, source + counts, length)
     if len(weights.leasts):
         exists = lanes.leasts * size
         for q in range(len(weights.leasts)):
             at = exists + (1 + q) * size
-            _add_leasts(pool.words, new + at, base + at, source + at, size)
+            _add_leasts(pool.words, new + at, base + at, source + at, length)
             if weights.leasts[q] != NO_VALUE:
-                _add_least(pool.words, new + at, source + exists, size, weights.leasts[q])
-        _unite_marks(pool.words, new + exists, base + exists, source + exists, size)
+                _add_least(pool.words, new + at, source + exists, length, weights.leasts[q])
+        _unite_marks(pool.words, new + exists, base + exists, source + exists, length)
 
 
 # Places are unsigned in these loops: Numba would look for negative ones, and LLVM not use vectors.
@@ -252,16 +256,16 @@ def _add_counts(words, new, base, source, size):
 
 
 @inner
-def _add_residues(words, primes, new, base, source, size):
+def _add_residues(words, primes, new, base, source, size, length):
     """Do as `_add_counts`, for counts of several residues."""
     for lane in range(len(primes)):
         prime, at = primes[lane], lane * size
         to, first, second = np.uint64(new + at), np.uint64(base + at), np.uint64(source + at)
         if base == 0:
-            for r in range(np.uint64(size)):
+            for r in range(np.uint64(length)):
                 words[to + r] = words[second + r]
         else:
-            for r in range(np.uint64(size)):
+            for r in range(np.uint64(length)):
                 words[to + r] = _reduce(words[first + r] + words[second + r], prime)
 
 
@@ -308,41 +312,43 @@ def set_unit(pool, lanes, at, size, index):
 
 
 @inlined
-def add_product(pool, lanes, weights, result, front, source, size):
+def add_product(pool, lanes, weights, result, front, source, size, length):
     """Add front · source × weights, the matches of both in one element, to the scratch element.
 
-    `result` is a pool of one element. `front` 0 is the vector with one match at index 0.
+    `result` is a pool of one element. `front` 0 is the vector with one match at index 0. The source
+    has no matches beyond its first `length` elements.
     """
     if lanes.words > len(lanes.moduli.primes):
-        _add_product_of_lanes(pool, lanes, weights, result, front, source, size)
+        _add_product_of_lanes(pool, lanes, weights, result, front, source, size, length)
     elif lanes.words > 1:
-        _add_product_of_residues(pool.words, lanes.moduli, result.words, front, source, size)
+        words, moduli = pool.words, lanes.moduli
+        _add_product_of_residues(words, moduli, result.words, front, source, size, length)
     elif front:
-        words, length = pool.words, np.uint64(size)
-        result.words[0] += _multiply_counts(words, np.uint64(front), np.uint64(source), length)
+        words, elements = pool.words, np.uint64(length)
+        result.words[0] += _multiply_counts(words, np.uint64(front), np.uint64(source), elements)
     else:
         result.words[0] += pool.words[source]
 
 
 @inner
-def _add_product_of_residues(words, moduli, result, front, source, size):
+def _add_product_of_residues(words, moduli, result, front, source, size, length):
     for lane in range(len(moduli.primes)):
         prime, at = moduli.primes[lane], lane * size
         number = words[source + at]
         if front:
             inverse = moduli.inverses[lane]
-            number = _dot(words, front + at, source + at, size, prime, inverse)
+            number = _dot(words, front + at, source + at, length, prime, inverse)
         result[lane] = _reduce(result[lane] + number, prime)
 
 
 @inner
-def _add_product_of_lanes(pool, lanes, weights, result, front, source, size):
+def _add_product_of_lanes(pool, lanes, weights, result, front, source, size, length):
     words, moduli = pool.words, lanes.moduli
     width = len(moduli.primes)
     for lane in range(width):
         prime, inverse = moduli.primes[lane], moduli.inverses[lane]
         counts = lane * size
-        number = _dot(words, front + counts, source + counts, size, prime, inverse)
+        number = _dot(words, front + counts, source + counts, length, prime, inverse)
         if front == 0:
             number = words[source + counts]
         result.words[lane] = _fold(result.words[lane] + number, prime)
@@ -351,16 +357,16 @@ def _add_product_of_lanes(pool, lanes, weights, result, front, source, size):
             if front == 0:
                 total = words[source + at]
             else:
-                total = _dot(words, front + counts, source + at, size, prime, inverse)
-                total += _dot(words, front + at, source + counts, size, prime, inverse)
+                total = _dot(words, front + counts, source + at, length, prime, inverse)
+                total += _dot(words, front + at, source + counts, length, prime, inverse)
             if prime == 0:
                 total += weights.sums[q] * number
             else:
                 total += multiply(number, weights.sums[q] % prime, prime, inverse)
             place = (1 + q) * width + lane
             result.words[place] = _fold(result.words[place] + total, prime)
-    _add_product_of_floats(pool, lanes, weights, result, front, source, size)
-    _add_product_of_leasts(pool, lanes, weights, result, front, source, size)
+    _add_product_of_floats(pool, lanes, weights, result, front, source, size, length)
+    _add_product_of_leasts(pool, lanes, weights, result, front, source, size, length)
 
 
 @inlined
@@ -397,18 +403,18 @@ def _fold(number, prime):
 
 
 @inlined
-def _add_product_of_floats(pool, lanes, weights, result, front, source, size):
+def _add_product_of_floats(pool, lanes, weights, result, front, source, size, length):
     reals = pool.reals
     counts = lanes.floats * size
     number = 0.0
     if len(weights.floats):
-        for r in range(size if front else 1):
+        for r in range(length if front else 1):
             number += (reals[front + counts + r] if front else 1.0) * reals[source + counts + r]
         result.reals[lanes.floats] += number
     for q in range(len(weights.floats)):
         at = counts + (1 + q) * size
         total = 0.0
-        for r in range(size if front else 1):
+        for r in range(length if front else 1):
             before = reals[front + counts + r] if front else 1.0
             after = reals[source + counts + r]
             if before != 0.0 and after != 0.0:
@@ -421,13 +427,13 @@ def _add_product_of_floats(pool, lanes, weights, result, front, source, size):
 
 
 @inlined
-def _add_product_of_leasts(pool, lanes, weights, result, front, source, size):
+def _add_product_of_leasts(pool, lanes, weights, result, front, source, size, length):
     words = pool.words
     exists = lanes.leasts * size
     for q in range(len(weights.leasts)):
         at = exists + (1 + q) * size
         least = result.words[lanes.leasts + 1 + q]
-        for r in range(size if front else 1):
+        for r in range(length if front else 1):
             if words[source + exists + r] and (not front or words[front + exists + r]):
                 least = min(least, words[source + at + r], weights.leasts[q])
                 if front:

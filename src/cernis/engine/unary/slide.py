@@ -17,6 +17,10 @@ the states that have partial matches.
 Before the first turn B has one row, that of the start. Without a window it stays so. An event
 that moves no partial match is not stored.
 
+States are numbered as runs first reach them, so along a sequence B is triangular, and so are the
+products of a turn. Each vector knows how many elements may have matches (`reach`), and a row of a
+turn from which element on (`lows`). An event that moves one state adds to the vector that is there.
+
 Cost contract: O(states with partial matches × edges that the event moves) per event, amortized,
 whatever the window and the number of matches; an inert event costs one look-up. Memory holds the
 events of the window that moved something, a row per start in it, and the square of the states
@@ -111,6 +115,8 @@ class SlidingMemory(NamedTuple):
     rows: NDArray[np.void]
     places: NDArray[np.int64]
     """Per row and state, the vector of its partial matches."""
+    reach: NDArray[np.int64]
+    """Per row and state, how many elements of the vector may have matches: the first ones."""
     row_of_key: NDArray[np.int32]
     free_rows: NDArray[np.int64]
 
@@ -125,6 +131,8 @@ class SlidingScratch(NamedTuple):
     """Per state, the vector that is being made."""
     suffixes: NDArray[np.int64]
     """Per state, the row of the matrix of the events since, while the stacks turn."""
+    lows: NDArray[np.int64]
+    """Per state, the first element of that row that may have matches."""
     touched: NDArray[np.int32]
     weights: Weights
     result: Pool
@@ -299,7 +307,7 @@ def _find_bits(lanes):
 @inlined
 def _move(tables, memory, lanes, events, scratch, row, event, moves):
     """Add the vectors of states that move to those they enter; return how many are entered."""
-    pool, places, gathered = memory.pool, memory.places, scratch.gathered
+    pool, places, gathered, reach = memory.pool, memory.places, scratch.gathered, memory.reach
     record = memory.rows[row]
     size, front = record["size"], 0
     if record["fronts"]:
@@ -308,23 +316,30 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
     for m in range(moves):
         edge = tables.edges[scratch.moving_edge[m]]
         target = edge["target"]
-        source = places[row, scratch.moving_state[m]]
+        state = scratch.moving_state[m]
+        source, length = places[row, state], reach[row, state]
         weigh(lanes, events.weights, event, edge["label"], scratch.weights)
         if edge["accept"]:
-            add_product(pool, lanes, scratch.weights, scratch.result, front, source, size)
+            add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, length)
         if target < 0:
+            continue
+        there = places[row, target]
+        reach[row, target] = max(reach[row, target], length) if there else length
+        stays = tables.stay[target, events.symbols[event]] != 0
+        if moves == 1 and stays and there and target != state:
+            add_bounds(pool, scratch.weights, there, there, source, lanes.header)
+            add(pool, lanes, scratch.weights, there, there, source, size, length)
             continue
         new = gathered[target]
         base = new
         if new == 0:
             new = _take_vector(memory, lanes, row)
-            if tables.stay[target, events.symbols[event]]:
-                base = places[row, target]
+            base = there if stays else 0
             gathered[target] = new
             scratch.touched[targets] = target
             targets += 1
         add_bounds(pool, scratch.weights, new, base, source, lanes.header)
-        add(pool, lanes, scratch.weights, new, base, source, size)
+        add(pool, lanes, scratch.weights, new, base, source, size, size)
     return targets
 
 
@@ -381,6 +396,7 @@ def _start(tables, memory, lanes, events, scratch, row, event):
         if at == 0:
             at = _take_vector(memory, lanes, row)
             memory.places[row, target] = at
+            memory.reach[row, target] = 1
             clear(pool, lanes, at, record["size"])
             for i in range(at - lanes.header, at):
                 pool.reals[i] = 0.0
@@ -488,6 +504,8 @@ def _turn(tables, memory, lanes, scratch, row, bound):
     for state in range(places.shape[1]):
         suffixes[state] = 0
         size += places[row, state] != 0
+    for state in range(places.shape[1]):
+        scratch.lows[state] = size
     vector = lanes.words * size
     front = memory.counters[WORDS]
     vectors = front + record["begun"] * (1 + vector)
@@ -502,6 +520,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         if places[row, state]:
             index += 1
             suffixes[state] = whole + index * vector
+            scratch.lows[state] = index
             set_unit(pool, lanes, suffixes[state], size, index)
     top, spare, fronts = most, 0, 0
     event = record["last"]
@@ -537,6 +556,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
                 largest = max(largest, pool.reals[at - header + i])
             set_unit(pool, lanes, at, size, index)
             places[row, state] = at if is_alive else 0
+            memory.reach[row, state] = index + 1
     memory.counters[WORDS] = used
     if len(memory.rows) == 1:
         memory.counters[LOGGED] = 0
@@ -560,18 +580,35 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
     are returned.
     """
     pool, log, suffixes, gathered = memory.pool, memory.log, scratch.suffixes, scratch.gathered
-    weights = scratch.weights
+    weights, lows = scratch.weights, scratch.lows
     whole, top, spare = room
     symbol = log[event]["symbol"]
+    if log[event]["begins"]:
+        first = tables.start_first[symbol]
+        for e in range(first, first + tables.start_count[symbol]):
+            target = tables.edges[e]["target"]
+            if target >= 0 and suffixes[target]:
+                weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
+                low = lows[target]
+                to, source = whole + low, suffixes[target] + low
+                add(pool, lanes, weights, to, to, source, size, size - low)
     targets = 0
     for m in range(tables.mover_count[symbol]):
         state = tables.movers[symbol, m]
         stays = tables.stay[state, symbol] != 0
         new = 0
         first = tables.edge_first[state, symbol]
+        is_alone = tables.mover_count[symbol] == 1 and tables.edge_count[state, symbol] == 1
         for e in range(first, first + tables.edge_count[state, symbol]):
             target = tables.edges[e]["target"]
             if target < 0 or suffixes[target] == 0:
+                continue
+            low = lows[target]
+            lows[state] = min(lows[state], low)
+            if is_alone and stays and suffixes[state] and target != state:
+                weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
+                to, source = suffixes[state] + low, suffixes[target] + low
+                add(pool, lanes, weights, to, to, source, size, size - low)
                 continue
             base = new
             if new == 0:
@@ -583,18 +620,11 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
                     top += lanes.words * size
                 base = suffixes[state] if stays else 0
             weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
-            add(pool, lanes, weights, new, base, suffixes[target], size)
+            add(pool, lanes, weights, new, base, suffixes[target], size, size)
         if new or not stays:
             gathered[state] = new
             scratch.touched[targets] = state
             targets += 1
-    if log[event]["begins"]:
-        first = tables.start_first[symbol]
-        for e in range(first, first + tables.start_count[symbol]):
-            target = tables.edges[e]["target"]
-            if target >= 0 and suffixes[target]:
-                weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
-                add(pool, lanes, weights, whole, whole, suffixes[target], size)
     for t in range(targets):
         state = scratch.touched[t]
         if suffixes[state]:
