@@ -76,6 +76,23 @@ def test_control_characters_in_data_and_names_do_not_reach_the_terminal(trades: 
     assert "␛[31mred␇" in text
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_text_for_a_terminal_has_signs_for_control_characters(form: str, trades: Path) -> None:
+    query = "SELECT s.name AS n FROM trades WHERE SELL AS s"
+    text, code = drive(trades, "run", query, "-e", "trades.csv", "--output-format", form)
+    assert code == 0, text
+    assert "\x1b[31m" not in text
+    assert "\x07" not in text
+    assert "[31mred" in text
+
+
+def test_columns_in_binary_are_not_for_a_terminal(trades: Path) -> None:
+    query = "SELECT * FROM trades WHERE SELL AS s"
+    text, code = drive(trades, "run", query, "-e", "trades.csv", "--output-format", "arrow")
+    assert code == 2
+    assert "write it to a file or a pipe" in text
+
+
 def test_a_mistake_is_a_message_on_the_terminal(trades: Path) -> None:
     text, code = drive(trades, "run", "SELECT * FROM trades WHERE SELL;;", "-e", "trades.csv")
     assert code == 1

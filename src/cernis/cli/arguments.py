@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -59,6 +60,11 @@ class Delivery:
         if form == "table" and output not in (None, "-"):
             raise typer.BadParameter(
                 "a table is shown on standard output; csv has the same columns",
+                param_hint="--output-format",
+            )
+        if output == "-" and form in ("arrow", "parquet") and sys.stdout.isatty() and not count:
+            raise typer.BadParameter(
+                f"{form} is no text for a terminal: write it to a file or a pipe",
                 param_hint="--output-format",
             )
         return cls(output=output, count=count, limit=limit, form=form, events=events)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
@@ -21,6 +21,7 @@ from rich.text import Text
 
 from cernis.cli.arguments import Delivery
 from cernis.cli.terminal import (
+    TerminalFile,
     answers_table,
     error_console,
     events_table,
@@ -87,7 +88,9 @@ def deliver(
         _show(runs, delivery, kind)
         return
     assert delivery.output is not None
-    with closing(runs), open_output(delivery.output) as file:
+    with closing(runs), open_output(delivery.output) as opened:
+        shown = delivery.output == "-" and sys.stdout.isatty()
+        file = cast(BinaryIO, TerminalFile(opened)) if shown else opened
         if delivery.form in _WRITERS:
             written = _write_batches(runs, delivery, file, nothing)
         else:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+from codecs import getincrementaldecoder
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -39,6 +41,22 @@ def output_console() -> Console:
 def error_console() -> Console:
     """Return standard error, for progress and notes."""
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+class TerminalFile(io.RawIOBase):
+    """A file for text that goes to a terminal: it has signs for control characters."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes of UTF-8, which may end inside of a character."""
+        self._file.write(neutralize(self._decoder.decode(bytes(data))).encode())
+        return len(data)
 
 
 def table_console() -> Console:
