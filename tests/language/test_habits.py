@@ -203,7 +203,7 @@ line 1, column 24: unexpected '('
 line 1, column 17: unexpected 'MATCH_RECOGNIZE'
   SELECT * FROM S MATCH_RECOGNIZE (PATTERN (A B+))
                   ^^^^^^^^^^^^^^^
-  expected: WHERE or ','
+  expected: JOIN, WHERE or ','
   help: write the pattern after WHERE: A : B:+ for A B+ of MATCH_RECOGNIZE""",
         ),
         (
@@ -212,7 +212,7 @@ line 1, column 17: unexpected 'MATCH_RECOGNIZE'
 line 1, column 1: unexpected 'PATTERN'
   PATTERN SEQ(A a, B b)
   ^^^^^^^
-  expected: CREATE STREAM or SELECT
+  expected: CREATE STREAM, INSERT INTO or SELECT
   help: write a query: SELECT * FROM stream WHERE A ; B WITHIN 5 MINUTES""",
         ),
         (

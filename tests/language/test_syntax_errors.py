@@ -132,7 +132,7 @@ line 1, column 36: '’' is not part of the language
 line 1, column 11: the query ends too early
   -- nothing
             ^
-  expected: CREATE STREAM or SELECT""",
+  expected: CREATE STREAM, INSERT INTO or SELECT""",
         ),
         (
             "SELECT",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +57,17 @@ class Chunk(NamedTuple):
     table: pa.Table
     rows: Int64s
     time: Int64s | None
+
+
+class DescribedStream(Protocol):
+    """The name and the columns of a stream, whatever it is read from."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+    @property
+    def is_blank(self) -> bool: ...
 
 
 class Source:

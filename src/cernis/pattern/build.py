@@ -822,6 +822,10 @@ class QueryBuilder:
         names = tuple(_check_name(stream, "a stream") for stream in streams)
         return replace(self, draft=replace(self.draft, streams=names))
 
+    def insert_into(self, stream: str) -> QueryBuilder:
+        """`INSERT INTO stream SELECT …`: each match is an event of that stream, for other rules."""
+        return replace(self, draft=replace(self.draft, into=_check_name(stream, "a stream")))
+
     def join(
         self, table: str, on: Mapping[str, str], *, left: bool = False, stream: str | None = None
     ) -> QueryBuilder:

@@ -230,6 +230,8 @@ class Pattern:
     """The tables that are joined to streams, in the order of the text."""
     without: tuple[Absence, ...] = ()
     """`WITHOUT … FOR` and `WITHOUT … BEFORE`, each at most once."""
+    into: str | None = None
+    """`INSERT INTO`: the stream of which each match is an event."""
     declared: Schema | None = None
     source: str = field(default="", compare=False, repr=False, kw_only=True)
     spans: Mapping[str, tuple[Span, ...]] = field(
@@ -306,7 +308,8 @@ class Pattern:
 
     def __str__(self) -> str:
         strategy = "" if self.strategy is Strategy.ALL else f"{self.strategy.value} "
-        clauses = [f"SELECT {strategy}{self.select}"]
+        clauses = [] if self.into is None else [f"INSERT INTO {write_name(self.into)}"]
+        clauses.append(f"SELECT {strategy}{self.select}")
         if self.streams:
             clauses.append(f"FROM {', '.join(map(self._write_stream, self.streams))}")
         clauses.append(f"WHERE {write_formula(self.formula)}")

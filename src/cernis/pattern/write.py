@@ -72,6 +72,8 @@ KEYWORDS = frozenset(
         "HOURS",
         "IN",
         "INCREASING",
+        "INSERT",
+        "INTO",
         "IS",
         "JOIN",
         "LAST",

@@ -32,7 +32,15 @@ from cernis.results.deadline import DEADLINE, DeadlineColumn
 from cernis.results.flat import flat_batch
 from cernis.results.jsonlines import count_lines, match_lines, sort_rows
 from cernis.results.match import Match
-from cernis.results.matchset import MatchBlock, MatchSet, Positions, join, part, pieces
+from cernis.results.matchset import (
+    ListedMatches,
+    MatchBlock,
+    MatchSet,
+    Positions,
+    join,
+    part,
+    pieces,
+)
 from cernis.results.notebook import match_table
 from cernis.results.result import Result
 from cernis.results.values import python_values
@@ -194,6 +202,19 @@ class Matches(Result[Match]):
                     yield piece
                 if left == 0:
                     return
+
+    def list_values(self) -> Iterator[tuple[Positions, pa.Array, dict[str, pa.Array]]]:
+        """Yield the ends of matches, the times of these, and the values, block by block."""
+        for block in self._pieces(None):
+            ends = self._events.times(block.end)
+            yield block.end, ends, self._fields.values(block, self._events)
+
+    def join(self, others: Sequence[Matches]) -> Matches:
+        """Return these matches and those of later batches of the same session as one result."""
+        last = [self, *others][-1]
+        blocks = [block for part in (self, *others) for block in part._found.blocks()]
+        found = ListedMatches(self._found.variables, blocks)
+        return Matches(found, last._events, self.pattern, notes=last.notes, partial=last.partial)
 
     def lines(self) -> Iterator[pa.RecordBatch]:
         """Return the lines of `write_jsonl` as a column, beside the row and time of their ends."""

@@ -156,6 +156,7 @@ class Query(Generic[Found]):
 
     def session(self, *, keep: bool = False, **options: Any) -> Session[Found]:
         """Return a session to push events to; with `keep`, matches can be pulled from it."""
+        refuse_insert(self.pattern)
         return Session(self.plan, RunOptions(**options), keep=keep)
 
     def thaw(
@@ -201,6 +202,21 @@ class Query(Generic[Found]):
     def __repr__(self) -> str:
         lang = ', lang="cq"' if self.conjunctive else ""
         return f"cernis.query({str(self)!r}{lang})"
+
+
+def refuse_insert(pattern: Pattern) -> None:
+    """Raise an error for INSERT INTO outside of a rule set."""
+    if pattern.into is not None:
+        raise QueryError(
+            [
+                Diagnostic(
+                    f"INSERT INTO {pattern.into} makes a stream for other rules",
+                    next(iter(pattern.spans.get("into", ())), None),
+                    suggestion="run it in a rule set: RULE name AS INSERT INTO …",
+                )
+            ],
+            pattern.source,
+        )
 
 
 def _parse(text: str, lang: str, schema: Schema | None) -> Pattern | ConjunctiveQuery:

@@ -21,16 +21,28 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encoder
-from cernis.errors import CernisError, StrictError, WarningNote
+from cernis.errors import CernisError, DataError, StrictError, WarningNote
 from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition, join_table
-from cernis.events.source import Source, open_events
+from cernis.events.source import DescribedStream, Source, open_events
 from cernis.languages.ceql.rules import parse_rules
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
+from cernis.results.matches import Matches
 from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
+from cernis.run.derived import (
+    DerivedEvents,
+    DerivedStream,
+    PlacedBatch,
+    count_steps,
+    derive_events,
+    derive_schema,
+    merge_events,
+    order_rules,
+    unite_schemas,
+)
 from cernis.run.query import Query
 from cernis.run.routing import ConstantTest, Router, find_equalities, why_whole
 from cernis.run.session import RunOptions, Session
@@ -105,7 +117,13 @@ class RuleSet:
     @cached_property
     def wholes(self) -> dict[str, str]:
         """The rules that read every event, and why."""
-        found = {rule.name: why_whole(rule.query.plan) for rule in self.rules}
+        made = {rule.query.pattern.into for rule in self.rules}
+        found = {}
+        for rule in self.rules:
+            pattern = rule.query.pattern
+            derives = pattern.into is not None or not made.isdisjoint(pattern.streams)
+            why = "its events, or its matches, are put in order with those of other rules"
+            found[rule.name] = why if derives else why_whole(rule.query.plan)
         return {name: why for name, why in found.items() if why}
 
     def explain(self) -> str:
@@ -133,7 +151,10 @@ class RuleSet:
 def make_router(queries: Sequence[Query[Any]], type_column: str) -> Router:
     """Return the index of the rules that need not read every event."""
     wanted: dict[int, frozenset[ConstantTest]] = {}
+    made = {query.pattern.into for query in queries}
     for number, query in enumerate(queries):
+        if query.pattern.into is not None or not made.isdisjoint(query.pattern.streams):
+            continue
         equalities = None if why_whole(query.plan) else find_equalities(query.plan)
         if equalities is not None:
             wanted[number] = equalities
@@ -154,6 +175,14 @@ class RuleSession:
             Session(rule.query.plan, options, encode=self._share_encoder) for rule in rules
         ]
         self._router = make_router([rule.query for rule in rules], options.type_column)
+        self._patterns = [rule.query.pattern for rule in rules]
+        self._order, _ = order_rules(self._patterns)
+        self._width = 1 + 2 * count_steps(self._patterns, self._order)
+        self._made = {each.into for each in self._patterns if each.into is not None}
+        self._schemas: dict[str, pa.Schema] = {}
+        """The columns of derived streams."""
+        self._found: list[list[Matches]] = [[] for _ in self.sessions]
+        """What rules with INSERT INTO have found since the last answer."""
 
     def _share_encoder(self, atoms: Sequence[Atom]) -> Encoder:
         """Return one encoder for all rules that ask the same atoms."""
@@ -166,7 +195,7 @@ class RuleSession:
 
     def collect(self, events: Any) -> dict[str, Any]:
         """Return all that the rules find in the last events of a stream."""
-        read = self._read(events)
+        read = self._read(events, forget=False)
         return self._conclude(read, last=True)
 
     def push(self, events: Any) -> dict[str, Any]:
@@ -184,9 +213,14 @@ class RuleSession:
         for rule, session, segments in zip(self.rules, self.sessions, read, strict=True):
             session.notes = [*self.notes, *session.plan.warnings, *session.plan.notes]
             found[rule.name] = session.conclude(segments, last=last)
+        for number, parts in enumerate(self._found):
+            if parts:
+                name = self.rules.rules[number].name
+                found[name] = parts[0].join([*parts[1:], found[name]])
+        self._found = [[] for _ in self.sessions]
         return found
 
-    def _read(self, events: Any) -> list[list[Any]]:
+    def _read(self, events: Any, *, forget: bool = True) -> list[list[Any]]:
         sources = self._open(events)
         ordering = Ordering(sources, after=self.progress)
         self._prepare(sources, ordering.scale)
@@ -194,7 +228,7 @@ class RuleSession:
         times: TimeSpan | None = None
         for batch in _join_batches(ordering):
             times = extend_span(times, batch, ordering.unit_ns)
-            self._take(batch, ordering.scale, read)
+            self._take(batch, ordering.scale, read, forget)
         self.mistakes.complete()
         self.progress = ordering.progress
         odd = () if times is None else check_times(sources, times)
@@ -203,12 +237,12 @@ class RuleSession:
 
     def _open(self, events: Any) -> list[Source]:
         """Open the streams that any rule reads."""
-        patterns = [rule.query.pattern for rule in self.rules]
-        names: list[str] = []
+        patterns, names = self._patterns, list[str]()
         if all(pattern.streams for pattern in patterns):
-            names = list(dict.fromkeys(name for each in patterns for name in each.streams))
+            every = dict.fromkeys(name for each in patterns for name in each.streams)
+            names = [name for name in every if name not in self._made]
         options = self.options
-        return open_events(
+        sources = open_events(
             events,
             names=names,
             time=options.time,
@@ -221,47 +255,99 @@ class RuleSession:
             on_error=self.mistakes,
             declared=_unite_declared(patterns),
         )
+        for source in sources:
+            if source.name in self._made:
+                raise DataError(f"rules insert into the stream {source.name!r}, which is given too")
+        return sources
 
     def _prepare(self, sources: Sequence[Source], scale: Scale) -> None:
         """Check each rule against its streams; raise all mistakes together."""
         mistakes = []
-        for rule, session in zip(self.rules, self.sessions, strict=True):
-            streams = rule.query.pattern.streams
-            own = [source for source in sources if not streams or source.name in streams]
+        types, times = sources[0].type_column, sources[0].time_column
+        made: dict[str, list[pa.Schema]] = {}
+        for number in self._order:
+            rule, session = self.rules.rules[number], self.sessions[number]
+            pattern = self._patterns[number]
+            own: list[DescribedStream] = [
+                source
+                for source in sources
+                if not pattern.streams or source.name in pattern.streams
+            ]
+            for name in pattern.streams:
+                if name in made:
+                    own.append(DerivedStream(name, unite_schemas(name, made[name])))
             try:
                 session.prepare(own)
                 session.check_scale(scale)
             except CernisError as error:
                 mistakes.append(describe_mistake(rule.name, rule.origin, error))
                 continue
-            for source in own:
-                schema, tables = source.schema, session.tables
-                schema = schema if tables is None else tables.extend(source.name, schema)
-                session.store.expect(schema, source.type_column, source.time_column)
+            for each in own:
+                schema, tables = each.schema, session.tables
+                schema = schema if tables is None else tables.extend(each.name, schema)
+                session.store.expect(schema, types, times)
+            if pattern.into is not None:
+                empty = session.conclude([], forget=False)
+                made.setdefault(pattern.into, []).append(derive_schema(empty, types, times))
         if mistakes:
             raise RuleSetError(mistakes)
         warnings = [one for session in self.sessions for one in session.plan.warnings]
         if self.options.strict and warnings:
             raise StrictError(warnings)
+        self._schemas = {name: unite_schemas(name, schemas) for name, schemas in made.items()}
 
-    def _take(self, batch: EventBatch, scale: Scale, read: list[list[Any]]) -> None:
-        """Let each rule read its events of a batch."""
+    def _take(self, batch: EventBatch, scale: Scale, read: list[list[Any]], forget: bool) -> None:
+        """Let each rule read its events of a batch, those that rules have derived among them."""
         views: dict[tuple[str, ...], EventBatch] = {}
         routed = self._route(batch) if scale.unit_ns is not None else {}
         can_route = {*self._router.rules} if scale.unit_ns is not None else set[int]()
-        for number, session in enumerate(self.sessions):
-            streams = session.plan.pattern.streams
+        derived: dict[str, list[DerivedEvents]] = {}
+        for number in self._order:
+            session, pattern = self.sessions[number], self._patterns[number]
+            if pattern.into is not None or not self._made.isdisjoint(pattern.streams):
+                self._derive(number, batch, scale, derived, read, forget)
+                continue
             if number in can_route:
                 own = routed.get(number)
-                own = None if own is None else _confine(own, streams)
+                own = None if own is None else _confine(own, pattern.streams)
             else:
-                if streams not in views:
-                    views[streams] = _confine(batch, streams)
-                own = views[streams]
+                if pattern.streams not in views:
+                    views[pattern.streams] = _confine(batch, pattern.streams)
+                own = views[pattern.streams]
                 tables = session.tables
                 own = own if tables is None else tables.join(own)
             if own is not None and len(own):
                 read[number] += session.read(replace(own, base=session.events), scale)
+
+    def _derive(
+        self,
+        number: int,
+        batch: EventBatch,
+        scale: Scale,
+        derived: dict[str, list[DerivedEvents]],
+        read: list[list[Any]],
+        forget: bool,
+    ) -> None:
+        """Let a rule read a batch with derived events, and add those that its matches become."""
+        session, pattern = self.sessions[number], self._patterns[number]
+        streams = pattern.streams or tuple(name for name, _ in batch.parts)
+        placed = merge_events(batch, derived, streams, self._width)
+        if placed is None:
+            return
+        own, paths = placed
+        if session.tables is not None:
+            own, stays = session.tables.join_marked(own)
+            paths = paths[stays]
+        placed = PlacedBatch(replace(own, base=session.events), paths)
+        segments = session.read(placed.batch, scale)
+        if pattern.into is None:
+            read[number] += segments
+            return
+        found = session.conclude(segments, forget=forget)
+        self._found[number].append(found)
+        made = derive_events(found, placed, number, self._schemas[pattern.into])
+        if made is not None:
+            derived.setdefault(pattern.into, []).append(made)
 
     def _route(self, batch: EventBatch) -> dict[int, EventBatch]:
         """Return the events that can move each rule."""
@@ -398,6 +484,9 @@ class _RuleReader:
             raise RuleSetError(self.mistakes)
         if not self.rules:
             raise CernisError("there are no rules")
+        _, circle = order_rules([rule.query.pattern for rule in self.rules])
+        if circle:
+            raise RuleSetError([f"rules insert into streams in a circle: {' → '.join(circle)}"])
         return RuleSet(self.rules)
 
     def read(self, source: Any) -> None:

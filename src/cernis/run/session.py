@@ -25,8 +25,8 @@ from cernis.events.csv_form import Columns
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition
 from cernis.events.source import (
+    DescribedStream,
     OnError,
-    Source,
     TimeColumns,
     TypeColumns,
     open_events,
@@ -388,7 +388,7 @@ class Session(Generic[Found]):
         self.check_scale(ordering.scale)
         return ordering
 
-    def prepare(self, sources: Sequence[Source]) -> Tables | None:
+    def prepare(self, sources: Sequence[DescribedStream]) -> Tables | None:
         """Check the query against its sources, and plan it; return the tables that it joins."""
         pattern, tables = self.plan.pattern, self._open_tables()
         schemas = {s.name: s.schema for s in sources}
@@ -430,11 +430,14 @@ class Session(Generic[Found]):
         with self._guard:
             return self.pipeline.take(batch, scale)
 
-    def conclude(self, read: list[Any], *, last: bool = False) -> Found:
-        """Return the matches in what `read` gave; with `last`, no further event comes."""
+    def conclude(self, read: list[Any], *, last: bool = False, forget: bool = True) -> Found:
+        """Return the matches in what `read` gave; with `last`, no further event comes.
+
+        Where events may go on, `forget` those that no match reaches back to.
+        """
         with self._guard:
             found = self._result(read, last=last)
-            if not last:
+            if forget and not last:
                 self.pipeline.forget_if_due()
             return found
 

@@ -74,15 +74,19 @@ class Tables:
 
     def join(self, batch: EventBatch) -> EventBatch:
         """Return the batch with the rows of its tables, without the events that have none."""
+        return self.join_marked(batch)[0]
+
+    def join_marked(self, batch: EventBatch) -> tuple[EventBatch, Bools]:
+        """Like `join`, with marks for the events that stay."""
         parts, kept = [], []
         for stream, events in batch.parts:
             table, keep = self._join_part(stream, events)
             parts.append((stream, table))
             kept.append(keep)
         batch = replace(batch, parts=tuple(parts))
-        if all(keep.all() for keep in kept):
-            return batch
-        return select_events(batch, kept)
+        marks = iter(kept)
+        stays = batch.interleave(lambda _, __: next(marks))
+        return (batch if stays.all() else select_events(batch, kept)), stays
 
     def _join_part(self, stream: str, events: pa.Table) -> tuple[pa.Table, Bools]:
         keep = np.ones(events.num_rows, np.bool_)

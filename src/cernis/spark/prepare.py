@@ -26,7 +26,7 @@ from cernis.pattern.query import Pattern, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
 from cernis.run.group import find_measures
-from cernis.run.query import Query
+from cernis.run.query import Query, refuse_insert
 from cernis.run.session import RunOptions
 from cernis.schema import Schema
 from cernis.spark.arrangement import Arrangement, find_arrangement, is_small
@@ -93,6 +93,7 @@ def prepare_job(
     if order is not None and order.every is not None:
         message = "ORDER BY … LIMIT … EVERY runs on the embedded engine alone so far"
         raise QueryError([Diagnostic(message, order.span)], query.pattern.source)
+    refuse_insert(query.pattern)
     frames = make_frames(events, query.pattern.streams, options)
     frames = tuple(join_tables(frame, query.pattern, options) for frame in frames)
     _check_deadlines(query.pattern, frames)

@@ -86,7 +86,7 @@ class CeqlReader(TreeReader):
     # ---------------------------------------------------------------------- query
 
     def query(self, meta: Meta, parts: list[Any]) -> Pattern:
-        declared, (strategy, select), streams, formula, *clauses = parts
+        declared, into, (strategy, select), streams, formula, *clauses = parts
         without, clauses = tuple(clauses[:-8]), clauses[-8:]
         partition, within, grouping, consume, order, limited, forget, suppress = clauses
         limit, every = limited or (None, None)
@@ -107,6 +107,7 @@ class CeqlReader(TreeReader):
             forget=forget,
             suppress=self._read_suppress(suppress, partition or (), select),
             without=without,
+            into=None if into is None else into.text,
             declared=declared,
             source=self.source,
             spans=self.spans,
@@ -117,6 +118,10 @@ class CeqlReader(TreeReader):
         return cast(Schema, parts[0] or Schema())
 
     # -------------------------------------------------------------------- clauses
+
+    def insert(self, meta: Meta, parts: list[Name]) -> Name:
+        self.spans["into"] = (span_of_tree(meta),)
+        return parts[0]
 
     def select(self, meta: Meta, parts: list[Any]) -> tuple[Strategy, Select]:
         strategy = cast(Strategy, parts[0] or Strategy.ALL)

@@ -60,6 +60,8 @@ class PatternCheck(FormulaCheck):
             self.check_length(self.pattern.forget, "FORGET AFTER", self.find_span("forget", 0))
         if self.pattern.suppress is not None:
             self.check_suppress(self.pattern.suppress)
+        if self.pattern.into is not None:
+            self.check_into(self.pattern.into)
         return self.mistakes.found
 
     def find_span(self, clause: str, index: int) -> Span | None:
@@ -256,7 +258,7 @@ class PatternCheck(FormulaCheck):
         taken |= {"suppressed"} if self.pattern.suppress is not None else set()
         if alias in taken:
             self.mistakes.note(f"every match has a column '{alias}' already", span)
-        elif alias in self.pattern.components:
+        elif alias in self.pattern.components and self.pattern.into is None:
             message = f"'{alias}' is selected twice: PARTITION BY makes it a column"
             self.mistakes.note(message, span)
 
@@ -285,6 +287,36 @@ class PatternCheck(FormulaCheck):
             self.mistakes.note(f"the duration of {clause} is out of range", span)
         if not is_decimal(Fraction(length)):
             self.mistakes.note(f"the duration of {clause} must be a decimal number", span)
+
+    def check_into(self, stream: str) -> None:
+        """Check INSERT INTO: each match is an event when it ends, and its values have names."""
+        pattern, span = self.pattern, self.find_span("into", 0)
+        order = pattern.order
+        late = {
+            "GROUP BY": pattern.grouping is not None,
+            "WITHOUT … FOR": pattern.absent_after is not None,
+            "LONGEST": pattern.strategy is Strategy.LONGEST,
+            "LIMIT … EVERY": order is not None and order.every is not None,
+            "SELECT COUNT(*) alone": counts_only(pattern),
+        }
+        for clause, is_there in late.items():
+            if is_there:
+                self.mistakes.note(
+                    f"INSERT INTO does not go with {clause}",
+                    span,
+                    suggestion="an event of the new stream is a match, at the time of its end",
+                )
+                return
+        for item in pattern.select.items or (None,):
+            if not isinstance(item, SelectedTerm) or item.alias is None:
+                self.mistakes.note(
+                    f"an event of '{stream}' has values with names",
+                    pattern.select.span if item is None else item.span,
+                    expected="term AS name",
+                )
+            elif item.alias in ("type", "ts"):
+                message = f"an event of '{stream}' has an attribute '{item.alias}' already"
+                self.mistakes.note(message, item.span)
 
     def check_suppress(self, suppress: Suppression) -> None:
         pattern, span = self.pattern, suppress.span

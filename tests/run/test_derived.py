@@ -1,0 +1,251 @@
+"""INSERT INTO: matches as events of a stream that other rules read, in the same pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+import cernis.pattern as p
+from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy
+from cernis.run.rules import RuleSetError
+from cernis.testing.differential import comparable_match, describe_case
+from cernis.testing.grammar import split_batches
+from cernis.testing.rules import evaluate_rules
+from cernis.testing.strategies import cases, cuts
+from cernis.testing.tables import make_table
+from cernis.testing.terms import make_term
+
+Events = Sequence[dict[str, Any]]
+Rules = dict[str, Pattern]
+
+some = settings(
+    max_examples=max(40, settings.default.max_examples // 2),
+    suppress_health_check=list(HealthCheck),
+)
+READERS = (
+    "SELECT * FROM D WHERE D AS p FILTER p[v > 0]",
+    "SELECT * FROM D WHERE D AS p ; D AS q",
+    "SELECT * FROM S, D WHERE S>A AS a ; D AS p",
+    "SELECT * FROM S, D WHERE S>B AS b : D AS p",
+    "SELECT * FROM D, S WHERE D AS p : S>A AS a WITHIN 5 EVENTS",
+    "INSERT INTO E SELECT p[v] AS v, COUNT(*) AS n FROM D WHERE D AS p FILTER p[v < 3]",
+)
+LAST = ("SELECT * FROM E WHERE E AS e", "SELECT * FROM S, E, D WHERE S>A ; E AS e ; D AS p")
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> tuple[Rules, Events]:
+    """Draw rules that insert into D, rules that read it, and a stream."""
+    makers: Rules = {}
+    events: Events = []
+    for i in range(draw(st.integers(1, 2))):
+        pattern, events = draw(
+            cases(
+                untimed=False,
+                disorder=False,
+                limit=False,
+                size=4,
+                events=7,
+                selects=("*",),
+                strategies=(Strategy.ALL, Strategy.NEXT, Strategy.LAST),
+                consume=tuple(Consume),
+            )
+        )
+        term = make_term(lambda below: draw(st.integers(0, below - 1)), pattern.formula, 1)
+        select = Select(False, (SelectedTerm(term, "v"),))
+        makers[f"m{i}"] = replace(pattern, select=select, into="D", streams=("S",))
+    texts = draw(st.lists(st.sampled_from(READERS), min_size=1, max_size=3, unique=True))
+    if any("INTO E" in text for text in texts):
+        texts.append(draw(st.sampled_from(LAST)))
+    readers = {f"r{i}": cernis.query(text).pattern for i, text in enumerate(texts)}
+    rules = {**readers, **makers} if draw(st.booleans()) else {**makers, **readers}
+    return rules, sorted(events, key=lambda event: event["ts"])
+
+
+def compare(rules: Rules, events: Events, parts: Sequence[dict[str, Any]]) -> None:
+    expected = evaluate_rules(rules, events)
+    for name, pattern in rules.items():
+        got = Counter(comparable_match(match) for part in parts for match in part[name])
+        wanted = Counter(map(comparable_match, expected[name]))
+        assert got == wanted, (
+            name,
+            [str(r) for r in rules.values()],
+            describe_case(pattern, events),
+        )
+
+
+def run(rules: Rules, events: Events, at: list[int] | None) -> list[dict[str, Any]] | None:
+    table = make_table(events, timed=True)
+    try:
+        if at is None:
+            return [cernis.rules(rules).run(table)]
+        session, parts = cernis.rules(rules).session(), []
+        for piece in split_batches(range(len(events)), at):
+            parts.append(session.push(table.slice(piece[0] if piece else 0, len(piece))))
+        return [*parts, session.finish()]
+    except RuleSetError as error:
+        if "type clash" in str(error):  # a text that a rule compares with a number
+            return None
+        raise
+
+
+@some
+@given(levels())
+def test_rules_on_rules_agree_with_the_oracle(case: tuple[Rules, Events]) -> None:
+    rules, events = case
+    parts = run(rules, events, None)
+    if parts is not None:
+        compare(rules, events, parts)
+
+
+@some
+@given(st.data())
+def test_batches_change_nothing(data: st.DataObject) -> None:
+    rules, events = data.draw(levels())
+    parts = run(rules, events, data.draw(cuts(len(events))))
+    if parts is not None:
+        compare(rules, events, parts)
+
+
+TWO_LEVELS = """
+    RULE failed AS
+      INSERT INTO Guessing SELECT LAST(f[user]) AS user, COUNT(f) AS tries
+      FROM logins WHERE FAIL{3} AS f PARTITION BY [user] WITHIN 1 MINUTE LIMIT 1;
+    RULE campaign AS
+      SELECT COUNT(DISTINCT g[user]) AS users FROM Guessing WHERE Guessing{2} AS g
+      FILTER COUNT(DISTINCT g[user]) > 1 WITHIN 5 MINUTES
+"""
+
+
+def fails(*users: str) -> list[dict[str, Any]]:
+    return [{"type": "FAIL", "user": user, "ts": 1000 * i} for i, user in enumerate(users)]
+
+
+def test_an_alert_on_alerts() -> None:
+    found = cernis.rules(TWO_LEVELS).run(fails("a", "b", "a", "b", "a", "b"))
+    assert [match.values for match in found["failed"]] == [
+        {"user": "a", "tries": 3},
+        {"user": "b", "tries": 3},
+    ]
+    assert [(m.start, m.end, m.values) for m in found["campaign"]] == [(4, 5, {"users": 2})]
+
+
+def test_a_table_is_joined_before_matches_become_events() -> None:
+    rules = cernis.rules(
+        """
+        RULE a AS INSERT INTO D SELECT x[co.w] AS w FROM S JOIN co ON k = co.id WHERE A AS x
+        RULE b AS SELECT d[w] AS w FROM D WHERE D AS d
+        """
+    )
+    events = [{"type": "A", "k": k, "ts": k} for k in (1, 2, 3)]
+    found = rules.run(events, tables={"co": [{"id": 3, "w": 30}, {"id": 1, "w": 10}]})
+    assert [(match.end, match.values["w"]) for match in found["b"]] == [(0, 10), (2, 30)]
+
+
+def test_two_rules_insert_into_one_stream() -> None:
+    rules = cernis.rules(
+        """
+        RULE b AS INSERT INTO D SELECT x[k] AS k, 2 AS from_b FROM S WHERE B AS x
+        RULE a AS INSERT INTO D SELECT x[k] AS k FROM S WHERE A AS x
+        RULE c AS SELECT d[k] AS k, d[from_b] AS b FROM D WHERE D AS d
+        """
+    )
+    found = rules.run([{"type": t, "k": k, "ts": k} for k, t in enumerate("ABA")])
+    assert [match.values for match in found["c"]] == [
+        {"k": 0, "b": None},
+        {"k": 1, "b": 2},
+        {"k": 2, "b": None},
+    ]
+
+
+def test_the_builder_inserts() -> None:
+    query = p.select(p.var("a")["x"].as_("x")).from_("S").where(p.event("A").as_("a"))
+    text = "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a"
+    assert str(query.insert_into("D").build()) == text
+    assert str(cernis.query(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "INSERT INTO D SELECT a FROM S WHERE A AS a",
+            """\
+line 1, column 22: an event of 'D' has values with names
+  INSERT INTO D SELECT a FROM S WHERE A AS a
+                       ^
+  expected: term AS name""",
+        ),
+        (
+            "INSERT INTO D SELECT a[x] AS ts FROM S WHERE A AS a",
+            """\
+line 1, column 22: an event of 'D' has an attribute 'ts' already
+  INSERT INTO D SELECT a[x] AS ts FROM S WHERE A AS a
+                       ^^^^^^^^^^""",
+        ),
+        (
+            "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a WITHOUT B FOR 1 HOUR",
+            """\
+line 1, column 1: INSERT INTO does not go with WITHOUT … FOR
+  INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a WITHOUT B FOR 1 HOUR
+  ^^^^^^^^^^^^^
+  help: an event of the new stream is a match, at the time of its end""",
+        ),
+    ],
+)
+def test_the_message(text: str, message: str) -> None:
+    with pytest.raises(cernis.QueryError) as raised:
+        cernis.query(text)
+    assert str(raised.value) == message
+
+
+def test_it_belongs_in_a_rule_set() -> None:
+    query = cernis.query("INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a")
+    with pytest.raises(cernis.QueryError) as raised:
+        query.run([{"type": "A", "x": 1}])
+    assert (
+        str(raised.value)
+        == """\
+line 1, column 1: INSERT INTO D makes a stream for other rules
+  INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a
+  ^^^^^^^^^^^^^
+  help: run it in a rule set: RULE name AS INSERT INTO …"""
+    )
+
+
+def test_a_circle_is_shown() -> None:
+    with pytest.raises(RuleSetError) as raised:
+        cernis.rules(
+            "RULE a AS INSERT INTO X SELECT Y[k] AS k FROM Y WHERE Y "
+            "RULE b AS INSERT INTO Y SELECT X[k] AS k FROM X WHERE X"
+        )
+    assert str(raised.value) == "rules insert into streams in a circle: X → Y → X"
+    with pytest.raises(RuleSetError, match="in a circle: X → X"):
+        cernis.rules("RULE a AS INSERT INTO X SELECT X[k] AS k FROM S, X WHERE X")
+
+
+def test_a_derived_stream_may_not_be_given() -> None:
+    rules = cernis.rules("RULE a AS INSERT INTO D SELECT A[x] AS x FROM S WHERE A")
+    rows = [{"type": "A", "x": 1, "ts": 1}]
+    assert rules.run({"S": rows})["a"].count() == 1
+    both = cernis.rules("RULE a AS INSERT INTO D SELECT A[x] AS x WHERE A")
+    with pytest.raises(cernis.DataError, match="rules insert into the stream 'D', which is given"):
+        both.run({"S": rows, "D": rows})
+
+
+def test_an_unknown_attribute_of_a_derived_stream_is_a_mistake() -> None:
+    rules = cernis.rules(
+        """
+        RULE a AS INSERT INTO D SELECT A[x] AS x FROM S WHERE A
+        RULE b AS SELECT * FROM D WHERE D AS d FILTER d[y = 1]
+        """
+    )
+    with pytest.raises(RuleSetError, match="rule b: line 3, column 57: unknown attribute 'y'"):
+        rules.run([{"type": "A", "x": 1, "ts": 1}])
