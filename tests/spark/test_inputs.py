@@ -192,17 +192,20 @@ def test_a_pipe_is_staged_for_spark(spark: Any, capfd: Capture) -> None:
     assert json.loads(capfd.readouterr().out)["vars"] == {"a": [1], "b": [0]}
 
 
-def test_a_stream_reads_folders_without_header_and_types(spark: Any) -> None:
+def test_streams_read_folders_with_columns_of_their_own(spark: Any) -> None:
+    """One without a header and without types, whose times have a zone, and one with all of that."""
     Path("meter").mkdir()
-    Path("meter/1.csv").write_text("1;2024-01-02 10:00:00;'a;b'\n2;2024-01-02 10:00:01;c\n")
-    Path("meter/2.csv").write_text("9;2024-01-02 11:00:00;d\n")
+    Path("meter/1.csv").write_text("1;2024-01-02 10:00:00Z;'a;b'\n9;2024-01-02 11:00:00Z;c\n")
+    Path("roads").mkdir()
+    Path("roads/1.csv").write_text(
+        "type,ts,v\nJAM,2024-01-02 10:00:01,2\nJAM,2024-01-02 11:00:00,3\n"
+    )
     query = (
-        "SELECT * FROM meter WHERE meter AS a ; meter AS b FILTER a[v = 1] AND b[v = 2] "
+        "SELECT * FROM meter, roads WHERE meter AS a ; JAM AS b FILTER a[v = 1] AND b[v = 2] "
         "WITHIN 1 MINUTE"
     )
-    options = ["--columns", "v,at,note", "--time", "at", "--quote", "'", "--once"]
-    assert (
-        main(["stream", query, "-s", "meter", "--checkpoint", "cp", "--sink", "out", *options]) == 0
-    )
+    options = ["--columns", "meter=v,at,note", "--time", "meter=at", "--quote", "'", "--once"]
+    places = ["-s", "meter", "-s", "roads", "--checkpoint", "cp", "--sink", "out"]
+    assert main(["stream", query, *places, *options]) == 0
     [row] = spark.read.parquet(str(Path("out").absolute())).collect()
-    assert (row.a[0].note, row.b[0].note) == ("a;b", "c")
+    assert (row.a[0].note, row.b[0].v) == ("a;b", 2)

@@ -2,12 +2,14 @@
 
 A guess looks at the first records alone. A delimiter fits if it cuts all of them into as many
 values as the first, more than one; of those that fit, the one with the most values is taken, and
-the comma where none fits.
+the comma where none fits. Apostrophes are quotes only if all text of the first line stands in them:
+elsewhere they are common inside of text.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,6 +22,8 @@ Columns = Sequence[str] | Mapping[str, Sequence[str]]
 
 _DELIMITERS = (",", ";", "\t", "|")
 _RECORDS = 10
+_NUMBER = re.compile(r"[-+]?[0-9.]*")
+_QUOTED = re.compile(r"'[^'\"]*'")
 _WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 
 
@@ -91,20 +95,14 @@ def guess_form(first: str, form: CsvForm) -> CsvForm:
 
 
 def _guess_quote(lines: Sequence[str]) -> str:
-    """Return the apostrophe if it stands around values, and quotation marks otherwise."""
-    some = [line.strip("\r\n") for line in lines[:_RECORDS]]
-    if any('"' in line for line in some):
-        return '"'
-    values = [
-        value.strip()
-        for delimiter in _DELIMITERS
-        for line in some
-        if delimiter in line
-        for value in line.split(delimiter)
-    ]
-    around = [v for v in values if len(v) > 1 and v.startswith("'") and v.endswith("'")]
-    even = all(line.count("'") % 2 == 0 for line in some)
-    return "'" if around and even else '"'
+    """Return the apostrophe if all text of the first line stands in such, or quotation marks."""
+    first = next((line.strip() for line in lines if line.strip()), "")
+    for delimiter in _DELIMITERS:
+        values = [value.strip() for value in first.split(delimiter)]
+        text = [value for value in values if not _NUMBER.fullmatch(value)]
+        if text and all(_QUOTED.fullmatch(value) for value in text):
+            return "'"
+    return '"'
 
 
 def _guess_delimiter(lines: Sequence[str], quote: str, columns: tuple[str, ...] | None) -> str:
