@@ -184,6 +184,61 @@ def test_explain_says_what_is_shared_and_what_is_expensive() -> None:
     ]
 
 
+@some
+@given(st.data())
+def test_rules_that_come_and_go_find_what_they_find_alone(data: st.DataObject) -> None:
+    """Each rule, for as long as its text stands, is a session of its own over these events."""
+    known, events = data.draw(rule_sets(strategies=(Strategy.ALL, Strategy.NEXT)))
+    whole = make_table(sorted(events, key=lambda event: event["ts"]), timed=True)
+    names = data.draw(st.sets(st.sampled_from([*known]), min_size=1))
+    session = cernis.rules({name: known[name] for name in sorted(names)}).session()
+    alone: dict[str, tuple[Any, int]] = {}
+    for piece in split_batches(range(whole.num_rows), data.draw(cuts(whole.num_rows))):
+        part = whole.slice(piece[0] if piece else 0, len(piece))
+        for name in names:
+            if name not in alone:
+                alone[name] = cernis.query(known[name]).session(), piece[0] if piece else 0
+        found = session.push(part)
+        for name in names:
+            own, first = alone[name]
+            wanted = [(m.start + first, m.end + first) for m in own.push(part)]
+            assert sorted((m.start, m.end) for m in found[name]) == sorted(wanted)
+        after = data.draw(st.sets(st.sampled_from([*known]), min_size=1))
+        changes = session.update(cernis.rules({name: known[name] for name in sorted(after)}))
+        assert (changes.kept, changes.replaced) == (tuple(sorted(names & after)), ())
+        alone = {name: state for name, state in alone.items() if name in after}
+        names = after
+
+
+def test_a_rule_with_another_text_begins_anew_and_the_others_keep_their_state() -> None:
+    texts = {"a": "SELECT * FROM S WHERE A ; B", "b": "SELECT * FROM S WHERE A ; C"}
+    session = cernis.rules(texts).session()
+    session.push([{"type": "A", "ts": 1}])
+    changed = {"a": texts["a"], "b": "SELECT * FROM S WHERE A ; B ; C", "c": "SELECT * WHERE C"}
+    changes = session.update(cernis.rules(changed))
+    assert str(changes) == "added c; replaced b; kept a"
+    found = session.push([{"type": "B", "ts": 2}, {"type": "C", "ts": 3}])
+    assert {name: matches.count() for name, matches in found.items()} == {"a": 1, "b": 0, "c": 1}
+    with pytest.raises(RuleSetError):
+        session.update(cernis.rules({"a": "SELECT * FROM S WHRE A"}))
+    assert session.rules.names == ("a", "b", "c")
+
+
+def test_each_rule_has_its_numbers() -> None:
+    rules = cernis.rules(
+        {
+            **on_hosts(2),
+            "loud": "SELECT * FROM S WHERE FAIL AS f "
+            "PARTITION BY [host] SUPPRESS BY [host] FOR 1 HOUR",
+        }
+    )
+    session = rules.session()
+    session.push(log(60, 2))
+    numbers = session.metrics()
+    assert [each.events for each in numbers.values()] == [30, 30, 20]
+    assert [each.suppressed for each in numbers.values()] == [0, 0, 18]
+
+
 # -------------------------------------------------------------------- texts
 
 

@@ -22,6 +22,8 @@ class SessionMetrics:
     """Partitions that `max_keys` has dropped."""
     records: int
     """Nodes and vertices of partial matches; dead ones count until they are collected."""
+    suppressed: int
+    """Matches that SUPPRESS BY has silenced."""
     seconds: Mapping[str, float]
     """Time in each stage: `encode` (keys and clocks), `engine`, `find` (matches, without listing
     them)."""

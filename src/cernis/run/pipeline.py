@@ -235,6 +235,7 @@ class Pipeline:
             keys=0 if self.keys is None else len(self.keys),
             dropped_keys=self.limit.dropped,
             records=engine.records,
+            suppressed=0 if self.suppressor is None else self.suppressor.silenced,
             seconds=dict(self._seconds),
         )
 

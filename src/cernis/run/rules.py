@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,7 @@ from cernis.run.derived import (
     order_rules,
     unite_schemas,
 )
+from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
 from cernis.run.routing import ConstantTest, Router, find_equalities, why_whole
 from cernis.run.session import RunOptions, Session
@@ -161,18 +162,65 @@ def make_router(queries: Sequence[Query[Any]], type_column: str) -> Router:
     return Router(wanted, type_column)
 
 
+class RuleChanges(NamedTuple):
+    """What `RuleSession.update` has done: the names of rules."""
+
+    added: tuple[str, ...]
+    replaced: tuple[str, ...]
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return what has changed, in words.
+
+        >>> print(RuleChanges(("a",), (), ("b", "c"), ()))
+        added a; removed b, c
+        """
+        changes = [f"{word} {', '.join(names)}" for word, names in self._asdict().items() if names]
+        return "; ".join(changes)
+
+
 class RuleSession:
     """The rules of a set over one stream of events."""
 
     def __init__(self, rules: RuleSet, options: RunOptions) -> None:
-        self.rules = rules
         self.options = options
         self.mistakes = Mistakes(options.on_error)
         self.progress = StreamPosition()
         self.notes: list[str] = []
         self._encoders: dict[tuple[Atom, ...], Encoder] = {}
+        self._begin(rules, {})
+
+    def update(self, rules: RuleSet) -> RuleChanges:
+        """Go on with other rules: those with the same name and text keep their state.
+
+        A rule that is new, or has another text, begins with the next events. Rules that are wrong
+        raise an error when they are read (`cernis.rules`), and the session goes on as it was.
+        """
+        texts = {rule.name: str(rule.query) for rule in self.rules}
+        sessions = dict(zip(self.rules.names, self.sessions, strict=True))
+        same = {rule.name for rule in rules if texts.get(rule.name) == str(rule.query)}
+        before, after = {*texts}, {*rules.names}
+        self._begin(rules, {name: sessions[name] for name in same})
+        return RuleChanges(
+            tuple(sorted(after - before)),
+            tuple(sorted((after & before) - same)),
+            tuple(sorted(before - after)),
+            tuple(sorted(same)),
+        )
+
+    def metrics(self) -> dict[str, SessionMetrics]:
+        """Return the numbers of each rule at this moment; they cost nothing."""
+        pairs = zip(self.rules.names, self.sessions, strict=True)
+        return {name: session.metrics() for name, session in pairs}
+
+    def _begin(self, rules: RuleSet, kept: Mapping[str, Session[Any]]) -> None:
+        """Make the sessions of the rules, but for those that are kept, and their index."""
+        options = self.options
+        self.rules = rules
         self.sessions: list[Session[Any]] = [
-            Session(rule.query.plan, options, encode=self._share_encoder) for rule in rules
+            kept.get(rule.name) or Session(rule.query.plan, options, encode=self._share_encoder)
+            for rule in rules
         ]
         self._router = make_router([rule.query for rule in rules], options.type_column)
         self._patterns = [rule.query.pattern for rule in rules]
