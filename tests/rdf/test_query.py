@@ -172,3 +172,34 @@ def test_events_and_batches_are_counted() -> None:
     session = cernis.query(QUERY, lang="spaseq").session()
     assert sum(found.count() for found in session.stream({"S": STREAM})) == 3
     assert session.events == 4
+
+
+def test_patterns_find_the_time_in_the_default_graph() -> None:
+    text = """
+        PREFIX prov: <http://www.w3.org/ns/prov#>
+        SELECT ?t FROM STREAM S <http://example.org/s>
+        WHERE { SEQ (A) DEFINE GPM A ON S { ?e prov:generatedAtTime ?t } }
+    """
+    time = f'"5"^^<{XSD}integer>'
+    stream = f"<urn:event:x> <http://www.w3.org/ns/prov#generatedAtTime> {time} .\n".encode()
+    [match] = cernis.query(text, lang="spaseq").run(stream + event("x", "a1 is A"))
+    assert match.bindings == {"t": time}
+
+
+def test_a_match_without_a_triple_makes_no_graph() -> None:
+    text = """
+        PREFIX : <http://example.org/>
+        CONSTRUCT { ?a :of ?k } FROM STREAM S <http://example.org/s>
+        WHERE { SEQ (A) DEFINE GPM A ON S { ?a :is :A OPTIONAL { ?a :of ?k } } }
+    """
+    query, file = cernis.query(text, lang="spaseq"), io.BytesIO()
+    stream = event("1", "a1 is A") + event("2", "a2 is A", "a2 of x")
+    assert query.run(stream).write_nquads(file) == 2
+    assert file.getvalue().decode() == (
+        f'<urn:cernis:match:1> <http://www.w3.org/ns/prov#generatedAtTime> "2"^^<{XSD}integer> .\n'
+        f"<{EX}a2> <{EX}of> <{EX}x> <urn:cernis:match:1> .\n"
+    )
+    again = cernis.query(
+        text.replace("?a :is :A OPTIONAL { ?a :of ?k }", "?a :of ?k"), lang="spaseq"
+    )
+    assert again.run(file.getvalue()).count() == 1

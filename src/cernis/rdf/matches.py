@@ -428,9 +428,11 @@ class GraphMatches(Result[GraphMatch]):
     def write_nquads(
         self, path: str | Path | BinaryIO, *, limit: int | None = None, first: int = 0
     ) -> int:
-        """Write the graph that CONSTRUCT makes of each match, and return their number.
+        """Write the graph that CONSTRUCT makes of each match, and return the number of matches.
 
-        Graphs are numbered from `first` on, in their names; each has the time of its match's end.
+        Matches are numbered from `first` on, in the names of their graphs; each graph has the time
+        of its match's end. A match that leaves every triple unbound makes no graph, which would be
+        an event without content.
         """
         if self._shape.construct is None:
             raise CernisError("only a CONSTRUCT query has graphs to write; this one SELECTs")
@@ -449,7 +451,11 @@ class GraphMatches(Result[GraphMatch]):
         for triple in self._shape.construct or ():
             nodes = [self._node(node, places, numbers) for node in triple.nodes()]
             lines.append(_quad(nodes[0], nodes[1], nodes[2], graph, _are_triples(nodes)))
-        return pc.binary_join_element_wise(*lines, "", null_handling="skip")
+        some = np.zeros(len(block.start), np.bool_)
+        for line in lines[1:]:
+            some |= np.asarray(line.is_valid())
+        graphs = pc.binary_join_element_wise(*lines, "", null_handling="skip")
+        return pc.if_else(pa.array(some), graphs, "")
 
     def _node(self, node: g.Node, places: Mapping[str, Any], numbers: pa.Array) -> pa.Array:
         if isinstance(node, g.Term):

@@ -5,9 +5,9 @@ than `reach` quads may lie between two of them (metadata in the default graph in
 the event is closed; a quad that comes later is a mistake. An event's number is the rank of its
 graph's first quad, and events leave in the order of their numbers.
 
-A triple of the default graph whose subject is the name of an event's graph is about that event: it
-gives its time, or becomes part of its graph. A triple of the default graph about anything else is
-a mistake; general knowledge belongs in a background graph.
+A triple of the default graph whose subject is the name of an event's graph is about that event and
+part of its graph, also where it gives the time. A triple of the default graph about anything else
+is a mistake; general knowledge belongs in a background graph.
 
 Cost: a few passes of kernels over the quads, no Python per event. Memory is bounded by the open
 events and the events that wait behind them. The rejected design sorts the quads by graph: a table
@@ -42,8 +42,6 @@ class EventQuads(NamedTuple):
     s: Codes
     p: Codes
     o: Codes
-    named: Bools
-    """Whether a quad is in a named graph, not in the default graph."""
 
     def take(self, rows: NDArray[Any]) -> EventQuads:
         """Return the quads at some indices, or those that a mask selects."""
@@ -96,7 +94,7 @@ class QuadGrouper:
         self._position = 0
         codes, longs = np.empty(0, np.int32), np.empty(0, np.int64)
         self._open = _OpenEvents(codes, longs, longs)
-        self._quads = EventQuads(codes, codes, codes, codes, np.empty(0, np.bool_))
+        self._quads = EventQuads(codes, codes, codes, codes)
 
     @property
     def event_count(self) -> int:
@@ -114,7 +112,7 @@ class QuadGrouper:
         late = _find_events(
             keys, named, self._position, self._reach, self._slots, events, self._counts, event
         )
-        added = EventQuads(event, quads.s, quads.p, quads.o, named)
+        added = EventQuads(event, quads.s, quads.p, quads.o)
         if late:
             self._report_late(quads, keys, event)
             added = added.take(event >= 0)
@@ -182,7 +180,7 @@ class QuadGrouper:
         self._slots = np.full(int(new_codes.max(initial=-1)) + 1, _UNSEEN, np.int32)
         self._slots[new_codes[kept]] = old[kept]
         self._open = self._open._replace(names=new_codes[self._open.names])
-        _, s, p, o, _ = self._quads
+        _, s, p, o = self._quads
         self._quads = self._quads._replace(s=new_codes[s], p=new_codes[p], o=new_codes[o])
 
     # -------------------------------------------------------------- mistakes

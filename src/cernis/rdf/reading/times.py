@@ -45,8 +45,9 @@ DATETIME_IN_NAME: Final = (
     r"(?:^|[^0-9])([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}(?::|%3A)[0-9]{2}(?::|%3A)[0-9]{2}"
     r"(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}(?::|%3A)[0-9]{2})?)$"
 )
-DIGITS_IN_NAME: Final = r"(?:^|[A-Za-z])[^A-Za-z0-9]*([0-9]+)$"
-"""Not the `5` of `…/2004_8_5`, which is part of something else."""
+DIGITS_IN_NAME: Final = r"(?:[/:#?=&][^A-Za-z0-9/:#?=&-]*|[A-Za-z][^A-Za-z0-9/:#?=&]*)(-?[0-9]+)$"
+"""The last part of a name, `-3` in `…/1/-3`, or the number after its letters, `3` in `…/event-3`.
+Not the `5` of `…/2004_8_5`, which is part of something else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ The time of an event follows a `TimeRule`. Where none is given, the first event 
 whole stream: a property of `KNOWN_PROPERTIES`; or the property of the only triple about the
 graph's own name whose object is a time; or the name itself. The value of a property comes from
 the triple about the graph's own name, in the default graph or in the graph; if there is none, from
-any triple in the graph, if they all agree. A time in the default graph is not part of the event's
-graph.
+any triple in the graph, if they all agree.
 
 Within a stream time must not go back; equal times are fine.
 
@@ -129,7 +128,7 @@ class EventTimer:
 
     def _find_rule(self, name: int, quads: EventQuads) -> t.TimeRule | None:
         """Return the rule by which an event has a time."""
-        _, s, p, o, _ = quads
+        _, s, p, o = quads
         own = s == name
         present = [i for i in t.KNOWN_PROPERTIES if (p == self._terms.find(f"<{i}>")).any()]
         for iri in present:
@@ -183,11 +182,7 @@ class EventTimer:
 
     def _sort(self, group: EventGroup, times: Int64s, keep: Bools) -> GraphEvents:
         """Return the events to keep, their triples sorted and without repetition."""
-        quads = group.quads
-        in_graph = keep[quads.event]
-        if self.rule.property is not None:
-            in_graph &= quads.named | (quads.p != self._terms.find(f"<{self.rule.property}>"))
-        event, s, p, o, _ = quads.take(in_graph)
+        event, s, p, o = group.quads.take(keep[group.quads.event])
         sizes = np.bincount(event, minlength=len(times))[keep]
         first = np.concatenate(([0], np.cumsum(sizes)))
         end = _sort_triples(s, p, o, first)
