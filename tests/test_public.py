@@ -1,4 +1,4 @@
-"""What users import: `cernis`, `cernis.pattern`, `cernis.rdf` and `cernis.spark`."""
+"""What users import: `cernis`, and of it `generators`, `pattern`, `rdf` and `spark`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import cernis
 
-PUBLIC = ["cernis", "cernis.pattern", "cernis.rdf", "cernis.spark"]
+PUBLIC = ["cernis", "cernis.generators", "cernis.pattern", "cernis.rdf", "cernis.spark"]
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _IMPORTED = re.compile(r"^(?:>>> |\.\.\. )?\s*(?:from|import) (cernis[\w.]*)", re.MULTILINE)
