@@ -24,6 +24,7 @@ from cernis.bench.memory import MEMORY
 from cernis.bench.partitions import PARTITIONS
 from cernis.bench.record import Record
 from cernis.bench.report import NO_PLOT, draw_chart, render_page, render_table, write_json
+from cernis.bench.rules import RULES
 from cernis.bench.scale import FULL, BenchmarkScale, choose_scale
 from cernis.bench.sequences import SEQUENCES
 from cernis.bench.spark.batch import SPARK
@@ -40,6 +41,7 @@ _ALL = (
     STRATEGIES,
     AGGREGATES,
     ABSENCE,
+    RULES,
     MEMORY,
     ENDLESS,
     CORRELATION,

@@ -29,6 +29,8 @@ class BenchmarkScale:
     keyed_events: int = 2_000_000
     waiting: tuple[int, ...] = (100, 1000, 10_000, 100_000, 1_000_000)
     waiting_events: int = 1_500_000
+    rules: tuple[int, ...] = (1, 10, 100, 1000, 10_000)
+    rule_events: int = 2_000_000
     strategy_events: int = 500_000
     strategy_windows: tuple[int, ...] = (20, 100, 500, 2000)
     aggregate_lengths: tuple[int, ...] = (3, 6, 12, 24)
@@ -94,6 +96,8 @@ QUICK = BenchmarkScale(
     keyed_events=4000,
     waiting=(100, 1000),
     waiting_events=2000,
+    rules=(1, 4),
+    rule_events=2000,
     strategy_events=2000,
     strategy_windows=(20, 100),
     aggregate_lengths=(3, 6),

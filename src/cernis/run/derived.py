@@ -150,7 +150,7 @@ def derive_events(
     return DerivedEvents(table, batch.rows[at], time, paths)
 
 
-class _Piece(NamedTuple):
+class _PlacedPart(NamedTuple):
     """Events of one table, with their places in it."""
 
     part: tuple[str, pa.Table]
@@ -172,7 +172,7 @@ def merge_events(
         for events in derived.get(name, ()):
             index = np.arange(len(events.rows))
             part = (name, events.table)
-            pieces.append(_Piece(part, index, events.rows, events.time, events.paths))
+            pieces.append(_PlacedPart(part, index, events.rows, events.time, events.paths))
     if not pieces:
         return None
     paths = np.concatenate([piece.paths for piece in pieces])
@@ -192,7 +192,7 @@ def merge_events(
     return PlacedBatch(merged, paths[order])
 
 
-def _split_batch(batch: EventBatch, width: int) -> Iterator[_Piece]:
+def _split_batch(batch: EventBatch, width: int) -> Iterator[_PlacedPart]:
     """Yield the events of each part of a batch; their paths are their places in it."""
     which = np.zeros(len(batch), np.int64) if batch.which is None else batch.which
     index = np.arange(len(batch)) if batch.index is None else batch.index
@@ -202,4 +202,4 @@ def _split_batch(batch: EventBatch, width: int) -> Iterator[_Piece]:
         paths[:, 0] = at
         time = None if batch.time is None else batch.time[at]
         if len(at):
-            yield _Piece(part, index[at], batch.rows[at], time, paths)
+            yield _PlacedPart(part, index[at], batch.rows[at], time, paths)
