@@ -123,8 +123,8 @@ def test_the_cost_is_linear_in_the_number_of_columns() -> None:
     Path("s.csv").write_text(
         f"type,{','.join(names)}\nA{',1' * len(names)}\nB{',2' * len(names)}\n"
     )
-    start = time.perf_counter()
+    start = time.process_time()
     assert rows("s.csv") == (1, [])
     found = cernis.query("SELECT * FROM S WHERE A AS a").run("s.csv")
     assert len(found.head(1)[0].events("a")[0]) == 30_001
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30

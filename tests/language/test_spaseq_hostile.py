@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -76,10 +76,10 @@ BRACKETS = "brackets are nested more than 100 deep"
     ],
 )
 def test_a_query_that_is_too_deep_or_too_odd_is_refused(text: str, message: str | None) -> None:
-    begun = perf_counter()
+    begun = process_time()
     with pytest.raises(QueryError) as caught:
         parse(text)
-    assert perf_counter() - begun < 10
+    assert process_time() - begun < 10
     messages = [mistake.message for mistake in caught.value.diagnostics]
     assert message is None or messages[0] == message
     assert len(messages) <= 20
@@ -126,14 +126,14 @@ def test_many_mistakes_in_a_wide_query_cost_little() -> None:
     bound = "".join(f"?x :p ?longname{number} . " for number in range(1_500))
     needed = "".join(f"+ ?longnome{number}" for number in range(1_500))
     filters = f"FILTER (0 {needed} > 0) "
-    begun = perf_counter()
+    begun = process_time()
     with pytest.raises(QueryError):
         parse(query(bound + filters))
     many = "".join(f"FILTER (?longnome{number}) " for number in range(1_500))
     with pytest.raises(QueryError) as caught:
         parse(query(bound + many))
     assert len(caught.value.diagnostics) == 20
-    assert perf_counter() - begun < 20
+    assert process_time() - begun < 20
 
 
 PIECES = [
