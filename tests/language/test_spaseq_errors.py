@@ -121,9 +121,14 @@ def test_what_is_wrong_with_a_sequence(seq: str, message: str) -> None:
 
 NO_PATHS = "property paths are not part of the language; write the triples one by one"
 NO_BIND = "graph patterns have no BIND; write the expression where it is used"
-NO_MINUS = "graph patterns have no MINUS; what must not match is a step: SEQ (A ; B! ; C)"
-STEP = "a graph pattern that must not match is a step of its own: SEQ (A ; B! ; C)"
-NOT = f"use '!'; {STEP}"
+ABSENT = (
+    "triples that an event must not have are OPTIONAL { ?x :p ?y } FILTER (!BOUND(?y)), events "
+    "that must not come in between a step: SEQ (A ; B! ; C)"
+)
+NO_MINUS = f"graph patterns have no MINUS: {ABSENT}"
+NO_EXISTS = f"there is no EXISTS: triples that must be there stand beside the others, {ABSENT}"
+NO_NOT_EXISTS = f"there is no NOT EXISTS: {ABSENT}"
+NOT = f"use '!'; there is no NOT EXISTS: {ABSENT}"
 NO_LISTS = "collections are not part of the language; write the triples one by one"
 
 
@@ -168,9 +173,9 @@ NO_LISTS = "collections are not part of the language; write the triples one by o
         ("?h :p ?v OPTINAL { ?h :q ?x }", "did you mean 'OPTIONAL'?"),
         ("?h :p ?v BIND (3 AS ?x)", NO_BIND),
         ("?h :p ?v MINUS { ?h :q 3 }", NO_MINUS),
-        ("?h :p ?v FILTER NOT EXISTS {}", NOT),
-        ("?h :p ?v FILTER EXISTS {}", STEP),
-        ("?h :p ?v FILTER (EXISTS {})", STEP),
+        ("?h :p ?v FILTER NOT EXISTS {}", NO_NOT_EXISTS),
+        ("?h :p ?v FILTER EXISTS {}", NO_EXISTS),
+        ("?h :p ?v FILTER (EXISTS {})", NO_EXISTS),
         ("GRAPH { }", "an IRI or a variable"),
         # expressions
         ("?h :p ?v FILTER ?v > 3", "put the condition in brackets: FILTER (?x > 5)"),
@@ -281,7 +286,17 @@ def test_where_a_graph_pattern_is_unknown_no_more_is_said_of_what_it_may_bind() 
         ("SELECT * FROM STREAM <http://x> WHERE { SEQ (A) }", "a name for the stream"),
         (text(select="?h, ?v"), "variables stand side by side: SELECT ?a ?b"),
         (text(select="h"), "a variable begins with '?': ?h"),
-        (text(select="DISTINCT ?h"), "there is no DISTINCT; leave it out"),
+        (
+            text(select="DISTINCT ?h"),
+            "there is no DISTINCT; other events are another match, also with the same values",
+        ),
+        (
+            text(select="(count(?h) AS ?n)"),
+            (
+                "SELECT has no COUNT: LIST(?x) has the values of a '+' step, --count (in Python "
+                "count()) the number of matches"
+            ),
+        ),
         (text(clauses="WITHIN 5"), "a unit of time such as MINUTES"),
         (text(clauses="WITHIN 5 minuts"), "did you mean 'MINUTES'?"),
         (text(clauses="WITHIN 999999 DAYS"), "the time is out of range"),

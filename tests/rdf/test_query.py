@@ -13,7 +13,7 @@ import cernis
 from cernis.rdf.matches import GraphMatch
 from cernis.rdf.reading.times import TimeRule
 
-pytest.importorskip("pyoxigraph")
+ox = pytest.importorskip("pyoxigraph")
 
 EX = "http://example.org/"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -203,3 +203,48 @@ def test_a_match_without_a_triple_makes_no_graph() -> None:
         text.replace("?a :is :A OPTIONAL { ?a :of ?k }", "?a :of ?k"), lang="spaseq"
     )
     assert again.run(file.getvalue()).count() == 1
+
+
+def test_formats_have_the_same_names_as_on_the_command_line() -> None:
+    query = cernis.query(QUERY, lang="spaseq")
+    assert query.run(STREAM, format="nquads").count() == query.run(STREAM, format="nq").count() == 3
+
+
+def test_six_shared_variables_may_be_unbound() -> None:
+    several = " ".join(f"OPTIONAL {{ ?x :p{i} ?v{i} }}" for i in range(6))
+    text = f"""
+        PREFIX : <http://example.org/>
+        SELECT ?x FROM STREAM S <http://example.org/s>
+        WHERE {{ SEQ (A ; A) DEFINE GPM A ON S {{ ?x :is :A {several} }} }}
+    """
+    stream = (
+        event("1", "a is A", "a p0 one", "a p5 one")
+        + event("2", "a is A", "a p0 two")
+        + event("3", "a is A", "a p5 one", "a p1 two")
+    )
+    found = cernis.query(text, lang="spaseq").run(stream)
+    assert [match.events for match in found] == [(("S", 1), ("S", 2)), (("S", 0), ("S", 2))]
+
+
+def test_a_store_that_rewrites_numbers_is_noted_and_a_dataset_keeps_them() -> None:
+    text = """
+        PREFIX : <http://example.org/>
+        SELECT ?k FROM STREAM S <http://example.org/s>
+        WHERE { SEQ (A) DEFINE GPM A ON S { ?a :at ?v GRAPH :kb { ?k :limit ?v } } }
+    """
+    query, two = cernis.query(text, lang="spaseq"), f'"2.0"^^<{XSD}decimal>'
+    stream = f"<{EX}a> <{EX}at> {two} <urn:event:1> .".encode()
+    known = list(ox.parse(f"<{EX}k> <{EX}limit> {two} .", format=ox.RdfFormat.N_TRIPLES))
+    exact = query.run(stream, background=ox.Dataset(known))
+    assert (exact.count(), exact.notes) == (1, ())
+    store = ox.Store()
+    store.extend(known)
+    [note] = query.run(stream, background=store).notes
+    assert note == (
+        "the background is a pyoxigraph.Store, which does not keep how numbers and times are "
+        "written: 2.0 is 2 in it, and does not join the 2.0 of an event; give the file or a "
+        "pyoxigraph.Dataset"
+    )
+    names = ox.Store()
+    names.extend(ox.parse(f"<{EX}k> <{EX}limit> <{EX}v> .", format=ox.RdfFormat.N_TRIPLES))
+    assert query.run(stream, background=names).notes == ()

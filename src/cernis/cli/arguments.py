@@ -19,7 +19,7 @@ LARGEST_QUERY = 1 << 20
 """In bytes. A person writes a query; a larger file is a mistake, or hostile."""
 
 _LANGUAGES = {".cq": "cq", ".ceql": "ceql", ".spaseq": "spaseq"}
-_GRAPH_FORMATS = {None: None, "nquads": "nq", "trig": "trig"}
+_GRAPH_FORMATS = (None, "nquads", "nq", "trig")
 _SHOWN = 10
 _FORMS = {
     ".jsonl": "jsonl",
@@ -130,7 +130,7 @@ class RunArguments:
             "background": named_graphs(self.background) if self.background else None,
             "time": self.time,
             "time_unit": self.time_unit,
-            "format": _GRAPH_FORMATS[self.format],
+            "format": self.format,
             "on_error": self.on_error,
         }
 

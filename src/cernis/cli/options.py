@@ -9,7 +9,7 @@ import typer
 
 LanguageName = StrEnum("LanguageName", ["ceql", "cq", "spaseq"])
 EngineName = StrEnum("EngineName", ["local", "spark"])
-Format = StrEnum("Format", ["csv", "tsv", "jsonl", "parquet", "arrow", "nquads", "trig"])
+Format = StrEnum("Format", ["csv", "tsv", "jsonl", "parquet", "arrow", "nquads", "nq", "trig"])
 StreamFormat = StrEnum("StreamFormat", ["csv", "tsv", "jsonl", "parquet", "json", "protobuf"])
 OutputFormat = StrEnum("OutputFormat", ["parquet", "jsonl"])
 OutputForm = StrEnum("OutputForm", ["table", "jsonl", "csv", "arrow", "parquet"])

@@ -18,7 +18,7 @@ from cernis.events.mistakes import Mistakes, OnError
 from cernis.output import UsedFile, input_files
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import GraphMatches
-from cernis.rdf.reading.background import load_background
+from cernis.rdf.reading.background import explain_stores, load_background
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Codes, Terms
@@ -47,7 +47,9 @@ class GraphSession(GraphRecognizer):
         unit: str = "ms",
     ) -> None:
         values = TermValues(Terms())
-        self.solver = PatternSolver(plan, values, load_background(background, values.terms))
+        graphs = load_background(background, values.terms)
+        self._remarks = explain_stores(background, values.terms)
+        self.solver = PatternSolver(plan, values, graphs)
         super().__init__(plan, values, unit)
         self.options, self.mistakes = options, Mistakes(options.on_error)
         self.streams: Streamset | None = None
@@ -60,9 +62,9 @@ class GraphSession(GraphRecognizer):
 
     @property
     def notes(self) -> list[str]:
-        """How many lines or events of each stream were skipped."""
+        """What a store may have changed, and how many lines or events of a stream were skipped."""
         skipped = self.streams.skipped if self.streams is not None else {}
-        return [
+        return self._remarks + [
             f"{stream}: {number:,} {'lines or events were' if number > 1 else 'line or event was'}"
             " left out"
             for stream, number in skipped.items()

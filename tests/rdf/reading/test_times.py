@@ -205,6 +205,8 @@ def test_a_rule_says_what_is_wrong_with_it() -> None:
 
 
 def test_times_are_shown_as_dates_or_numbers() -> None:
-    assert format_time(at("2024-01-01T10:00:00Z")) == "2024-01-01T10:00:00Z"
-    assert format_time(at("2024-01-01T10:00:00Z") + 1) == "2024-01-01T10:00:00.000000001Z"
-    assert format_time(-3) == "-3 ns"
+    assert format_time(at("2024-01-01T10:00:00Z"), None) == "2024-01-01T10:00:00Z"
+    assert format_time(at("2024-01-01T10:00:00Z") + 1, None) == "2024-01-01T10:00:00.000000001Z"
+    assert format_time(-3, "ns") == "-3"
+    assert format_time(10**12, "ms") == "1000000"
+    assert format_time(2**62 + 1, "s") == "4611686018.427387905"

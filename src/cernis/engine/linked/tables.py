@@ -21,8 +21,9 @@ from cernis.pattern.graph import ComparisonExpression, Expression, GraphVariable
 
 STRICT, NEXT, ANY = range(3)
 LINKS = {",": STRICT, ";": NEXT, ":": ANY}
-MOST_INDEXES, MOST_COLUMNS = 32, 256
-"""The most indexes of a store, and the most columns."""
+MOST_INDEXES, MOST_COLUMNS = 64, 256
+"""The most indexes of a store, and the most columns. Six variables that may be missing are joined
+in 64 ways; `waiting` has an entry and its index as one int32."""
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 

@@ -21,19 +21,23 @@ _STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "@": 'a language is written right after its string: "word"@en',
     "$": "a variable begins with '?' or '$', and a letter follows",
 }
+_ABSENT = (
+    "triples that an event must not have are OPTIONAL { ?x :p ?y } FILTER (!BOUND(?y)), events "
+    "that must not come in between a step: SEQ (A ; B! ; C)"
+)
 _NOT_SPARQL = {
     "AND": "use '&&'",
     "OR": "use '||'",
-    "NOT": "use '!'; a graph pattern that must not match is a step of its own: SEQ (A ; B! ; C)",
-    "EXISTS": "a graph pattern that must not match is a step of its own: SEQ (A ; B! ; C)",
+    "NOT": f"use '!'; there is no NOT EXISTS: {_ABSENT}",
+    "EXISTS": f"there is no EXISTS: triples that must be there stand beside the others, {_ABSENT}",
     "BIND": "graph patterns have no BIND; write the expression where it is used",
     "VALUES": "graph patterns have no VALUES; use FILTER (?x IN (…))",
-    "MINUS": "graph patterns have no MINUS; what must not match is a step: SEQ (A ; B! ; C)",
+    "MINUS": f"graph patterns have no MINUS: {_ABSENT}",
     "SERVICE": "graph patterns have no SERVICE; GRAPH <…> is background knowledge",
     "SELECT": "graph patterns have no queries inside",
 }
 _NOT_A_CLAUSE = {
-    "DISTINCT": "leave it out",
+    "DISTINCT": "other events are another match, also with the same values",
     "REDUCED": "leave it out",
     "LIMIT": "leave it out",
     "OFFSET": "leave it out",
@@ -43,6 +47,7 @@ _NOT_A_CLAUSE = {
     "RANGE": "write WITHIN 30 MINUTES",
     "STEP": "write WITHIN 30 MINUTES TUMBLING FROM 0",
 }
+_AGGREGATES = {"COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT"}
 _CLAUSES = {"_WITHIN": "WITHIN", "_FROM": "FROM STREAM", "_SEQ": "SEQ", "_SELECT": "SELECT"}
 _PATHS = {"SLASH", "VBAR", "STAR", "PLUS", "QMARK", "BANG", "LPAR"}
 _NODES = {"VAR", "IRI", "PNAME", "PNAME_NS", "BLANK", "STRING", "LSQB"}
@@ -132,7 +137,9 @@ def _suggest_in_group(token: Token, accepted: set[str], last: Token) -> str | No
     """Suggest what to do about a token inside a graph pattern."""
     word = token.value.upper()
     if last.type == "_FILTER":
-        if word in ("NOT", "EXISTS"):
+        if word == "NOT":
+            return f"there is no NOT EXISTS: {_ABSENT}"
+        if word == "EXISTS":
             return _NOT_SPARQL[word]
         return "put the condition in brackets: FILTER (?x > 5)"
     if last.type == "NAME" and last.value.upper() == "EXISTS":
@@ -180,6 +187,11 @@ def _suggest_in_clauses(
         return _NOT_A_CLAUSE[last.value.upper()]
     if token.type == "COMMA" and "_LIST" in accepted:
         return "variables stand side by side: SELECT ?a ?b"
+    if token.type == "NAME" and "VAR" in accepted and word in _AGGREGATES:
+        return (
+            f"SELECT has no {word}: LIST(?x) has the values of a '+' step, --count (in Python "
+            "count()) the number of matches"
+        )
     if token.type == "NAME" and "VAR" in accepted:
         return f"a variable begins with '?': ?{shorten(token.value)}"
     if token.type == "VAR" and last_type == "_BY":

@@ -1,8 +1,8 @@
 """Background knowledge: named graphs that do not change, encoded and sorted.
 
-The paper's G_D. Triples come from files or from a store of pyoxigraph's; each graph becomes
-three arrays of codes in order of (p, s, o), without repetition. Events have the same order, so that
-one search serves both.
+The paper's G_D. Triples come from files, or from a dataset or store of pyoxigraph's; each graph
+becomes three arrays of codes in order of (p, s, o), without repetition. Events have the same order,
+so that one search serves both.
 
 Cost: reading (`cernis.rdf.reading.quads`) and one sort: a million triples take some three seconds.
 Memory is 12 bytes a triple besides the terms.
@@ -10,18 +10,26 @@ Memory is 12 bytes a triple besides the terms.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import DataError
+from cernis.languages.spaseq.terms import XSD
 from cernis.rdf.reading.quads import Input, Quads, encode_quads, import_oxigraph, read_quads
+from cernis.rdf.reading.tags import INTEGERS
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 
 Graphs = dict[int, "Triples"]
+
+_NUMBERS = "|".join((*INTEGERS, "decimal", "double", "float"))
+_REWRITTEN = rf'"\^\^<{re.escape(XSD)}(?:{_NUMBERS}|boolean|dateTime|time|duration)>$'
+"""The literals that a store of pyoxigraph's writes anew."""
 
 
 class Triples(NamedTuple):
@@ -44,8 +52,9 @@ def load_background(
 ) -> Graphs:
     """Return all graphs of some sources, by the code of their name.
 
-    A source is a file, bytes, an open binary file or a `pyoxigraph.Store`. With a mapping, its
-    keys name the graphs for triples without a graph; otherwise there must be no such triples.
+    A source is a file, bytes, an open binary file, a `pyoxigraph.Dataset` or a `pyoxigraph.Store`
+    (see `explain_stores`). With a mapping, its keys name the graphs for triples without a graph;
+    otherwise there must be no such triples.
     Graphs of the same name are merged; None has none.
 
     >>> terms = Terms()
@@ -59,6 +68,27 @@ def load_background(
         pairs = [(name, source) for name, given in sources.items() for source in _as_list(given)]
         return merge_graphs(read_graphs(s, terms, name=n, format=format) for n, s in pairs)
     return merge_graphs(read_graphs(s, terms, format=format) for s in _as_list(sources))
+
+
+def explain_stores(sources: Any, terms: Terms) -> list[str]:
+    """Return a note if a store among the sources may have rewritten some of the terms.
+
+    A store keeps the values of literals, not their texts, and variables join texts. The texts are
+    lost before Cernis sees the store, so the user has to be told.
+    """
+    given = sources.values() if isinstance(sources, Mapping) else (sources,)
+    kind = import_oxigraph().Store
+    if not any(isinstance(source, kind) for one in given for source in _as_list(one)):
+        return []
+    texts = terms.texts(np.arange(len(terms), dtype=np.int32))
+    if not pc.any(pc.match_substring_regex(texts, _REWRITTEN)).as_py():
+        return []
+    note = (
+        "the background is a pyoxigraph.Store, which does not keep how numbers and times are "
+        "written: 2.0 is 2 in it, and does not join the 2.0 of an event; give the file or a "
+        "pyoxigraph.Dataset"
+    )
+    return [note]
 
 
 def read_graphs(
@@ -112,7 +142,8 @@ def _as_list(given: Any) -> list[Any]:
 
 
 def _read_source(source: Any, terms: Terms, format: str | None) -> Iterator[Quads]:
-    if isinstance(source, import_oxigraph().Store):
+    ox = import_oxigraph()
+    if isinstance(source, (ox.Store, ox.Dataset)):
         return encode_quads(source, terms)
     label = None if isinstance(source, (str, Path)) else "background"
     return read_quads(source, terms, format=format, label=label)

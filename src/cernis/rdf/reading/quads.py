@@ -48,6 +48,7 @@ _EVENTS_PER_QUAD = 10
 """The number of quads in a batch, about."""
 
 FORMATS = {"nq": "N_QUADS", "nt": "N_TRIPLES", "trig": "TRIG", "ttl": "TURTLE", "n3": "TURTLE"}
+_LONG_NAMES = {"nquads": "nq", "ntriples": "nt", "turtle": "ttl", "n3": "ttl"}
 _LINES = ("nq", "nt")
 _LINE_BYTES = 128  # of a usual quad, to turn a number of quads into one of bytes
 
@@ -75,11 +76,12 @@ def import_oxigraph() -> Any:
 def find_format(data: Input, format: str | None = None) -> str:
     """Return `nq`, `nt`, `trig` or `ttl`: as given, or by the file's name, or else N-Quads.
 
-    >>> find_format("plant.trig.gz"), find_format(b"", "ttl")
-    ('trig', 'ttl')
+    >>> find_format("plant.trig.gz"), find_format(b"", "ttl"), find_format(b"", "nquads")
+    ('trig', 'ttl', 'nq')
     """
     if format is not None:
         found = format.lower().removeprefix(".")
+        found = _LONG_NAMES.get(found, found)
     elif isinstance(data, (str, Path)):
         name = Path(data).name.lower().removesuffix(".gz")
         found = name.rpartition(".")[2]
@@ -92,7 +94,7 @@ def find_format(data: Input, format: str | None = None) -> str:
             f"no RDF format is known by the {named}; expected one of {known} (or with .gz), "
             "or a format that is given"
         )
-    return "ttl" if found == "n3" else found
+    return _LONG_NAMES.get(found, found)
 
 
 def read_quads(

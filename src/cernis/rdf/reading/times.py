@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from math import floor
 from typing import Final
@@ -160,14 +161,14 @@ def read_name_times(names: pa.StringArray, pattern: str, unit: str) -> tuple[Int
     return times, good
 
 
-def format_time(time: int) -> str:
-    """Return a time for messages: a date after 1980, else a number of nanoseconds.
+def format_time(time: int, unit: str | None) -> str:
+    """Return a time for messages: a number of units, or a date without a unit.
 
-    >>> format_time(1_704_186_000_250_000_000), format_time(15)
-    ('2024-01-02T09:00:00.25Z', '15 ns')
+    >>> format_time(1_704_186_000_250_000_000, None), format_time(10_500_000, "ms")
+    ('2024-01-02T09:00:00.25Z', '10.5')
     """
-    if time < 10 * 365 * 86_400 * _SECOND:
-        return f"{time} ns"
+    if unit is not None:
+        return f"{Decimal(time) / UNITS[unit]:f}"
     seconds, rest = divmod(time, _SECOND)
     moment = np.datetime_as_string(np.datetime64(seconds, "s"))
     fraction = f".{rest:09d}".rstrip("0") if rest else ""

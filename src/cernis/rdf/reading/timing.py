@@ -54,8 +54,8 @@ class EventTimer:
             bad = _explain(
                 times == 0,
                 f"the event has no time: none of {tried}, no triple about the graph's "
-                "own name with a time, no time in the name; say which property or part of the "
-                "name it is",
+                "own name with a time, no time in the name; say with --time (in Python time=) "
+                "which property or part of the name it is",
             )
         for i in sorted(bad):
             self._report(group, i, bad[i])
@@ -108,7 +108,7 @@ class EventTimer:
         times[event[begins]] = found[begins]
         other = np.flatnonzero(found != times[event])
         for k in other[::-1]:
-            one, two = t.format_time(int(times[event[k]])), t.format_time(int(found[k]))
+            one, two = self._format(times[event[k]]), self._format(found[k])
             bad[int(event[k])] = f"the event has two times by <{iri}>: {one} and {two}"
         for k in np.flatnonzero(~good)[::-1]:
             text = self._terms.text(objects[k])
@@ -165,7 +165,7 @@ class EventTimer:
             else:
                 assert self._latest is not None
                 name = self._latest[1]
-            now, before = t.format_time(int(times[rows[k]])), t.format_time(int(reached[k]))
+            now, before = self._format(times[rows[k]]), self._format(reached[k])
             reason = f"time goes back: {now} comes after {before} of the graph "
             reason += f"{self._terms.text(name)}; sort the events of a stream by time"
             self._report(group, int(rows[k]), reason)
@@ -177,6 +177,10 @@ class EventTimer:
         name, number = self._terms.text(group.names[i]), int(group.numbers[i])
         where = f"{self._label}, graph {name} (event {number})"
         self._mistakes.bad(self._label, number, None, reason, text=name, where=where)
+
+    def _format(self, time: np.int64) -> str:
+        """Return a time as the stream has it: a number, or a date."""
+        return t.format_time(int(time), self.rule.unit if self.numeric_times else None)
 
     # --------------------------------------------------------------- triples
 
