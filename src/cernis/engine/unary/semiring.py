@@ -250,6 +250,9 @@ def _add_counts(words, new, base, source, size):
     if base == 0:
         for r in range(size):
             words[new + r] = words[source + r]
+    elif base == new:  # LLVM uses vectors where nothing else that is read can be written
+        for r in range(size):
+            words[new + r] += words[source + r]
     else:
         for r in range(size):
             words[new + r] = words[base + r] + words[source + r]
@@ -264,6 +267,9 @@ def _add_residues(words, primes, new, base, source, size, length):
         if base == 0:
             for r in range(np.uint64(length)):
                 words[to + r] = words[second + r]
+        elif base == new:
+            for r in range(np.uint64(length)):
+                words[to + r] = _reduce(words[to + r] + words[second + r], prime)
         else:
             for r in range(np.uint64(length)):
                 words[to + r] = _reduce(words[first + r] + words[second + r], prime)

@@ -19,7 +19,8 @@ that moves no partial match is not stored.
 
 States are numbered as runs first reach them, so along a sequence B is triangular, and so are the
 products of a turn. Each vector knows how many elements may have matches (`reach`), and a row of a
-turn from which element on (`lows`). An event that moves one state adds to the vector that is there.
+turn from which element on (`lows`). Where matches are only counted, an event that moves one state
+adds to the vector that is there; with more quantities, loops that short gain nothing.
 
 Cost contract: O(states with partial matches × edges that the event moves) per event, amortized,
 whatever the window and the number of matches; an inert event costs one look-up. Memory holds the
@@ -312,6 +313,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
     size, front = record["size"], 0
     if record["fronts"]:
         front = record["front"] + (record["fronts"] - 1) * (1 + lanes.words * size) + 1
+    counts_alone = lanes.words == len(lanes.moduli.primes)
     targets = 0
     for m in range(moves):
         edge = tables.edges[scratch.moving_edge[m]]
@@ -326,7 +328,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         there = places[row, target]
         reach[row, target] = max(reach[row, target], length) if there else length
         stays = tables.stay[target, events.symbols[event]] != 0
-        if moves == 1 and stays and there and target != state:
+        if counts_alone and moves == 1 and stays and there and target != state:
             add_bounds(pool, scratch.weights, there, there, source, lanes.header)
             add(pool, lanes, scratch.weights, there, there, source, size, length)
             continue
@@ -598,7 +600,8 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
         stays = tables.stay[state, symbol] != 0
         new = 0
         first = tables.edge_first[state, symbol]
-        is_alone = tables.mover_count[symbol] == 1 and tables.edge_count[state, symbol] == 1
+        is_alone = lanes.words == len(lanes.moduli.primes) and tables.mover_count[symbol] == 1
+        is_alone = is_alone and tables.edge_count[state, symbol] == 1
         for e in range(first, first + tables.edge_count[state, symbol]):
             target = tables.edges[e]["target"]
             if target < 0 or suffixes[target] == 0:
