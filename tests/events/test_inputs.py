@@ -172,6 +172,19 @@ def test_a_bomb_is_read_in_pieces() -> None:
     assert sum(table.num_rows for table in source.batches()) == 50_002
 
 
+def test_a_bomb_that_would_have_to_be_sorted_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = TEXT.encode() + b"SELL,5,3000\n" * 50_000 + b"SELL,5,1\n"
+    Path("bomb.csv.gz").write_bytes(gzip.compress(late))
+    assert cernis.query("SELECT * FROM S WHERE BUY").run("bomb.csv.gz").count() == 1
+    monkeypatch.setenv("CERNIS_SORT_BYTES", "100000")
+    with pytest.raises(DataError) as error:
+        cernis.query("SELECT * FROM S WHERE BUY").run("bomb.csv.gz")
+    assert str(error.value) == (
+        "bomb.csv.gz: the events are out of order, and more than 100,000 bytes of them would have "
+        "to be sorted in memory; sort the file first (CERNIS_SORT_BYTES allows more)"
+    )
+
+
 # ---------------------------------------------------------------------- CSV
 
 
@@ -461,6 +474,12 @@ def test_booleans_are_types_and_fractions_are_not() -> None:
     half = pa.table({"type": [1.0, 2.5, 3.0], "ts": [1, 2, None]})
     assert [row["type"] for row in rows_of(only(half, on_error=bad.append))] == ["1"]
     assert [(row["row"], row["column"]) for row in bad] == [(1, "type"), (2, "ts")]
+
+
+def test_a_batch_that_lacks_the_types_of_those_before_it_has_none() -> None:
+    batches = [pa.table({"type": [3], "x": [1]}), pa.table({"x": [2]}), pa.table({"type": [4]})]
+    query = "SELECT * FROM S WHERE `3` AS a ; * AS b ; `4` AS c"
+    assert found(query, iter(batches)) == [{"a": [0], "b": [1], "c": [2]}]
 
 
 def test_a_stream_without_types_has_its_name_as_the_type() -> None:

@@ -12,9 +12,9 @@ before its first event leaves:
   otherwise;
 * another input that can be read only once: checked as it flows; a late event is an error.
 
-A sort is stable and leaves a note. Streams are merged a chunk at a time: events up to the
-earliest chunk end among them are final, and one stable argsort of their times interleaves
-them. Memory: one chunk per stream (unless sorted).
+A sort is stable and leaves a note; more than a fourth of the machine's memory is not sorted.
+Streams are merged a chunk at a time: events up to the earliest chunk end among them are final, and
+one stable argsort of their times interleaves them. Memory: one chunk per stream (unless sorted).
 
 Rows of several inputs are numbered one after the other. The passes above have counted
 the rows of earlier inputs before a merge starts, so no extra pass is needed; an
@@ -24,6 +24,7 @@ Without any time column the inputs follow one another.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -196,7 +197,7 @@ class Ordering:
         late = _count_late(source.chunks(tick=tick, only_time=True))
         if not late:
             return stream, source.reader.count
-        return self._sort(source, list(stream()), late), source.reader.count
+        return self._sort(source, _load(source, stream()), late), source.reader.count
 
     def _open_pipe(
         self, source: Source, chunks: Iterator[Chunk], must_count: bool
@@ -238,6 +239,38 @@ def _check_alike(sources: Sequence[Source]) -> None:
             f"{lacking.label}: no column {timed[0].time_column!r} for the time, "
             f"by which it is merged with {timed[0].label}"
         )
+
+
+def most_sorted() -> int:
+    """Return how many bytes of events are sorted in memory: sorting takes several times as much.
+
+    A fourth of the machine's memory, unless CERNIS_SORT_BYTES says otherwise.
+    """
+    setting = os.environ.get("CERNIS_SORT_BYTES", "")
+    if setting and not setting.isdecimal():
+        raise DataError(f"CERNIS_SORT_BYTES={setting[:80]}: expected a number of bytes")
+    if setting:
+        return int(setting)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return 1 << 32
+
+
+def _load(source: Source, chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Return all chunks of a source that must be sorted, if they are not too large for that."""
+    most, size = most_sorted(), 0
+    kept = []
+    for chunk in chunks:
+        kept.append(chunk)
+        size += chunk.table.nbytes
+        if size > most:
+            raise DataError(
+                f"{source.label}: the events are out of order, and more than {most:,} bytes of "
+                "them would have to be sorted in memory; sort the file first (CERNIS_SORT_BYTES "
+                "allows more)"
+            )
+    return kept
 
 
 def _count_late(chunks: Iterable[Chunk]) -> int:

@@ -242,6 +242,8 @@ class Source:
             indices = pa.array(np.zeros(table.num_rows, np.int8))
             column = pa.DictionaryArray.from_arrays(indices, pa.array([self._type]))
             return piece._replace(table=_set_column(table, self.type_column, column))
+        if self._typed_by not in table.column_names:
+            return piece  # a batch without types has no event of any type
         given = table.column(self._typed_by)
         values, bad = convert_types(given)
         if bad is not None:
