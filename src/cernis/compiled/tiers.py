@@ -58,6 +58,8 @@ class Warmth:
 
 WARMTH = Warmth()
 _kernels: list[TieredKernel] = []
+_missing: set[tuple[TieredKernel, tuple[Any, ...]]] = set()
+"""Kernels, with the types of arguments, that are not in the cache on disk."""
 _plain: dict[int, Any] = {}
 """The plain form of each kernel and module that a plain kernel refers to."""
 
@@ -80,8 +82,13 @@ class TieredKernel(CPUDispatcher):  # type: ignore[misc]
         kinds = tuple(map(self.typeof_pyval, args))
         if kinds in self.overloads:
             return True
+        if (self, kinds) in _missing:
+            return False
         holds = getattr(self._cache, "holds", None)
-        return holds is not None and holds(kinds, self.targetctx.codegen())
+        found = holds is not None and holds(kinds, self.targetctx.codegen())
+        if not found:
+            _missing.add((self, kinds))
+        return found
 
 
 def add_tiers(compiled: Any) -> None:
