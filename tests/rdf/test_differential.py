@@ -17,10 +17,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cernis.engine.linked import runtime
+from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
@@ -28,7 +29,7 @@ from cernis.rdf.reading import merge
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.session import GraphSession
 from cernis.testing.spaseq.corpus import comparable_match, write_background, write_stream
-from cernis.testing.spaseq.grammar import random_background, random_query, random_streams
+from cernis.testing.spaseq.grammar import iri, random_background, random_query, random_streams
 from cernis.testing.spaseq.graph_patterns import Triples
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
@@ -107,6 +108,23 @@ def test_the_engine_agrees_with_the_definition(case: Drawn) -> None:
 def test_windows_that_tumble_agree_with_the_definition(case: Drawn, size: int, begin: int) -> None:
     tumbling = case._replace(query=replace(case.query, within=size, tumbling_from=begin))
     check_same(list_matches(tumbling.run()), tumbling.defined())
+
+
+@some
+@given(draws(longest=7))
+def test_patterns_that_may_leave_a_variable_unbound_agree_with_the_definition(case: Drawn) -> None:
+    more = g.BasicPattern((g.Triple(g.GraphVariable("m"), g.Term(iri("v")), g.GraphVariable("z")),))
+    gpms = tuple(
+        replace(gpm, pattern=g.UnionPattern((gpm.pattern, g.JoinPattern((gpm.pattern, more)))))
+        for gpm in case.query.gpms
+        if not g.split_filters(gpm.pattern)[1]
+    )
+    assume(len(gpms) == len(case.query.gpms))
+    loose = case._replace(query=replace(case.query, gpms=gpms))
+    matches = loose.run()
+    got = list_matches(matches)
+    check_same(got, loose.defined())
+    assert matches.count() == len(got)
 
 
 @pytest.mark.fuzz
