@@ -150,6 +150,8 @@ class Session(Generic[Found]):
         """Without a window, an answer stays one."""
         self._answers_so_far: list[pa.Table] = []
         self._tables: Tables | None = None
+        self._checked: dict[str, pa.Schema] = {}
+        """The schemas that the query was checked against last."""
         self._table_columns: Mapping[str, str] = {}
         """The columns that tables have had in a session that was frozen."""
         self._is_endless = False
@@ -394,9 +396,12 @@ class Session(Generic[Found]):
         schemas = {s.name: s.schema for s in sources}
         if tables is not None:
             schemas = {name: tables.extend(name, own) for name, own in schemas.items()}
+        if self.events and schemas == self._checked:
+            return tables
         schema = Schema(tuple(stream_of(name, own) for name, own in schemas.items()))
         if pattern.declared is None and not any(source.is_blank for source in sources):
             resolve(pattern, schema)
+            self._checked = schemas
         if not self.events:  # the schema of the first events decides the plan
             plan = self._given.for_schema(schema)
             if pattern.grouping is not None:
