@@ -115,17 +115,23 @@ def is_compiling() -> bool:
     return _COMPILER.kernels > 0
 
 
+def count_compiled() -> int:
+    """Return how many kernels this process has compiled."""
+    return _COMPILER.done
+
+
 class _CompilerWatch(compiler_event.Listener):
     """Counts the kernels that are being compiled."""
 
     def __init__(self) -> None:
-        self.kernels = 0
+        self.kernels = self.done = 0
 
     def on_start(self, event: Any) -> None:
         self.kernels += 1
 
     def on_end(self, event: Any) -> None:
         self.kernels -= 1
+        self.done += 1
 
 
 _COMPILER = _CompilerWatch()
