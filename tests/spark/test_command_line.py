@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -163,9 +164,51 @@ def test_lines_are_the_same_for_every_form_of_file(file: str, kind: str) -> None
     assert_same_lines(STOCK[kind], "-e", f"S={file}")
 
 
-@pytest.mark.parametrize("kind", ["counted", "aggregated"])
+@pytest.mark.parametrize("kind", ["counted", "aggregated", "grouped"])
 def test_parquet_has_the_same_columns_and_rows(kind: str) -> None:
     assert_same_tables(STOCK[kind], "-e", "S=stock.parquet")
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        (STOCK["aggregated"], ["-e", "S=stock.csv"]),
+        (STOCK["keyed"], ["-e", "S=stock.parquet", "--events-in-output", "--limit", "9"]),
+        (STOCK["counted"], ["-e", "S=stock.csv"]),
+        (STOCK["grouped"], ["-e", "S=stock.csv"]),
+        ("SELECT a[k], b FROM S WHERE A AS a ; B AS b PARTITION BY [k]", ["-e", "S=x[1].parquet"]),
+        ("head.cq", ["-e", "shop.csv"]),
+        (AB + " FILTER a[k = 9]", ["-e", "S=late.csv"]),
+    ],
+)
+def test_csv_is_the_same_text(query: str, options: list[str]) -> None:
+    for engine in ("local", "spark"):
+        assert run(engine, query, *options, "--on-error", "skip", "-o", f"{engine}.csv") == 0
+    assert Path("spark.csv").read_text() == Path("local.csv").read_text()
+
+
+def test_arrow_files_have_the_same_columns_and_rows() -> None:
+    for engine in ("local", "spark"):
+        assert run(engine, STOCK["compared"], "-e", "S=stock.csv", "-o", f"{engine}.arrow") == 0
+    here, there = (pa.ipc.open_file(f"{engine}.arrow").read_all() for engine in ("local", "spark"))
+    assert there.schema == here.schema
+    assert there.equals(here)
+    assert there.num_rows
+
+
+def test_lines_may_have_the_events_of_matches() -> None:
+    found = assert_same_lines(AB, "-e", "S=iso.jsonl", "--events-in-output")
+    assert b'"events":{"a":[{' in found
+
+
+@pytest.mark.parametrize("file", ["late.csv", "iso.jsonl"])
+def test_events_are_shown_under_the_same_table(file: str, capfd: Capture) -> None:
+    options = ("-e", f"S={file}", "--events-in-output", "--output-format", "table")
+    for engine in ("local", "spark"):
+        assert run(engine, "SELECT * FROM S WHERE A+ AS a ; B AS b", *options) == 0
+    here, there = re.split(r"(?m)(?=^start )", capfd.readouterr().out)[1:]
+    assert there == here
+    assert "rows " in there
 
 
 def test_a_folder_of_parquet_files_is_one_stream() -> None:
@@ -248,6 +291,14 @@ def test_matches_are_counted_however_many_they_are(capfd: Capture) -> None:
     here, there = capfd.readouterr().out.split()
     assert here == there
     assert int(there) > 2**56
+
+
+def test_standard_output_has_the_form_that_is_named(capfd: Capture) -> None:
+    for engine in ("local", "spark"):
+        assert run(engine, KEYED, "-e", "S=late.csv", "--output-format", "csv") == 0
+    text = capfd.readouterr().out
+    assert text == 2 * text[: len(text) // 2]
+    assert text.startswith('"start","end"')
 
 
 def test_standard_output_has_the_lines(capfd: Capture) -> None:

@@ -318,6 +318,7 @@ def test_tables_counts_and_files_are_the_same_as_well(
         told[engine] = capsys.readouterr().out
         assert run(engine, "keyed", "-o", str(tmp_path / f"{engine}.parquet")) == 0
         assert run(engine, "built", "--limit", "9", "-o", str(tmp_path / f"{engine}.nq")) == 0
+        assert run(engine, "sliced", "--limit", "9", "-o", str(tmp_path / f"{engine}.csv")) == 0
     assert told["local"] == told["spark"]
     local, other = (pq.read_table(tmp_path / f"{e}.parquet") for e in ("local", "spark"))
     assert local == other
@@ -325,6 +326,9 @@ def test_tables_counts_and_files_are_the_same_as_well(
     graphs = [(tmp_path / f"{e}.nq").read_bytes() for e in ("local", "spark")]
     assert graphs[0] == graphs[1]
     assert graphs[0].count(b"\n") == 27
+    texts = [(tmp_path / f"{e}.csv").read_bytes() for e in ("local", "spark")]
+    assert texts[0] == texts[1]
+    assert texts[0].count(b"\n") == 10
 
 
 def test_a_mistake_in_a_file_is_told_as_by_the_local_engine(

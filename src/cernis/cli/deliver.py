@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -88,14 +88,20 @@ def deliver(
         _show(runs, delivery, kind)
         return
     assert delivery.output is not None
-    with closing(runs), open_output(delivery.output) as opened:
-        shown = delivery.output == "-" and sys.stdout.isatty()
-        file = cast(BinaryIO, TerminalFile(opened)) if shown else opened
-        if delivery.form in _WRITERS:
+    with closing(runs), open_delivery(delivery.output) as file:
+        if delivery.form in COLUMN_FORMS:
             written = _write_batches(runs, delivery, file, nothing)
         else:
             written = _write_lines(runs, delivery, file)
     say_written(written, delivery.output, kind)
+
+
+@contextmanager
+def open_delivery(output: str) -> Iterator[BinaryIO]:
+    """Open an output; on a terminal, control characters are shown as signs."""
+    with open_output(output) as file:
+        shown = output == "-" and sys.stdout.isatty()
+        yield cast(BinaryIO, TerminalFile(file)) if shown else file
 
 
 def _show(runs: Runs, delivery: Delivery, kind: ResultKind) -> None:
@@ -104,10 +110,7 @@ def _show(runs: Runs, delivery: Delivery, kind: ResultKind) -> None:
     for found in runs:
         count += found.count()
         first += found.head(limit - len(first))
-    show_first(first, count, kind)
-    if delivery.events:
-        for match in first:
-            _show_events(match)
+    show_first(first, count, kind, events=delivery.events)
 
 
 def _show_events(match: Any) -> None:
@@ -118,13 +121,15 @@ def _show_events(match: Any) -> None:
         console.print(events_table(match))
 
 
-def show_first(first: Sequence[Any], count: int, kind: ResultKind) -> None:
-    """Print a table of the first of so many matches, and their number."""
+def show_first(first: Sequence[Any], count: int, kind: ResultKind, *, events: bool = False) -> None:
+    """Print a table of the first of so many matches, their number, and perhaps their events."""
     console = table_console()
     if first:
         console.print(kind.table(first))
     more = 0 if kind is COUNTS else count - len(first)
     console.print(f"{kind.describe(count)}{f'; {more:,} more' if more else ''}")
+    for match in first if events else ():
+        _show_events(match)
 
 
 def write_number(count: int, delivery: Delivery) -> None:
@@ -168,6 +173,13 @@ def _open_csv(file: BinaryIO, schema: pa.Schema, output: str) -> Any:
 
 
 _WRITERS = {"parquet": _open_parquet, "arrow": _open_arrow, "csv": _open_csv}
+COLUMN_FORMS = frozenset(_WRITERS)
+"""The forms that have one schema."""
+
+
+def open_writer(form: str, file: BinaryIO, schema: pa.Schema, output: str) -> Any:
+    """Return a writer of tables and record batches, which is a context manager."""
+    return _WRITERS[form](file, schema, output)
 
 
 def _write_batches(
@@ -189,14 +201,14 @@ def _write_batches(
             for batch in batches_of(matches, left):
                 if writer is None:
                     schema = batch.schema
-                    writer = stack.enter_context(_WRITERS[delivery.form](file, schema, output))
+                    writer = stack.enter_context(open_writer(delivery.form, file, schema, output))
                 writer.write_batch(_cast(batch, schema, output))
                 written += batch.num_rows
             if written == delivery.limit:
                 break
         if writer is None:
             schema = next(batches_of(nothing(), 0)).schema
-            stack.enter_context(_WRITERS[delivery.form](file, schema, output))
+            stack.enter_context(open_writer(delivery.form, file, schema, output))
     return written
 
 

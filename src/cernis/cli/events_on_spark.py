@@ -7,7 +7,7 @@ Matches have the row numbers, the order and the types of the files (`cernis.cli.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -31,7 +31,7 @@ from cernis.results.answers import Answers
 from cernis.results.columns import SUPPRESSED
 from cernis.results.deadline import DEADLINE
 from cernis.results.groups import MatchGroup
-from cernis.results.jsonlines import answer_lines
+from cernis.results.jsonlines import TextEvents, answer_lines
 from cernis.results.match import Match
 from cernis.run.advice.absent_types import describe_absent_type
 from cernis.run.query import Query
@@ -136,8 +136,8 @@ class _EventRun(SparkRun):
         self._found_any = count > 0
         return count
 
-    def first(self, limit: int) -> Sequence[Any]:
-        job, work = self._prepare_ordered(limit, lines=True)
+    def first(self, limit: int, *, events: bool = False) -> Sequence[Any]:
+        job, work = self._prepare_ordered(limit, "jsonl", "placed" if events else "named")
         matches = self._matches(job, work)
         with spinner("running on Spark"):
             first = matches.orderBy(*self._order(work)).limit(limit).toArrow()
@@ -164,11 +164,14 @@ class _EventRun(SparkRun):
             partition=line["partition"],
             values=line.get("values", counted),
             interval=interval,
-            positions={},
+            positions=line.get("positions", {}),
             _events=None,  # type: ignore[arg-type]
             _attributes=self._attributes,
             deadline_ts=self._time(line.get(DEADLINE)),
-            read=line.get("events", {}),
+            read={
+                name: [self._event(event) for event in events]
+                for name, events in line.get("events", {}).items()
+            },
             suppressed=line.get(SUPPRESSED),
         )
 
@@ -183,15 +186,33 @@ class _EventRun(SparkRun):
             return datetime.fromisoformat(value)
         return date.fromisoformat(value) if any(map(pa.types.is_date, kinds)) else value
 
+    def _event(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return an event of a line of JSON with its times as times."""
+        readers = self._readers
+        return {
+            name: readers[name](value) if name in readers and isinstance(value, str) else value
+            for name, value in event.items()
+        }
+
+    @cached_property
+    def _readers(self) -> dict[str, Callable[[str], Any]]:
+        """How the texts of times are read, by attribute."""
+        readers: dict[str, Callable[[str], Any]] = {}
+        for column in (column for columns in self.frames.columns.values() for column in columns):
+            if pa.types.is_timestamp(column.type):
+                readers[column.name] = datetime.fromisoformat
+            elif pa.types.is_date(column.type):
+                readers[column.name] = date.fromisoformat
+        return readers
+
     # --------------------------------------------------------------- files
 
-    def find(
-        self, output: str, limit: int | None, folder: Path
-    ) -> AbstractContextManager[MatchFiles]:
+    def find(self, delivery: Delivery, folder: Path) -> AbstractContextManager[MatchFiles]:
         from cernis.spark.files.merge import write_matches
         from cernis.spark.prepare import is_sliced
 
-        job, self._work = self._prepare_ordered(limit, lines=not output.endswith(".parquet"))
+        text: TextEvents = "whole" if delivery.events else "named"
+        job, self._work = self._prepare_ordered(delivery.limit, delivery.form, text)
         assert self._work.schema is not None
         # of sliced rows, and of distinct answers, a task finds matches in another order
         sort = self._gives_answers or (self._work.parts is None and is_sliced(job))
@@ -227,11 +248,13 @@ class _EventRun(SparkRun):
 
     # ---------------------------------------------------------------- jobs
 
-    def _prepare_ordered(self, limit: int | None, *, lines: bool) -> tuple[Job, Work]:
+    def _prepare_ordered(self, limit: int | None, form: str, text: TextEvents) -> tuple[Job, Work]:
         """Prepare a job whose answer has the columns that order it."""
-        if lines and not self._gives_answers:
-            return self._prepare(matches="lines", limit=limit)
-        return self._prepare(matches="events", limit=limit, placed=True)
+        if self._gives_answers or form in ("parquet", "arrow"):
+            return self._prepare(matches="events", limit=limit, placed=True)
+        if form == "csv":
+            return self._prepare(matches="flat", limit=limit, placed=True, text=text)
+        return self._prepare(matches="lines", limit=limit, text=text)
 
     def _order(self, work: Work) -> list[str]:
         """Return the columns that put matches in order."""
@@ -239,7 +262,10 @@ class _EventRun(SparkRun):
         if self._gives_answers:
             end, end_ts, place = work.answer.names[-3:]
             return [end_ts, end, place]
-        return ["end_ts", "end", work.answer.names[-1]]
+        grouping, place = self.query.pattern.grouping, work.answer.names[-1]
+        if grouping is not None and not grouping.end and work.form != "lines":
+            return [place, place]  # one task has all groups, in order
+        return ["end_ts", "end", place]
 
     def _prepare(self, **options: Any) -> tuple[Job, Work]:
         from cernis.spark.options import JobOptions

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from cernis.spark.graphs.prepare import GraphJob
     from cernis.spark.graphs.worker import GraphAnswerForm
 
-_FORMS: dict[str, GraphAnswerForm] = {".parquet": "placed", ".nq": "quads"}
+_FORMS: dict[str, GraphAnswerForm] = {
+    "parquet": "placed",
+    "arrow": "placed",
+    "csv": "placed",
+    "nq": "quads",
+}
 
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
@@ -78,7 +83,7 @@ class _GraphRun(SparkRun):
         with spinner("counting on Spark"):
             return sum(int(row[0]) for row in counts.collect())
 
-    def first(self, limit: int) -> Sequence[GraphMatch]:
+    def first(self, limit: int, *, events: bool = False) -> Sequence[GraphMatch]:
         lines = self._matches("lines", limit)
         with spinner("running on Spark"):
             table = lines.orderBy("end", "place").limit(limit).toArrow()
@@ -94,14 +99,12 @@ class _GraphRun(SparkRun):
         type_ = self._schema.field("start_ts").type
         return python_values(pa.array([value], pa.string()).cast(type_))[0] if value else value
 
-    def find(
-        self, output: str, limit: int | None, folder: Path
-    ) -> AbstractContextManager[MatchFiles]:
+    def find(self, delivery: Delivery, folder: Path) -> AbstractContextManager[MatchFiles]:
         from cernis.spark.files.merge import write_matches
         from cernis.spark.graphs.prepare import make_graph_work
 
-        self._form = _FORMS.get(Path(output).suffix, "lines")
-        matches = self._matches(self._form, limit)
+        self._form = _FORMS.get(delivery.form, "lines")
+        matches = self._matches(self._form, delivery.limit)
         schema = make_graph_work(self.job, 1, self._form).schema
         assert schema is not None
         order = schema.names[:2]

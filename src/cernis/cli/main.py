@@ -172,14 +172,6 @@ def run(
         delivery = Delivery.of(
             output, _value(output_format), count=count, limit=limit, events=events_in_output
         )
-        if engine is EngineName.spark and (
-            events_in_output or output_format is not None or delivery.form in ("csv", "arrow")
-        ):
-            raise typer.BadParameter(
-                "on Spark, write .jsonl or .parquet; other forms, and --events-in-output, are for "
-                "queries in this process",
-                param_hint="--engine",
-            )
         check_outputs(query, arguments, output)
         if rules is not None:
             if engine is EngineName.spark:

@@ -1,7 +1,7 @@
 """`SparkRun`: deliver the matches of a query that runs on Spark.
 
 The output is the local engine's, byte for byte where it is text. The first matches and their
-number are two jobs. Lines and Parquet are one job, whose results are merged from the files of
+number are two jobs. Lines and columns are one job, whose results are merged from the files of
 the tasks (`cernis.spark.files.merge`).
 """
 
@@ -16,13 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cernis.cli.arguments import Delivery
-from cernis.cli.deliver import ResultKind, say_written, show_first, write_number
+from cernis.cli.deliver import (
+    COLUMN_FORMS,
+    ResultKind,
+    open_delivery,
+    open_writer,
+    say_written,
+    show_first,
+    write_number,
+)
 from cernis.cli.terminal import print_notes, spinner
 from cernis.errors import StrictError, list_warnings
-from cernis.output import open_output
+from cernis.results.flat import flatten_column
 from cernis.results.jsonlines import text_of
 
 if TYPE_CHECKING:
@@ -45,13 +52,11 @@ class SparkRun(ABC):
         """Count the matches."""
 
     @abstractmethod
-    def first(self, limit: int) -> Sequence[Any]:
-        """Return the first matches, in order."""
+    def first(self, limit: int, *, events: bool = False) -> Sequence[Any]:
+        """Return the first matches, in order; with `events`, they have their events."""
 
     @abstractmethod
-    def find(
-        self, output: str, limit: int | None, folder: Path
-    ) -> AbstractContextManager[MatchFiles]:
+    def find(self, delivery: Delivery, folder: Path) -> AbstractContextManager[MatchFiles]:
         """Have the tasks write their matches to files in a folder."""
 
     @abstractmethod
@@ -60,11 +65,11 @@ class SparkRun(ABC):
 
     @abstractmethod
     def schema(self, files: MatchFiles) -> pa.Schema:
-        """Return the columns of a Parquet file."""
+        """Return the columns of the output, in a form that has columns."""
 
     @abstractmethod
     def columns(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Return merged matches with the columns of a Parquet file."""
+        """Return merged matches with the columns of the output."""
 
     def notes(self) -> Iterator[str]:
         """Yield remarks on the run."""
@@ -78,8 +83,9 @@ class SparkRun(ABC):
             write_number(self.count(), delivery)
         elif delivery.form == "table" or delivery.output is None:
             count = self.count()
-            first = self.first(min(delivery.shown, MOST_ROWS)) if count and delivery.shown else []
-            show_first(first, count, self.kind)
+            shown, events = min(delivery.shown, MOST_ROWS), delivery.events
+            first = self.first(shown, events=events) if count and shown else []
+            show_first(first, count, self.kind, events=events)
         else:
             self._write(delivery)
         notes = list(self.notes())
@@ -92,11 +98,11 @@ class SparkRun(ABC):
         folder = Path(tempfile.gettempdir()) if output == "-" else Path(output).absolute().parent
         with ExitStack() as stack:
             with spinner("running on Spark"):
-                files = stack.enter_context(self.find(output, limit, folder))
+                files = stack.enter_context(self.find(delivery, folder))
             tables = _take(files.merge(), limit)
-            file = stack.enter_context(open_output(output))
-            if delivery.form == "parquet":
-                written = self._write_parquet(tables, self.schema(files), file)
+            file = stack.enter_context(open_delivery(output))
+            if delivery.form in COLUMN_FORMS:
+                written = self._write_columns(tables, self.schema(files), file, delivery)
             else:
                 written = self._write_lines(tables, file)
         say_written(written, output, self.kind)
@@ -109,11 +115,16 @@ class SparkRun(ABC):
                 written += batch.num_rows
         return written
 
-    def _write_parquet(self, tables: Iterator[pa.Table], schema: pa.Schema, file: BinaryIO) -> int:
+    def _write_columns(
+        self, tables: Iterator[pa.Table], schema: pa.Schema, file: BinaryIO, delivery: Delivery
+    ) -> int:
         written = 0
-        with pq.ParquetWriter(file, schema) as writer:
+        is_flat, output = delivery.form == "csv", delivery.output or "-"
+        columns = _flatten(schema.empty_table()).schema if is_flat else schema
+        with open_writer(delivery.form, file, columns, output) as writer:
             for table in tables:
-                writer.write_table(self.columns(table, schema))
+                found = self.columns(table, schema)
+                writer.write_table(_flatten(found) if is_flat else found)
                 written += table.num_rows
         return written
 
@@ -125,6 +136,12 @@ class SparkRun(ABC):
             yield
         texts = [str(warning.message) for warning in caught]
         self._warnings += [text for text in texts if text not in self._warnings]
+
+
+def _flatten(table: pa.Table) -> pa.Table:
+    """Return a table whose columns a CSV file can hold."""
+    columns = [flatten_column(column.combine_chunks()) for column in table.columns]
+    return pa.table(columns, table.column_names)
 
 
 def _take(tables: Iterator[pa.Table], limit: int | None) -> Iterator[pa.Table]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,10 @@ from cernis.results.values import json_texts
 
 _Piece: TypeAlias = str | pa.Array
 
+TextEvents: TypeAlias = Literal["named", "whole", "placed"]
+"""The events that a match has as text: the attributes that SELECT names, those of all variables, or
+these with their positions, which tell the order of events of several variables."""
+
 
 def match_lines(
     block: MatchBlock,
@@ -37,15 +41,17 @@ def match_lines(
     events: EventStore,
     newline: str = "\n",
     *,
-    whole: bool = False,
+    text: TextEvents = "named",
 ) -> pa.StringArray:
-    """Return one line for each match; with `whole`, it has the events of all variables."""
-    lists, held = [], {}
+    """Return one line for each match, with the events that `text` asks for."""
+    lists, held, places = [], {}, []
     for name, attributes in fields.attributes.items():
         v = fields.variables.index(name)
         lists.append(list_rows(block.positions[v], block.offsets[v], events))
-        if whole or attributes:
+        if text != "named" or attributes:
             held[name] = list_events(block.positions[v], block.offsets[v], events, attributes)
+        if text == "placed":
+            places.append(_list_texts(_numbers(block.positions[v]), block.offsets[v]))
     members: dict[str, list[_Piece]] = {
         "start": [_numbers(events.rows(block.start))],
         "end": [_numbers(events.rows(block.end))],
@@ -59,6 +65,8 @@ def match_lines(
     members["vars"] = _object(fields.shown, zip(lists))
     if held:
         members["events"] = _object(held, zip(held.values()))
+    if places:
+        members["positions"] = _object(fields.shown, zip(places))
     members["partition"] = _object_of(fields.keys, partition_columns(block.end, fields, events))
     values = fields.values(block, events)
     if values:

@@ -30,7 +30,7 @@ from cernis.results.columns import (
 )
 from cernis.results.deadline import DEADLINE, DeadlineColumn
 from cernis.results.flat import flat_batch
-from cernis.results.jsonlines import count_lines, match_lines, sort_rows
+from cernis.results.jsonlines import TextEvents, count_lines, match_lines, sort_rows
 from cernis.results.match import Match
 from cernis.results.matchset import (
     ListedMatches,
@@ -216,15 +216,16 @@ class Matches(Result[Match]):
         found = ListedMatches(self._found.variables, blocks)
         return Matches(found, last._events, self.pattern, notes=last.notes, partial=last.partial)
 
-    def lines(self) -> Iterator[pa.RecordBatch]:
+    def lines(self, text: TextEvents = "named") -> Iterator[pa.RecordBatch]:
         """Return the lines of `write_jsonl` as a column, beside the row and time of their ends."""
-        for ends, lines in self._lines_by_end(None, ""):
+        for ends, lines in self._lines_by_end(None, "", text=text):
             rows = pa.array(self._events.rows(ends), pa.int64())
             times = self._events.times(ends)
             yield pa.RecordBatch.from_arrays([rows, times, lines], ["end", "end_ts", "line"])
 
     def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
-        return (lines for _, lines in self._lines_by_end(limit, "\n", whole=whole))
+        text: TextEvents = "whole" if whole else "named"
+        return (lines for _, lines in self._lines_by_end(limit, "\n", text=text))
 
     def flat_batches(
         self, limit: int | None = None, *, events: bool = False
@@ -243,7 +244,7 @@ class Matches(Result[Match]):
             yield flat_batch(block, self._fields, self._events, whole=events)
 
     def _lines_by_end(
-        self, limit: int | None, newline: str, *, whole: bool = False
+        self, limit: int | None, newline: str, *, text: TextEvents = "named"
     ) -> Iterator[tuple[Positions, pa.StringArray]]:
         fields, events = self._fields, self._events
         if self.counting:
@@ -252,7 +253,7 @@ class Matches(Result[Match]):
             yield ends, count_lines(ends, counts, fields, events, newline)
             return
         for block in self._pieces(limit):
-            yield block.end, match_lines(block, fields, events, newline, whole=whole)
+            yield block.end, match_lines(block, fields, events, newline, text=text)
 
     def _table_of(self, items: Sequence[Match]) -> tuple[list[str], list[list[object]]]:
         return match_table(items)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from cernis.errors import CernisError
 from cernis.events.batch import TYPES
 from cernis.events.source import TimeColumns, TypeColumns
+from cernis.results.jsonlines import TextEvents
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.spark.group_parts import NumberForm
 from cernis.spark.worker import AnswerForm
@@ -32,6 +33,8 @@ class JobOptions:
     time_unit: str = "ms"
     row: str | None = None
     matches: AnswerForm = "events"
+    text: TextEvents = "named"
+    """Which events of its matches a line, or a flat column, has."""
     tasks: int | None = None
     sample: float = SAMPLE
     pushdown: bool = True
@@ -58,7 +61,7 @@ class JobOptions:
 
     def check(self) -> None:
         """Raise an error for a value that an option cannot have."""
-        if self.matches not in ("events", "count", "lines"):
+        if self.matches not in ("events", "count", "lines", "flat"):
             raise CernisError(f"matches={self.matches!r}: expected 'events', 'count' or 'lines'")
         if self.numbers not in ("decimal", "text"):
             raise CernisError(f"numbers={self.numbers!r}: expected 'decimal' or 'text'")

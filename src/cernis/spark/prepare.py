@@ -48,7 +48,6 @@ from cernis.spark.tables import join_tables
 from cernis.spark.worker import (
     ROW,
     STREAM,
-    AnswerForm,
     StreamColumns,
     Work,
     answer_schema,
@@ -117,7 +116,7 @@ def prepare_job(
         window=_window(plan.pattern, layout, scale),
         ahead=min(ahead_in_ticks(plan.pattern, scale), 2**62) if layout.cut else 0,
         pushdown=pushdown,
-        columns=_choose_columns(plan, frames, pushdown.left, options.matches),
+        columns=_choose_columns(plan, frames, pushdown.left, options),
     )
 
 
@@ -195,6 +194,7 @@ def make_work(job: Job) -> Work:
         ),
         scale=job.scale,
         form=options.matches,
+        text=options.text,
         placed=options.placed,
         limit=options.limit if job.plan.head is None else None,
         ids=options.ids,
@@ -268,10 +268,11 @@ def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
 
 
 def _choose_columns(
-    plan: Plan, frames: Sequence[Frame], left: Sequence[Atom], matches: AnswerForm
+    plan: Plan, frames: Sequence[Frame], left: Sequence[Atom], options: JobOptions
 ) -> dict[str, dict[str, str]]:
     """Choose the columns that travel; attributes of one name and type share a column."""
-    shown, named = matches == "events", matches == "lines"
+    named = options.matches in ("lines", "flat")
+    shown = options.matches == "events" or (named and options.text != "named")
     names, whole = required_attributes(plan, left, shown=shown, named=named)
     if frames[0].time is not None:
         names.add(frames[0].time)

@@ -32,6 +32,7 @@ from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
 from cernis.results.groups import Groups
+from cernis.results.jsonlines import TextEvents
 from cernis.results.matches import Matches
 from cernis.run.feed import Measures
 from cernis.run.session import RunOptions, Session
@@ -45,8 +46,8 @@ from cernis.spark.group_parts import (
     write_parts,
 )
 
-AnswerForm = Literal["events", "count", "lines"]
-"""Matches with their events, numbers of matches, or matches as lines of JSON."""
+AnswerForm = Literal["events", "count", "lines", "flat"]
+"""Matches with their events, numbers of matches, lines of JSON, or columns that CSV can hold."""
 
 ROW, STREAM, BUCKET, PART, OWN = "@row", "@stream", "@bucket", "@part", "@own"
 TICKS, PLACE, NOW = "@ticks", "@place", "@now"
@@ -76,6 +77,8 @@ class Work:
     reading: RunOptions
     scale: Scale
     form: AnswerForm = "events"
+    text: TextEvents = "named"
+    """Which events of its matches a line, or a flat column, has."""
     answer: pa.Schema | None = None
     """The columns of the answer, in the engine's types."""
     schema: pa.Schema | None = None
@@ -96,7 +99,7 @@ class Work:
 
     def is_count(self, found: Matches) -> bool:
         """Return whether the answer is the number of matches."""
-        return self.form == "count" or (self.form == "events" and found.counting)
+        return self.form == "count" or (self.form in ("events", "flat") and found.counting)
 
     def open_session(
         self, frozen: bytes | None = None, *, parts: bool = False
@@ -162,6 +165,8 @@ def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
             schema = group_schema(found.schema, work.exact, work.numbers)
         case _ if work.is_count(found):
             schema = cast_counts(found.counts(), work.numbers).schema
+        case _ if work.form == "flat":
+            schema = next(found.flat_batches(events=work.text != "named")).schema
         case _:
             schema = found.schema
             if work.ids:
@@ -297,7 +302,7 @@ class Recognizer:
         if isinstance(found, Answers):
             return found.batches()
         if self.work.form == "lines":
-            return found.lines()
+            return found.lines() if isinstance(found, Groups) else found.lines(self.work.text)
         if isinstance(found, Groups):
             groups = cast_groups(found.to_arrow(), self.work.exact, self.work.numbers)
             return list(groups.to_batches())
@@ -306,6 +311,8 @@ class Recognizer:
                 found.counts(), self.work.numbers
             ).to_batches()
             return counted
+        if self.work.form == "flat":
+            return found.flat_batches(events=self.work.text != "named")
         return found.batches(ids=self.work.ids)
 
     def _add_places(self, batch: pa.RecordBatch) -> pa.RecordBatch:
