@@ -341,10 +341,12 @@ def test_the_command_line_checks_and_explains_a_folder_of_rules(
     assert "two rules are named 'sells': " in err
 
 
-def test_rules_on_spark_are_refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run = ["run", str(folder / "rules"), str(folder / "S.csv"), "--engine", "spark"]
-    assert main(run) == 1
-    assert "a rule set runs in this process so far" in capfd.readouterr().err
+def test_rules_on_streams_of_spark_are_refused(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    explain = ["explain", str(folder / "rules"), "--engine", "spark"]
+    assert main(explain) == 1
+    assert "a rule set is explained for this process, as text" in capfd.readouterr().err
     stream = ["stream", str(folder / "rules"), "--source", str(folder), "--explain"]
     assert main(stream) == 1
-    assert "a rule set runs in this process so far" in capfd.readouterr().err
+    assert "a rule set runs on files so far, with cernis run" in capfd.readouterr().err

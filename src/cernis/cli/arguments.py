@@ -145,10 +145,23 @@ class Runner(Protocol):
         """Explain a query: `str()` is the report; in this process, `mermaid()` the automaton."""
 
 
+class RuleRunner(Protocol):
+    """The module that runs rule sets on one engine."""
+
+    def run(self, source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
+        """Find the matches of all rules, and deliver them."""
+
+
 def choose_runner(language: str, *, on_spark: bool) -> Runner:
     """Import the module that runs queries of a language."""
     name = "graphs" if language == "spaseq" else "events"
     return cast(Runner, import_module(f"cernis.cli.{name}{'_on_spark' if on_spark else ''}"))
+
+
+def choose_rule_runner(*, on_spark: bool) -> RuleRunner:
+    """Import the module that runs rule sets."""
+    name = f"cernis.cli.rules{'_on_spark' if on_spark else ''}"
+    return cast(RuleRunner, import_module(name))
 
 
 def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:

@@ -25,6 +25,7 @@ from cernis.cli.events import parse_query
 from cernis.cli.spark_run import SparkRun
 from cernis.cli.terminal import spinner
 from cernis.errors import WarningNote
+from cernis.events.source import Source
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.query import Variable
 from cernis.results.answers import Answers
@@ -52,8 +53,8 @@ _LARGEST = 2**63 - 1
 def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in files, and deliver them."""
     query = parse_query(arguments)
-    with _load(query, arguments) as frames:
-        _EventRun(query, frames, arguments).deliver(delivery, strict=arguments.strict)
+    with _open(query, arguments) as frames:
+        EventRun(query, frames, arguments).deliver(delivery, strict=arguments.strict)
 
 
 def explain(arguments: RunArguments) -> str:
@@ -61,7 +62,7 @@ def explain(arguments: RunArguments) -> str:
     if not arguments.files:
         raise typer.BadParameter("name a file of events", param_hint="--events")
     query = parse_query(arguments)
-    with _load(query, arguments) as frames:
+    with _open(query, arguments) as frames:
         from cernis.spark.explanation import explain as explain_job
 
         with spinner("counting on Spark"):
@@ -69,16 +70,23 @@ def explain(arguments: RunArguments) -> str:
             return str(explain_job(frames.frames, query, measure=True, **options))
 
 
-@contextmanager
-def _load(query: Query[Any], arguments: RunArguments) -> Iterator[FileFrames]:
+def _open(query: Query[Any], arguments: RunArguments) -> AbstractContextManager[FileFrames]:
     on_error = arguments.on_error
     sources = check_files(query, arguments.files, on_error=on_error, **arguments.reading)
+    return load_frames(sources, [query], on_error)
+
+
+@contextmanager
+def load_frames(
+    sources: Sequence[Source], queries: Sequence[Query[Any]], on_error: str
+) -> Iterator[FileFrames]:
+    """Start Spark, and load the streams that queries read."""
     with spinner("starting Spark"):
         spark = session()
     # needs Spark, which may be missing: `session` says so
     from cernis.spark.files.load import load_files
 
-    types = {atom.type for atom in _types(query)}
+    types = {atom.type for query in queries for atom in _types(query)}
     loading = load_files(spark, sources, on_error=on_error, types=types)
     with ExitStack() as stack:
         with spinner("reading files"):
@@ -108,7 +116,7 @@ class _ReadMatch(Match):
         return self.read[variable]
 
 
-class _EventRun(SparkRun):
+class EventRun(SparkRun):
     """A query on DataFrames of files."""
 
     def __init__(self, query: Query[Any], frames: FileFrames, arguments: RunArguments) -> None:

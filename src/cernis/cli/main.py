@@ -15,6 +15,7 @@ from cernis.cli.arguments import (
     by_stream,
     check_output,
     check_outputs,
+    choose_rule_runner,
     choose_runner,
     find_rules,
     named_columns,
@@ -174,19 +175,17 @@ def run(
         )
         check_outputs(query, arguments, output)
         if rules is not None:
-            if engine is EngineName.spark:
-                raise CernisError(_RULES_HERE)
-            from cernis.cli import rules as rule_sets
-
-            rule_sets.run(rules, arguments, delivery)
+            choose_rule_runner(on_spark=engine is EngineName.spark).run(rules, arguments, delivery)
             return
         runner = choose_runner(language, on_spark=engine is EngineName.spark)
         runner.run(arguments, delivery)
 
 
 _RULES_HERE = (
-    "a rule set runs in this process so far: with cernis run, without --engine spark; "
-    "on Spark, run its rules one by one"
+    "a rule set runs on files so far, with cernis run; on a stream, run its rules one by one"
+)
+_RULES_EXPLAINED = (
+    "a rule set is explained for this process, as text; for more, explain its rules one by one"
 )
 
 
@@ -367,7 +366,7 @@ def explain(
     with reported():
         if (rules := find_rules(query, lang.value)) is not None:
             if engine is EngineName.spark or mermaid:
-                raise CernisError(_RULES_HERE)
+                raise CernisError(_RULES_EXPLAINED)
             from cernis.cli import rules as rule_sets
 
             typer.echo(neutralize(rule_sets.explain(rules)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +21,57 @@ from cernis.results.jsonlines import text_of
 from cernis.run.rules import RuleSet
 
 
+@dataclass(frozen=True)
+class FoundByRule:
+    """What a rule has found: its number of matches, and the lines of the first ones."""
+
+    rule: str
+    count: Callable[[], int]
+    lines: Callable[[int | None], Iterator[pa.StringArray]]
+
+
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of all rules in files, in one pass, and deliver them."""
     rules = RuleSet.of(source)
-    output = delivery.output if delivery.form != "table" else None
-    if delivery.form not in ("table", "jsonl") or delivery.events:
-        where = output or "--events-in-output"
-        raise CernisError(f"{where}: the matches of a rule set are written as .jsonl so far")
+    check_delivery(delivery)
     options = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
     session = rules.session(**options, tables=arguments.tables, strict=arguments.strict)
     found = session.collect(arguments.files)
+    deliver(
+        [
+            FoundByRule(name, matches.count, partial(_list_lines, matches))
+            for name, matches in found.items()
+        ],
+        delivery,
+    )
+    print_notes(dict.fromkeys(note for matches in found.values() for note in matches.notes))
+
+
+def check_delivery(delivery: Delivery) -> None:
+    """Raise an error for a form in which the matches of rules are not written."""
+    if delivery.form not in ("table", "jsonl") or delivery.events:
+        where = (delivery.output if delivery.form != "table" else None) or "--events-in-output"
+        raise CernisError(f"{where}: the matches of a rule set are written as .jsonl so far")
+
+
+def deliver(found: Sequence[FoundByRule], delivery: Delivery) -> None:
+    """Show, count or write what rules have found, each match with the name of its rule."""
+    output = delivery.output if delivery.form != "table" else None
     if delivery.count:
-        for name, matches in found.items():
-            typer.echo(f"{neutralize(name)}\t{matches.count()}")
+        for each in found:
+            typer.echo(f"{neutralize(each.rule)}\t{each.count()}")
     elif output is not None:
         with open_output(output) as file:
             number = 0
-            for name, matches in found.items():
-                for lines in _list_lines(name, matches, delivery.limit):
-                    file.write(text_of(lines))
+            for each in found:
+                for lines in each.lines(delivery.limit):
+                    file.write(text_of(_name_lines(each.rule, lines)))
                     number += len(lines)
         if output != "-":
-            print_message(f"{number:,} matches of {len(rules)} rules written to {output}")
+            print_message(f"{number:,} matches of {len(found)} rules written to {output}")
     else:
-        rows = [[value_text(name), value_text(len(matches))] for name, matches in found.items()]
+        rows = [[value_text(each.rule), value_text(each.count())] for each in found]
         output_console().print(make_table(["rule", "matches"], rows))
-    print_notes(dict.fromkeys(note for matches in found.values() for note in matches.notes))
 
 
 def check(source: str | Path) -> int:
@@ -57,14 +84,18 @@ def explain(source: str | Path) -> str:
     return RuleSet.of(source).explain()
 
 
-def _list_lines(name: str, matches: Any, limit: int | None) -> Iterator[pa.StringArray]:
-    """Yield the lines of a rule's matches, each with the name of the rule."""
-    begin = '{"rule":' + json.dumps(name, ensure_ascii=False) + ","
+def _list_lines(matches: Any, limit: int | None) -> Iterator[pa.StringArray]:
+    """Yield the lines of a rule's first matches."""
     left = limit
     for batch in matches.lines():
         lines = batch.column("line").slice(0, left)
         left = None if left is None else left - len(lines)
-        named = pc.binary_replace_slice(lines.cast(pa.binary()), 0, 1, begin.encode())
-        yield pc.binary_join_element_wise(named, b"\n", b"").cast(pa.string())
+        yield pc.binary_join_element_wise(lines, "", "\n")
         if left == 0:
             return
+
+
+def _name_lines(rule: str, lines: pa.StringArray) -> pa.StringArray:
+    """Return lines with the name of a rule as their first member."""
+    begin = '{"rule":' + json.dumps(rule, ensure_ascii=False) + ","
+    return pc.binary_replace_slice(lines.cast(pa.binary()), 0, 1, begin.encode()).cast(pa.string())

@@ -109,11 +109,26 @@ class SparkRun(ABC):
 
     def _write_lines(self, tables: Iterator[pa.Table], file: BinaryIO) -> int:
         written = 0
+        for lines in self._format(tables):
+            file.write(text_of(lines))
+            written += len(lines)
+        return written
+
+    def list_lines(self, limit: int | None) -> Iterator[pa.StringArray]:
+        """Yield the lines of the first matches, in order."""
+        with ExitStack() as stack:
+            with spinner("running on Spark"):
+                lines = Delivery(output="-", count=False, limit=limit, form="jsonl")
+                found = self.find(lines, Path(tempfile.gettempdir()))
+                files = stack.enter_context(found)
+            yield from self._format(_take(files.merge(), limit))
+
+    def _format(self, tables: Iterator[pa.Table]) -> Iterator[pa.StringArray]:
+        number = 0
         for table in tables:
             for batch in table.to_batches():
-                file.write(text_of(self.lines(batch, written)))
-                written += batch.num_rows
-        return written
+                yield self.lines(batch, number)
+                number += batch.num_rows
 
     def _write_columns(
         self, tables: Iterator[pa.Table], schema: pa.Schema, file: BinaryIO, delivery: Delivery

@@ -21,7 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encoder
-from cernis.errors import CernisError, DataError, StrictError, WarningNote
+from cernis.errors import (
+    CernisError,
+    DataError,
+    Diagnostic,
+    QueryError,
+    StrictError,
+    WarningNote,
+)
 from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition, join_table
@@ -285,14 +292,10 @@ class RuleSession:
 
     def _open(self, events: Any) -> list[Source]:
         """Open the streams that any rule reads."""
-        patterns, names = self._patterns, list[str]()
-        if all(pattern.streams for pattern in patterns):
-            every = dict.fromkeys(name for each in patterns for name in each.streams)
-            names = [name for name in every if name not in self._made]
-        options = self.options
+        patterns, options = self._patterns, self.options
         sources = open_events(
             events,
-            names=names,
+            names=name_streams(patterns),
             time=options.time,
             type=options.type,
             time_unit=options.time_unit,
@@ -301,7 +304,7 @@ class RuleSession:
             delimiter=options.delimiter,
             quote=options.quote,
             on_error=self.mistakes,
-            declared=_unite_declared(patterns),
+            declared=unite_declared(patterns),
         )
         for source in sources:
             if source.name in self._made:
@@ -500,7 +503,17 @@ def _concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     )
 
 
-def _unite_declared(patterns: Iterable[Pattern]) -> Schema | None:
+def name_streams(patterns: Sequence[Pattern]) -> list[str]:
+    """Return the streams that are given to rules; none: a rule without FROM reads all."""
+    if not all(pattern.streams for pattern in patterns):
+        return []
+    made = {pattern.into for pattern in patterns}
+    every = dict.fromkeys(name for each in patterns for name in each.streams)
+    return [name for name in every if name not in made]
+
+
+def unite_declared(patterns: Iterable[Pattern]) -> Schema | None:
+    """Return the streams that any rule declares."""
     streams = {
         stream.name: stream
         for pattern in patterns
@@ -511,6 +524,20 @@ def _unite_declared(patterns: Iterable[Pattern]) -> Schema | None:
 
 
 # ----------------------------------------------------------------- reading rules
+
+
+def refuse_inserts(rules: RuleSet) -> None:
+    """Raise an error for rules with INSERT INTO, which Spark does not run."""
+    mistakes = []
+    for rule in rules:
+        pattern = rule.query.pattern
+        if pattern.into is not None:
+            span = next(iter(pattern.spans.get("into", ())), None)
+            message = f"INSERT INTO {pattern.into} runs on the embedded engine alone so far"
+            error = QueryError([Diagnostic(message, span)], pattern.source)
+            mistakes.append(describe_mistake(rule.name, rule.origin, error))
+    if mistakes:
+        raise RuleSetError(mistakes)
 
 
 def describe_mistake(name: str, origin: str, error: CernisError) -> str:

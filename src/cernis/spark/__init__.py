@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cernis.spark.graphs.source import RdfDataSource
     from cernis.spark.local.session import session
     from cernis.spark.recognition import recognize, recognizer
+    from cernis.spark.rules import recognize_rules
     from cernis.spark.streaming.connector import kafka_package
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
@@ -34,6 +35,7 @@ __all__ = [
     "read_kafka",
     "recognize",
     "recognize_graphs",
+    "recognize_rules",
     "recognizer",
     "register",
     "session",
@@ -52,6 +54,7 @@ _MODULES = {
     "read_kafka": "streaming.kafka",
     "recognize": "recognition",
     "recognize_graphs": "graphs.recognition",
+    "recognize_rules": "rules",
     "recognizer": "recognition",
     "register": "table_function",
     "session": "local.session",

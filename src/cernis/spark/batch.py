@@ -12,7 +12,9 @@ for all predicates and the columns that are shown or compared.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -126,9 +128,17 @@ def _number(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
         return frame.data.withColumn(ROW, F.lit(0).cast("bigint"))
     data = number_rows(frame, job.options.row)
     if job.options.row is None:
-        for before in job.frames[:i]:
+        for before in _find_before(job, i, frame):
             data = data.withColumn(ROW, F.col(ROW) + count_rows(before))
     return data
+
+
+def _find_before(job: Job, i: int, frame: Frame) -> Iterable[Any]:
+    """Return the DataFrames whose rows are numbered before those of a frame."""
+    streams = job.options.streams
+    if streams:
+        return [streams[name] for name in takewhile(lambda name: name != frame.stream, streams)]
+    return [before.source for before in job.frames[:i]]
 
 
 def _spread(job: Job, data: Any) -> Any:

@@ -81,9 +81,9 @@ def describe_numbers(frame: Frame, row: str | None) -> str:
     return "the order of the DataFrame, with gaps (a row= column would say better)"
 
 
-def count_rows(frame: Frame) -> Column:
-    """Count the rows of a frame, for the numbers of the frame after it."""
-    number: Column = frame.source.agg(F.count(F.lit(1)).alias("n")).scalar()
+def count_rows(source: Any) -> Column:
+    """Count the rows of a DataFrame, for the numbers of the one after it."""
+    number: Column = source.agg(F.count(F.lit(1)).alias("n")).scalar()
     return number
 
 

@@ -51,6 +51,8 @@ class JobOptions:
     """Nothing follows the rows: what waits for a deadline is certain."""
     tables: Mapping[str, Any] = field(default_factory=dict)
     """The tables that the query joins, by name: DataFrames, or what `Query.run` takes."""
+    streams: Mapping[str, Any] = field(default_factory=dict)
+    """The streams of a rule set, in order: rows are numbered through all of them."""
     corrupt: str | None = None
     """A column with the text of rows that could not be decoded; it is no attribute."""
 

@@ -8,13 +8,23 @@ Does not import Spark.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from cernis.errors import CernisError
 from cernis.events.order import Ordering
 from cernis.events.source import Source, open_events, schema_of
 from cernis.pattern.check import resolve
-from cernis.pattern.query import Unit
+from cernis.pattern.query import Pattern, Unit
 from cernis.run.query import Query
+from cernis.run.rules import (
+    RuleSet,
+    RuleSetError,
+    describe_mistake,
+    name_streams,
+    refuse_inserts,
+    unite_declared,
+)
 
 
 def check_files(
@@ -28,6 +38,31 @@ def check_files(
     sources = open_events(
         files, names=pattern.streams, on_error=on_error, declared=pattern.declared, **reading
     )
+    _check_pattern(pattern, sources)
+    return sources
+
+
+def check_rule_files(
+    rules: RuleSet, files: Any, *, on_error: str = "fail", **reading: Any
+) -> list[Source]:
+    """Open the streams that rules read, and check all rules against their columns."""
+    refuse_inserts(rules)
+    patterns = [rule.query.pattern for rule in rules]
+    names, declared = name_streams(patterns), unite_declared(patterns)
+    sources = open_events(files, names=names, on_error=on_error, declared=declared, **reading)
+    mistakes = []
+    for rule, pattern in zip(rules, patterns, strict=True):
+        own = [each for each in sources if not pattern.streams or each.name in pattern.streams]
+        try:
+            _check_pattern(pattern, own)
+        except CernisError as error:
+            mistakes.append(describe_mistake(rule.name, rule.origin, error))
+    if mistakes:
+        raise RuleSetError(mistakes)
+    return sources
+
+
+def _check_pattern(pattern: Pattern, sources: Sequence[Source]) -> None:
     if pattern.declared is None and not any(source.is_blank for source in sources):
         resolve(pattern, schema_of(sources))
     ordering = Ordering(sources)
@@ -37,4 +72,3 @@ def check_files(
         ordering.scale.ticks(pattern.forget, "FORGET AFTER")
     if pattern.suppress is not None:
         ordering.scale.ticks(pattern.suppress.length, "SUPPRESS BY … FOR")
-    return sources

@@ -1,0 +1,43 @@
+"""`cernis run` for rule sets, on Spark: the files are read once, and each rule is a job.
+
+The rules, the files and the output are checked before Spark starts, which takes seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cernis.cli.arguments import Delivery, RunArguments
+from cernis.cli.events_on_spark import EventRun, load_frames
+from cernis.cli.rules import FoundByRule, check_delivery, deliver
+from cernis.cli.terminal import print_notes
+from cernis.errors import StrictError, list_warnings
+from cernis.run.rules import Rule, RuleSet
+from cernis.spark.files.check import check_rule_files
+
+if TYPE_CHECKING:
+    from cernis.spark.files.load import FileFrames
+
+
+def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
+    """Find the matches of all rules in files, and deliver them."""
+    rules, on_error = RuleSet.of(source), arguments.on_error
+    check_delivery(delivery)
+    sources = check_rule_files(rules, arguments.files, on_error=on_error, **arguments.reading)
+    with load_frames(sources, [rule.query for rule in rules], on_error) as frames:
+        runs = {rule.name: _make_run(rule, frames, arguments) for rule in rules}
+        deliver(
+            [FoundByRule(name, run.count, run.list_lines) for name, run in runs.items()], delivery
+        )
+        notes = [*dict.fromkeys(note for run in runs.values() for note in run.notes())]
+    if arguments.strict and (found := list_warnings(notes)):
+        raise StrictError(found)
+    print_notes(notes)
+
+
+def _make_run(rule: Rule, frames: FileFrames, arguments: RunArguments) -> EventRun:
+    streams = rule.query.pattern.streams
+    own = {name: df for name, df in frames.frames.items() if not streams or name in streams}
+    return EventRun(rule.query, replace(frames, frames=own), arguments)

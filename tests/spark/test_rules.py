@@ -1,0 +1,152 @@
+"""Rule sets on Spark: each rule finds what it finds in this process, and errors name the rule."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+import cernis
+from cernis.cli.main import main
+from cernis.errors import CernisError
+from cernis.generators.stock import stock_stream
+from cernis.run.rules import RuleSetError
+from cernis.spark.rules import recognize_rules
+
+RULES = """
+RULE keyed AS SELECT * FROM S WHERE SELL AS s ; BUY AS b
+    FILTER s[volume > 800] AND b[volume > 800] PARTITION BY [name] WITHIN 2 SECONDS;
+RULE counted AS SELECT COUNT(*) FROM S WHERE SELL ; BUY PARTITION BY [name] WITHIN 1 SECOND;
+RULE sliced AS SELECT s FROM S WHERE (SELL AS s ; BUY AS b) FILTER s[price > 30] WITHIN 1 SECOND;
+RULE rare AS SELECT * FROM S WHERE BUY AS b FILTER b[name = 'nobody']
+"""
+TWO = """
+RULE first AS SELECT * FROM S WHERE A AS a;
+RULE both AS SELECT * FROM S, T WHERE S>A AS a ; T>A AS b;
+RULE second AS SELECT * FROM T WHERE A AS a
+"""
+STREAMS = {
+    "S": [{"type": "A", "k": 1, "ts": 1}, {"type": "A", "k": 2, "ts": 3}],
+    "T": [{"type": "A", "k": 1, "ts": 2}, {"type": "A", "k": 3, "ts": 4}],
+}
+INSERTS = """
+RULE low AS INSERT INTO Low SELECT a[k] AS k FROM S WHERE A AS a;
+RULE high AS SELECT * FROM Low WHERE Low ; Low
+"""
+REFUSED = """\
+rule low: line 2, column 13: INSERT INTO Low runs on the embedded engine alone so far
+  RULE low AS INSERT INTO Low SELECT a[k] AS k FROM S WHERE A AS a;
+              ^^^^^^^^^^^^^^^"""
+
+
+@pytest.fixture(autouse=True)
+def _single_tasks_may_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "this query runs in a single task")
+        yield
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "stock.ceql").write_text(RULES)
+    (tmp_path / "two.ceql").write_text(TWO)
+    (tmp_path / "inserts.ceql").write_text(INSERTS)
+    pa.csv.write_csv(stock_stream(300, seed=3, symbols=4), tmp_path / "stock.csv")
+    for name, events in STREAMS.items():
+        text = "".join(json.dumps(event) + "\n" for event in events)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    return tmp_path
+
+
+def frames(spark: Any) -> dict[str, Any]:
+    return {
+        name: spark.createDataFrame(pa.Table.from_pylist(rows)) for name, rows in STREAMS.items()
+    }
+
+
+def test_each_rule_has_a_frame_with_the_matches_that_it_has_in_this_process(spark: Any) -> None:
+    events = stock_stream(300, seed=3, symbols=4)
+    at = events.schema.get_field_index("ts")
+    times = events.column("ts").cast(pa.timestamp("us", "UTC"))
+    events = events.set_column(at, "ts", times)
+    found = recognize_rules(spark.createDataFrame(events), RULES, matches="lines")
+    here = cernis.rules(RULES).run(events)
+    assert [*found] == [*here]
+    for name, df in found.items():
+        lines = [row.line for row in df.orderBy("end_ts", "end", "place").collect()]
+        assert lines == [line for part in here[name].lines() for line in part["line"].to_pylist()]
+
+
+def test_rows_are_numbered_through_all_streams_of_the_rules(spark: Any) -> None:
+    found = recognize_rules(frames(spark), TWO)
+    here = cernis.rules(TWO).run(STREAMS)
+    for name, df in found.items():
+        ends = sorted(row["end"] for row in df.collect())
+        assert ends == sorted(match.end for match in here[name])
+    assert sorted(row["end"] for row in found["second"].collect()) == [2, 3]
+
+
+def test_rules_that_spark_does_not_run_are_named(spark: Any) -> None:
+    with pytest.raises(RuleSetError) as raised:
+        recognize_rules(frames(spark)["S"], INSERTS)
+    assert str(raised.value) == REFUSED
+    wrong = "\n".join(
+        f"RULE {name} AS SELECT * FROM S WHERE A AS a FILTER a[{key} = 1]"
+        for name, key in (("a", "kk"), ("b", "l"))
+    )
+    with pytest.raises(RuleSetError) as raised:
+        recognize_rules(frames(spark)["S"], wrong)
+    assert [text.splitlines()[0] for text in raised.value.mistakes] == [
+        "rule a: line 1, column 49: unknown attribute 'kk'",
+        "rule b: line 2, column 49: unknown attribute 'l'",
+    ]
+    stream = spark.readStream.format("rate").load()
+    message = (
+        "a rule set on Spark reads batches so far; on a stream, run its rules one by one with "
+        "cernis.spark.recognize"
+    )
+    with pytest.raises(CernisError) as refused:
+        recognize_rules(stream, "RULE a AS SELECT * FROM S WHERE A", type=None, time="timestamp")
+    assert str(refused.value) == message
+
+
+@pytest.mark.usefixtures("spark", "folder")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["rules", "S=stock.csv"],
+        ["rules", "stock.csv", "--limit", "2"],
+        ["two.ceql", "S=S.jsonl", "T=T.jsonl"],
+    ],
+    ids=" ".join,
+)
+def test_the_command_line_writes_what_it_writes_in_this_process(arguments: list[str]) -> None:
+    for engine in ("local", "spark"):
+        assert main(["run", *arguments, "--engine", engine, "-o", f"{engine}.jsonl"]) == 0
+    assert Path("spark.jsonl").read_bytes() == Path("local.jsonl").read_bytes() != b""
+
+
+@pytest.mark.usefixtures("spark", "folder")
+def test_the_command_line_counts_and_shows_rules(capfd: pytest.CaptureFixture[str]) -> None:
+    for form in (["--count"], []):
+        shown = []
+        for engine in ("local", "spark"):
+            assert main(["run", "rules", "stock.csv", "--engine", engine, *form]) == 0
+            shown.append(capfd.readouterr().out)
+        assert shown[0] == shown[1]
+        assert "keyed" in shown[0]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_command_line_names_what_spark_does_not_run(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "inserts.ceql", "S.jsonl", "--engine", "spark"]) == 1
+    assert capfd.readouterr().err == f"error: inserts.ceql: {REFUSED}\n"
