@@ -10,6 +10,7 @@ import gzip
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -154,7 +155,7 @@ def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(case: D
         comparable_match(match)
         for batch in pushed.open(case.files())
         for part in parts(batch, random.Random(case.seed))
-        for match in pushed.push(part)
+        for match in pushed.take(part)
     ]
     assert got == whole
 
@@ -198,6 +199,55 @@ def test_the_first_matches_are_those_that_come_first(case: Drawn, n: int) -> Non
     matches = case.run()
     assert [comparable_match(match) for match in matches.head(n)] == list_matches(matches)[:n]
     assert matches.to_arrow(limit=n).num_rows == min(n, matches.count())
+
+
+# -------------------------------------------------------------------- pieces
+
+
+def cut_pieces(case: Drawn, rng: random.Random) -> Iterator[dict[str, bytes]]:
+    """Cut the streams between any two events, in order of time; some pieces lack a stream."""
+    events: list[tuple[int, float, str, bytes]] = []
+    for name, text in case.files().items():
+        lines = text.splitlines(keepends=True)
+        begins = [i for i, line in enumerate(lines) if b"generatedAtTime" in line]
+        rank = sorted(rng.random() for _ in begins)
+        for i, (begin, end) in enumerate(pairwise([*begins, len(lines)])):
+            time = case.streams[name][i][0]
+            events.append((time, rank[i], name, b"".join(lines[begin:end])))
+    events.sort()
+    while events:
+        size = rng.randint(1, 4)
+        piece, events = events[:size], events[size:]
+        yield {
+            name: b"".join(text for *_, own, text in piece if own == name)
+            for name in {own for _, _, own, _ in piece}
+        }
+
+
+@some
+@given(draws())
+def test_any_split_into_pieces_gives_the_matches_of_the_definition(case: Drawn) -> None:
+    session = case.session()
+    session.many_rows = session.many_terms = 2
+    pieces = cut_pieces(case, random.Random(case.seed))
+    found = [match for piece in pieces for match in list_matches(session.push(piece))]
+    found += list_matches(session.finish())
+    assert found == list_matches(case.run())
+    assert set(found) == case.defined()
+
+
+@some
+@given(draws(), st.integers(1, 8))
+def test_a_pull_has_the_matches_that_start_in_the_last_window(case: Drawn, within: int) -> None:
+    case = case._replace(query=replace(case.query, within=within))
+    session = case.session(keep=True)
+    session.many_rows = session.many_terms = 2
+    found = list[SpaseqMatch]()
+    for piece in cut_pieces(case, random.Random(case.seed)):
+        found += list_matches(session.push(piece))
+    found += list_matches(session.finish())
+    now = max(time for events in case.streams.values() for time, _ in events)
+    assert list_matches(session.pull()) == [one for one in found if one.start >= now - within]
 
 
 # ----------------------------------------------------------- the same as text

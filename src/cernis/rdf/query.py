@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from cernis.errors import DataError
-from cernis.events.mistakes import OnError, did_you_mean
+from cernis.events.mistakes import OnError
 from cernis.languages.spaseq import parse
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.explain_graphs import GraphExplanation
 from cernis.plan.graphs import GraphPlan, make_graph_plan
 from cernis.rdf.matches import GraphMatches
+from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.session import GraphRunOptions, GraphSession
 
@@ -45,11 +44,13 @@ class GraphQuery:
         time_unit: str = "ms",
         format: str | None = None,
         on_error: OnError = "fail",
+        keep: bool = False,
     ) -> GraphSession:
-        """Return a run that has read nothing."""
+        """Return a run that has read nothing; `keep` the matches of pieces, for `pull`."""
         rule = parse_time_rule(time, time_unit)
         options = GraphRunOptions(rule, format, on_error)
-        return GraphSession(self.plan, options, self.name_graphs(background), time_unit)
+        graphs = self.name_graphs(background)
+        return GraphSession(self.plan, options, graphs, time_unit, keep=keep)
 
     def run(self, events: Any, **reading: Any) -> GraphMatches:
         """Return all matches in the streams: a file (or bytes) for each, by name or in order.
@@ -72,47 +73,8 @@ class GraphQuery:
     # ----------------------------------------------------------------- naming
 
     def name_streams(self, events: Any) -> dict[str, Any]:
-        """Return the input of each stream.
-
-        Inputs are assigned by name; by the stem of a file, which is the stream's name in any case
-        or the end of its IRI; or in the order of FROM STREAM, if some stem is neither.
-        """
-        names = [name for name, _ in self.query.streams]
-        if isinstance(events, Mapping):
-            for name in events:
-                if name not in names:
-                    raise DataError(
-                        f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
-                        f"it has {', '.join(names)}"
-                    )
-            return dict(events)
-        if isinstance(events, str | bytes | Path) or hasattr(events, "read"):
-            events = [events]
-        if not isinstance(events, Iterable):
-            raise DataError(
-                f"{type(events).__name__} is no RDF: give files or bytes, by the names of streams"
-            )
-        given = list(events)
-        if len(given) != len(names):
-            raise DataError(
-                f"the query reads {_count_noun(len(names), 'stream')} ({', '.join(names)}), "
-                f"and there {'is' if len(given) == 1 else 'are'} "
-                f"{_count_noun(len(given), 'file')}; name them as NAME=FILE"
-            )
-        guesses = [self._guess_stream(one) for one in given]
-        if None not in guesses and len(set(guesses)) == len(names):
-            return {str(name): one for name, one in zip(guesses, given, strict=True)}
-        return dict(zip(names, given, strict=True))
-
-    def _guess_stream(self, data: Any) -> str | None:
-        """Return the stream that a file is named after."""
-        if not isinstance(data, str | Path):
-            return None
-        stem = Path(data).name.split(".")[0].lower()
-        for name, iri in self.query.streams:
-            if stem in (name.lower(), iri.rstrip("/#").replace("#", "/").split("/")[-1].lower()):
-                return name
-        return None
+        """Return the input of each stream."""
+        return name_streams(self.query, events)
 
     def name_graphs(self, background: Any) -> Any:
         """Return background by name; a file without one has the name of the query's only GRAPH."""
@@ -146,11 +108,3 @@ def parse_time_rule(
         pattern = time.partition(":")[2]
         return TimeRule(pattern=pattern or r"([0-9]+)$", unit=unit)
     return TimeRule(property=time, unit=unit)
-
-
-def _count_noun(count: int, noun: str) -> str:
-    """
-    >>> _count_noun(1, "file"), _count_noun(2, "file")
-    ('1 file', '2 files')
-    """
-    return f"{count} {noun}{'s' * (count != 1)}"

@@ -10,6 +10,7 @@ reaches and terms that are in no state are dropped whenever their number has dou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import cached_property
 
 import numpy as np
@@ -112,11 +113,15 @@ class GraphRecognizer:
         many_rows = self.store.size > max(self.many_rows, 2 * self._rows_left)
         many_terms = len(self.terms) > max(self.many_terms, 2 * self._terms_left)
         if many_rows or many_terms:
-            self.store = self.store.copy(self.engine.earliest())
+            self.store = self.store.copy(self.earliest_row())
             self._rows_left = self.store.size
         if many_terms:
             self._forget_terms()
             self._terms_left = len(self.terms)
+
+    def earliest_row(self) -> int:
+        """Return the number of the earliest row that is needed."""
+        return self.engine.earliest()
 
     def _forget_terms(self) -> None:
         """Drop the terms that are in no state; the others get new codes."""
@@ -206,9 +211,20 @@ def _find_origin(query: SpaseqQuery, unit: str) -> int | None:
     """Return where tumbling windows begin, in nanoseconds."""
     if query.tumbling_from is None:
         return None
-    kind = "integer" if isinstance(query.tumbling_from, int) else "dateTime"
-    text = f'"{query.tumbling_from}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'
+    return parse_time(query.tumbling_from, unit, "TUMBLING FROM")
+
+
+def parse_time(time: int | float | str | datetime, unit: str, what: str) -> int:
+    """Return a number of units, or a date, in nanoseconds.
+
+    >>> parse_time(2, "s", "advance"), parse_time("1970-01-01T00:00:01Z", "s", "advance")
+    (2000000000, 1000000000)
+    """
+    if isinstance(time, datetime):
+        time = time.isoformat()
+    kind = {int: "integer", float: "double"}.get(type(time), "dateTime")
+    text = f'"{time}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'
     times, good = read_times(pa.array([text], pa.string()), unit)
     if not good[0]:
-        raise DataError(f"TUMBLING FROM {query.tumbling_from}: is no time")
+        raise DataError(f"{what} {time}: is no time")
     return int(times[0])

@@ -49,6 +49,13 @@ class RowStore:
                 other._events.append(events)
         return other
 
+    def find_row(self, time: int) -> int:
+        """Return the number of the first row at or after a time, or one before it."""
+        for rows in self._rows:
+            if rows.time[-1] >= time:
+                return rows.first
+        return self._rows[-1].first + len(self._rows[-1].time) if self._rows else 0
+
     def codes(self) -> Iterator[Codes]:
         """Yield the codes of the terms in the rows."""
         return (rows.codes for rows in self._rows)

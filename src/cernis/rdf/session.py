@@ -2,7 +2,8 @@
 
 One session reads one streamset: events in batches, solutions of the graph patterns, rows, the
 engine. `collect` keeps every row; `stream` gives the matches of each batch and drops the rows and
-terms that no partial match needs.
+terms that no partial match needs. `push` takes streams that go on, in pieces
+(`cernis.rdf.reading.pieces`).
 
 Cost: parsing is most of it; see `cernis.rdf.reading.quads`.
 """
@@ -10,20 +11,25 @@ Cost: parsing is most of it; see `cernis.rdf.reading.quads`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from cernis.engine.dag.links import DagSegment
-from cernis.errors import DataError
+from cernis.errors import DataError, StateError
 from cernis.events.mistakes import Mistakes, OnError
 from cernis.output import UsedFile, input_files
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.matches import GraphMatches
+from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.background import explain_stores, load_background
 from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.pieces import StreamPieces
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.reading.times import TimeRule
-from cernis.rdf.recognizer import GraphRecognizer
+from cernis.rdf.recognizer import GraphRecognizer, parse_time
 from cernis.rdf.solving.solve import PatternSolver
 from cernis.rdf.solving.values import TermValues
 
@@ -45,7 +51,10 @@ class GraphSession(GraphRecognizer):
         options: GraphRunOptions,
         background: Any = None,
         unit: str = "ms",
+        *,
+        keep: bool = False,
     ) -> None:
+        """`keep` the matches of pieces, for `pull`."""
         values = TermValues(Terms())
         graphs = load_background(background, values.terms)
         self._remarks = explain_stores(background, values.terms)
@@ -53,7 +62,29 @@ class GraphSession(GraphRecognizer):
         super().__init__(plan, values, unit)
         self.options, self.mistakes = options, Mistakes(options.on_error)
         self.streams: Streamset | None = None
+        self.pieces = StreamPieces(
+            [name for name, _ in self.query.streams],
+            self.terms,
+            self._name_rules(),
+            self.mistakes,
+            options.format,
+        )
         self._background = _background_files(background)
+        self._kept: list[DagSegment] | None = [] if keep else None
+        self._now = 0
+        """The time of the last event that was recognized."""
+        self._is_finished = False
+
+    def _name_rules(self) -> dict[str, TimeRule]:
+        """Return where each stream has its times."""
+        rule, names = self.options.time, [name for name, _ in self.query.streams]
+        if isinstance(rule, Mapping):
+            return {name: one for name, one in rule.items() if name in names}
+        return dict.fromkeys(names, rule or TimeRule(unit=self.unit))
+
+    @property
+    def _source(self) -> Streamset | StreamPieces:
+        return self.pieces if self.streams is None else self.streams
 
     @property
     def used(self) -> tuple[UsedFile, ...]:
@@ -63,7 +94,7 @@ class GraphSession(GraphRecognizer):
     @property
     def notes(self) -> list[str]:
         """What a store may have changed, and how many lines or events of a stream were skipped."""
-        skipped = self.streams.skipped if self.streams is not None else {}
+        skipped = self._source.skipped
         return self._remarks + [
             f"{stream}: {number:,} {'lines or events were' if number > 1 else 'line or event was'}"
             " left out"
@@ -74,7 +105,7 @@ class GraphSession(GraphRecognizer):
     @property
     def numeric_times(self) -> bool:
         """Whether times are numbers, not dates."""
-        return self.streams is not None and self.streams.numeric_times
+        return self._source.numeric_times
 
     def open(self, sources: Mapping[str, Any]) -> Streamset:
         """Open the streams of the query, in its order."""
@@ -84,6 +115,8 @@ class GraphSession(GraphRecognizer):
                 f"no events for the stream {missing[0]}: give a file for each of "
                 f"{', '.join(name for name, _ in self.query.streams)}"
             )
+        if self._is_finished or self.streams is not None or self.pieces.pieces:
+            raise StateError("this session has begun: push the events that follow, or begin anew")
         ordered = {name: sources[name] for name, _ in self.query.streams}
         self.mistakes.open([*input_files(ordered.values()), *self._background])
         self.streams = Streamset(
@@ -113,7 +146,7 @@ class GraphSession(GraphRecognizer):
                 self._forget()
             self.mistakes.complete()
 
-    def push(self, events: GraphEvents) -> GraphMatches:
+    def take(self, events: GraphEvents) -> GraphMatches:
         """Return the matches that end in a batch, which must not end within a timestamp."""
         with self.guard:
             return self.matches(self._push(events))
@@ -121,15 +154,96 @@ class GraphSession(GraphRecognizer):
     def _push(self, events: GraphEvents) -> list[DagSegment]:
         return self.recognize(events, self.solver.solve(events))
 
+    # ---------------------------------------------------------------- pieces
+
+    def push(self, events: Any) -> GraphMatches:
+        """Return the matches that a piece makes certain: it follows all pieces before in time.
+
+        `events` are files or bytes, as `GraphQuery.run` takes them; streams without events may be
+        missing. The next piece may have events at the last timestamp of this one, so its matches
+        come with the first later event, with `advance` or with `finish`.
+        """
+        self.guard.check()
+        sources = name_streams(self.query, events, whole=False)
+        pieces = self._continue()
+        self.mistakes.open([*input_files(sources.values()), *self._background])
+        with self.guard:
+            return self._recognize_pieces(pieces.read(sources))
+
+    def advance(self, time: int | float | str | datetime) -> GraphMatches:
+        """Return the matches that are certain now that no event before a time comes.
+
+        `time` is a number of the session's unit, or a date.
+        """
+        self.guard.check()
+        pieces = self._continue()
+        moment = parse_time(time, self.unit, "advance to")
+        with self.guard:
+            return self._recognize_pieces(pieces.advance(moment))
+
+    def finish(self) -> GraphMatches:
+        """Return the matches at the last timestamp, now that no further event comes."""
+        with self.guard:
+            self._is_finished = True
+            return self._recognize_pieces(self.pieces.finish())
+
+    def pull(self) -> GraphMatches:
+        """Return all matches so far; with a window, those that start inside the one that ends now.
+
+        Only for sessions that were opened with `keep=True`.
+        """
+        if self._kept is None:
+            raise StateError("nothing is kept to pull: open the session with keep=True")
+        self.guard.check()
+        self._drop_past()
+        return self.matches(self._kept)
+
+    def _continue(self) -> StreamPieces:
+        """Return the streams, if more events may come."""
+        if self._is_finished or self.streams is not None:
+            raise StateError("this session is finished: no events can follow; begin a new one")
+        return self.pieces
+
+    def _recognize_pieces(self, batches: Iterator[GraphEvents]) -> GraphMatches:
+        found = []
+        for batch in batches:
+            found += self._push(batch)
+            self._now = int(batch.times[-1])
+        self.mistakes.complete()
+        if self._kept is not None:
+            self._kept += found
+        matches = self.matches(found)
+        self._forget()
+        return matches
+
+    def earliest_row(self) -> int:
+        """Return the number of the earliest row that a match to come or to pull has."""
+        if self._kept is None:
+            return super().earliest_row()
+        self._drop_past()
+        return min(super().earliest_row(), self.store.find_row(self._find_bound()))
+
+    def _find_bound(self) -> int:
+        """Return the earliest start inside the window that ends now."""
+        return int(self.builder.window.bounds(np.array([self._now], np.int64))[0])
+
+    def _drop_past(self) -> None:
+        """Drop the kept matches that have left the window."""
+        bound, kept = self._find_bound(), []
+        for links, dag, roots in self._kept or ():
+            inside = roots[dag.vertices["start"][roots["vertex"]] >= bound]
+            if len(inside):
+                inside["bound"] = np.maximum(inside["bound"], bound)
+                kept.append(DagSegment(links, dag, inside))
+        self._kept = kept
+
     def _codes(self) -> Iterator[Codes]:
         yield from super()._codes()
-        if self.streams is not None:
-            yield from self.streams.codes()
+        yield from self._source.codes()
 
     def _recode(self, new_codes: Codes) -> None:
         super()._recode(new_codes)
-        if self.streams is not None:
-            self.streams.recode(new_codes)
+        self._source.recode(new_codes)
 
 
 def _background_files(background: Any) -> list[UsedFile]:

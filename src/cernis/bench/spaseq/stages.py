@@ -98,7 +98,7 @@ def solve_query(
     matches = 0
     for batch in batches:
         begin = time.perf_counter()
-        found = session.push(batch)
+        found = session.take(batch)
         whole += time.perf_counter() - begin
         if written:
             begin = time.perf_counter()

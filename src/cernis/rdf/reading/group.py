@@ -95,6 +95,8 @@ class QuadGrouper:
         codes, longs = np.empty(0, np.int32), np.empty(0, np.int64)
         self._open = _OpenEvents(codes, longs, longs)
         self._quads = EventQuads(codes, codes, codes, codes)
+        self.ended = codes
+        """Of a stream in pieces: the names of the graphs in the last piece."""
 
     @property
     def event_count(self) -> int:
@@ -164,11 +166,32 @@ class QuadGrouper:
         self._open = self._open.take(stay)
         self._counts[0] = len(self._open.names)
 
+    def end_piece(self, names: Codes) -> None:
+        """Note the graphs of a piece, whose quads are together; forget those before.
+
+        The next piece must not have quads of them, which would be the rest of an event.
+        """
+        self._slots[self.ended] = _UNSEEN
+        self._slots[names] = _CLOSED
+        self.ended = names
+
+    def continue_from(self, events: int, quads: int, ended: Codes) -> None:
+        """Go on behind so many events and quads, and a piece with these graphs."""
+        self._counts[1], self._position = events, quads
+        self._slots = _grow(self._slots, len(self._terms))
+        self.end_piece(ended)
+
+    @property
+    def quad_count(self) -> int:
+        """The number of quads read."""
+        return self._position
+
     # ----------------------------------------------------------------- codes
 
     def codes(self) -> Iterator[Codes]:
-        """Yield the codes of the terms in open events."""
+        """Yield the codes of the terms in open events, and of the last piece's graphs."""
         yield self._open.names
+        yield self.ended
         yield from (self._quads.s, self._quads.p, self._quads.o)
 
     def recode(self, new_codes: Codes) -> None:
@@ -180,6 +203,7 @@ class QuadGrouper:
         self._slots = np.full(int(new_codes.max(initial=-1)) + 1, _UNSEEN, np.int32)
         self._slots[new_codes[kept]] = old[kept]
         self._open = self._open._replace(names=new_codes[self._open.names])
+        self.ended = new_codes[self.ended]
         _, s, p, o = self._quads
         self._quads = self._quads._replace(s=new_codes[s], p=new_codes[p], o=new_codes[o])
 
@@ -189,12 +213,20 @@ class QuadGrouper:
         for i in np.flatnonzero(event < 0):
             name, at = self._terms.text(keys[i]), self._position + int(i)
             text = self._format(quads.s[i], quads.p[i], quads.o[i])
+            reason = (
+                f"a quad of the graph comes more than {self._reach} quads after the one before "
+                f"it: {text}; bring the quads of an event together, or allow a wider reach"
+            )
+            if keys[i] in self.ended:
+                reason = (
+                    f"the piece before this one has quads of the graph already: {text}; push all "
+                    "quads of an event in one piece"
+                )
             self._mistakes.bad(
                 self._label,
                 at,
                 None,
-                f"a quad of the graph comes more than {self._reach} quads after the one before "
-                f"it: {text}; bring the quads of an event together, or allow a wider reach",
+                reason,
                 text=text,
                 where=f"{self._label}, quad {at}, graph {name}",
             )

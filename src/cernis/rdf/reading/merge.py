@@ -83,7 +83,7 @@ class _MergeInput:
         elif self.buffer is None:
             self.buffer = more
         else:
-            self.buffer = _concatenate([self.buffer, more])
+            self.buffer = concatenate([self.buffer, more])
 
     @property
     def until(self) -> float | int:
@@ -104,7 +104,8 @@ class _MergeInput:
         return events.part(0, count) if count else None
 
 
-def _concatenate(parts: list[GraphEvents]) -> GraphEvents:
+def concatenate(parts: list[GraphEvents]) -> GraphEvents:
+    """Return the events of the parts, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     sizes = np.concatenate([np.diff(part.first) for part in parts])
@@ -117,10 +118,14 @@ def _concatenate(parts: list[GraphEvents]) -> GraphEvents:
 
 def _interleave(parts: list[GraphEvents]) -> GraphEvents:
     """Sort events by time; of equal times, those of earlier parts come first."""
-    together = _concatenate(parts)
+    together = concatenate(parts)
     if len(parts) == 1:
         return together
-    order = np.argsort(together.times, kind="stable")
+    return take_events(together, np.argsort(together.times, kind="stable"))
+
+
+def take_events(together: GraphEvents, order: Int64s) -> GraphEvents:
+    """Return the events in another order."""
     first = np.concatenate(([0], np.cumsum(np.diff(together.first)[order])))
     s, p, o = (np.empty_like(column) for column in together[4:])
     target = GraphEvents(

@@ -111,7 +111,7 @@ class PartReader(StreamReader):
     @property
     def event_count(self) -> int:
         """The number of events so far, with those that were skipped."""
-        return self._grouper.event_count
+        return self.grouper.event_count
 
 
 class _Range:

@@ -104,13 +104,15 @@ def read_quads(
     format: str | None = None,
     label: str | None = None,
     scope: str | None = None,
+    piece: int | None = None,
     mistakes: Mistakes | None = None,
     batch: int = BATCH,
 ) -> Iterator[Quads]:
     """Yield the quads of a file (or bytes, or an open binary file), about `batch` at a time.
 
     `label` is its name in messages, `scope` the prefix of its blank nodes, `mistakes` takes bad
-    lines. A file that cannot be opened is an error at once.
+    lines. Inputs of one scope are pieces of one document: `piece` tells their nameless nodes apart.
+    A file that cannot be opened is an error at once.
 
     >>> terms = Terms()
     >>> [quads] = read_quads(b'<http://x/a> <http://x/p> _:b <http://x/g> .', terms)
@@ -122,7 +124,7 @@ def read_quads(
     label = label or (str(data) if isinstance(data, (str, Path)) else "input")
     mistakes = mistakes or Mistakes()
     mistakes.begin(label, quiet=False)
-    blanks = _Blanks(scope or terms.new_scope(), numbered=known not in _LINES)
+    blanks = _Blanks(scope or terms.new_scope(), numbered=known not in _LINES, piece=piece)
     _check_readable(data, label)
     parser = getattr(ox.RdfFormat, FORMATS[known])
     if known in _LINES:
@@ -407,8 +409,9 @@ class _Blanks:
     _inside = re.compile(r'"(?:[^"\\]|\\.)*"|<[^<>]*>|_:[^ ]+')
     _nameless = re.compile(r"_:[a-f][0-9a-f]{23,31}")  # 128 random bits, zeros in front left out
 
-    def __init__(self, scope: str, numbered: bool) -> None:
+    def __init__(self, scope: str, numbered: bool, piece: int | None = None) -> None:
         self._scope = scope
+        self._nameless_scope = scope if piece is None else f"{scope}-{piece}"
         self._numbered = numbered
         self._numbers: dict[str, int] = {}
 
@@ -423,5 +426,5 @@ class _Blanks:
             return text
         if self._numbered and self._nameless.fullmatch(text):
             number = self._numbers.setdefault(text, len(self._numbers))
-            return f"_:{self._scope}-{number}"
+            return f"_:{self._nameless_scope}-{number}"
         return f"_:{self._scope}.{text[2:]}"

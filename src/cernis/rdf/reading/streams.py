@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes, OnError, did_you_mean
 from cernis.rdf.reading.events import GraphEvents
@@ -37,46 +39,64 @@ class StreamReader:
     ) -> None:
         self.label = label
         self._terms, self._mistakes = terms, mistakes
-        self._grouper = QuadGrouper(label, terms, mistakes, reach)
-        self._timer = EventTimer(index, label, terms, rule, mistakes)
+        self.grouper = QuadGrouper(label, terms, mistakes, reach)
+        self.timer = EventTimer(index, label, terms, rule, mistakes)
 
     @property
     def rule(self) -> TimeRule:
         """Where the stream has its times."""
-        return self._timer.rule
+        return self.timer.rule
 
     @property
     def numeric_times(self) -> bool | None:
         """Whether times are numbers; None before the first that is not zero."""
-        return self._timer.numeric_times
+        return self.timer.numeric_times
 
     def events(self, quads: Iterable[Quads]) -> Iterator[GraphEvents]:
         """Yield the events of some quads, in batches."""
         return (events for _, events in self._grouped_events(quads))
 
+    def read_piece(self, quads: Iterable[Quads]) -> Iterator[GraphEvents]:
+        """Yield the events of one more piece of the stream, which has whole events."""
+        names: list[Codes] = []
+        for batch in quads:
+            self.grouper.add(batch)
+            yield from self._close_piece(names, at_end=False)
+        yield from self._close_piece(names, at_end=True)
+        if names:
+            self.grouper.end_piece(np.concatenate(names))
+
+    def _close_piece(self, names: list[Codes], *, at_end: bool) -> Iterator[GraphEvents]:
+        group = self.grouper.close(at_end=at_end)
+        if group is not None:
+            names.append(group.names)
+            events = self.timer.build_events(group)
+            if events.size:
+                yield events
+
     def _grouped_events(self, quads: Iterable[Quads]) -> Iterator[tuple[EventGroup, GraphEvents]]:
         """Yield events with the groups that they come from."""
         for batch in quads:
-            self._grouper.add(batch)
+            self.grouper.add(batch)
             yield from self._close(at_end=False)
         yield from self._close(at_end=True)
 
     def _close(self, *, at_end: bool) -> Iterator[tuple[EventGroup, GraphEvents]]:
-        group = self._grouper.close(at_end=at_end)
+        group = self.grouper.close(at_end=at_end)
         if group is not None:
-            events = self._timer.build_events(group)
+            events = self.timer.build_events(group)
             if events.size:
                 yield group, events
 
     def codes(self) -> Iterator[Codes]:
         """Yield the codes of the terms that the reader buffers."""
-        yield from self._grouper.codes()
-        yield from self._timer.codes()
+        yield from self.grouper.codes()
+        yield from self.timer.codes()
 
     def recode(self, new_codes: Codes) -> None:
         """Replace the codes of terms."""
-        self._grouper.recode(new_codes)
-        self._timer.recode(new_codes)
+        self.grouper.recode(new_codes)
+        self.timer.recode(new_codes)
 
 
 class Streamset:

@@ -14,7 +14,7 @@ Cost: a few passes over the group in NumPy, no Python per event.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,18 @@ from cernis.events.mistakes import Mistakes
 from cernis.rdf.reading import times as t
 from cernis.rdf.reading.events import Bools, GraphEvents, Int64s
 from cernis.rdf.reading.group import EventGroup, EventQuads
-from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
+
+
+class LatestTime(NamedTuple):
+    """The latest time so far, and the graph that has it; no graph: somebody said so."""
+
+    time: int
+    name: int = UNBOUND
+
+    def recode(self, new_codes: Codes) -> LatestTime:
+        """Return the same with the new code of the graph's name."""
+        return self if self.name == UNBOUND else LatestTime(self.time, int(new_codes[self.name]))
 
 
 class EventTimer:
@@ -37,8 +48,8 @@ class EventTimer:
         """Whether times are numbers; None before the first that is not zero."""
         self._stream, self._label, self._terms = stream, label, terms
         self._mistakes = mistakes
-        self._latest: tuple[int, int] | None = None
-        """The latest time so far, and the name of its graph."""
+        self.latest: LatestTime | None = None
+        """No event before this time may come."""
 
     def build_events(self, group: EventGroup) -> GraphEvents:
         """Return the events of a group that have a time in order; report the others."""
@@ -66,13 +77,13 @@ class EventTimer:
 
     def codes(self) -> Iterator[Codes]:
         """Yield the code of the graph that has the latest time."""
-        if self._latest is not None:
-            yield np.array([self._latest[1]], np.int32)
+        if self.latest is not None:
+            yield np.array([self.latest.name], np.int32)
 
     def recode(self, new_codes: Codes) -> None:
         """Replace the codes of terms."""
-        if self._latest is not None:
-            self._latest = self._latest[0], int(new_codes[self._latest[1]])
+        if self.latest is not None:
+            self.latest = self.latest.recode(new_codes)
 
     # ----------------------------------------------------------------- times
 
@@ -155,23 +166,27 @@ class EventTimer:
         if not len(rows):
             return
         reached = np.maximum.accumulate(times[rows])
-        if self._latest is not None:
-            reached = np.maximum(reached, self._latest[0])
+        if self.latest is not None:
+            reached = np.maximum(reached, self.latest.time)
         holder = np.where(times[rows] == reached, np.arange(len(rows)), -1)
         holder = np.maximum.accumulate(holder)
         for k in np.flatnonzero(times[rows] < reached):
             if holder[k] >= 0:
                 name = int(group.names[rows[holder[k]]])
             else:
-                assert self._latest is not None
-                name = self._latest[1]
+                assert self.latest is not None
+                name = self.latest.name
             now, before = self._format(times[rows[k]]), self._format(reached[k])
-            reason = f"time goes back: {now} comes after {before} of the graph "
-            reason += f"{self._terms.text(name)}; sort the events of a stream by time"
+            reason = f"time goes back: {now} comes after {before}"
+            if name == UNBOUND:
+                reason += ", to which the session has advanced"
+            else:
+                reason += f" of the graph {self._terms.text(name)}"
+                reason += "; sort the events of a stream by time"
             self._report(group, int(rows[k]), reason)
             keep[rows[k]] = False
         if holder[-1] >= 0:
-            self._latest = int(reached[-1]), int(group.names[rows[holder[-1]]])
+            self.latest = LatestTime(int(reached[-1]), int(group.names[rows[holder[-1]]]))
 
     def _report(self, group: EventGroup, i: int, reason: str) -> None:
         name, number = self._terms.text(group.names[i]), int(group.numbers[i])

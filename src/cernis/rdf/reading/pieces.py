@@ -1,0 +1,132 @@
+"""Streams that come in pieces: `StreamPieces` gives their events in batches of whole timestamps.
+
+A piece has some events of some streams. Pieces follow each other in time: no event is earlier than
+one of a piece before it. The events of the last timestamp are held back, because the next piece
+may have more of them. All quads of an event are in one piece.
+
+The pieces of a stream are one document: a blank node's label means the same node in all of them.
+
+Cost: each event is copied once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from cernis.events.mistakes import Mistakes
+from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.group import REACH
+from cernis.rdf.reading.merge import MergedStreams, concatenate, take_events
+from cernis.rdf.reading.quads import BATCH, Input, read_quads
+from cernis.rdf.reading.streams import StreamReader
+from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.reading.times import TimeRule
+from cernis.rdf.reading.timing import LatestTime
+
+
+class StreamPieces:
+    """Named streams, read piece by piece; `time` says where each has its times.
+
+    >>> pieces = StreamPieces(["S"], Terms(), {"S": TimeRule()}, Mistakes())
+    >>> line = '<http://x/a> <http://x/p> "1" <urn:e:%d> .'
+    >>> [list(pieces.read({"S": (line % n).encode()})) for n in (5,)]
+    [[]]
+    >>> [batch.times.tolist() for batch in pieces.read({"S": (line % 9).encode()})]
+    [[5000000]]
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[str],
+        terms: Terms,
+        time: Mapping[str, TimeRule],
+        mistakes: Mistakes,
+        format: str | None = None,
+    ) -> None:
+        self.terms, self.format = terms, format
+        self.mistakes = mistakes
+        self.readers = {
+            name: StreamReader(index, name, terms, time.get(name) or TimeRule(), mistakes, REACH)
+            for index, name in enumerate(streams)
+        }
+        self.held: GraphEvents | None = None
+        """The events of the last timestamp."""
+        self.latest: LatestTime | None = None
+        """No event before this time may come."""
+        self.pieces = 0
+
+    @property
+    def numeric_times(self) -> bool:
+        """Whether times are numbers and not dates, as far as is known."""
+        known = [reader.numeric_times for reader in self.readers.values()]
+        return all(one for one in known if one is not None)
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """How many lines, triples and events of each stream were left out of the last piece."""
+        return {name: self.mistakes.skipped.get(name, 0) for name in self.readers}
+
+    def read(self, sources: Mapping[str, Input]) -> Iterator[GraphEvents]:
+        """Yield the events that a piece makes certain: all but those of the last timestamp."""
+        batches = []
+        for index, (name, reader) in enumerate(self.readers.items()):
+            reader.timer.latest = self.latest
+            if name in sources:
+                quads = read_quads(
+                    sources[name],
+                    self.terms,
+                    format=self.format,
+                    label=name,
+                    scope=f"p{index}",
+                    piece=self.pieces,
+                    mistakes=self.mistakes,
+                    batch=BATCH,
+                )
+                batches.append(reader.read_piece(quads))
+        self.pieces += 1
+        for events in MergedStreams(batches):
+            yield from self._hold(events)
+        reached = [r.timer.latest for r in self.readers.values() if r.timer.latest is not None]
+        self.latest = max(reached, default=None, key=lambda latest: latest.time)
+
+    def _hold(self, events: GraphEvents) -> Iterator[GraphEvents]:
+        """Yield the events that are held, and all of these but the last timestamp."""
+        if self.held is not None:
+            both = concatenate([self.held, events])
+            events = take_events(both, np.lexsort((both.numbers, both.streams, both.times)))
+        cut = int(np.searchsorted(events.times, events.times[-1]))
+        self.held = events.part(cut, events.size)
+        if cut:
+            yield events.part(0, cut)
+
+    def advance(self, time: int) -> Iterator[GraphEvents]:
+        """Yield the events before a time (in nanoseconds), now that none of those can come."""
+        if self.latest is None or self.latest.time < time:
+            self.latest = LatestTime(time)
+            yield from self.finish()
+
+    def finish(self) -> Iterator[GraphEvents]:
+        """Yield the events that are held, now that no more can come."""
+        if self.held is not None:
+            held, self.held = self.held, None
+            yield held
+
+    def codes(self) -> Iterator[Codes]:
+        """Yield the codes of the terms that the next piece needs; not within a piece."""
+        if self.held is not None:
+            yield from (self.held.s, self.held.p, self.held.o)
+        if self.latest is not None:
+            yield np.array([self.latest.name], np.int32)
+        for reader in self.readers.values():
+            yield from reader.codes()
+
+    def recode(self, new_codes: Codes) -> None:
+        """Replace the codes of terms; not within a piece."""
+        if self.held is not None:
+            self.held = self.held.recode(new_codes)
+        if self.latest is not None:
+            self.latest = self.latest.recode(new_codes)
+        for reader in self.readers.values():
+            reader.recode(new_codes)
