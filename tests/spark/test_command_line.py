@@ -341,6 +341,27 @@ def test_a_budget_that_is_spent_in_a_worker_ends_the_run(capfd: Capture) -> None
     assert "matches may be missing" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("query", "file"),
+    [
+        ("SELECT * FROM S WHERE AA AS a", "late.csv"),
+        (AB + " FILTER a[k > 7]", "late.csv"),
+        (AB + " FILTER a[k > 7]", "seconds.parquet"),
+        (AB, "seconds.csv"),
+    ],
+)
+def test_warnings_about_events_are_the_same(query: str, file: str, capfd: Capture) -> None:
+    events = pa.table({"type": ["A", "B"], "k": [1, 1], "ts": [1_700_000_000, 1_700_000_060]})
+    pq.write_table(events, "seconds.parquet")
+    pa.csv.write_csv(events, "seconds.csv")
+    found = []
+    for engine in ("local", "spark"):
+        assert run(engine, query, "-e", f"S={file}", "--count") == 0
+        found.append(sorted(re.findall(r"(?m)^warning: .*(?:\n  .*)*", said(capfd))))
+    assert found[1] == found[0]
+    assert found[0]
+
+
 def test_times_that_spark_cannot_hold_are_refused(capfd: Capture) -> None:
     assert run("spark", "SELECT * FROM S WHERE A AS a", "-e", "S=nano.csv") == 1
     assert capfd.readouterr() == (

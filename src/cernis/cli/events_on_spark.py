@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from cernis.cli.arguments import Delivery, RunArguments
+from cernis.cli.arguments import Delivery, RunArguments, has_pipe
 from cernis.cli.deliver import ANSWERS, COUNTS, GROUPS, kind_of
 from cernis.cli.events import parse_query
 from cernis.cli.spark_run import SparkRun
 from cernis.cli.terminal import spinner
-from cernis.errors import WarningNote
+from cernis.errors import WarningNote, list_warnings
 from cernis.events.source import Source
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.query import Variable
@@ -34,8 +34,9 @@ from cernis.results.deadline import DEADLINE
 from cernis.results.groups import MatchGroup
 from cernis.results.jsonlines import TextEvents, answer_lines
 from cernis.results.match import Match
-from cernis.run.advice.absent_types import describe_absent_type
+from cernis.run.advice import absent_types, unmet_conditions
 from cernis.run.query import Query
+from cernis.run.session import RunOptions, Session
 from cernis.spark.carriers import convert
 from cernis.spark.files.check import check_files
 from cernis.spark.local.session import session
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from cernis.spark.worker import Work
 
 _LARGEST = 2**63 - 1
+_FEW_ROWS = 100_000
 
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
@@ -119,9 +121,20 @@ class _ReadMatch(Match):
 class EventRun(SparkRun):
     """A query on DataFrames of files."""
 
-    def __init__(self, query: Query[Any], frames: FileFrames, arguments: RunArguments) -> None:
+    def __init__(
+        self,
+        query: Query[Any],
+        frames: FileFrames,
+        arguments: RunArguments,
+        *,
+        reads_again: bool = True,
+    ) -> None:
+        """`reads_again`: this process may read a small input, to say why nothing was found."""
         super().__init__()
         self.query, self.frames, self.arguments = query, frames, arguments
+        self._reads_again = (
+            reads_again and frames.rows <= _FEW_ROWS and not has_pipe(arguments.files)
+        )
         self.kind = kind_of(query)
         self._found_any = False
         items = query.pattern.select.items
@@ -295,10 +308,32 @@ class EventRun(SparkRun):
         yield from super().notes()
         yield from self.frames.notes
         yield from self.query.warnings
-        yield from self._absent_types()
+        yield from self._warn_about_events()
         yield from self.query.plan.notes
         if self.arguments.partial and self.query.plan.tables is not None:
             yield "--partial: a task that spends its budget stops there, and matches may be missing"
+
+    def _warn_about_events(self) -> Iterator[str]:
+        """Yield warnings about types and conditions.
+
+        If nothing was found in a small input, this process reads it once more, as the embedded
+        engine does. A large one tells only which types are absent.
+        """
+        if self._found_any or not self._reads_again:
+            yield from self._absent_types()
+            return
+        options = RunOptions(
+            **self.arguments.reading,
+            tables=self.arguments.tables,
+            on_error=self.frames.on_error,
+            budget=0,
+            on_budget="partial",
+        )
+        session = Session[Any](self.query.plan, options, measures={})
+        for _ in session.stream(self.arguments.files):
+            pass
+        codes = (absent_types.CODE, unmet_conditions.CODE)
+        yield from (note for note in list_warnings(session.notes) if note.code in codes)
 
     def _absent_types(self) -> Iterator[str]:
         """Yield the types that no event has. Spark looks for them only if nothing was found."""
@@ -310,7 +345,9 @@ class EventRun(SparkRun):
             if unknown and (self._found_any or any(self._has(n, atom.type) for n in unknown)):
                 continue
             pattern = self.query.pattern
-            yield WarningNote.of(describe_absent_type(pattern, atom, []), pattern.source)
+            yield WarningNote.of(
+                absent_types.describe_absent_type(pattern, atom, []), pattern.source
+            )
 
     def _has(self, stream: str, type_: str) -> bool:
         from cernis.spark.unify import quote_name

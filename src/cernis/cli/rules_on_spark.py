@@ -40,4 +40,5 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
 def _make_run(rule: Rule, frames: FileFrames, arguments: RunArguments) -> EventRun:
     streams = rule.query.pattern.streams
     own = {name: df for name, df in frames.frames.items() if not streams or name in streams}
-    return EventRun(rule.query, replace(frames, frames=own), arguments)
+    own_frames = replace(frames, frames=own)
+    return EventRun(rule.query, own_frames, arguments, reads_again=False)

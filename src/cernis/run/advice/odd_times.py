@@ -6,7 +6,7 @@ and only one, in which all times lie between 1990 and 2200.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -81,6 +81,16 @@ def extend_span(span: TimeSpan | None, batch: EventBatch, unit_ns: int | None) -
         return span
     first, last = int(batch.time[0]) * unit_ns, int(batch.time[-1]) * unit_ns
     return TimeSpan(first if span is None else span.first, last)
+
+
+def unite_spans(spans: Iterable[TimeSpan]) -> TimeSpan:
+    """Return the span of all times.
+
+    >>> unite_spans([TimeSpan(3, 5), TimeSpan(1, 4)])
+    TimeSpan(first=1, last=5)
+    """
+    firsts, lasts = zip(*spans, strict=True)
+    return TimeSpan(min(firsts), max(lasts))
 
 
 def check_times(sources: Sequence[Source], span: TimeSpan) -> Iterator[Diagnostic]:

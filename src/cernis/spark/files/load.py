@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -32,14 +32,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cernis.errors import CernisError, DataError
+from cernis.errors import CernisError, DataError, Diagnostic, WarningNote
 from cernis.events.batch import is_computed
 from cernis.events.files import ParquetReader
 from cernis.events.folders import FilesReader, FolderReader
 from cernis.events.order import Ordering
 from cernis.events.source import Chunk, Source
 from cernis.events.store import cast_to, common_type
-from cernis.events.times import value_type
+from cernis.events.times import to_ticks, value_type
+from cernis.run.advice.odd_times import TimeSpan, check_times, unite_spans
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.spark.carriers import carrier_of, convert, note_type
 from cernis.spark.numbering import number_file_rows
@@ -95,6 +96,7 @@ class _StagedSource:
     folder: Path
     types: Types
     seen: frozenset[str]
+    times: TimeSpan | None
 
 
 @dataclass
@@ -130,8 +132,23 @@ class _Staging:
         seen = {name: one.seen for name, one in staged.items()}
         policy: OnRows = "fail" if self.on_error == "fail" else "skip"
         times = {s.name: columns[s.name].field(s.timed_by).type for s in self.sources if s.timed_by}
-        notes = [*note_skipped(self.sources)]
+        odd = self._check_times(staged, unit)
+        notes = [*note_skipped(self.sources), *map(WarningNote.of, odd)]
         return FileFrames(frames, columns, times, policy, seen, notes, first)
+
+    def _check_times(
+        self, staged: dict[str, _StagedSource], unit: int | None
+    ) -> Iterable[Diagnostic]:
+        """Return a warning about times in another unit, as far as files and footers tell them."""
+        spans = [
+            staged[source.name].times if source.name in staged else _read_span(source)
+            for source in self.sources
+            if source.timed_by is not None
+        ]
+        known = [span for span in spans if span is not None]
+        if unit is None or not known or len(known) < len(spans):
+            return ()
+        return check_times(self.sources, unite_spans(known))
 
     def _is_read_by_spark(self, source: Source) -> bool:
         """Return whether the source is Parquet that Spark can read, with no row to set aside."""
@@ -260,16 +277,34 @@ def _have_times(files: Sequence[str], source: Source) -> bool:
     type_ = value_type(source.columns.field(source.timed_by).type)
     if not (pa.types.is_integer(type_) or pa.types.is_temporal(type_)) or type_ == pa.uint64():
         return False
+    known = _list_statistics(files, source.timed_by)
+    return all(one is not None and one.has_null_count and not one.null_count for one in known)
+
+
+def _list_statistics(files: Sequence[str], column: str) -> Iterator[Any]:
+    """Yield what the footers tell about a column in each group of rows; None: nothing."""
     for file in files:
         metadata = pq.read_metadata(file)
         for i in range(metadata.num_row_groups):
             group = metadata.row_group(i)
             columns = [group.column(j) for j in range(group.num_columns)]
-            of_time = [c for c in columns if c.path_in_schema == source.timed_by]
-            known = [c.statistics for c in of_time if c.is_stats_set]
-            if not known or not known[0].has_null_count or known[0].null_count:
-                return False
-    return True
+            own = [c for c in columns if c.path_in_schema == column]
+            yield next((c.statistics for c in own if c.is_stats_set), None)
+
+
+def _read_span(source: Source) -> TimeSpan | None:
+    """Return the first and the last time of Parquet files, if the footers tell them."""
+    assert source.timed_by is not None
+    assert source.tick is not None
+    type_ = value_type(source.columns.field(source.timed_by).type)
+    known = [*_list_statistics(_parquet_files(source), source.timed_by)]
+    if not known or any(one is None or not one.has_min_max for one in known):
+        return None
+    ends = pa.array([end for one in known for end in (one.min, one.max)], type_)
+    ticks, bad = to_ticks(pa.chunked_array([ends]), source.time_unit, source.tick)
+    if bad is not None:
+        return None
+    return TimeSpan(int(ticks.min()) * source.tick, int(ticks.max()) * source.tick)
 
 
 # ------------------------------------------------------------------ staging
@@ -299,6 +334,7 @@ class _Writer:
         self.source, self.folder, self.first, self.unit = source, folder, first, unit
         self.types = types
         self.seen: set[str] = set()
+        self.times: TimeSpan | None = None
         self.files: list[tuple[Path, Types]] = []
         self._numbers = count()
         self._writer: pq.ParquetWriter | None = None
@@ -318,7 +354,7 @@ class _Writer:
         for path, own in self.files:
             if [*own.items()] != [*types.items()]:
                 self._write_again(path, own, types)
-        return _StagedSource(self.folder, types, frozenset(self.seen))
+        return _StagedSource(self.folder, types, frozenset(self.seen), self.times)
 
     def _add(self, chunk: Chunk) -> None:
         own = _own_types(chunk.table.schema)
@@ -331,6 +367,10 @@ class _Writer:
         arrays.append(pa.array(chunk.rows + self.first))
         arrays.append(pa.nulls(len(chunk.rows), pa.int64()) if chunk.time is None else chunk.time)
         self._writer.write_table(pa.table(arrays, schema=self._schema(own)))
+        if chunk.time is not None and self.unit is not None:
+            first, last = int(chunk.time.min()) * self.unit, int(chunk.time.max()) * self.unit
+            span = TimeSpan(first, last)
+            self.times = span if self.times is None else unite_spans([self.times, span])
         if self.types:
             found = pc.unique(chunk.table.column(self.source.type_column))
             self.seen |= self.types.intersection(found.to_pylist())
