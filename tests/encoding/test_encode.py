@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cernis.encoding.encode import AtomEncoder, collect_sets
+from cernis.encoding.encode import AtomEncoder, KnownGroups, collect_sets
 from cernis.events.batch import EventBatch
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import (
@@ -185,6 +185,19 @@ def test_codes_mean_the_same_from_batch_to_batch(
         for event, code in zip(table.to_pylist(), codes, strict=True):
             assert encoder.vectors[code] == tuple(expected(atom, event, "S") for atom in atoms)
     assert len(set(encoder.vectors)) == len(encoder.vectors)
+
+
+@settings(max_examples=settings().max_examples * 2 // 10)
+@given(table=tables, first=atoms, second=atoms)
+def test_encoders_that_share_groups_of_atoms_agree_with_the_oracle(
+    table: pa.Table, first: list[Atom], second: list[Atom]
+) -> None:
+    known: KnownGroups = {}
+    for atoms in (first, [*first, *second], second, first):
+        encoder = AtomEncoder(atoms, known=known)
+        codes = encoder.encode(EventBatch.of(table))
+        for event, code in zip(table.to_pylist(), codes, strict=True):
+            assert encoder.vectors[code] == tuple(expected(atom, event, "S") for atom in atoms)
 
 
 def test_streams_of_one_batch_are_interleaved() -> None:

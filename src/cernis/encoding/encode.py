@@ -55,6 +55,7 @@ _PACKED = 8
 _MANY = 0.5  # if more of a batch's texts are new, evaluating each of them once does not pay
 _DISTINCT = 1 << 16
 _SHORT = 1 << 14  # rows in a chunk
+_FEW = 16  # values that are put into classes one by one
 
 
 class Encoder(Protocol):
@@ -80,11 +81,14 @@ class AtomEncoder:
     ([0, 1, 2], [(True, True), (False, False), (True, False)])
     """
 
-    def __init__(self, atoms: Sequence[Atom], type_column: str = "type") -> None:
+    def __init__(
+        self, atoms: Sequence[Atom], type_column: str = "type", known: KnownGroups | None = None
+    ) -> None:
+        """Encoders with the same `known` groups of atoms share the classes of their values."""
         self.atoms = tuple(atoms)
         self.vectors: list[Vector] = []
         self._codes: dict[Vector, int] = {}
-        self._groups = _group_atoms(self.atoms, type_column)
+        self._groups = _group_atoms(self.atoms, type_column, {} if known is None else known)
         self._table: _Combination | None = None
 
     def encode(self, batch: EventBatch) -> Int32s:
@@ -213,6 +217,9 @@ class _Group:
     def _classify(self, stream: str, values: pa.Array) -> npt.NDArray[np.int64]:
         """Return the class of each value: evaluate every atom on it."""
         truths = [self._truth(test, stream, [values], len(values)) for test in self._tests]
+        if len(values) < _FEW:
+            vectors = zip(*(truth.tolist() for truth in truths), strict=True)
+            return np.array([self._class_of(vector) for vector in vectors], np.int64)
         rows = np.ascontiguousarray(np.stack(truths, axis=1))
         packed = np.packbits(rows, axis=1)
         _, first, back = np.unique(packed, axis=0, return_index=True, return_inverse=True)
@@ -360,6 +367,10 @@ class _Group:
         return _Digit(lookup, _add_at(numbers))
 
 
+KnownGroups = dict[tuple[tuple[Path, ...], tuple[tuple[int, _AtomTest], ...]], _Group]
+"""Groups by their columns, and by their atoms with the places that these have in an encoder."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Digit:
     """One group's digit in the codes of some rows.
@@ -441,7 +452,7 @@ def _float_thresholds(constants: Iterable[pred.Scalar], dtype: np.dtype[Any]) ->
 # ------------------------------------------------------------- predicates
 
 
-def _group_atoms(atoms: Sequence[Atom], type_column: str) -> list[_Group]:
+def _group_atoms(atoms: Sequence[Atom], type_column: str, known: KnownGroups) -> list[_Group]:
     """Group atoms by the columns that they read and the way to classify these."""
     by_kind: dict[tuple[tuple[Path, ...], str], list[tuple[int, _AtomTest]]] = {}
     for i, atom in enumerate(atoms):
@@ -464,8 +475,11 @@ def _group_atoms(atoms: Sequence[Atom], type_column: str) -> list[_Group]:
     for (paths, kind), members in by_kind.items():
         size = len(members) if kind in ("equality", "plain") else _PACKED
         for first in range(0, len(members), size):
-            some = members[first : first + size]
-            groups.append(_Group(paths, [i for i, _ in some], [test for _, test in some]))
+            some = tuple(members[first : first + size])
+            if (paths, some) not in known:
+                group = _Group(paths, [i for i, _ in some], [test for _, test in some])
+                known[paths, some] = group
+            groups.append(known[paths, some])
     return groups
 
 

@@ -30,6 +30,7 @@ from cernis.errors import WarningNote
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.advice import find_warnings
+from cernis.pattern.check import resolve
 from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK, Value
@@ -149,6 +150,14 @@ class Plan:
     """The plan of what must not precede a match (`WITHOUT … BEFORE`)."""
     _by_text: dict[frozenset[str], Plan] = field(default_factory=dict, compare=False, repr=False)
     """The plans of the same query for other attributes that hold text."""
+    _right_for: list[Schema] = field(init=False, default_factory=list, compare=False, repr=False)
+    """The schema that the query was checked against last."""
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise every mistake of the query for events of this schema."""
+        if self._right_for != [schema]:
+            resolve(self.pattern, schema)
+            self._right_for[:] = [schema]
 
     def for_schema(self, schema: Schema) -> Plan:
         """Return the plan for events of this schema: no index keeps the order of text."""

@@ -2,7 +2,7 @@
 
 Events are opened, ordered and merged once for all rules. A `Router` sends each event to the rules
 that it can move; rules that must see every event share the batches, and the codes of equal
-predicates.
+predicates. All rules share the classes of the values that equal predicates tell apart.
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
 a session over its own events, and some calls for each chunk of a million events. State: that of a
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cernis.encoding.encode import AtomEncoder, Encoder
+from cernis.encoding.encode import AtomEncoder, Encoder, KnownGroups
 from cernis.errors import (
     CernisError,
     DataError,
@@ -75,6 +75,16 @@ class Rule:
     name: str
     query: Query[Any]
     origin: str = ""
+
+    @cached_property
+    def whole(self) -> str:
+        """Why its plan has it read every event; empty: it reads those that can move it."""
+        return why_whole(self.query.plan)
+
+    @cached_property
+    def equalities(self) -> frozenset[ConstantTest] | None:
+        """The equalities of which one holds for every event that can move it."""
+        return find_equalities(self.query.plan)
 
 
 class RuleSet:
@@ -131,7 +141,7 @@ class RuleSet:
             pattern = rule.query.pattern
             derives = pattern.into is not None or not made.isdisjoint(pattern.streams)
             why = "its events, or its matches, are put in order with those of other rules"
-            found[rule.name] = why if derives else why_whole(rule.query.plan)
+            found[rule.name] = why if derives else rule.whole
         return {name: why for name, why in found.items() if why}
 
     def explain(self) -> str:
@@ -140,7 +150,7 @@ class RuleSet:
 
     def _explain(self) -> Iterator[str]:
         yield f"rules        {len(self.rules)}"
-        router = make_router([rule.query for rule in self.rules], "type")
+        router = make_router(self.rules, "type")
         indexed = ", ".join(f"{n} ({count:,} constants)" for n, count in router.attributes.items())
         yield f"routed       {len(router.rules)} rules read the events that can move them"
         if indexed:
@@ -156,16 +166,16 @@ class RuleSet:
         yield f"classes      {shown}"
 
 
-def make_router(queries: Sequence[Query[Any]], type_column: str) -> Router:
+def make_router(rules: Sequence[Rule], type_column: str) -> Router:
     """Return the index of the rules that need not read every event."""
     wanted: dict[int, frozenset[ConstantTest]] = {}
-    made = {query.pattern.into for query in queries}
-    for number, query in enumerate(queries):
-        if query.pattern.into is not None or not made.isdisjoint(query.pattern.streams):
+    made = {rule.query.pattern.into for rule in rules}
+    for number, rule in enumerate(rules):
+        pattern = rule.query.pattern
+        if pattern.into is not None or not made.isdisjoint(pattern.streams) or rule.whole:
             continue
-        equalities = None if why_whole(query.plan) else find_equalities(query.plan)
-        if equalities is not None:
-            wanted[number] = equalities
+        if rule.equalities is not None:
+            wanted[number] = rule.equalities
     return Router(wanted, type_column)
 
 
@@ -196,6 +206,7 @@ class RuleSession:
         self.progress = StreamPosition()
         self.notes: list[str] = []
         self._encoders: dict[tuple[Atom, ...], Encoder] = {}
+        self._groups: KnownGroups = {}
         self._begin(rules, {})
 
     def update(self, rules: RuleSet) -> RuleChanges:
@@ -229,7 +240,7 @@ class RuleSession:
             kept.get(rule.name) or Session(rule.query.plan, options, encode=self._share_encoder)
             for rule in rules
         ]
-        self._router = make_router([rule.query for rule in rules], options.type_column)
+        self._router = make_router(rules.rules, options.type_column)
         self._patterns = [rule.query.pattern for rule in rules]
         self._order, _ = order_rules(self._patterns)
         self._width = 1 + 2 * count_steps(self._patterns, self._order)
@@ -243,7 +254,7 @@ class RuleSession:
         """Return one encoder for all rules that ask the same atoms."""
         key = tuple(atoms)
         if key not in self._encoders:
-            self._encoders[key] = _SharedEncoder(key, self.options.type_column)
+            self._encoders[key] = _SharedEncoder(key, self.options.type_column, self._groups)
         return self._encoders[key]
 
     # ------------------------------------------------------------- reading
@@ -417,8 +428,8 @@ class RuleSession:
 class _SharedEncoder(AtomEncoder):
     """An encoder of several rules: it encodes a batch that they share once."""
 
-    def __init__(self, atoms: Sequence[Atom], type_column: str) -> None:
-        super().__init__(atoms, type_column)
+    def __init__(self, atoms: Sequence[Atom], type_column: str, known: KnownGroups) -> None:
+        super().__init__(atoms, type_column, known)
         self._last: tuple[EventBatch, Int32s] | None = None
 
     def encode(self, batch: EventBatch) -> Int32s:

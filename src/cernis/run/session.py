@@ -34,7 +34,6 @@ from cernis.events.source import (
 )
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.advice.event_window import note_exact_window
-from cernis.pattern.check import resolve
 from cernis.pattern.query import Consume, Unit
 from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
 from cernis.plan.plan import Plan
@@ -400,7 +399,7 @@ class Session(Generic[Found]):
             return tables
         schema = Schema(tuple(stream_of(name, own) for name, own in schemas.items()))
         if pattern.declared is None and not any(source.is_blank for source in sources):
-            resolve(pattern, schema)
+            self._given.check_schema(schema)
             self._checked = schemas
         if not self.events:  # the schema of the first events decides the plan
             plan = self._given.for_schema(schema)
