@@ -312,6 +312,20 @@ def test_warnings_are_errors_with_strict(command: str, capfd: Capture) -> None:
     assert err.startswith("error: line 1, column 40: UNLESS BUY excludes nothing")
 
 
+def test_a_rule_set_is_checked_with_its_warnings(capfd: Capture) -> None:
+    rules = "RULE a AS SELECT * WHERE A; RULE b AS SELECT * WHERE A UNLESS B"
+    text = (
+        "rule b: line 1, column 63: UNLESS B excludes nothing: nothing lies inside a single event\n"
+        "  RULE a AS SELECT * WHERE A; RULE b AS SELECT * WHERE A UNLESS B\n"
+        "                                                                ^\n"
+        "  help: write WITHOUT B FOR a time\n"
+    )
+    assert main(["check", rules]) == 0
+    assert capfd.readouterr() == ("ok: 2 rules\n", f"warning: {text}")
+    assert main(["check", rules, "--strict"]) == 1
+    assert capfd.readouterr() == ("", f"error: {text}")
+
+
 def test_a_strict_run_with_a_warning_about_the_events_writes_no_file(
     trades: Path, capfd: Capture
 ) -> None:

@@ -180,9 +180,53 @@ def test_a_query_and_its_explanation_have_the_warnings_without_events() -> None:
     assert "warning      line 1, column 35: UNLESS BUY excludes nothing: " in "\n".join(lines)
 
 
+# ----------------------------------------------------------------- rule sets
+
+
 def test_a_rule_set_has_warnings_about_its_rules_and_its_events() -> None:
     rules = cernis.rules({"one": "SELECT * FROM S WHERE SELL UNLESS BUY"})
     found = rules.run([{"type": "SELL", "ts": NOW}])["one"]
-    assert [note.code for note in list_warnings(found.notes)] == ["odd-times", "unless-idle"]
+    codes = [note.code for note in list_warnings(found.notes)]
+    assert codes == ["odd-times", "unless-idle", "absent-type"]
     with pytest.raises(cernis.StrictError, match="excludes nothing"):
         rules.run(SALES, strict=True)
+
+
+RULES = """RULE typo AS SELECT * FROM S WHERE SEL AS s;
+RULE high AS SELECT * FROM S WHERE SELL AS s FILTER s[price > 100];
+RULE fine AS SELECT * FROM S WHERE SELL AS s FILTER s[name = 'x'] AND s[price > 1]"""
+SOLD = [{"type": "SELL", "price": 1, "name": "x"}, {"type": "SELL", "price": 2, "name": "y"}]
+
+
+def test_each_rule_of_a_set_has_its_own_warnings() -> None:
+    found = cernis.rules(RULES).run(SOLD)
+    codes = {name: [w.code for w in list_warnings(one.notes)] for name, one in found.items()}
+    assert codes == {"typo": ["absent-type"], "high": ["unmet-condition"], "fine": []}
+
+
+def test_a_strict_rule_set_raises_the_warnings_with_their_rules() -> None:
+    with pytest.raises(cernis.StrictError) as caught:
+        cernis.rules(RULES).run(SOLD, strict=True)
+    assert (
+        str(caught.value)
+        == """\
+rule typo: line 1, column 36: no event has the type 'SEL'
+  RULE typo AS SELECT * FROM S WHERE SEL AS s;
+                                     ^^^
+  help: did you mean 'SELL'?
+rule high: line 2, column 53: nothing can match: no event satisfies s[price > 100]
+  RULE high AS SELECT * FROM S WHERE SELL AS s FILTER s[price > 100];
+                                                      ^^^^^^^^^^^^^^"""
+    )
+
+
+def test_rules_that_have_not_read_all_events_are_not_blamed() -> None:
+    session = cernis.rules("RULE a AS SELECT * FROM S WHERE BUY").session()
+    session.push([{"type": "SELL"}, {"type": "BUY"}])
+    session.update(cernis.rules("RULE b AS SELECT * FROM S WHERE BUY"))
+    (found,) = session.collect([{"type": "SELL"}]).values()
+    assert not list_warnings(found.notes)
+    text = "RULE a AS INSERT INTO T SELECT s[price] AS p FROM S WHERE BUY AS s;"
+    derived = cernis.rules(text + "RULE b AS SELECT * FROM T WHERE T").run(SOLD)
+    assert [w.code for w in list_warnings(derived["a"].notes)] == ["absent-type"]
+    assert not list_warnings(derived["b"].notes)

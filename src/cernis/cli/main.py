@@ -398,7 +398,7 @@ def check(query: QueryArgument, strict: Strict = False, lang: Lang = LanguageNam
         if (rules := find_rules(query, lang.value)) is not None:
             from cernis.cli import rules as rule_sets
 
-            typer.echo(f"ok: {rule_sets.check(rules)} rules")
+            typer.echo(f"ok: {rule_sets.check(rules, strict=strict)} rules")
             return
         text, language = read_query(query, lang.value)
         if language == "spaseq":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,10 @@ import typer
 
 from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.terminal import make_table, output_console, print_message, print_notes, value_text
-from cernis.errors import CernisError, neutralize
+from cernis.errors import CernisError, StrictError, WarningNote, list_warnings, neutralize
 from cernis.output import open_output
 from cernis.results.jsonlines import text_of
-from cernis.run.rules import RuleSet
+from cernis.run.rules import Rule, RuleSet, name_warning
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,19 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
         ],
         delivery,
     )
-    print_notes(dict.fromkeys(note for matches in found.values() for note in matches.notes))
+    pairs = ((rule, found[rule.name].notes) for rule in rules)
+    print_notes(list_notes(pairs, common=session.notes))
+
+
+def list_notes(pairs: Iterable[tuple[Rule, Iterable[str]]], common: Collection[str]) -> list[str]:
+    """Return the notes of all rules, each once; a warning names its rule unless it is `common`."""
+    notes: dict[str, None] = {}
+    for rule, several in pairs:
+        for note in several:
+            if isinstance(note, WarningNote) and note not in common:
+                note = name_warning(rule, note)
+            notes[note] = None
+    return [*notes]
 
 
 def check_delivery(delivery: Delivery) -> None:
@@ -74,9 +86,17 @@ def deliver(found: Sequence[FoundByRule], delivery: Delivery) -> None:
         output_console().print(make_table(["rule", "matches"], rows))
 
 
-def check(source: str | Path) -> int:
-    """Check all rules, and return how many there are; raise all their mistakes together."""
-    return len(RuleSet.of(source))
+def check(source: str | Path, *, strict: bool = False) -> int:
+    """Check all rules, print their warnings, and return how many there are.
+
+    The mistakes of all rules are raised together; with `strict`, so are the warnings.
+    """
+    rules = RuleSet.of(source)
+    found = list_warnings(list_notes(((rule, rule.query.warnings) for rule in rules), common=()))
+    if strict and found:
+        raise StrictError(found)
+    print_notes(found)
+    return len(rules)
 
 
 def explain(source: str | Path) -> str:

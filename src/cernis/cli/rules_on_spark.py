@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.events_on_spark import EventRun, load_frames
-from cernis.cli.rules import FoundByRule, check_delivery, deliver
+from cernis.cli.rules import FoundByRule, check_delivery, deliver, list_notes
 from cernis.cli.terminal import print_notes
 from cernis.errors import StrictError, list_warnings
 from cernis.run.rules import Rule, RuleSet
@@ -31,7 +31,8 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
         deliver(
             [FoundByRule(name, run.count, run.list_lines) for name, run in runs.items()], delivery
         )
-        notes = [*dict.fromkeys(note for run in runs.values() for note in run.notes())]
+        pairs = ((rule, runs[rule.name].notes()) for rule in rules)
+        notes = list_notes(pairs, common=frames.notes)
     if arguments.strict and (found := list_warnings(notes)):
         raise StrictError(found)
     print_notes(notes)

@@ -171,6 +171,12 @@ class Router:
         """`wanted` has the equalities of each rule, by its number."""
         self.type_column = type_column
         self.rules = tuple(wanted)
+        self.narrowed = frozenset(
+            rule
+            for rule, equalities in wanted.items()
+            if any(each.attribute is not None for each in equalities)
+        )
+        """The rules that do not get all events of the types that they name."""
         grouped: dict[tuple[str | None, type[Constant]], dict[Constant, list[int]]] = {}
         for rule, equalities in wanted.items():
             for each in equalities:

@@ -28,6 +28,7 @@ from cernis.errors import (
     QueryError,
     StrictError,
     WarningNote,
+    list_warnings,
 )
 from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
 from cernis.events.mistakes import Mistakes
@@ -37,6 +38,7 @@ from cernis.languages.ceql.rules import parse_rules
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
 from cernis.results.matches import Matches
+from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.derived import (
@@ -205,6 +207,9 @@ class RuleSession:
         self.mistakes = Mistakes(options.on_error)
         self.progress = StreamPosition()
         self.notes: list[str] = []
+        self._types = SampledTypes()
+        self._is_updated = False
+        self._events = 0
         self._encoders: dict[tuple[Atom, ...], Encoder] = {}
         self._groups: KnownGroups = {}
         self._begin(rules, {})
@@ -219,6 +224,7 @@ class RuleSession:
         sessions = dict(zip(self.rules.names, self.sessions, strict=True))
         same = {rule.name for rule in rules if texts.get(rule.name) == str(rule.query)}
         before, after = {*texts}, {*rules.names}
+        self._is_updated = True
         self._begin(rules, {name: sessions[name] for name in same})
         return RuleChanges(
             tuple(sorted(after - before)),
@@ -262,7 +268,11 @@ class RuleSession:
     def collect(self, events: Any) -> dict[str, Any]:
         """Return all that the rules find in the last events of a stream."""
         read = self._read(events, forget=False)
-        return self._conclude(read, last=True)
+        found = self._conclude(read, last=True, warns=True)
+        if self.options.strict:
+            pairs = ((rule, list_warnings(found[rule.name].notes)) for rule in self.rules)
+            self._refuse([(rule, one) for rule, several in pairs for one in several])
+        return found
 
     def push(self, events: Any) -> dict[str, Any]:
         """Return what each rule finds in these events, which follow all events pushed before."""
@@ -274,10 +284,14 @@ class RuleSession:
         """Return what is certain now that no further event comes."""
         return self._conclude([[] for _ in self.sessions], last=True)
 
-    def _conclude(self, read: list[list[Any]], *, last: bool = False) -> dict[str, Any]:
+    def _conclude(
+        self, read: list[list[Any]], *, last: bool = False, warns: bool = False
+    ) -> dict[str, Any]:
         found = {}
-        for rule, session, segments in zip(self.rules, self.sessions, read, strict=True):
-            session.notes = [*self.notes, *session.plan.warnings, *session.plan.notes]
+        for number, segments in enumerate(read):
+            rule, session = self.rules.rules[number], self.sessions[number]
+            odd = self._warn_about_events(number) if warns else ()
+            session.notes = [*self.notes, *session.plan.warnings, *odd, *session.plan.notes]
             found[rule.name] = session.conclude(segments, last=last)
         for number, parts in enumerate(self._found):
             if parts:
@@ -285,6 +299,20 @@ class RuleSession:
                 found[name] = parts[0].join([*parts[1:], found[name]])
         self._found = [[] for _ in self.sessions]
         return found
+
+    def _warn_about_events(self, number: int) -> Iterator[WarningNote]:
+        """Yield warnings about the events of a rule that has read all events of its types."""
+        pattern = self._patterns[number]
+        derived = not self._made.isdisjoint(pattern.streams)
+        misses_events = derived or self._is_updated or number in self._router.narrowed
+        if self._events and not misses_events:
+            yield from self.sessions[number].warn_about_truths(self._types)
+
+    def _refuse(self, warnings: Sequence[tuple[Rule, WarningNote]]) -> None:
+        """Raise the warnings of rules, if there are any; those of all rules once."""
+        named = [one if one in self.notes else name_warning(rule, one) for rule, one in warnings]
+        if named:
+            raise StrictError(dict.fromkeys(named))
 
     def _read(self, events: Any, *, forget: bool = True) -> list[list[Any]]:
         sources = self._open(events)
@@ -294,6 +322,8 @@ class RuleSession:
         times: TimeSpan | None = None
         for batch in _join_batches(ordering):
             times = extend_span(times, batch, ordering.unit_ns)
+            self._types.add(batch)
+            self._events += len(batch)
             self._take(batch, ordering.scale, read, forget)
         self.mistakes.complete()
         self.progress = ordering.progress
@@ -353,9 +383,9 @@ class RuleSession:
                 made.setdefault(pattern.into, []).append(derive_schema(empty, types, times))
         if mistakes:
             raise RuleSetError(mistakes)
-        warnings = [one for session in self.sessions for one in session.plan.warnings]
-        if self.options.strict and warnings:
-            raise StrictError(warnings)
+        if self.options.strict:
+            pairs = zip(self.rules, self.sessions, strict=True)
+            self._refuse([(rule, one) for rule, each in pairs for one in each.plan.warnings])
         self._schemas = {name: unite_schemas(name, schemas) for name, schemas in made.items()}
 
     def _take(self, batch: EventBatch, scale: Scale, read: list[list[Any]], forget: bool) -> None:
@@ -551,7 +581,14 @@ def refuse_inserts(rules: RuleSet) -> None:
         raise RuleSetError(mistakes)
 
 
-def describe_mistake(name: str, origin: str, error: CernisError) -> str:
+def name_warning(rule: Rule, warning: WarningNote) -> WarningNote:
+    """Return a warning with the rule and the file that it is about."""
+    named = WarningNote(describe_mistake(rule.name, rule.origin, warning))
+    named.code = warning.code
+    return named
+
+
+def describe_mistake(name: str, origin: str, error: CernisError | str) -> str:
     """Return a mistake with the rule and the file that it is in."""
     where = f"{origin}: rule {name}" if origin else f"rule {name}"
     return f"{where}: {error}"

@@ -479,12 +479,15 @@ class Session(Generic[Found]):
         self, ordering: Ordering, times: TimeSpan | None, *, last: bool
     ) -> Iterator[WarningNote]:
         """Yield warnings about the events that have been read; some need all events (`last`)."""
-        pattern = self.plan.pattern
         if times is not None:
             yield from map(WarningNote.of, check_times(ordering.sources, times))
-        if not self.events or not last:
-            return
-        found = [*find_absent_types(pattern, self.pipeline.encoders(), self._types)]
+        if self.events and last:
+            yield from self.warn_about_truths(self._types)
+
+    def warn_about_truths(self, types: SampledTypes) -> Iterator[WarningNote]:
+        """Yield warnings about types and conditions, after all events that they can concern."""
+        pattern = self.plan.pattern
+        found = [*find_absent_types(pattern, self.pipeline.encoders(), types)]
         if not self.plan.warnings:
             found += find_unmet_conditions(pattern, self.pipeline.feed.encoder)
         yield from (WarningNote.of(one, pattern.source) for one in found)
