@@ -111,6 +111,18 @@ def test_an_event_is_read_by_the_rules_of_its_constant_alone() -> None:
         assert matches.to_arrow().equals(alone[name].to_arrow())
 
 
+def test_the_size_of_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, events = cernis.rules(on_hosts(5)), log(600, 5)
+    batches = pa.RecordBatchReader.from_batches(events.schema, events.to_batches(max_chunksize=40))
+    whole = rules.run(events)
+    monkeypatch.setattr("cernis.run.rules._CHUNK", 50)
+    monkeypatch.setattr("cernis.run.rules._CHUNK_PER_RULE", 20)
+    monkeypatch.setattr("cernis.run.rules._CHUNK_BYTES", 2000)
+    for name, found in rules.run(batches).items():
+        assert found.to_arrow().equals(whole[name].to_arrow())
+        assert found.count() > 0
+
+
 def test_streams_and_tables_belong_to_rules() -> None:
     rules = cernis.rules(
         """

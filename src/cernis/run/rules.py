@@ -5,8 +5,9 @@ that it can move; rules that must see every event share the batches, and the cod
 predicates. All rules share the classes of the values that equal predicates tell apart.
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
-a session over its own events, and some calls for each chunk of a million events. State: that of a
-session for each rule, and the events that its matches reach back to.
+a session over its own events, and some calls for each chunk: a million events, or up to eight
+where there are thousands of rules. State: that of a session for each rule, and the events that its
+matches reach back to.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ from cernis.schema import Schema
 
 _CHUNK = 1 << 20
 """So many events are routed at once: each rule has a cost for each chunk."""
+_CHUNK_PER_RULE = 1 << 12
+"""Many rules take larger chunks, of so many events for each rule."""
+_LARGEST_CHUNK = 1 << 23
+_CHUNK_BYTES = 1 << 28
+"""Limits of larger chunks, in events and in bytes."""
 
 
 class RuleSetError(CernisError):
@@ -320,7 +326,8 @@ class RuleSession:
         self._prepare(sources, ordering.scale)
         read: list[list[Any]] = [[] for _ in self.sessions]
         times: TimeSpan | None = None
-        for batch in _join_batches(ordering):
+        most = min(max(_CHUNK, _CHUNK_PER_RULE * len(self.rules)), _LARGEST_CHUNK)
+        for batch in _join_batches(ordering, most):
             times = extend_span(times, batch, ordering.unit_ns)
             self._types.add(batch)
             self._events += len(batch)
@@ -507,26 +514,27 @@ def _confine(batch: EventBatch, streams: tuple[str, ...]) -> EventBatch:
     return select_events(batch, kept)
 
 
-def _join_batches(batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
-    """Yield batches of up to a million events, where those of one stream follow each other."""
+def _join_batches(batches: Iterable[EventBatch], most: int) -> Iterator[EventBatch]:
+    """Yield batches of up to so many events, where those of one stream follow each other."""
     waiting: list[EventBatch] = []
+    events = size = 0
     for batch in batches:
-        if waiting and not _fits(waiting, batch):
+        events, size = events + len(batch), size + batch.parts[0][1].nbytes
+        is_large = events > most or (events > _CHUNK and size > _CHUNK_BYTES)
+        if waiting and (is_large or not _is_alike(waiting[0], batch)):
             yield _concatenate(waiting)
-            waiting = []
+            waiting, events, size = [], len(batch), batch.parts[0][1].nbytes
         waiting.append(batch)
     if waiting:
         yield _concatenate(waiting)
 
 
-def _fits(waiting: Sequence[EventBatch], batch: EventBatch) -> bool:
-    first = waiting[0]
+def _is_alike(first: EventBatch, batch: EventBatch) -> bool:
     plain = all(len(each.parts) == 1 and each.index is None for each in (first, batch))
     return (
         plain
         and first.parts[0][0] == batch.parts[0][0]
         and first.parts[0][1].schema == batch.parts[0][1].schema
-        and sum(map(len, waiting)) + len(batch) <= _CHUNK
     )
 
 

@@ -398,7 +398,7 @@ class Verifier:
                 if position > high:
                     continue
                 truth = view.truth(position)
-                symbol = runs.alphabet.symbol([truth[a] for a in runs.alphabet.atoms])
+                symbol = runs.alphabet.symbol(tuple(truth[a] for a in runs.alphabet.atoms))
                 for labels, moved in runs.moves(configuration, symbol):
                     new: Marks = ()
                     if guard.verifier is not None:

@@ -24,7 +24,7 @@ def deterministic(query: str, strategy: Strategy = Strategy.ALL) -> Deterministi
 
 def symbol(automaton: Deterministic, type_: str) -> int:
     return automaton.alphabet.symbol(
-        [isinstance(atom, TypeIs) and atom.type == type_ for atom in automaton.alphabet.atoms]
+        tuple(isinstance(atom, TypeIs) and atom.type == type_ for atom in automaton.alphabet.atoms)
     )
 
 

@@ -167,7 +167,7 @@ def run_engine(
         batch = events[low:high]
         symbols = np.array(
             [
-                tables.alphabet.symbol([a.type == e["type"] for a in tables.alphabet.atoms])  # type: ignore[union-attr]
+                tables.alphabet.symbol(tuple(a.type == e["type"] for a in tables.alphabet.atoms))  # type: ignore[union-attr]
                 for e in batch
             ],
             np.int32,

@@ -10,7 +10,7 @@ they appear and never change. The sessions of a query share its alphabet, in any
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from threading import Lock
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from cernis.pattern.atom import Atom
 
 MOST_SYMBOLS = 65_536
 MOST_ATOMS = 4_096
+_KNOWN = 256  # vectors whose symbols are kept for further sessions
 
 
 def passes(test: Test, truth: Mapping[Atom, bool]) -> bool:
@@ -55,12 +56,18 @@ class Alphabet:
         self.tests = automaton.tests()
         self.passed: list[frozenset[Test]] = []
         self._symbols: dict[frozenset[Test], int] = {}
+        self._known: dict[tuple[bool, ...], int] = {}
         self._growth = Lock()
 
-    def symbol(self, vector: Sequence[bool]) -> int:
+    def symbol(self, vector: tuple[bool, ...]) -> int:
         """Return the symbol of an event with these truth values of `atoms`."""
-        truth = dict(zip(self.atoms, vector, strict=True))
-        return self.symbol_of(frozenset(t for t in self.tests if passes(t, truth)))
+        known = self._known.get(vector)
+        if known is None:
+            truth = dict(zip(self.atoms, vector, strict=True))
+            known = self.symbol_of(frozenset(t for t in self.tests if passes(t, truth)))
+            if len(self._known) < _KNOWN:
+                self._known[vector] = known
+        return known
 
     def symbol_of(self, passed: frozenset[Test]) -> int:
         with self._growth:
