@@ -505,3 +505,24 @@ def test_a_query_without_from_knows_the_names_of_files() -> None:
     assert found("SELECT * WHERE park AS p ; jam AS j", ["park.csv", "jam.csv"]) == [
         {"p": [0], "j": [1]}
     ]
+
+
+# --------------------------------------------- libraries that need not be there
+
+
+def test_a_relation_of_duckdb_is_a_stream() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    rows = "('SELL', 3, 1000::BIGINT), ('BUY', 5, 2000), ('BUY', 2, 90000)"
+    relation = duckdb.sql(f"SELECT * FROM (VALUES {rows}) AS t(type, price, ts)")
+    query = cernis.query("SELECT * FROM S WHERE (SELL AS s ; BUY AS b) WITHIN 1 MINUTE")
+    assert [match.vars for match in query.run(relation)] == [{"s": [0], "b": [1]}]
+
+
+def test_a_sheet_of_excel_is_a_stream_through_pandas(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    times = pd.to_datetime(["2024-01-02 10:00:00", "2024-01-02 10:00:30", "2024-01-02 11:00:00"])
+    events = pd.DataFrame({"type": ["SELL", "BUY", "BUY"], "price": [3, 5, 2], "ts": times})
+    events.to_excel(tmp_path / "trades.xlsx", index=False)
+    query = cernis.query("SELECT * FROM S WHERE (SELL AS s ; BUY AS b) WITHIN 1 MINUTE")
+    found = query.run(pd.read_excel(tmp_path / "trades.xlsx"))
+    assert [match.vars for match in found] == [{"s": [0], "b": [1]}]
