@@ -32,6 +32,7 @@ from cernis.cli.options import (
     EngineName,
     EngineOption,
     Events,
+    ExplainedEvents,
     InputFormat,
     Lang,
     LanguageName,
@@ -41,8 +42,10 @@ from cernis.cli.options import (
     OutputForm,
     OutputFormat,
     QueryArgument,
+    QueryOrRules,
     Quote,
     StreamFormat,
+    StreamTime,
     Strict,
     TableFiles,
     TimeColumn,
@@ -64,7 +67,7 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    query: QueryArgument,
+    query: QueryOrRules,
     more: MoreEvents = None,
     events: Events = None,
     format: InputFormat = None,
@@ -74,12 +77,14 @@ def run(
             "--output",
             "-o",
             metavar="FILE",
-            help=".jsonl, .csv, .parquet or .arrow; - for standard output.",
+            help=".jsonl, .csv, .parquet, .arrow, or .nq of RDF; - for standard output.",
         ),
     ] = None,
     output_format: Annotated[
         OutputForm | None,
-        typer.Option("--output-format", help="The form of the output; told by its suffix."),
+        typer.Option(
+            "--output-format", help="The form of the output; told by its suffix otherwise."
+        ),
     ] = None,
     events_in_output: Annotated[
         bool,
@@ -207,12 +212,18 @@ def stream(
     ],
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Where the run is kept, to go on from after a stop."),
+        typer.Option(
+            metavar="DIR",
+            help="Where the run is kept, to go on from after a stop. Required, except for "
+            "--explain.",
+        ),
     ] = None,
     sink: Annotated[
         str | None,
         typer.Option(
-            metavar="URI", help="A folder, kafka://host:port/topic, or - for standard output."
+            metavar="URI",
+            help="A folder, kafka://host:port/topic, or - for standard output. Required, except "
+            "for --explain.",
         ),
     ] = None,
     lateness: Annotated[
@@ -241,9 +252,11 @@ def stream(
     ] = None,
     output_format: Annotated[
         OutputFormat | None,
-        typer.Option("--output-format", help="The form of the matches in a folder; parquet."),
+        typer.Option(
+            "--output-format", help="The form of the matches in a folder; otherwise parquet."
+        ),
     ] = None,
-    time: TimeColumn = None,
+    time: StreamTime = None,
     type: TypeColumn = "type",
     no_type: NoType = False,
     time_unit: Unit = TimeUnit.ms,
@@ -259,7 +272,7 @@ def stream(
     ] = BadEvents.fail,
     buckets: Annotated[
         int | None,
-        typer.Option(min=1, help="How many buckets keys are spread over; as many as cores."),
+        typer.Option(min=1, help="How many buckets keys are spread over; otherwise one per core."),
     ] = None,
     trigger: Annotated[
         str | None,
@@ -276,7 +289,7 @@ def stream(
         bool, typer.Option("--explain", help="Say what would be done, and do nothing.")
     ] = False,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="How many cores of this machine; all of them.")
+        int | None, typer.Option(min=1, help="How many cores of this machine; otherwise all.")
     ] = None,
     metrics: Annotated[
         str | None,
@@ -344,8 +357,8 @@ def stream(
 
 @app.command()
 def explain(
-    query: QueryArgument,
-    events: Events = None,
+    query: QueryOrRules,
+    events: ExplainedEvents = None,
     format: InputFormat = None,
     engine: EngineOption = EngineName.local,
     time: TimeColumn = None,
@@ -392,8 +405,8 @@ def explain(
 
 
 @app.command()
-def check(query: QueryArgument, strict: Strict = False, lang: Lang = LanguageName.ceql) -> None:
-    """Parse and type-check QUERY; say every mistake in it, and what it may not mean."""
+def check(query: QueryOrRules, strict: Strict = False, lang: Lang = LanguageName.ceql) -> None:
+    """Parse and type-check QUERY, or a rule set; print all mistakes and warnings."""
     with reported():
         if (rules := find_rules(query, lang.value)) is not None:
             from cernis.cli import rules as rule_sets

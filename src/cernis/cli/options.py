@@ -19,6 +19,13 @@ TimeUnit = StrEnum("TimeUnit", ["s", "ms", "us", "ns"])
 QueryArgument = Annotated[
     str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq, .spaseq), or the query itself.")
 ]
+QueryOrRules = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUERY",
+        help="A file (.ceql, .cq, .spaseq), the query itself, or a folder or file of rules.",
+    ),
+]
 Lang = Annotated[LanguageName, typer.Option(help="The language of a query given as text.")]
 TimeColumn = Annotated[
     list[str] | None,
@@ -27,6 +34,14 @@ TimeColumn = Annotated[
         metavar="COLUMN",
         help="The column of timestamps (ts if there is one), or NAME=COLUMN for a stream; for RDF, "
         "the property that has them, or graph:REGEX for the names of graphs.",
+    ),
+]
+StreamTime = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--time",
+        metavar="COLUMN",
+        help="The column of timestamps (ts if there is one), or NAME=COLUMN for a stream.",
     ),
 ]
 TypeColumn = Annotated[
@@ -50,21 +65,28 @@ Delimiter = Annotated[
 ]
 Quote = Annotated[
     str | None,
-    typer.Option(metavar="SIGN", help="What stands around values of CSV, or none; guessed."),
+    typer.Option(
+        metavar="SIGN", help="What stands around values of CSV, or none; guessed otherwise."
+    ),
 ]
 Unit = Annotated[TimeUnit, typer.Option("--time-unit", help="What integer timestamps count.")]
+_EVENTS = "A file, a folder, a 'glob*' or - of events, or NAME=FILE; may be repeated."
 Events = Annotated[
     list[str] | None,
     typer.Option(
         "--events",
         "-e",
         metavar="FILE",
-        help="A file, a folder, a 'glob*' or - of events, or NAME=FILE; may be repeated.",
+        help=f"{_EVENTS} Required, unless files follow QUERY.",
     ),
+]
+ExplainedEvents = Annotated[
+    list[str] | None,
+    typer.Option("--events", "-e", metavar="FILE", help=f"{_EVENTS} Required with --engine spark."),
 ]
 MoreEvents = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", help="More files of events.", show_default=False),
+    typer.Argument(metavar="FILE", help="Files of events, like --events.", show_default=False),
 ]
 EngineOption = Annotated[EngineName, typer.Option("--engine", help="What runs the query.")]
 InputFormat = Annotated[
