@@ -557,6 +557,71 @@ def _run_frozen(case: bytes) -> None:
     query.thaw(session.freeze())
 
 
+@cache
+def _graph_queries() -> dict[str, Any]:
+    import cernis
+
+    sequences = {
+        "any": ("A : B+: : C", ""),
+        "next": ("A ; B+ ; C", ""),
+        "strict": ("A , B", "PARTITION BY (?m)"),
+        "without": ("A ; C! ; B", ""),
+        "both": ("(A & C) : B", ""),
+    }
+    defined = (
+        "DEFINE GPM A ON S { ?m :in ?bed . ?m :celsius ?c } "
+        "DEFINE GPM B ON S { ?m :in ?bed . ?m :celsius ?d FILTER (?d > ?c) } "
+        "DEFINE GPM C ON S { ?m :name ?name OPTIONAL { ?m :near ?n } } }"
+    )
+    return {
+        name: cernis.query(
+            f"PREFIX : <urn:g:> SELECT * {part} WITHIN 9 SECONDS FROM STREAM S <urn:g:s> "
+            f"WHERE {{ SEQ ({steps}) {defined}",
+            lang="spaseq",
+        )
+        for name, (steps, part) in sequences.items()
+    }
+
+
+def _graph_events(first: int, number: int) -> bytes:
+    lines = []
+    for at in range(first, first + number):
+        graph = f"<urn:g:e{at}/at/{at // 2}>"
+        meter = f"<urn:g:meter{at % 3}>"
+        lines += [
+            f"{meter} <urn:g:in> <urn:g:bed{at % 2}> {graph} .",
+            f'{meter} <urn:g:celsius> "{35 + 7 * at % 11}"^^{_WHOLE} {graph} .',
+            f'{meter} <urn:g:name> "né {at}"@en {graph} .',
+        ]
+    return "\n".join(lines).encode()
+
+
+@cache
+def _frozen_graphs(name: str, number: int) -> bytes:
+    session = _graph_queries()[name].session(time_unit="s")
+    for first in range(0, number, 5):
+        session.push(_graph_events(first, 5))
+    return bytes(session.freeze())
+
+
+def _make_frozen_graphs(draw: random.Random) -> bytes:
+    name = draw.choice(sorted(_graph_queries()))
+    frozen = _mutate_frozen(draw, _frozen_graphs(name, draw.choice((5, 25))))
+    return name.encode() + b"\n" + frozen
+
+
+def _run_frozen_graphs(case: bytes) -> None:
+    name, _, frozen = case.partition(b"\n")
+    query = _graph_queries()[name.decode()]
+    session = query.thaw(frozen)
+    for first in (25, 35):
+        found = session.push(_graph_events(first, 10))
+        if found.count() < 10_000:
+            found.to_arrow()
+    session = query.thaw(session.freeze())
+    list(session.finish().head(20))
+
+
 def _describe_shared(query: Any) -> list[Any]:
     plan = query.plan
     shared = [len(plan._by_text)]
@@ -684,6 +749,7 @@ TARGETS = {
     "nquads": _graphs(_quads(), ".nq"),
     "trig": _graphs(_trig(), ".trig"),
     "thaw": Target(_make_frozen, _run_frozen),
+    "thaw-graphs": Target(_make_frozen_graphs, _run_frozen_graphs),
     "chunk": Target(_make_chunk, _run_chunk),
 }
 

@@ -237,6 +237,19 @@ def test_any_split_into_pieces_gives_the_matches_of_the_definition(case: Drawn) 
 
 
 @some
+@given(draws())
+def test_a_session_that_is_frozen_and_thawed_gives_the_same_matches(case: Drawn) -> None:
+    session, found = case.session(), list[SpaseqMatch]()
+    known = {name[1:-1]: write_background(triples) for name, triples in case.known.items()}
+    for piece in cut_pieces(case, random.Random(case.seed)):
+        found += list_matches(session.push(piece))
+        session = GraphQuery(case.query).thaw(session.freeze(), background=known)
+    found += list_matches(session.finish())
+    assert found == list_matches(case.run())
+    assert set(found) == case.defined()
+
+
+@some
 @given(draws(), st.integers(1, 8))
 def test_a_pull_has_the_matches_that_start_in_the_last_window(case: Drawn, within: int) -> None:
     case = case._replace(query=replace(case.query, within=within))

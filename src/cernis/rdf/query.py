@@ -52,6 +52,22 @@ class GraphQuery:
         graphs = self.name_graphs(background)
         return GraphSession(self.plan, options, graphs, time_unit, keep=keep)
 
+    def thaw(
+        self,
+        frozen: bytes,
+        *,
+        background: Any = None,
+        format: str | None = None,
+        on_error: OnError = "fail",
+    ) -> GraphSession:
+        """Return the session that `GraphSession.freeze` turned into bytes.
+
+        The bytes do not hold background knowledge, nor the form of files, nor what to do with bad
+        lines and events.
+        """
+        options = GraphRunOptions(None, format, on_error)
+        return GraphSession.thaw(self.plan, frozen, options, self.name_graphs(background))
+
     def run(self, events: Any, **reading: Any) -> GraphMatches:
         """Return all matches in the streams: a file (or bytes) for each, by name or in order.
 

@@ -51,7 +51,7 @@ class GraphRecognizer:
 
     def __init__(self, plan: GraphPlan, values: TermValues, unit: str) -> None:
         query, linked = plan.query, plan.linked
-        self.query, self.linked, self.unit = query, linked, unit
+        self.plan, self.query, self.linked, self.unit = plan, query, linked, unit
         self.values, self.terms = values, values.terms
         window = TimeWindow(query.within, _find_origin(query, unit))
         self.builder = RowBuilder(plan, values, window)

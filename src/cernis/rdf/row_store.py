@@ -10,16 +10,34 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import UNBOUND, Codes
 from cernis.rdf.solving.rows import StoredRows
+from cernis.state import MOST_EVENTS, Arrays, read_array, require
 
 
 class _EventNumbers(NamedTuple):
     first: int
     streams: Codes
     numbers: Int64s
+
+
+_FROZEN = ("batches", "codes", "alternative", "event", "time", "streams", "numbers")
+
+
+class StoredShape(NamedTuple):
+    """The numbers that bound those in a frozen store."""
+
+    rows: int
+    events: int
+    """How many rows and events there have been."""
+    terms: int
+    columns: int
+    alternatives: int
+    patterns: int
+    streams: int
 
 
 class RowStore:
@@ -55,6 +73,68 @@ class RowStore:
             if rows.time[-1] >= time:
                 return rows.first
         return self._rows[-1].first + len(self._rows[-1].time) if self._rows else 0
+
+    def freeze(self, first_row: int) -> dict[str, NDArray[Any]]:
+        """Return the rows from `first_row` on, and their events, as arrays."""
+        columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _FROZEN}
+        for rows, events in zip(self._rows, self._events, strict=True):
+            stay = slice(max(first_row - rows.first, 0), None)
+            codes, alternative, event, time = (column[stay] for column in rows[1:])
+            if len(time):
+                needed = event[event >= 0]
+                first, end = int(needed.min()), int(needed.max()) + 1
+                own = slice(first - events.first, end - events.first)
+                sizes = np.array([[len(time), first, end - first]], np.int64)
+                streams, numbers = events.streams[own], events.numbers[own]
+                for name, column in zip(
+                    _FROZEN, (sizes, codes, alternative, event, time, streams, numbers), strict=True
+                ):
+                    columns[name].append(column)
+        return {name: np.concatenate(found) for name, found in columns.items() if found}
+
+    @classmethod
+    def thaw(cls, arrays: Arrays, shape: StoredShape) -> RowStore:
+        """Return the rows of a frozen store, after checking them."""
+        store = cls()
+        if not arrays:
+            return store
+        batches = read_array(arrays, "batches", np.int64, (None, 3), low=0, below=MOST_EVENTS)
+        n, m = (sum(batches[:, i].tolist()) for i in (0, 2))
+        codes = read_array(
+            arrays, "codes", np.int32, (n, shape.columns), low=UNBOUND, below=shape.terms
+        )
+        ways = read_array(arrays, "alternative", np.int32, (n,), low=0, below=shape.alternatives)
+        event = read_array(
+            arrays, "event", np.int64, (n, shape.patterns), low=-1, below=shape.events
+        )
+        time = read_array(arrays, "time", np.int64, (n,))
+        streams = read_array(arrays, "streams", np.int32, (m,), low=0, below=shape.streams)
+        numbers = read_array(arrays, "numbers", np.int64, (m,), low=0, below=MOST_EVENTS)
+        firsts = np.repeat(batches[:, 1], batches[:, 0])[:, None]
+        ends = firsts + np.repeat(batches[:, 2], batches[:, 0])[:, None]
+        require(
+            bool((batches[:, [0, 2]] > 0).all())
+            and bool((np.diff(batches[:, 1]) >= batches[:-1, 2]).all())
+            and bool((np.diff(time) >= 0).all())
+            and bool((((event >= firsts) & (event < ends)) | (event == -1)).all())
+            and bool((event[:, 0] >= 0).all())
+            and 0 < n <= shape.rows,
+            "its rows do not belong to its events",
+        )
+        row, at = 0, 0
+        for size, first, count in batches.tolist():
+            own, mine = slice(row, row + size), slice(at, at + count)
+            store._rows.append(
+                StoredRows(shape.rows - n + row, codes[own], ways[own], event[own], time[own])
+            )
+            store._events.append(_EventNumbers(first, streams[mine], numbers[mine]))
+            row, at = row + size, at + count
+        return store
+
+    @property
+    def first_row(self) -> int | None:
+        """The number of the first row; None: there is none."""
+        return self._rows[0].first if self._rows else None
 
     def codes(self) -> Iterator[Codes]:
         """Yield the codes of the terms in the rows."""

@@ -21,6 +21,7 @@ from cernis.errors import DataError, StateError
 from cernis.events.mistakes import Mistakes, OnError
 from cernis.output import UsedFile, input_files
 from cernis.plan.graphs import GraphPlan
+from cernis.rdf.freeze import freeze_session, read_state, thaw_session
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.background import explain_stores, load_background
@@ -157,7 +158,7 @@ class GraphSession(GraphRecognizer):
     # ---------------------------------------------------------------- pieces
 
     def push(self, events: Any) -> GraphMatches:
-        """Return the matches that a piece makes certain: it follows all pieces before in time.
+        """Return the matches that a piece makes certain; it follows all pieces before in time.
 
         `events` are files or bytes, as `GraphQuery.run` takes them; streams without events may be
         missing. The next piece may have events at the last timestamp of this one, so its matches
@@ -197,6 +198,31 @@ class GraphSession(GraphRecognizer):
         self.guard.check()
         self._drop_past()
         return self.matches(self._kept)
+
+    def freeze(self) -> bytes:
+        """Return the state as versioned bytes; `GraphQuery.thaw` goes on from there."""
+        if self._kept is not None:
+            raise StateError(
+                "a session that keeps its matches (keep=True) cannot be frozen; freeze one "
+                "that only pushes"
+            )
+        self.guard.check()
+        pieces = self._continue()
+        with self.guard:
+            return freeze_session(self, pieces)
+
+    @classmethod
+    def thaw(
+        cls, plan: GraphPlan, state: bytes, options: GraphRunOptions, background: Any = None
+    ) -> GraphSession:
+        """Return the session that `freeze` turned into bytes; StateError if they are not its own.
+
+        The bytes say where the times are; `options` has the rest.
+        """
+        frozen = read_state(state, plan)
+        session = cls(plan, options._replace(time=frozen.rules), background, frozen.unit)
+        thaw_session(session, session.pieces, frozen)
+        return session
 
     def _continue(self) -> StreamPieces:
         """Return the streams, if more events may come."""

@@ -21,6 +21,14 @@ from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.dag import records as r
 from cernis.engine.dag.collect import link_spines
 from cernis.engine.dag.ordered import is_in_range
+from cernis.engine.dag.sound import (
+    check_apart,
+    check_nodes,
+    check_versions,
+    raise_latest,
+    sort_children_first,
+    to_bytes,
+)
 from cernis.errors import StateError
 from cernis.state import (
     MOST_EVENTS,
@@ -47,14 +55,14 @@ def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[st
     memory = engine.memory
     counters = memory.counters
     arrays: dict[str, NDArray[Any]] = {
-        name: _to_bytes(getattr(memory, name)[: counters[place]])
+        name: to_bytes(getattr(memory, name)[: counters[place]])
         for name, (_, place) in _RECORDS.items()
     }
     arrays["facts"] = memory.facts[: counters[r.VERTICES]]
     arrays["values"] = memory.values[: counters[r.ENTRIES]]
     arrays["back"] = memory.back[: counters[r.ENTRIES]]
     arrays["asked"] = memory.asked[: counters[r.ASKED]]
-    arrays["buckets"] = _to_bytes(memory.buckets)
+    arrays["buckets"] = to_bytes(memory.buckets)
     arrays["part_events"] = memory.part_events
     arrays["part_bound"] = memory.part_bound
     arrays["counters"] = counters
@@ -81,10 +89,6 @@ def _describe(engine: CorrelatedEngine) -> list[Any]:
     ]
 
 
-def _to_bytes(records: NDArray[np.void]) -> NDArray[np.uint8]:
-    return np.frombuffer(np.ascontiguousarray(records).tobytes(), np.uint8)
-
-
 def thaw_correlated(engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: Arrays) -> None:
     """Put a fresh engine of the same query into a frozen state."""
     if meta.get("network") != _describe(engine):
@@ -108,7 +112,7 @@ def thaw_correlated(engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: A
     require(engine.capacity == capacity, "its buckets do not fit its keys")
     memory = _read_memory(engine, arrays, buckets, position)
     _check_vertices(engine, memory, position)
-    _check_nodes(memory)
+    check_nodes(memory.nodes)
     _check_lists(engine, memory)
     _check_branches(memory)
     _check_codes(engine, memory)
@@ -180,25 +184,6 @@ def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory, position: int
         )
 
 
-def _check_nodes(memory: r.RunMemory) -> None:
-    """Trees of unions are heaps by start; a node is the right side of one other at most."""
-    nodes = memory.nodes
-    size, start = len(nodes), nodes["start"]
-    left, right, later = nodes["left"], nodes["right"], nodes["later"]
-    require(
-        all(is_inside(side, 0, size) for side in (left, right, later))
-        and is_inside(nodes["since"], -1)
-        and bool(((nodes["since"] >= 0) | (later == 0)).all()),
-        "a node leads nowhere",
-    )
-    require(
-        bool((start > start[left])[left != 0].all())
-        and all(bool((start >= start[side])[side != 0].all()) for side in (right, later))
-        and int(np.bincount(np.concatenate([right, later]))[1:].max(initial=0)) <= 1,
-        "'nodes' are no heaps",
-    )
-
-
 def _check_lists(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     """Entries come in the order of their events, and lead to entries before them."""
     entries = memory.entries
@@ -224,7 +209,7 @@ def _check_branches(memory: r.RunMemory) -> None:
     branches = memory.branches
     sides = np.stack([branches["left"], branches["right"]], axis=1).astype(np.int64)
     require(is_inside(sides, 0, len(branches)), "a branch leads nowhere")
-    order = _sort_children_first(sides)
+    order = sort_children_first(sides)
     require(
         len(order) == len(branches) - 1 and _is_search_tree(branches, order),
         "'branches' are no search trees",
@@ -256,14 +241,8 @@ def _check_sources(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     require(bool((sources["version"] <= position[owner]).all()), "a source is of a later event")
     kinds = links.kind[links.store[sources["link"]]]
     nodes, entries, branches = memory.nodes, memory.entries, memory.branches
-    later = nodes["later"]
-    made = _raise_latest(nodes, ("left", "right"), position)
-    require(
-        len(_sort_children_first(_stack(nodes, ("left", "right", "later")))) == len(nodes) - 1
-        and bool((made[later] <= nodes["since"])[later != 0].all()),
-        "'nodes' lead in a circle",
-    )
-    latest = _raise_latest(branches, ("left", "right"), position)
+    made = check_versions(nodes, position)
+    latest = raise_latest(branches, ("left", "right"), position)
     filed = position[entries["vertex"]]
     # of a list, the runs that a source can use may all have left the window
     for kind, first, ends, starts in (
@@ -292,60 +271,7 @@ def _check_buckets(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
         and is_inside(buckets["part"], 0, len(memory.part_events)),
         "a bucket leads nowhere",
     )
-    roots = buckets["root"][engine.bucket_kinds == r.UNION]
-    roots = roots[roots != 0]
-    taken = np.zeros(len(nodes), np.int64)
-    np.add.at(taken, np.concatenate([roots, nodes["right"], nodes["later"]]), 1)
-    require(bool((taken[roots] == 1).all()), "buckets share their runs")
-
-
-def _stack(records: NDArray[np.void], sides: tuple[str, ...]) -> NDArray[np.int64]:
-    return np.stack([records[side] for side in sides], axis=1).astype(np.int64)
-
-
-def _raise_latest(
-    records: NDArray[np.void], sides: tuple[str, ...], position: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the position of the latest event at or below each record; -1 for record 0."""
-    children = _stack(records, sides)
-    latest: NDArray[np.int64] = position[records["vertex"]]
-    latest[0] = -1
-    _take_latest(children, _sort_children_first(children), latest)
-    return latest
-
-
-@kernel
-def _take_latest(children, order, latest):
-    """Raise the number of each record to those of its children."""
-    for n in order:
-        for w in range(children.shape[1]):
-            latest[n] = max(latest[n], latest[children[n, w]])
-
-
-@kernel
-def _sort_children_first(children):
-    """Return all records but 0, each after its children; some are missing if there is a circle."""
-    size, width = children.shape
-    degree = np.zeros(size, np.int64)
-    for n in range(1, size):
-        for w in range(width):
-            degree[children[n, w]] += 1
-    order = np.empty(size, np.int64)
-    tail = 0
-    for n in range(1, size):
-        if degree[n] == 0:
-            order[tail] = n
-            tail += 1
-    head = 0
-    while head < tail:
-        for w in range(width):
-            child = children[order[head], w]
-            degree[child] -= 1
-            if child != 0 and degree[child] == 0:
-                order[tail] = child
-                tail += 1
-        head += 1
-    return order[:tail][::-1].copy()
+    check_apart(nodes, buckets["root"][engine.bucket_kinds == r.UNION])
 
 
 @kernel

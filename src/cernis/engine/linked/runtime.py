@@ -173,8 +173,12 @@ class LinkedEngine:
         dag = collect(self.links, dag, kinds, bounds, is_shared=self._is_shared)
         self._is_shared = False
         self.memory = self.memory._replace(dag=dag)
+        self.reserve()
+
+    def reserve(self) -> None:
+        """Make as much room again as records take."""
         for array in (r.VERTICES, r.SOURCES, r.NODES):
-            self._grow(array, int(dag.counters[array]) + 1)
+            self._grow(array, int(self.memory.dag.counters[array]) + 1)
 
     def live_codes(self) -> NDArray[np.int32]:
         """Return the codes that waiting runs have bound."""

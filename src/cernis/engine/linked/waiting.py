@@ -55,7 +55,7 @@ class WaitingRuns(NamedTuple):
     """Per entry and ordered index, its key in the heap."""
     leaving: NDArray[np.int32]
     found: NDArray[np.int32]
-    """Scratch: the entries that a row has asked for."""
+    """Scratch: the entries that a row has asked for; one place may hold all indexes of all."""
 
 
 def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
@@ -79,7 +79,7 @@ def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
         np.zeros(size, np.int32),
         np.zeros(links, np.float64),
         np.zeros(size, np.int32),
-        np.zeros(size, np.int32),
+        np.zeros(links[0] * links[1], np.int32),
     )
 
 
@@ -301,3 +301,16 @@ def relink(tables, waiting):
     for entry in range(1, waiting.counters[USED]):
         if waiting.store[entry] >= 0:
             _link(tables, waiting, entry)
+
+
+@kernel
+def thaw_entries(tables, waiting, facts):
+    """Work out the keys of all entries, and make all chains anew."""
+    for entry in range(1, waiting.counters[USED]):
+        store = waiting.store[entry]
+        for place in range(tables.index_of.shape[1]):
+            index = tables.index_of[store, place]
+            if index >= 0 and tables.index_order[index] != 0:
+                fact = facts[waiting.codes[entry, tables.index_ordered[index]]]
+                waiting.key[entry, place] = order_key(tables.index_order[index], fact)
+        _link(tables, waiting, entry)

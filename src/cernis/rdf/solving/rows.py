@@ -96,7 +96,7 @@ class RowBuilder:
         self.partition = [linked.columns.index(name) for name in query.partition]
         self.parts: dict[tuple[int, ...], int] = {}
         """The number of each partition, by the codes of its key."""
-        self._width = max(len(one.gpms) for one in linked.alternatives)
+        self.width = max(len(one.gpms) for one in linked.alternatives)
         self._certain = {
             gpm.name: frozenset(g.find_certain_variables(gpm.pattern)) for gpm in query.gpms
         }
@@ -182,7 +182,7 @@ class RowBuilder:
             operands = arrange(whole, way.names).codes
             whole = whole.take(keep(way.condition.steps, values, operands, stack))
         columns = self.linked.columns
-        whole = project(whole, (*columns, *map(_event_column, range(self._width))))
+        whole = project(whole, (*columns, *map(_event_column, range(self.width))))
         if way.repeats:
             whole = drop_repeats(whole)
         codes, event = whole.codes[:, : len(columns)], whole.codes[:, len(columns) :]
@@ -195,7 +195,7 @@ class RowBuilder:
     def _build_ticks(self, found: Solutions, moments: Int64s) -> _RowTable:
         """Return rows that begin nothing and move nothing."""
         codes = arrange(found, tuple(self.linked.columns)).codes
-        event = np.full((len(codes), self._width), -1, np.int32)
+        event = np.full((len(codes), self.width), -1, np.int32)
         event[:, 0] = found.event
         reading = np.full(len(codes), len(self.linked.readings), np.int32)
         return _RowTable(codes, event, moments[found.event], reading, False)

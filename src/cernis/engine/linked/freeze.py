@@ -1,0 +1,229 @@
+"""The state of the linked runtime as arrays to be packed, and back.
+
+Records are written as bytes of their known layouts, entries by what tells them apart: store,
+partition, values, the root of their runs. Hash tables, heaps and spines are worked out again. The
+kernels trust their arrays, so `thaw_linked` checks all of them first (`cernis.state`): every link
+leads into its array, and a vertex gathers runs of earlier moments only.
+
+Cost contract: linear in the state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.engine.dag import records as r
+from cernis.engine.dag.collect import link_spines
+from cernis.engine.dag.sound import check_apart, check_nodes, check_versions, to_bytes
+from cernis.engine.linked import runtime
+from cernis.engine.linked import waiting as w
+from cernis.engine.linked.runtime import LinkedEngine
+from cernis.engine.linked.step import LastMoments
+from cernis.errors import StateError
+from cernis.state import (
+    MOST_EVENTS,
+    Arrays,
+    check_number,
+    is_inside,
+    read_array,
+    read_records,
+    require,
+)
+
+_RECORDS = {
+    "vertices": (r.VERTEX, r.VERTICES),
+    "sources": (r.SOURCE, r.SOURCES),
+    "nodes": (r.NODE, r.NODES),
+}
+
+
+class ThawedTerms(NamedTuple):
+    """The terms of a frozen state: their codes now, by those in the state, and all facts."""
+
+    codes: NDArray[np.int32]
+    facts: NDArray[np.void]
+
+
+class Extent(NamedTuple):
+    """How far a frozen stream has come: its moments, its partitions, the first row it holds."""
+
+    moments: int
+    keys: int
+    first_row: int
+
+
+def freeze_linked(engine: LinkedEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return (meta, arrays) of an engine between two batches; partitions are `live_keys`."""
+    engine.collect()
+    dag, waiting, moments = engine.memory.dag, engine.memory.waiting, engine.memory.moments
+    live, keys = np.flatnonzero(waiting.store >= 0), engine.live_keys()
+    arrays: dict[str, NDArray[Any]] = {
+        name: to_bytes(getattr(dag, name)[: dag.counters[place]])
+        for name, (_, place) in _RECORDS.items()
+    }
+    arrays["entry.store"] = waiting.store[live]
+    arrays["entry.codes"] = waiting.codes[live]
+    arrays["entry.root"] = dag.buckets["root"][live]
+    arrays["entry.ordinal"] = dag.buckets["ordinal"][live]
+    if engine.partitioned:
+        arrays["entry.part"] = np.searchsorted(keys, waiting.part[live]).astype(np.int32)
+        arrays["moments.last"], arrays["moments.before"] = (one[keys] for one in moments)
+    meta = {
+        "position": engine.position,
+        "bound": engine.bound,
+        "moment": engine.moment,
+        "network": describe_tables(engine),
+    }
+    return meta, arrays
+
+
+def describe_tables(engine: LinkedEngine) -> str:
+    """Return a short name of what the numbers in a state stand for; programs hold codes."""
+    digest = hashlib.sha256()
+    tables: dict[str, NDArray[Any]] = engine.tables._asdict()
+    for name, array in tables.items():
+        if name != "programs":
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def thaw_linked(
+    engine: LinkedEngine,
+    meta: Mapping[str, Any],
+    arrays: Arrays,
+    terms: ThawedTerms,
+    extent: Extent,
+) -> None:
+    """Put a fresh engine of the same query into a frozen state."""
+    if meta.get("network") != describe_tables(engine):
+        raise StateError(
+            "the state was frozen by a version that plans this query differently; "
+            "run the query on the stream from its beginning"
+        )
+    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
+    bound = check_number(meta.get("bound"), "the bound of the window")
+    moment = check_number(meta.get("moment"), "the moment", 0, max(extent.moments, 1))
+    records: dict[str, Any] = {
+        name: read_records(arrays, name, dtype) for name, (dtype, _) in _RECORDS.items()
+    }
+    for name in ("vertices", "nodes"):
+        first = records[name][:1]
+        require(len(first) > 0 and not any(first.tobytes()), f"{name!r} has no empty first record")
+    _check_vertices(engine, records, position, extent)
+    _check_runs(records, extent)
+    sizes = len(records["nodes"]), len(terms.codes)
+    waiting, buckets = _read_entries(engine, arrays, sizes, extent)
+    used = int(waiting.counters[w.USED])
+    check_apart(records["nodes"], buckets["root"])
+    last = before = np.empty(0, np.int64)
+    if engine.partitioned:
+        last, before = (
+            read_array(arrays, f"moments.{name}", np.int64, (extent.keys,), low=-2)
+            for name in ("last", "before")
+        )
+    codes = waiting.codes[1:used]
+    waiting.codes[1:used] = np.where(codes >= 0, terms.codes[codes] if codes.size else codes, -1)
+    w.thaw_entries(engine.tables, waiting, terms.facts)
+    link_spines(records["nodes"], buckets, np.full(len(buckets), r.UNION, np.int32))
+    fresh = engine.memory.dag
+    counters = fresh.counters.copy()
+    for name, (_, place) in _RECORDS.items():
+        counters[place] = len(records[name])
+    facts = np.zeros((len(records["vertices"]), fresh.facts.shape[1]), np.int64)
+    dag = fresh._replace(counters=counters, buckets=buckets, facts=facts, **records)
+    engine.memory = engine.memory._replace(
+        dag=dag, waiting=waiting, moments=LastMoments(last.copy(), before.copy())
+    )
+    engine.position, engine.bound, engine.moment = position, bound, moment
+    engine.reserve()
+
+
+def _check_vertices(
+    engine: LinkedEngine, records: Mapping[str, NDArray[np.void]], position: int, extent: Extent
+) -> None:
+    """Vertices come in the order of their rows, and have their sources one after the other."""
+    vertices = records["vertices"]
+    at, counts = vertices["position"][1:], vertices["count"].astype(np.int64)
+    labels = int(engine.tables.transition_label.max(initial=0)) + 1
+    require(
+        is_inside(at, extent.first_row, position)
+        and bool((np.diff(at) >= 0).all())
+        and is_inside(vertices["label"], 0, labels)
+        and is_inside(counts, 0, 2)
+        and int(counts.sum()) == len(records["sources"])
+        and bool((vertices["first"] == np.cumsum(counts) - counts).all()),
+        "'vertices' are not in order",
+    )
+
+
+def _check_runs(records: Mapping[str, NDArray[np.void]], extent: Extent) -> None:
+    """A vertex gathers runs of earlier moments only, so that following sources ends.
+
+    A vertex that begins a match leads nowhere, and counts as made before all others.
+    """
+    vertices, sources, nodes = (records[name] for name in _RECORDS)
+    vertex = nodes["vertex"]
+    require(
+        is_inside(vertex[1:], 1, len(vertices))
+        and bool((nodes["start"] == vertices["start"][vertex])[1:].all()),
+        "'nodes' do not belong to vertices",
+    )
+    check_nodes(nodes)
+    owner = np.repeat(np.arange(len(vertices)), vertices["count"])
+    moments = np.full(len(vertices), -1, np.int64)
+    moments[owner] = sources["version"]
+    made = check_versions(nodes, moments)
+    at = sources["at"]
+    require(
+        not sources["link"].any()
+        and not sources["asked"].any()
+        and is_inside(sources["version"], 0, max(extent.moments, 1))
+        and is_inside(at, 1, len(nodes))
+        and bool((made[at] < sources["version"]).all())
+        and bool((nodes["start"][at] == vertices["start"][owner]).all()),
+        "a source leads to no run before it",
+    )
+
+
+def _read_entries(
+    engine: LinkedEngine, arrays: Arrays, sizes: tuple[int, int], extent: Extent
+) -> tuple[w.WaitingRuns, NDArray[np.void]]:
+    """Return the entries, without their chains, and their buckets; `sizes`: nodes and terms."""
+    nodes, terms = sizes
+    tables, columns = engine.tables, engine.memory.waiting.codes.shape[1]
+    stores = len(tables.store_link)
+    store = read_array(arrays, "entry.store", np.int32, low=0, below=stores)
+    number = len(store)
+    codes = read_array(arrays, "entry.codes", np.int32, (number, columns), low=-1, below=terms)
+    root = read_array(arrays, "entry.root", np.int32, (number,), low=1, below=nodes)
+    ordinal = read_array(
+        arrays, "entry.ordinal", np.int64, (number,), low=0, below=max(extent.moments, 1)
+    )
+    kept = np.zeros((stores, columns), np.bool_)
+    kept[np.repeat(np.arange(stores), np.diff(tables.store_first)), tables.store_columns] = True
+    whole = np.concatenate([store.reshape(-1, 1), codes], axis=1)
+    require(
+        number < runtime.MOST_ENTRIES // 2
+        and len(np.unique(whole, axis=0)) == number
+        and bool((codes == -1)[~kept[store]].all()),
+        "its groups of runs are not apart",
+    )
+    size = runtime.FIRST_ENTRIES
+    while size < 2 * (number + 1):
+        size *= 2
+    waiting = w.new_waiting_runs(size, columns, tables.index_of.shape[1])
+    used = slice(1, number + 1)
+    waiting.store[used], waiting.codes[used] = store, codes
+    if engine.partitioned:
+        waiting.part[used] = read_array(
+            arrays, "entry.part", np.int32, (number,), low=0, below=extent.keys
+        )
+    waiting.counters[w.USED], waiting.counters[w.LIVE] = number + 1, number
+    buckets = np.zeros(size, r.BUCKET)
+    buckets["root"][used], buckets["ordinal"][used] = root, ordinal
+    return waiting, buckets
