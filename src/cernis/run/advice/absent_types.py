@@ -26,18 +26,22 @@ class SampledTypes:
 
     def __init__(self) -> None:
         self._columns: list[pa.ChunkedArray] = []
+        self._names: list[str] | None = None
 
     def add(self, batch: EventBatch) -> None:
         """Keep the types of the first rows of a batch, if it is the first one."""
         if not self._columns:
             tables = [table for _, table in batch.parts]
             name = batch.type_column
+            self._names = None
             self._columns = [t.column(name)[:_SAMPLE] for t in tables if name in t.column_names]
 
     def names(self) -> list[str]:
         """Return the distinct types."""
-        found = (value.as_py() for column in self._columns for value in pc.unique(column))
-        return list(dict.fromkeys(value for value in found if isinstance(value, str)))
+        if self._names is None:
+            found = (value.as_py() for column in self._columns for value in pc.unique(column))
+            self._names = list(dict.fromkeys(value for value in found if isinstance(value, str)))
+        return self._names
 
 
 def find_absent_types(
