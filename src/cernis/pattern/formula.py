@@ -9,7 +9,7 @@ not take part in equality. What each node means is defined by the evaluator in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cernis.errors import Span
 from cernis.pattern.predicate import Attribute, Condition, span_field
@@ -47,7 +47,7 @@ class As:
 
     body: Formula
     variable: str
-    hidden: bool = False
+    hidden: bool = field(default=False, repr=False)
     span: Span | None = span_field()
 
 

@@ -108,9 +108,8 @@ class Streamset:
     >>> stream = b'''<http://x/a> <http://x/p> "1" <urn:e:5> .
     ... <http://x/a> <http://x/p> "2" <urn:e:9> .'''
     >>> events = Streamset({"S": stream}, Terms())
-    >>> [batch.times.tolist() for batch in events], print(events.rules["S"])
-    the name of the graph, by '(?:^|[A-Za-z])[^A-Za-z0-9]*([0-9]+)$'
-    ([[5000000, 9000000]], None)
+    >>> [batch.times.tolist() for batch in events]
+    [[5000000, 9000000]]
     """
 
     def __init__(
