@@ -128,7 +128,7 @@ def test_every_array_is_missed_and_must_have_its_shape(name: str) -> None:
         ("entry.codes", 10_000, "'entry.codes' is out of range"),
         ("entry.root", 0, "'entry.root' is out of range"),
         ("entry.root", 1, "buckets share their runs"),
-        ("rows.event", 0, "its rows do not belong to its events"),
+        ("rows.event", -1, "its rows do not belong to its events"),
         ("held.first", 1, "the last events are not in order"),
         ("terms.text", 32, "a term is no term"),
     ],

@@ -73,16 +73,25 @@ def test_an_event_must_not_be_in_two_pieces() -> None:
     )
 
 
+def same_subject() -> GraphQuery:
+    """A query for two events of one stream about one subject."""
+    text = PAIRS.replace("SELECT ?a ?b", "SELECT ?a").replace("?b", "?a")
+    query = cernis.query(text, lang="spaseq").query
+    return GraphQuery(replace(query, gpms=tuple(replace(g, streams=("S",)) for g in query.gpms)))
+
+
 def test_a_label_of_a_blank_node_is_one_node_in_all_pieces() -> None:
-    same = cernis.query(
-        PAIRS.replace("?b", "?a").replace("SELECT ?a ?a", "SELECT ?a"), lang="spaseq"
-    )
-    gpms = tuple(replace(gpm, streams=("S",)) for gpm in same.query.gpms)
-    one_stream = replace(same.query, gpms=gpms)
-    session = GraphQuery(one_stream).session(time_unit="s")
+    session = same_subject().session(time_unit="s")
     session.push({"S": write_event("is", 1, what="_:b")})
     session.push({"S": write_event("was", 2, what="_:b")})
     assert ends(session.finish()) == [2]
+
+
+def test_nodes_without_a_label_are_others_in_each_piece() -> None:
+    session = same_subject().session(time_unit="s", format="trig")
+    session.push({"S": b"<urn:x:e/1> { [] <urn:x:is> <urn:x:k> }"})
+    session.push({"S": b"<urn:x:e/2> { [] <urn:x:was> <urn:x:k> }"})
+    assert ends(session.finish()) == []
 
 
 def test_nothing_follows_the_end() -> None:
@@ -107,3 +116,14 @@ def test_an_unknown_stream_leaves_the_session_as_it_was() -> None:
 def test_a_session_that_keeps_nothing_cannot_be_pulled() -> None:
     with pytest.raises(cernis.StateError, match="open the session with keep=True"):
         open_session().pull()
+
+
+def test_many_pieces_are_few_batches_of_rows() -> None:
+    session = open_session()
+    for time in range(300):
+        session.push({"S": write_event("is", time)})
+    assert session.store.size == 299
+    assert len(list(session.store.codes())) < 10
+    assert session.push({"T": write_event("was", 300)}).count() == 0
+    found = session.finish()
+    assert [match.events[0] for match in found] == [("S", n) for n in range(299, 239, -1)]

@@ -1,7 +1,8 @@
 """The rows and events that matches refer to, by number.
 
 Numbers continue from batch to batch. A run that is collected as a whole keeps every row; one that
-is delivered batch by batch drops the batches that no partial match reaches.
+is delivered batch by batch drops the batches that no partial match reaches. Small batches are
+merged, so that a copy of the store and a lookup cost little beside many pieces.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class _EventNumbers(NamedTuple):
     numbers: Int64s
 
 
+_SMALL = 1024
+"""The most rows of a batch that is merged of others."""
 _FROZEN = ("batches", "codes", "alternative", "event", "time", "streams", "numbers")
 
 
@@ -52,6 +55,29 @@ class RowStore:
         if len(rows.time):
             self._rows.append(rows)
             self._events.append(_EventNumbers(first_event, events.streams, events.numbers))
+            self._merge_small()
+
+    def _merge_small(self) -> None:
+        """Merge the last batches while they are small and one is no larger than the next.
+
+        Streams in pieces have many small batches; each row is copied O(log) times.
+        """
+        while len(self._rows) > 1:
+            one, two = self._rows[-2:]
+            first, last = self._events[-2:]
+            span = last.first + len(last.streams) - first.first
+            rows = len(one.time) + len(two.time)
+            if len(one.time) > len(two.time) or rows > _SMALL or span > 4 * _SMALL:
+                return
+            gap = last.first - first.first - len(first.streams)
+            # events between the batches have no rows: nobody asks for their numbers
+            streams = [first.streams, np.zeros(gap, np.int32), last.streams]
+            numbers = [first.numbers, np.zeros(gap, np.int64), last.numbers]
+            columns: Any = zip(one[1:], two[1:], strict=True)
+            self._rows[-2:] = [StoredRows(one.first, *map(np.concatenate, columns))]
+            self._events[-2:] = [
+                _EventNumbers(first.first, np.concatenate(streams), np.concatenate(numbers))
+            ]
 
     @property
     def size(self) -> int:

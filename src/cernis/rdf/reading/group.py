@@ -30,6 +30,8 @@ from cernis.rdf.reading.terms import Codes, Terms
 
 REACH = 1 << 16
 """How many quads may lie between two quads of one event."""
+LAST_EVENTS = 1024
+"""Of how many events at the end of a piece the next piece must have no quads."""
 
 _UNSEEN, _CLOSED = -1, -2
 _LARGEST = 2**63 - 1
@@ -96,7 +98,7 @@ class QuadGrouper:
         self._open = _OpenEvents(codes, longs, longs)
         self._quads = EventQuads(codes, codes, codes, codes)
         self.ended = codes
-        """Of a stream in pieces: the names of the graphs in the last piece."""
+        """Of a stream in pieces: the names of the last graphs in the last piece."""
 
     @property
     def event_count(self) -> int:
@@ -167,13 +169,14 @@ class QuadGrouper:
         self._counts[0] = len(self._open.names)
 
     def end_piece(self, names: Codes) -> None:
-        """Note the graphs of a piece, whose quads are together; forget those before.
+        """Note the last graphs of a piece, whose quads are together; forget those before.
 
         The next piece must not have quads of them, which would be the rest of an event.
         """
         self._slots[self.ended] = _UNSEEN
-        self._slots[names] = _CLOSED
-        self.ended = names
+        self._slots[names] = _UNSEEN
+        self.ended = names[-LAST_EVENTS:]
+        self._slots[self.ended] = _CLOSED
 
     def continue_from(self, events: int, quads: int, ended: Codes) -> None:
         """Go on behind so many events and quads, and a piece with these graphs."""
