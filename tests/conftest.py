@@ -1,8 +1,8 @@
 """Hypothesis profiles: `ci` repeats the same cases each time, `fuzz` looks for new ones.
 
-With several test processes, all tests of Spark in batch run in one of them, and all of streams
-in one: each process that has some starts a Java of its own. All tests of benchmarks run in one
-as well: they share the records.
+With several test processes, all tests of Spark in batch run in one of them, all of streams in
+one, and all pages with examples on Spark in one: each process that has some starts a Java of its
+own. All tests of benchmarks run in one as well: they share the records.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return "streams"
             if nodeid.startswith("tests/bench/"):
                 return "benchmarks"
-            on_spark = nodeid.startswith("tests/spark/") or ", on Spark" in nodeid
-            return "spark" if on_spark else nodeid
+            if ", on Spark" in nodeid:
+                return "pages on Spark"
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
 
     return SparkTogether(config, log) if config.getoption("dist") == "load" else None
