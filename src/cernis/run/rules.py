@@ -34,7 +34,7 @@ from cernis.errors import (
 from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition, join_table
-from cernis.events.source import DescribedStream, Source, open_events
+from cernis.events.source import DescribedStream, Source
 from cernis.languages.ceql.rules import parse_rules
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
@@ -340,20 +340,8 @@ class RuleSession:
 
     def _open(self, events: Any) -> list[Source]:
         """Open the streams that any rule reads."""
-        patterns, options = self._patterns, self.options
-        sources = open_events(
-            events,
-            names=name_streams(patterns),
-            time=options.time,
-            type=options.type,
-            time_unit=options.time_unit,
-            format=options.format,
-            columns=options.columns,
-            delimiter=options.delimiter,
-            quote=options.quote,
-            on_error=self.mistakes,
-            declared=unite_declared(patterns),
-        )
+        names, declared = name_streams(self._patterns), unite_declared(self._patterns)
+        sources = self.options.open_sources(events, names, self.mistakes, declared)
         for source in sources:
             if source.name in self._made:
                 raise DataError(f"rules insert into the stream {source.name!r}, which is given too")

@@ -27,6 +27,7 @@ from cernis.events.order import Ordering, Scale, StreamPosition
 from cernis.events.source import (
     DescribedStream,
     OnError,
+    Source,
     TimeColumns,
     TypeColumns,
     open_events,
@@ -97,6 +98,24 @@ class RunOptions:
     def time_column(self) -> str | None:
         """The column in which events of all streams have their times, if it is named."""
         return self.time if isinstance(self.time, str) else None
+
+    def open_sources(
+        self, events: Any, names: Sequence[str], mistakes: Mistakes, declared: Schema | None
+    ) -> list[Source]:
+        """Open events as these options say; rows that cannot be read go to `mistakes`."""
+        return open_events(
+            events,
+            names=names,
+            time=self.time,
+            type=self.type,
+            time_unit=self.time_unit,
+            format=self.format,
+            columns=self.columns,
+            delimiter=self.delimiter,
+            quote=self.quote,
+            on_error=mistakes,
+            declared=declared,
+        )
 
     def new_budget(self) -> Budget:
         return Budget(self.budget, self.on_budget)
@@ -369,19 +388,9 @@ class Session(Generic[Found]):
 
     def _open(self, events: Any) -> Ordering:
         """Open the events, check the query against them, and put them in order."""
-        pattern, options = self.plan.pattern, self.options
-        sources = open_events(
-            events,
-            names=pattern.streams,
-            time=options.time,
-            type=options.type,
-            time_unit=options.time_unit,
-            format=options.format,
-            columns=options.columns,
-            delimiter=options.delimiter,
-            quote=options.quote,
-            on_error=self.mistakes,
-            declared=pattern.declared,
+        pattern = self.plan.pattern
+        sources = self.options.open_sources(
+            events, pattern.streams, self.mistakes, pattern.declared
         )
         tables = self.prepare(sources)
         join = None if tables is None else tables.join
