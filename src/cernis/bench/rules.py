@@ -100,7 +100,7 @@ RULES = Benchmark(
     name=NAME,
     title="Rules",
     question=f"""
-What does an event cost when there are more and more rules, of which it concerns few?
+How does the cost of an event grow with the number of rules, if it concerns few of them?
 
 Rules of three steps of one host, a key and a window:
 

@@ -9,7 +9,8 @@ than without this module.
 
 Both ways read and write the same arrays, so the way may change between any two calls. One call
 cannot change its way: engines cut a batch into small pieces while kernels may be interpreted
-(`cut_events`), and whoever reads events says how many before it calls a kernel (`expect_events`).
+(`cut_events`), and a reader of events says how many they are before it calls a kernel
+(`expect_events`).
 
 Cost contract: at most about a second more than compiled code alone, in the whole life of a process.
 

@@ -4,8 +4,8 @@ Keys are equal as partition keys are (`keys`): numbers across types, instants ac
 NaN have no row.
 
 Cost contract: one hash look-up per event and component of the key, whatever the size of the table.
-Memory: that of the keys of the table; keys of events that the table lacks are dropped when they are
-as many. Turned down: Arrow's join, which hashes the whole table anew for each batch, carries no
+Memory: the keys of the table, and at most as many keys of events that the table lacks. Turned down:
+Arrow's join, which hashes the whole table anew for each batch, carries no
 nested columns, and compares values of one type alone.
 """
 
