@@ -142,16 +142,6 @@ def test_every_example_on_the_page_holds(
             run_console(block, page, capfd)
 
 
-_LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_on_the_page_leads_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    broken = [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
-    assert broken == []
-
-
 # pages use a name for one thing after the other, and their functions need no annotations
 _LENIENT = "# mypy: allow-redefinition, allow-untyped-defs, allow-untyped-calls"
 

@@ -1,0 +1,34 @@
+"""`python -m cernis.manual.build`: build the site of the checkout that this package lies in."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cernis.errors import CernisError
+from cernis.manual.build import build_site
+
+ROOT = Path(__file__).parents[3]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build what is asked for; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m cernis.manual", description=__doc__)
+    parser.add_argument("what", choices=["site"])
+    parser.add_argument("--output", metavar="DIR", type=Path, default=ROOT / "build" / "site")
+    given = parser.parse_args(arguments)
+    if not (ROOT / "docs").is_dir():
+        sys.stderr.write("error: the manual is built from a checkout of Cernis, and this is none\n")
+        return 1
+    try:
+        sys.stdout.write(f"{build_site(ROOT, given.output)}\n")
+    except CernisError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

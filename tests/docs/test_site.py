@@ -1,0 +1,76 @@
+"""The site: links lead somewhere, the navigation is whole, nothing comes from outside."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cernis.errors import CernisError
+from cernis.manual.build import build_site, is_sphinx_installed, write_versions_page
+from cernis.manual.pages import find_broken_links, list_linked, read_pages
+from cernis.manual.sources import FOLDERS, write_sources
+
+ROOT = Path(__file__).parents[2]
+_LOADED = re.compile(
+    r'<(?:script|img|iframe|source)\b[^>]*\bsrc="([^"]+)"|<link\b[^>]*\bhref="([^"]+)"'
+)
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    assert find_broken_links(ROOT, read_pages(ROOT)) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    pages = {"a.md": "# A\n[x](b.md#here) [y](b.md#there) [z](c.md)", "b.md": "# Here"}
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text)
+    assert find_broken_links(tmp_path, pages) == [
+        "a.md: no heading #there in b.md",
+        "a.md: no file c.md",
+    ]
+
+
+@pytest.mark.parametrize("folder", [f"docs/{name}" for name in FOLDERS])
+def test_the_contents_of_a_folder_have_all_its_pages(folder: str) -> None:
+    pages = read_pages(ROOT)
+    index = f"{folder}/index.md"
+    inside = {page for page in pages if page.startswith(f"{folder}/") and page != index}
+    assert set(list_linked(index, pages[index], folder)) == inside
+
+
+def test_files_are_named_above_their_blocks(tmp_path: Path) -> None:
+    page = "# A\n\n<!-- file: x.csv -->\n```csv\ntype\n```\n\n```python\n>>> 1\n1\n\n```\n"
+    write_sources(ROOT, {"docs/how-to/a.md": page}, tmp_path)
+    assert (tmp_path / "how-to" / "a.md").read_text() == (
+        "# A\n\n```{code-block} text\n:caption: x.csv\n\ntype\n```\n\n```python\n>>> 1\n1\n```\n"
+    )
+
+
+def test_versions_are_listed_from_the_newest(tmp_path: Path) -> None:
+    for version in ("0.9.0", "0.10.0", "0.2.0"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "index.html").touch()
+    page = write_versions_page(tmp_path)
+    assert re.findall(r'href="([^"]+)/index.html"', page) == ["0.10.0", "0.9.0", "0.2.0"]
+
+
+@pytest.mark.filterwarnings("ignore:.* is deprecated. Check CHANGES for Sphinx")  # in MyST
+@pytest.mark.skipif(not is_sphinx_installed(), reason="the extra `site` is not installed")
+def test_the_site_builds_and_loads_nothing_from_outside(tmp_path: Path) -> None:
+    first = build_site(ROOT, tmp_path)
+    pages = [path for path in first.parent.rglob("*.html") if "_static" not in path.parts]
+    assert len(pages) > len(read_pages(ROOT))  # and the page of the search
+    for page in pages:
+        loaded = [one or other for one, other in _LOADED.findall(page.read_text("utf-8"))]
+        assert [target for target in loaded if re.match(r"\w+:|//", target)] == []
+    styles = "".join(path.read_text("utf-8") for path in first.parent.rglob("*.css"))
+    assert not re.search(r"@import|url\(\s*['\"]?(?:https?:)?//", styles)
+    assert (tmp_path / "index.html").is_file()
+
+
+def test_a_missing_sphinx_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("cernis.manual.build.is_sphinx_installed", lambda: False)
+    with pytest.raises(CernisError, match=r"the site needs Sphinx, MyST and Furo: pip install"):
+        build_site(ROOT, tmp_path)
