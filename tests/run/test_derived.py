@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import cernis
 import cernis.pattern as p
 from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy
-from cernis.run.rules import RuleSetError
+from cernis.run.rule import RuleSetError
 from cernis.testing.differential import comparable_match, describe_case
 from cernis.testing.grammar import split_batches
 from cernis.testing.rules import evaluate_rules
@@ -89,6 +89,7 @@ def run(rules: Rules, events: Events, at: list[int] | None) -> list[dict[str, An
         session, parts = cernis.rules(rules).session(), []
         for piece in split_batches(range(len(events)), at):
             parts.append(session.push(table.slice(piece[0] if piece else 0, len(piece))))
+            session = session.rules.thaw(session.freeze())
         return [*parts, session.finish()]
     except RuleSetError as error:
         if "type clash" in str(error):  # a text that a rule compares with a number

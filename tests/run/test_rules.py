@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.cli.main import main
+from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
 from cernis.run.routing import ConstantTest, find_equalities, why_whole
-from cernis.run.rules import RuleSetError
+from cernis.run.rule import RuleSetError
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import split_batches
 from cernis.testing.strategies import cases, cuts, streams
@@ -69,13 +71,16 @@ def test_each_rule_finds_what_the_oracle_finds(case: tuple[dict[str, Pattern], E
 
 @some
 @given(st.data())
-def test_batches_change_nothing(data: st.DataObject) -> None:
+def test_batches_and_restarts_change_nothing(data: st.DataObject) -> None:
     patterns, events = data.draw(rule_sets())
     events = sorted(events, key=lambda event: event["ts"])
-    session = cernis.rules(patterns).session()
+    rules = cernis.rules(patterns)
+    session = rules.session()
     whole, parts = make_table(events, timed=True), []
     for piece in split_batches(range(len(events)), data.draw(cuts(len(events)))):
         parts.append(session.push(whole.slice(piece[0] if piece else 0, len(piece))))
+        if data.draw(st.booleans()):
+            session = rules.thaw(session.freeze())
     parts.append(session.finish())
     for name, pattern in patterns.items():
         compare(pattern, events, [part[name] for part in parts])
@@ -220,6 +225,8 @@ def test_rules_that_come_and_go_find_what_they_find_alone(data: st.DataObject) -
         assert (changes.kept, changes.replaced) == (tuple(sorted(names & after)), ())
         alone = {name: state for name, state in alone.items() if name in after}
         names = after
+        if data.draw(st.booleans()):
+            session = session.rules.thaw(session.freeze())
 
 
 def test_a_rule_with_another_text_begins_anew_and_the_others_keep_their_state() -> None:
@@ -234,6 +241,52 @@ def test_a_rule_with_another_text_begins_anew_and_the_others_keep_their_state() 
     with pytest.raises(RuleSetError):
         session.update(cernis.rules({"a": "SELECT * FROM S WHRE A"}))
     assert session.rules.names == ("a", "b", "c")
+
+
+def test_a_rule_that_is_removed_takes_its_encoder_along() -> None:
+    session = cernis.rules(on_hosts(20)).session()
+    session.push(log(60, 20))
+    session.update(cernis.rules(on_hosts(2)))
+    gc.collect()
+    assert (len(session._encoders), len(session._groups)) == (2, 3)  # types, and two hosts
+
+
+def test_frozen_rules_are_thawed_by_the_same_rules_alone() -> None:
+    texts = {"a": "SELECT * FROM S WHERE A ; B", "b": "SELECT * FROM S WHERE B"}
+    session = cernis.rules(texts).session(time="at")
+    session.push([{"type": "A", "at": 1}])
+    frozen = session.freeze()
+    with pytest.raises(StateError) as raised:
+        cernis.rules({"a": texts["b"], "c": texts["b"], "b": texts["b"]}).thaw(frozen)
+    assert str(raised.value) == (
+        "the state was frozen by other rules (a, c); thaw it with the rules that froze it, and go "
+        "on with others by update"
+    )
+    with pytest.raises(StateError, match="by the same rules in another order"):
+        cernis.rules({"b": texts["b"], "a": texts["a"]}).thaw(frozen)
+    with pytest.raises(StateError, match="frozen by a query, not by a rule set"):
+        cernis.rules(texts).thaw(cernis.query(texts["a"]).session().freeze())
+    with pytest.raises(StateError, match="its checksum does not match"):
+        cernis.rules(texts).thaw(frozen[:-1] + b"?")
+    thawed = cernis.rules(texts).thaw(frozen)
+    found = thawed.push([{"type": "B", "at": 2}])
+    assert {name: matches.count() for name, matches in found.items()} == {"a": 1, "b": 1}
+    with pytest.raises(DataError, match="before"):
+        thawed.push([{"type": "B", "at": 1}])
+
+
+def test_a_session_that_has_failed_says_so_and_begins_from_what_was_frozen() -> None:
+    text = "SELECT MAX * FROM S WHERE (A AS a ; B AS b) FILTER a[x] < b[x]"
+    rules = cernis.rules({"pairs": text, "all": "SELECT * FROM S WHERE B"})
+    session = rules.session(budget=3)
+    session.push([{"type": "A", "x": 1, "ts": i} for i in range(5)])
+    frozen = session.freeze()
+    with pytest.raises(CernisError, match="candidates"):
+        session.push([{"type": "B", "x": 2, "ts": 9}])
+    with pytest.raises(StateError, match="this session has failed before"):
+        session.push([{"type": "B", "x": 2, "ts": 10}])
+    found = rules.thaw(frozen, budget=10).push([{"type": "B", "x": 2, "ts": 9}])
+    assert {name: matches.count() for name, matches in found.items()} == {"pairs": 5, "all": 1}
 
 
 def test_each_rule_has_its_numbers() -> None:

@@ -16,7 +16,7 @@ import cernis
 from cernis.cli.main import main
 from cernis.errors import CernisError
 from cernis.generators.stock import stock_stream
-from cernis.run.rules import RuleSetError
+from cernis.run.rule import RuleSetError
 from cernis.spark.rules import recognize_rules
 
 RULES = """

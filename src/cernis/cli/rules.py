@@ -18,7 +18,8 @@ from cernis.cli.terminal import make_table, output_console, print_message, print
 from cernis.errors import CernisError, StrictError, WarningNote, list_warnings, neutralize
 from cernis.output import open_output
 from cernis.results.jsonlines import text_of
-from cernis.run.rules import Rule, RuleSet, name_warning
+from cernis.run.rule import Rule, name_warning
+from cernis.run.rules import RuleSet
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from cernis.cli.events_on_spark import EventRun, load_frames
 from cernis.cli.rules import FoundByRule, check_delivery, deliver, list_notes
 from cernis.cli.terminal import print_notes
 from cernis.errors import StrictError, list_warnings
-from cernis.run.rules import Rule, RuleSet
+from cernis.run.rule import Rule
+from cernis.run.rules import RuleSet
 from cernis.spark.files.check import check_rule_files
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ first appear. Cost: one pass of a few nanoseconds per row and group, one for the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -367,7 +367,7 @@ class _Group:
         return _Digit(lookup, _add_at(numbers))
 
 
-KnownGroups = dict[tuple[tuple[Path, ...], tuple[tuple[int, _AtomTest], ...]], _Group]
+KnownGroups = MutableMapping[tuple[tuple[Path, ...], tuple[tuple[int, _AtomTest], ...]], _Group]
 """Groups by their columns, and by their atoms with the places that these have in an encoder."""
 
 
@@ -476,10 +476,11 @@ def _group_atoms(atoms: Sequence[Atom], type_column: str, known: KnownGroups) ->
         size = len(members) if kind in ("equality", "plain") else _PACKED
         for first in range(0, len(members), size):
             some = tuple(members[first : first + size])
-            if (paths, some) not in known:
+            group = known.get((paths, some))
+            if group is None:
                 group = _Group(paths, [i for i, _ in some], [test for _, test in some])
                 known[paths, some] = group
-            groups.append(known[paths, some])
+            groups.append(group)
     return groups
 
 

@@ -77,7 +77,7 @@ def freeze_pipeline(
         "query": fingerprint(pipeline.plan),
         "engine": engine,
         "progress": list(astuple(progress)),
-        "reading": [dict(c) if isinstance(c, Mapping) else c for c in columns],
+        "reading": freeze_reading(columns),
         "batches": batches,
         "kept_from": pipeline.kept_from,
         "candidates": pipeline.budget.used,
@@ -127,6 +127,29 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
             "the state was frozen by another query; run the new query on the stream from its "
             "beginning, or thaw with the query that froze it"
         )
+    reading = read_reading(meta)
+    unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
+    names = frozenset(check_text(name, "an attribute that holds text") for name in unordered)
+    written = check_mapping(meta.get("tables", {}), "the tables")
+    tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
+    return FrozenState(meta, arrays, *reading, names, tables)
+
+
+class FrozenReading(NamedTuple):
+    """How a frozen session reads events, and how far it has come."""
+
+    columns: Columns
+    progress: StreamPosition
+    """Without its position."""
+
+
+def freeze_reading(columns: Columns) -> list[Any]:
+    """Return the columns that events are read by, as a header has them."""
+    return [dict(c) if isinstance(c, Mapping) else c for c in columns]
+
+
+def read_reading(meta: Mapping[str, Any]) -> FrozenReading:
+    """Return how events were read, if the header of a state says it soundly."""
     time, type_, unit = check_list(meta.get("reading"), "the columns", 3)
     columns = (
         cast(TimeColumns, _check_columns(time, "the time column")),
@@ -140,11 +163,7 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
         time=None if last is None else check_number(last, "the progress"),
         unit_ns=tick,
     )
-    unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
-    names = frozenset(check_text(name, "an attribute that holds text") for name in unordered)
-    written = check_mapping(meta.get("tables", {}), "the tables")
-    tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
-    return FrozenState(meta, arrays, columns, progress, names, tables)
+    return FrozenReading(columns, progress)
 
 
 def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:

@@ -13,20 +13,21 @@ matches reach back to.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encoder, KnownGroups
+from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import (
     CernisError,
     DataError,
-    Diagnostic,
-    QueryError,
+    SessionGuard,
+    StateError,
     StrictError,
     WarningNote,
     list_warnings,
@@ -35,7 +36,6 @@ from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition, join_table
 from cernis.events.source import DescribedStream, Source
-from cernis.languages.ceql.rules import parse_rules
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
 from cernis.results.matches import Matches
@@ -53,11 +53,14 @@ from cernis.run.derived import (
     order_rules,
     unite_schemas,
 )
+from cernis.run.freeze import freeze_reading, read_reading
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
-from cernis.run.routing import ConstantTest, Router, find_equalities, why_whole
+from cernis.run.routing import ConstantTest, Router
+from cernis.run.rule import Rule, RuleSetError, describe_mistake, name_warning, read_rules
 from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema
+from cernis.state import check_list, check_number, check_text, read_array, require
 
 _CHUNK = 1 << 20
 """So many events are routed at once: each rule has a cost for each chunk."""
@@ -66,33 +69,6 @@ _CHUNK_PER_RULE = 1 << 12
 _LARGEST_CHUNK = 1 << 23
 _CHUNK_BYTES = 1 << 28
 """Limits of larger chunks, in events and in bytes."""
-
-
-class RuleSetError(CernisError):
-    """The mistakes of a rule set, of all its rules."""
-
-    def __init__(self, mistakes: Sequence[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = tuple(mistakes)
-
-
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """A query with a name, and the file that it stands in."""
-
-    name: str
-    query: Query[Any]
-    origin: str = ""
-
-    @cached_property
-    def whole(self) -> str:
-        """Why its plan has it read every event; empty: it reads those that can move it."""
-        return why_whole(self.query.plan)
-
-    @cached_property
-    def equalities(self) -> frozenset[ConstantTest] | None:
-        """The equalities of which one holds for every event that can move it."""
-        return find_equalities(self.query.plan)
 
 
 class RuleSet:
@@ -112,9 +88,7 @@ class RuleSet:
 
         All mistakes of all rules are raised together.
         """
-        reader = _RuleReader()
-        reader.read(source)
-        return reader.finish()
+        return cls(read_rules(source))
 
     def __len__(self) -> int:
         return len(self.rules)
@@ -139,6 +113,14 @@ class RuleSet:
     def session(self, **options: Any) -> RuleSession:
         """Return a session to push events to, for all rules."""
         return RuleSession(self, RunOptions(**options))
+
+    def thaw(self, frozen: bytes, **options: Any) -> RuleSession:
+        """Return the session that `RuleSession.freeze` turned into bytes.
+
+        The options are those of `Query.thaw`. The rules are those of the session that was frozen;
+        `update` goes on with others.
+        """
+        return RuleSession.thaw(self, frozen, RunOptions(**options))
 
     @cached_property
     def wholes(self) -> dict[str, str]:
@@ -216,8 +198,10 @@ class RuleSession:
         self._types = SampledTypes()
         self._is_updated = False
         self._events = 0
-        self._encoders: dict[tuple[Atom, ...], Encoder] = {}
-        self._groups: KnownGroups = {}
+        self._encoders: WeakValueDictionary[tuple[Atom, ...], Encoder] = WeakValueDictionary()
+        """Those of rules that are there: a rule that is removed takes its own along."""
+        self._groups: KnownGroups = WeakValueDictionary()
+        self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
         self._begin(rules, {})
 
     def update(self, rules: RuleSet) -> RuleChanges:
@@ -226,9 +210,10 @@ class RuleSession:
         A rule that is new, or has another text, begins with the next events. Rules that are wrong
         raise an error when they are read (`cernis.rules`), and the session goes on as it was.
         """
-        texts = {rule.name: str(rule.query) for rule in self.rules}
+        self._guard.check()
+        texts = {rule.name: rule.text for rule in self.rules}
         sessions = dict(zip(self.rules.names, self.sessions, strict=True))
-        same = {rule.name for rule in rules if texts.get(rule.name) == str(rule.query)}
+        same = {rule.name for rule in rules if texts.get(rule.name) == rule.text}
         before, after = {*texts}, {*rules.names}
         self._is_updated = True
         self._begin(rules, {name: sessions[name] for name in same})
@@ -265,16 +250,68 @@ class RuleSession:
     def _share_encoder(self, atoms: Sequence[Atom]) -> Encoder:
         """Return one encoder for all rules that ask the same atoms."""
         key = tuple(atoms)
-        if key not in self._encoders:
-            self._encoders[key] = _SharedEncoder(key, self.options.type_column, self._groups)
-        return self._encoders[key]
+        encoder = self._encoders.get(key)
+        if encoder is None:
+            encoder = _SharedEncoder(key, self.options.type_column, self._groups)
+            self._encoders[key] = encoder
+        return encoder
+
+    # -------------------------------------------------------------- frozen
+
+    def freeze(self) -> bytes:
+        """Return the state of all rules as versioned bytes; `RuleSet.thaw` goes on from there.
+
+        The bytes hold the names and the texts of the rules, and the state of those that have
+        read events.
+        """
+        with self._guard:
+            options = self.options
+            meta: dict[str, Any] = {
+                "rules": [[rule.name, rule.text] for rule in self.rules],
+                "progress": list(astuple(self.progress)),
+                "reading": freeze_reading((options.time, options.type, options.time_unit)),
+                "events": self._events,
+            }
+            arrays = {
+                f"rule.{number}": np.frombuffer(session.freeze(), np.uint8)
+                for number, session in enumerate(self.sessions)
+                if session.events
+            }
+            return pack(meta, arrays)
+
+    @classmethod
+    def thaw(cls, rules: RuleSet, state: bytes, options: RunOptions | None = None) -> RuleSession:
+        """Return the session that `freeze` turned into bytes; StateError if they are not its own.
+
+        The bytes name the columns that events are read by; `options` has the rest.
+        """
+        meta, arrays = unpack(state)
+        _check_rules(rules, _read_texts(meta))
+        reading = read_reading(meta)
+        time, type_, time_unit = reading.columns
+        options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
+        session = cls(rules, options)
+        for number, rule in enumerate(rules):
+            if (name := f"rule.{number}") in arrays:
+                frozen = read_array(arrays, name, np.uint8).tobytes()
+                encode = session._share_encoder
+                thawed = Session[Any].thaw(rule.query.plan, frozen, options, encode=encode)
+                session.sessions[number] = thawed
+        position, *_ = check_list(meta.get("progress"), "the progress", 4)
+        number = check_number(position, "the progress", 0)
+        session.progress = replace(reading.progress, position=number)
+        session._events = check_number(meta.get("events"), "the number of events", 0)
+        session._is_updated = True  # what rules have read before is not known for warnings
+        return session
 
     # ------------------------------------------------------------- reading
 
     def collect(self, events: Any) -> dict[str, Any]:
         """Return all that the rules find in the last events of a stream."""
-        read = self._read(events, forget=False)
-        found = self._conclude(read, last=True, warns=True)
+        ordering = self._start(events)
+        with self._guard:
+            read = self._read(ordering, forget=False)
+            found = self._conclude(read, last=True, warns=True)
         if self.options.strict:
             pairs = ((rule, list_warnings(found[rule.name].notes)) for rule in self.rules)
             self._refuse([(rule, one) for rule, several in pairs for one in several])
@@ -284,11 +321,14 @@ class RuleSession:
         """Return what each rule finds in these events, which follow all events pushed before."""
         for session in self.sessions:
             session.renew_budget()
-        return self._conclude(self._read(events))
+        ordering = self._start(events)
+        with self._guard:
+            return self._conclude(self._read(ordering))
 
     def finish(self) -> dict[str, Any]:
         """Return what is certain now that no further event comes."""
-        return self._conclude([[] for _ in self.sessions], last=True)
+        with self._guard:
+            return self._conclude([[] for _ in self.sessions], last=True)
 
     def _conclude(
         self, read: list[list[Any]], *, last: bool = False, warns: bool = False
@@ -320,10 +360,16 @@ class RuleSession:
         if named:
             raise StrictError(dict.fromkeys(named))
 
-    def _read(self, events: Any, *, forget: bool = True) -> list[list[Any]]:
+    def _start(self, events: Any) -> Ordering:
+        """Open events, and check the rules against them; an error leaves the session as it was."""
+        self._guard.check()
         sources = self._open(events)
         ordering = Ordering(sources, after=self.progress)
         self._prepare(sources, ordering.scale)
+        return ordering
+
+    def _read(self, ordering: Ordering, *, forget: bool = True) -> list[list[Any]]:
+        sources = ordering.sources
         read: list[list[Any]] = [[] for _ in self.sessions]
         times: TimeSpan | None = None
         most = min(max(_CHUNK, _CHUNK_PER_RULE * len(self.rules)), _LARGEST_CHUNK)
@@ -560,112 +606,32 @@ def unite_declared(patterns: Iterable[Pattern]) -> Schema | None:
     return Schema(tuple(streams.values())) if streams else None
 
 
-# ----------------------------------------------------------------- reading rules
+def read_rule_texts(state: bytes) -> list[tuple[str, str]]:
+    """Return the names and the texts of the rules of a frozen session."""
+    meta, _ = unpack(state)
+    return _read_texts(meta)
 
 
-def refuse_inserts(rules: RuleSet) -> None:
-    """Raise an error for rules with INSERT INTO, which Spark does not run."""
-    mistakes = []
-    for rule in rules:
-        pattern = rule.query.pattern
-        if pattern.into is not None:
-            span = next(iter(pattern.spans.get("into", ())), None)
-            message = f"INSERT INTO {pattern.into} runs on the embedded engine alone so far"
-            error = QueryError([Diagnostic(message, span)], pattern.source)
-            mistakes.append(describe_mistake(rule.name, rule.origin, error))
-    if mistakes:
-        raise RuleSetError(mistakes)
+def _read_texts(meta: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the names and the texts of the rules that a state holds."""
+    if "rules" not in meta:
+        raise StateError("the state was frozen by a query, not by a rule set; thaw it with that")
+    written = [check_list(each, "a rule", 2) for each in check_list(meta["rules"], "the rules")]
+    return [(check_text(name, "a name"), check_text(text, "a rule")) for name, text in written]
 
 
-def name_warning(rule: Rule, warning: WarningNote) -> WarningNote:
-    """Return a warning with the rule and the file that it is about."""
-    named = WarningNote(describe_mistake(rule.name, rule.origin, warning))
-    named.code = warning.code
-    return named
-
-
-def describe_mistake(name: str, origin: str, error: CernisError | str) -> str:
-    """Return a mistake with the rule and the file that it is in."""
-    where = f"{origin}: rule {name}" if origin else f"rule {name}"
-    return f"{where}: {error}"
-
-
-class _RuleReader:
-    """Reads rules from everywhere, and collects their mistakes."""
-
-    def __init__(self) -> None:
-        self.rules: list[Rule] = []
-        self.mistakes: list[str] = []
-        self._origins: dict[str, str] = {}
-
-    def finish(self) -> RuleSet:
-        if self.mistakes:
-            raise RuleSetError(self.mistakes)
-        if not self.rules:
-            raise CernisError("there are no rules")
-        _, circle = order_rules([rule.query.pattern for rule in self.rules])
-        if circle:
-            raise RuleSetError([f"rules insert into streams in a circle: {' → '.join(circle)}"])
-        return RuleSet(self.rules)
-
-    def read(self, source: Any) -> None:
-        match source:
-            case RuleSet():
-                for rule in source.rules:
-                    self._add(rule.name, rule.query, rule.origin)
-            case Path():
-                self._read_path(source)
-            case str():
-                self._read_text(source, "")
-            case Mapping():
-                for name, query in source.items():
-                    self._add(str(name), query, "")
-            case Iterable():
-                for each in source:
-                    self.read(each)
-            case _:
-                kind = type(source).__name__
-                raise CernisError(
-                    f"rules are a text, a path, a list of these, or queries by name, not {kind}"
-                )
-
-    def _read_path(self, path: Path) -> None:
-        if path.is_dir():
-            files = sorted(file for file in path.rglob("*.ceql") if file.is_file())
-            if not files:
-                raise CernisError(f"{path}: no file of rules (.ceql)")
-            for file in files:
-                self._read_path(file)
-            return
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CernisError(f"{path}: cannot be read: {error}") from error
-        self._read_text(text, str(path))
-
-    def _read_text(self, text: str, origin: str) -> None:
-        try:
-            parsed = parse_rules(text)
-        except CernisError as error:
-            self.mistakes.append(f"{origin}: {error}" if origin else str(error))
-            return
-        for rule in parsed:
-            where = f"{origin}, line {rule.line}" if origin else f"line {rule.line}"
-            if rule.mistake is not None:
-                self.mistakes.append(describe_mistake(rule.name, origin, rule.mistake))
-            else:
-                self._add(rule.name, rule.pattern, origin, where)
-
-    def _add(self, name: str, query: Any, origin: str, where: str = "") -> None:
-        if name in self._origins:
-            first = self._origins[name]
-            places = f": {first} and {where}" if first and where else ""
-            self.mistakes.append(f"two rules are named {name!r}{places}")
-            return
-        self._origins[name] = where
-        try:
-            made = query if isinstance(query, Query) else Query(query)
-        except CernisError as error:
-            self.mistakes.append(describe_mistake(name, origin, error))
-            return
-        self.rules.append(Rule(name, made, origin))
+def _check_rules(rules: RuleSet, frozen: Sequence[tuple[str, str]]) -> None:
+    """Raise an error for the state of other rules."""
+    own, before = {rule.name: rule.text for rule in rules}, dict(frozen)
+    require(len(before) == len(frozen), "a rule comes twice")
+    other = [name for name in {**before, **own} if own.get(name) != before.get(name)]
+    if other:
+        shown = ", ".join(other[:5]) + (", …" if other[5:] else "")
+        raise StateError(
+            f"the state was frozen by other rules ({shown}); thaw it with the rules that froze it, "
+            "and go on with others by update"
+        )
+    if list(own) != list(before):
+        raise StateError(
+            "the state was frozen by the same rules in another order; thaw it with that order"
+        )

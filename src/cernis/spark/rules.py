@@ -16,14 +16,8 @@ from typing import Any
 
 from cernis.errors import CernisError
 from cernis.events.source import choose_inputs
-from cernis.run.rules import (
-    Rule,
-    RuleSet,
-    RuleSetError,
-    describe_mistake,
-    name_streams,
-    refuse_inserts,
-)
+from cernis.run.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
+from cernis.run.rules import RuleSet, name_streams
 from cernis.spark.batch import recognize_batch
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import Job, make_work, prepare_job

@@ -17,14 +17,8 @@ from cernis.events.source import Source, open_events, schema_of
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern, Unit
 from cernis.run.query import Query
-from cernis.run.rules import (
-    RuleSet,
-    RuleSetError,
-    describe_mistake,
-    name_streams,
-    refuse_inserts,
-    unite_declared,
-)
+from cernis.run.rule import RuleSetError, describe_mistake, refuse_inserts
+from cernis.run.rules import RuleSet, name_streams, unite_declared
 
 
 def check_files(

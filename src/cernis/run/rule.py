@@ -1,0 +1,216 @@
+"""`Rule`: a query with a name; and how rules are read from texts, files and folders.
+
+All mistakes of all rules are collected, so that a person mends them in one go. A folder that
+changes while its rules run is read again by `revise_rules`: a rule that is broken is refused, and
+stays what it was.
+
+Cost: parsing, some milliseconds for each rule. The plan of a rule is made when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
+from cernis.languages.ceql.rules import parse_rules
+from cernis.run.derived import order_rules
+from cernis.run.query import Query
+from cernis.run.routing import ConstantTest, find_equalities, why_whole
+
+
+class RuleSetError(CernisError):
+    """The mistakes of a rule set, of all its rules."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A query with a name, and the file that it stands in."""
+
+    name: str
+    query: Query[Any]
+    origin: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        """The query as text, by which rules are compared."""
+        return str(self.query)
+
+    @cached_property
+    def whole(self) -> str:
+        """Why its plan has it read every event; empty: it reads those that can move it."""
+        return why_whole(self.query.plan)
+
+    @cached_property
+    def equalities(self) -> frozenset[ConstantTest] | None:
+        """The equalities of which one holds for every event that can move it."""
+        return find_equalities(self.query.plan)
+
+
+def read_rules(source: Any) -> list[Rule]:
+    """Read rules: a text, a file, a folder, texts in a list, or queries by name.
+
+    All mistakes of all rules are raised together.
+    """
+    reader = _RuleReader()
+    reader.read(source)
+    if reader.mistakes:
+        raise RuleSetError([mistake.text for mistake in reader.mistakes])
+    if not reader.rules:
+        raise CernisError("there are no rules")
+    if circle := describe_circle(reader.rules):
+        raise RuleSetError([circle])
+    return reader.rules
+
+
+def revise_rules(source: Any, before: Sequence[Rule]) -> tuple[list[Rule], list[str]]:
+    """Read rules again, and return them with the mistakes of those that are refused.
+
+    A rule that is broken now stays what it was before, and so do all rules of a file that cannot be
+    read. Where no sound set is left, all rules stay.
+
+    >>> [known] = read_rules("RULE a AS SELECT * WHERE A")
+    >>> text = "RULE a AS SELECT * WHRE A RULE b AS SELECT * WHERE B"
+    >>> rules, refused = revise_rules(text, [known])
+    >>> [rule.name for rule in rules], rules[1] is known, refused[0].splitlines()[0]
+    (['b', 'a'], True, "rule a: line 1, column 20: unexpected 'WHRE'")
+    """
+    reader = _RuleReader()
+    try:
+        reader.read(source)
+    except CernisError as error:
+        return [*before], [str(error)]
+    refused = [mistake.text for mistake in reader.mistakes]
+    names = {mistake.rule for mistake in reader.mistakes if mistake.rule is not None}
+    files = {mistake.origin for mistake in reader.mistakes if mistake.rule is None}
+    stay = [rule for rule in before if rule.name in names or rule.origin in files]
+    known = {rule.name for rule in stay}
+    rules = [*(rule for rule in reader.rules if rule.name not in known), *stay]
+    rules.sort(key=lambda rule: rule.origin)  # as files are read
+    if not rules:
+        return [*before], [*refused, "there are no rules"]
+    if circle := describe_circle(rules):
+        return [*before], [*refused, circle]
+    return rules, refused
+
+
+def describe_circle(rules: Sequence[Rule]) -> str:
+    """Return which streams rules make in a circle, in words; empty: none."""
+    _, circle = order_rules([rule.query.pattern for rule in rules])
+    return f"rules insert into streams in a circle: {' → '.join(circle)}" if circle else ""
+
+
+def refuse_inserts(rules: Iterable[Rule]) -> None:
+    """Raise an error for rules with INSERT INTO, which Spark does not run."""
+    mistakes = []
+    for rule in rules:
+        pattern = rule.query.pattern
+        if pattern.into is not None:
+            span = next(iter(pattern.spans.get("into", ())), None)
+            message = f"INSERT INTO {pattern.into} runs on the embedded engine alone so far"
+            error = QueryError([Diagnostic(message, span)], pattern.source)
+            mistakes.append(describe_mistake(rule.name, rule.origin, error))
+    if mistakes:
+        raise RuleSetError(mistakes)
+
+
+def name_warning(rule: Rule, warning: WarningNote) -> WarningNote:
+    """Return a warning with the rule and the file that it is about."""
+    named = WarningNote(describe_mistake(rule.name, rule.origin, warning))
+    named.code = warning.code
+    return named
+
+
+def describe_mistake(name: str, origin: str, error: CernisError | str) -> str:
+    """Return a mistake with the rule and the file that it is in."""
+    where = f"{origin}: rule {name}" if origin else f"rule {name}"
+    return f"{where}: {error}"
+
+
+class _Mistake(NamedTuple):
+    """What is wrong with a rule, or with a whole file."""
+
+    text: str
+    rule: str | None
+    origin: str
+
+
+class _RuleReader:
+    """Reads rules from everywhere, and collects their mistakes."""
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.mistakes: list[_Mistake] = []
+        self._origins: dict[str, str] = {}
+
+    def read(self, source: Any) -> None:
+        match source:
+            case Rule():
+                self._add(source.name, source.query, source.origin)
+            case Path():
+                self._read_path(source)
+            case str():
+                self._read_text(source, "")
+            case Mapping():
+                for name, query in source.items():
+                    self._add(str(name), query, "")
+            case Iterable():
+                for each in source:
+                    self.read(each)
+            case _:
+                kind = type(source).__name__
+                raise CernisError(
+                    f"rules are a text, a path, a list of these, or queries by name, not {kind}"
+                )
+
+    def _read_path(self, path: Path) -> None:
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*.ceql") if file.is_file())
+            if not files:
+                raise CernisError(f"{path}: no file of rules (.ceql)")
+            for file in files:
+                self._read_path(file)
+            return
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CernisError(f"{path}: cannot be read: {error}") from error
+        self._read_text(text, str(path))
+
+    def _read_text(self, text: str, origin: str) -> None:
+        try:
+            parsed = parse_rules(text)
+        except CernisError as error:
+            told = f"{origin}: {error}" if origin else str(error)
+            self.mistakes.append(_Mistake(told, None, origin))
+            return
+        for rule in parsed:
+            where = f"{origin}, line {rule.line}" if origin else f"line {rule.line}"
+            if rule.mistake is not None:
+                self._refuse(rule.name, origin, rule.mistake)
+            else:
+                self._add(rule.name, rule.pattern, origin, where)
+
+    def _add(self, name: str, query: Any, origin: str, where: str = "") -> None:
+        if name in self._origins:
+            first = self._origins[name]
+            places = f": {first} and {where}" if first and where else ""
+            self.mistakes.append(_Mistake(f"two rules are named {name!r}{places}", name, origin))
+            return
+        self._origins[name] = where
+        try:
+            made = query if isinstance(query, Query) else Query(query)
+        except CernisError as error:
+            self._refuse(name, origin, error)
+            return
+        self.rules.append(Rule(name, made, origin))
+
+    def _refuse(self, name: str, origin: str, error: CernisError) -> None:
+        self.mistakes.append(_Mistake(describe_mistake(name, origin, error), name, origin))
