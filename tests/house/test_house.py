@@ -20,8 +20,8 @@ SOURCE = ROOT / "src"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 # the way of the data
 FOLDERS = (
-    "languages", "pattern", "automata", "plan", "events", "encoding", "engine", "results", "run",
-    "rdf", "spark", "cli", "compiled", "generators", "bench", "testing", "manual",
+    "languages", "pattern", "automata", "plan", "events", "encoding", "engine", "results", "views",
+    "run", "rdf", "spark", "cli", "compiled", "generators", "bench", "testing", "manual",
 )  # fmt: skip
 MOST_ARGUMENTS = 8
 BEGIN, END = "<!-- files: written by make architecture -->", "<!-- end of files -->"

@@ -96,6 +96,18 @@ class EventStore:
             )
 
     @property
+    def span(self) -> range:
+        """The positions of the stored events."""
+        if not self._batches:
+            return range(0)
+        return range(self._batches[0].base, self._batches[-1].base + self._batches[-1].size)
+
+    @property
+    def type_column(self) -> str:
+        """The column in which events have their types."""
+        return self._type_column
+
+    @property
     def nbytes(self) -> int:
         """The memory of the stored tables."""
         return sum(table.nbytes for stored in self._batches for _, table in stored.parts)

@@ -42,3 +42,6 @@ class CountedMatches:
 
     def sample(self, k: int, seed: int | None) -> MatchBlock:
         raise StateError(_NONE_KEPT)
+
+    def of_ends(self, ends: Positions, most: int = 1) -> Iterator[MatchBlock]:
+        raise StateError(_NONE_KEPT)

@@ -30,6 +30,7 @@ from cernis.results.columns import (
 )
 from cernis.results.deadline import DEADLINE, DeadlineColumn
 from cernis.results.flat import flat_batch
+from cernis.results.index_timeline import LanesBy, index_timeline
 from cernis.results.jsonlines import TextEvents, count_lines, match_lines, sort_rows
 from cernis.results.match import Match
 from cernis.results.matchset import (
@@ -44,6 +45,8 @@ from cernis.results.matchset import (
 from cernis.results.notebook import match_table
 from cernis.results.result import Result
 from cernis.results.values import python_values
+from cernis.views.timeline import Timeline
+from cernis.views.timeline_index import TimelineIndex
 
 _PIECE = 1 << 18
 _OBJECTS = 1 << 14  # Python objects are made for so many positions at once: they stay in cache
@@ -68,6 +71,7 @@ class Matches(Result[Match]):
         self._found = found
         self._events = events
         self._fields = MatchFields.of(pattern, found.variables, deadline)
+        self._indexes: dict[LanesBy, TimelineIndex] = {}
 
     @property
     def counting(self) -> bool:
@@ -160,6 +164,32 @@ class Matches(Result[Match]):
     def _partitions(self, ends: Positions) -> Iterable[dict[str, Any]]:
         columns = partition_columns(ends, self._fields, self._events)
         return _records(self._fields.keys, columns, len(ends))
+
+    # ------------------------------------------------------------ pictures
+
+    def timeline(
+        self,
+        start: float | None = None,
+        stop: float | None = None,
+        *,
+        width: int = 600,
+        lanes: LanesBy = "type",
+    ) -> Timeline:
+        """Return what a picture of an interval shows, in `width` bins; `svg()` draws it.
+
+        `start` and `stop` are places on its axis: milliseconds since 1970, the numbers of a column
+        of numbers, or rows. Lanes are types of events, or variables. The first call indexes the
+        events and counts the matches; then a call costs O(lanes · width · log events).
+        """
+        return self.timeline_index(lanes).view(start, stop, width)
+
+    def timeline_index(self, lanes: LanesBy = "type") -> TimelineIndex:
+        """Return the index that `timeline` asks, which is made once."""
+        if lanes not in self._indexes:
+            self._indexes[lanes] = index_timeline(
+                self._events, self.pattern.formula, self._found, lanes, show=not self.counting
+            )
+        return self._indexes[lanes]
 
     # ----------------------------------------------------- Arrow and text
 

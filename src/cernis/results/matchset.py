@@ -12,6 +12,7 @@ Cost contract: `count`, `counts` and `sample` never enumerate where the set is c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -53,6 +54,9 @@ class MatchSet(Protocol):
 
     def sample(self, k: int, seed: int | None) -> MatchBlock:
         """Draw `k` distinct matches, each subset equally likely; all when there are fewer."""
+
+    def of_ends(self, ends: Positions, most: int = 1) -> Iterator[MatchBlock]:
+        """Return the first matches, at most so many, of each of these ends, which ascend."""
 
 
 def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
@@ -177,3 +181,16 @@ class ListedMatches:
     def sample(self, k: int, seed: int | None) -> MatchBlock:
         chosen = np.random.default_rng(seed).permutation(self.count())[:k]
         return take(self.block, np.sort(chosen))
+
+    @cached_property
+    def _by_end(self) -> Positions:
+        """The matches in the order of their ends; those of a deadline come in another."""
+        return np.argsort(self.block.end, kind="stable")
+
+    def of_ends(self, ends: Positions, most: int = 1) -> Iterator[MatchBlock]:
+        sorted_ends = self.block.end[self._by_end]
+        low = np.searchsorted(sorted_ends, ends)
+        high = np.minimum(np.searchsorted(sorted_ends, ends, side="right"), low + most)
+        chosen = [self._by_end[a:b] for a, b in zip(low, high, strict=True) if a < b]
+        if chosen:
+            yield take(self.block, np.concatenate(chosen))

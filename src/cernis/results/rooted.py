@@ -111,10 +111,10 @@ class RootedMatches(ABC):
                 if not left:
                     return
 
-    def first_of(self, ends: Positions) -> Iterator[MatchBlock]:
-        """Return the first match of each of these ends, which ascend and have matches."""
+    def of_ends(self, ends: Positions, most: int = 1) -> Iterator[MatchBlock]:
+        """Return the first matches, at most so many, of each of these ends, which ascend."""
         chosen = copy(self)
-        chosen._most = 1
+        chosen._most = most if self._most is None else min(most, self._most)
         chosen._segments = tuple(
             segment._replace(roots=segment.roots[np.isin(segment.roots["end"], ends)])
             for segment in self._segments

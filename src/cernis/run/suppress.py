@@ -99,7 +99,7 @@ class Suppressor:
         named = [columns[self._components.index(name)] for name in self.suppress.names]
         suppressed = self._silence(ends, named, numbers)
         kept = suppressed >= 0
-        block = join(list(found.first_of(ends[kept])), len(self.variables))
+        block = join(list(found.of_ends(ends[kept])), len(self.variables))
         block = take(block, np.argsort(block.end, kind="stable"))
         return block._replace(suppressed=suppressed[kept])
 
