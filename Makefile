@@ -27,7 +27,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit endless demo test package lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer site docs-check architecture format clean
+.PHONY: help setup lock audit endless demo test package lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer site pages docs-check architecture format clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ unit: $(VENV)/.dev ## Tests, doctests and the examples of the documentation
 
 site: $(VENV)/.dev ## The manual as a site in build/site, without network
 	@$(BIN)/python -m cernis.manual site
+
+pages: $(VENV)/.dev ## Write the pages of docs/ that are made from the code anew
+	@$(BIN)/python -m cernis.manual pages
 
 docs-check: $(VENV)/.dev ## Run every example in README.md and docs/
 	@$(BIN)/pytest tests/docs

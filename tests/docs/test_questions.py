@@ -16,7 +16,7 @@ from cernis.generators import everyday
 from cernis.generators.logins import login_stream
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
-QUERY = re.compile(r"<!-- file: \S+\.ceql -->\n```sql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+QUERY = re.compile(r"<!-- file: \S+\.ceql -->\n```ceql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 Rows = list[tuple[Any, ...]]
 

@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def parse() -> Tree[Token]:
     """Parse a query, as a new process does."""
     text = "Q(x) <- R(x), S(x) WITHIN 3 EVENTS"
-    syntax = replace(import_module("cernis.languages.conjunctive.parse")._SYNTAX)
+    syntax = replace(import_module("cernis.languages.conjunctive.parse").SYNTAX)
     return read_tree(syntax, syntax.start[0], read_tokens(syntax, text), text)
 
 

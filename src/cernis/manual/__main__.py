@@ -1,4 +1,4 @@
-"""`python -m cernis.manual.build`: build the site of the checkout that this package lies in."""
+"""`python -m cernis.manual site` builds the site of a checkout, `pages` writes its made pages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cernis.errors import CernisError
 from cernis.manual.build import build_site
+from cernis.manual.made import write_files
 
 ROOT = Path(__file__).parents[3]
 
@@ -16,12 +17,15 @@ ROOT = Path(__file__).parents[3]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build what is asked for; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m cernis.manual", description=__doc__)
-    parser.add_argument("what", choices=["site"])
+    parser.add_argument("what", choices=["site", "pages"])
     parser.add_argument("--output", metavar="DIR", type=Path, default=ROOT / "build" / "site")
     given = parser.parse_args(arguments)
     if not (ROOT / "docs").is_dir():
         sys.stderr.write("error: the manual is built from a checkout of Cernis, and this is none\n")
         return 1
+    if given.what == "pages":
+        sys.stdout.writelines(f"{path}\n" for path in write_files(ROOT))
+        return 0
     try:
         sys.stdout.write(f"{build_site(ROOT, given.output)}\n")
     except CernisError as error:

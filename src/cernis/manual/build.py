@@ -20,6 +20,7 @@ from typing import Any
 
 from cernis import __version__
 from cernis.errors import CernisError
+from cernis.languages.highlight import CeqlLexer, ConjunctiveLexer, SpaseqLexer
 from cernis.manual.pages import read_pages
 from cernis.manual.sources import write_sources
 
@@ -109,6 +110,8 @@ def _run_sphinx(sources: Path, templates: Path, made: Path, trees: Path) -> None
             sources, None, made, trees, "html", confoverrides=_settings(templates),
             status=None, warning=warnings, freshenv=True,
         )  # fmt: skip
+        for lexer in (CeqlLexer, ConjunctiveLexer, SpaseqLexer):
+            app.add_lexer(lexer.aliases[0], lexer)
         app.build(force_all=True)
     (made / ".buildinfo").unlink(missing_ok=True)
     found = warnings.getvalue().replace(f"{sources}/", "")

@@ -21,7 +21,7 @@ from cernis.languages.text.tokens import cut_token
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.schema import Schema
 
-_SYNTAX = Syntax(
+SYNTAX = Syntax(
     ["cernis.languages.text", "cernis.languages.conjunctive"],
     ["conjunctive"],
     TERMINALS,
@@ -48,10 +48,10 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
 
 
 def _read(text: str) -> Tree[Token]:
-    tokens = read_tokens(_SYNTAX, text)
+    tokens = read_tokens(SYNTAX, text)
     if tokens and tokens[-1].type in ("SEMICOLON", "DOT"):
         tokens.pop()  # the habits of SQL and of Datalog
-    return read_tree(_SYNTAX, "conjunctive", list(_retype_in_context(tokens)), text)
+    return read_tree(SYNTAX, "conjunctive", list(_retype_in_context(tokens)), text)
 
 
 def parse(text: str, *, schema: Schema | None = None) -> ConjunctiveQuery:

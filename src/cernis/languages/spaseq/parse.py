@@ -46,7 +46,7 @@ def _retype_prefix(token: Token) -> Token:
     return token
 
 
-_SYNTAX = Syntax(
+SYNTAX = Syntax(
     ["cernis.languages.spaseq"],
     ["spaseq"],
     TERMINALS,
@@ -141,11 +141,11 @@ def parse(text: str) -> SpaseqQuery:
     >>> query.steps[1].rounds
     ','
     """
-    tokens = list(_retype_in_context(read_tokens(_SYNTAX, text)))
+    tokens = list(_retype_in_context(read_tokens(SYNTAX, text)))
     bound_tokens(tokens)
     labels = (token.value[2:] for token in tokens if token.type == "BLANK")
     reader = SpaseqReader(text, labels)
-    written: WrittenSpaseqQuery = reader.transform(read_tree(_SYNTAX, "spaseq", tokens, text))
+    written: WrittenSpaseqQuery = reader.transform(read_tree(SYNTAX, "spaseq", tokens, text))
     mistakes = reader.mistakes
     deep = find_too_deep(written.gpms)
     if deep is not None:
