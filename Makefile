@@ -27,7 +27,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit endless demo test package lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer site pages docs-check architecture format clean
+.PHONY: help setup lock audit endless demo test package lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer site pages docs-check architecture format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -150,6 +150,18 @@ architecture: $(VENV)/.dev ## Write the list of files in ARCHITECTURE.md anew
 format: $(VENV)/.dev ## Put the code into the one style
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
+# ------------------------------------------------------------- the playground's page
+
+web/node_modules: web/package-lock.json
+	@command -v npm >/dev/null || { echo "The page is built with Node 20 or newer, and npm was not found." >&2; exit 1; }
+	@npm --prefix web ci && touch $@
+
+web: web/node_modules ## Build the page of `cernis serve` into src/cernis/serve/assets (needs Node 20)
+	@npm --prefix web run --silent check && npm --prefix web run --silent build
+
+web-test: web/node_modules ## Types and unit tests of the page (needs Node 20)
+	@npm --prefix web run --silent check && npm --prefix web run --silent test
+
 clean: ## Remove .venv and everything that was generated
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache web/node_modules web/build
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,261 @@
+// The page's side of the server's interface: the shapes of its answers, and one function per request.
+// The server's side is src/cernis/serve. Counts may exceed 2^53 and are decimal text.
+
+export type Language = "ceql" | "cq" | "spaseq";
+export type Unit = "ms" | "number" | "row";
+export type Source = { sample: string } | { uploads: string[] } | { files: string[] };
+export type Scalar = string | number | boolean | null;
+
+export interface Sample {
+  id: string;
+  title: string;
+  about: string;
+  language: Language;
+  queries: { title: string; text: string; language: Language }[];
+  rows: number;
+}
+export interface Limits {
+  version: string;
+  /** Names of the files that the command line names. */
+  files: string[];
+  languages: Language[];
+  upload_bytes: number;
+}
+export interface Upload {
+  id: string;
+  name: string;
+  rows: number;
+}
+export interface Stream {
+  name: string;
+  rows: number;
+  columns: { name: string; type: string }[];
+  types: { name: string; count: number }[];
+  time: { column: string; first: number; last: number; unit: Unit } | null;
+}
+export interface Density {
+  from: number;
+  to: number;
+  unit: Unit;
+  bins: number[];
+}
+export interface Data {
+  streams: Stream[];
+  density: Density | null;
+  notes: string[];
+}
+export interface Rows {
+  columns: string[];
+  rows: unknown[][];
+  total: number;
+}
+
+export interface Place {
+  line: number;
+  column: number;
+  end_line: number;
+  end_column: number;
+}
+export interface Fix extends Place {
+  label: string;
+  text: string;
+}
+export interface Problem extends Place {
+  severity: "error" | "warning";
+  code: string;
+  message: string;
+  help: string | null;
+  fixes: Fix[];
+}
+export interface Completion {
+  label: string;
+  kind: "keyword" | "type" | "attribute" | "variable" | "function" | "stream";
+  detail: string | null;
+}
+
+export interface AutomatonState {
+  id: number | string;
+  name: string;
+  initial: boolean;
+  final: boolean;
+  x: number;
+  y: number;
+}
+export interface AutomatonEdge {
+  from: number | string;
+  to: number | string;
+  label: string;
+  condition: string;
+  count: string | number | null;
+}
+export interface Automaton {
+  states: AutomatonState[];
+  edges: AutomatonEdge[];
+  width: number;
+  height: number;
+}
+/** What a result holds: matches, numbers of matches per end, rows of values, groups, or matches of graphs. */
+export type ResultKind = "matches" | "counts" | "answers" | "groups" | "graphs";
+export interface Run {
+  run: string;
+  kind: ResultKind;
+  events: number;
+  count: string;
+  seconds: number;
+  /** Every match is real, and some may be missing. */
+  partial: boolean;
+  notes: string[];
+  columns: string[];
+  plan: { words: string; cost: string[]; class: string };
+  automaton: Automaton | null;
+  variables: string[];
+  time: { from: number; to: number; unit: Unit };
+}
+export interface Mark {
+  row: number;
+  ts: number;
+  lane: number;
+  variable: string;
+}
+export interface TimelineMatch {
+  index: string;
+  marks: Mark[];
+}
+export interface Timeline {
+  from: number;
+  to: number;
+  lanes: { name: string; total: number; bins: number[] }[];
+  events: { row: number; lane: number; ts: number; label: string }[];
+  matches: TimelineMatch[];
+  ends: { bins: string[] };
+}
+export interface MatchRow {
+  /** The number in the order of the result; none in a sample. */
+  index: string | null;
+  /** None for rows that are no matches. */
+  start: number | null;
+  end: number | null;
+  values: Scalar[];
+  events: Record<string, number[]>;
+}
+export interface MatchPage {
+  total: string;
+  columns: string[];
+  rows: MatchRow[];
+}
+export interface EventRow {
+  row: number;
+  ts: number;
+  type: string | null;
+  stream: string;
+  values: unknown[];
+}
+export interface Events {
+  columns: string[];
+  events: EventRow[];
+}
+export interface Step {
+  row: number;
+  event: (EventRow & { columns: string[] }) | null;
+  states: { state: number | string; partial: string; since: number | null }[];
+  taken: { from: number | string; to: number | string; label: string }[];
+  waiting: { state: number | string; events: number[]; text: string }[];
+  completed: string;
+}
+export interface Why {
+  steps: { row: number | null; state: string | null; ok: boolean; condition: string; reason: string }[];
+  stopped_at: number | null;
+  text: string | null;
+}
+
+/** What the server, or the way to it, refused; `message` is for people. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly hint: string | null,
+  ) {
+    super(message);
+  }
+}
+
+export function isAbort(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+function parseFailure(status: number, text: string): ApiError {
+  try {
+    const body = JSON.parse(text) as { error?: { code?: string; message?: string; hint?: string } };
+    if (body.error?.message) {
+      return new ApiError(status, body.error.code ?? "", body.error.message, body.error.hint ?? null);
+    }
+  } catch {
+    // no JSON: a proxy's page, perhaps
+  }
+  return new ApiError(status, "", `The server answered with status ${status}.`, null);
+}
+
+async function request<T>(path: string, init: RequestInit): Promise<T> {
+  let response: Response;
+  try {
+    // the header is one that no form of another site can send
+    response = await fetch(path, { credentials: "same-origin", ...init, headers: { ...init.headers, "x-cernis": "1" } });
+  } catch (error) {
+    if (isAbort(error)) throw error;
+    throw new ApiError(0, "offline", "The server does not answer.", "Is `cernis serve` still running?");
+  }
+  const text = await response.text();
+  if (!response.ok) throw parseFailure(response.status, text);
+  return (text === "" ? null : JSON.parse(text)) as T;
+}
+
+const get = <T>(path: string, signal?: AbortSignal): Promise<T> => request<T>(path, { signal: signal ?? null });
+
+const post = <T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> =>
+  request<T>(path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal: signal ?? null,
+  });
+
+function query(values: Record<string, string | number>): string {
+  return new URLSearchParams(Object.entries(values).map(([name, value]) => [name, String(value)])).toString();
+}
+
+export interface Question {
+  language: Language;
+  query: string;
+  source: Source;
+}
+
+export const api = {
+  samples: () => get<Sample[]>("/api/samples"),
+  limits: () => get<Limits>("/api/limits"),
+  uploads: () => get<Upload[]>("/api/uploads"),
+  upload: (file: File) =>
+    request<Upload>(`/api/uploads?${query({ name: file.name })}`, { method: "POST", body: file }),
+  data: (source: Source, signal?: AbortSignal) => post<Data>("/api/data", { source }, signal),
+  rows: (source: Source, stream: string, offset: number, limit: number) =>
+    get<Rows>(`/api/data/rows?${query({ source: JSON.stringify(source), stream, offset, limit })}`),
+  check: (question: Question, signal?: AbortSignal) =>
+    post<{ diagnostics: Problem[] }>("/api/check", question, signal),
+  complete: (question: Question & { line: number; column: number }, signal?: AbortSignal) =>
+    post<{ from_column: number; options: Completion[] }>("/api/complete", question, signal),
+  run: (question: Question, signal?: AbortSignal) => post<Run>("/api/runs", question, signal),
+  timeline: (run: string, view: { from: number; to: number; width: number; lanes: string }, signal?: AbortSignal) =>
+    get<Timeline>(`/api/runs/${run}/timeline?${query(view)}`, signal),
+  matches: (run: string, offset: string, limit: number) =>
+    get<MatchPage>(`/api/runs/${run}/matches?${query({ offset, limit })}`),
+  sample: (run: string, n: number, seed: number) =>
+    get<MatchPage>(`/api/runs/${run}/sample?${query({ n, seed })}`),
+  events: (run: string, rows: readonly number[]) =>
+    get<Events>(`/api/runs/${run}/events?${query({ rows: rows.join(",") })}`),
+  step: (run: string, row: number, signal?: AbortSignal) =>
+    get<Step>(`/api/runs/${run}/step?${query({ row })}`, signal),
+  why: (run: string, rows: readonly number[]) => post<Why>(`/api/runs/${run}/why`, { rows }),
+  forget: (run: string) => request<null>(`/api/runs/${run}`, { method: "DELETE" }),
+  downloadLink: (run: string, format: "parquet" | "jsonl") => `/api/runs/${run}/download?${query({ format })}`,
+  leave: () => navigator.sendBeacon("/api/leave"),
+};

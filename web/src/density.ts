@@ -1,0 +1,35 @@
+// The density strip: how many events there are along time, as SVG bars.
+
+import type { Density } from "./api.ts";
+import { h, svg } from "./dom.ts";
+import { plural } from "./numbers.ts";
+import { showTime } from "./times.ts";
+
+const HEIGHT = 36;
+
+/** Return the heights of the bars, from 0 to 1; a bin with any event is seen. */
+export function barHeights(bins: readonly number[]): number[] {
+  const most = Math.max(1, ...bins);
+  return bins.map((count) => (count === 0 ? 0 : Math.max(0.08, Math.sqrt(count / most))));
+}
+
+export function drawDensity(density: Density): HTMLElement {
+  const bars = barHeights(density.bins);
+  const d = bars.map((tall, i) => (tall === 0 ? "" : `M${i} ${HEIGHT}v${-(tall * HEIGHT).toFixed(1)}h.82v${(tall * HEIGHT).toFixed(1)}z`)).join("");
+  const events = density.bins.reduce((sum, count) => sum + count, 0);
+  const from = showTime(density.from, density.unit);
+  const to = showTime(density.to, density.unit);
+  return h(
+    "figure",
+    { class: "density" },
+    svg(
+      "svg",
+      {
+        viewBox: `0 0 ${bars.length} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
+        "aria-label": `${plural(events, "event")} between ${from} and ${to}`,
+      }, // prettier-ignore
+      svg("path", { d }),
+    ),
+    h("figcaption", {}, h("span", {}, from), h("span", {}, to)),
+  );
+}

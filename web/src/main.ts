@@ -1,0 +1,301 @@
+// The page: it joins the panels. Data and query make a question; a run of it makes the answer.
+
+import { api, ApiError, isAbort, type Language, type Question, type ResultKind, type Run, type Sample, type Source, type TimelineMatch } from "./api.ts";
+import { DataPanel } from "./data.ts";
+import { byId, h, replace } from "./dom.ts";
+import { QueryEditor } from "./editor.ts";
+import { readLink, writeLink } from "./link.ts";
+import { MatchesPanel } from "./matches.ts";
+import { groupDigits, plural, shortCount, shortSeconds } from "./numbers.ts";
+import { showProblems } from "./problems.ts";
+import { StepsPanel } from "./steps.ts";
+import { Tabs } from "./tabs.ts";
+import { connectTheme } from "./theme.ts";
+import { TimelineView } from "./timeline.ts";
+import { WhyPanel } from "./why.ts";
+
+const LONGEST_COUNT = 15;
+const SOON = 150;
+const NOUNS: Record<ResultKind, [string, string]> = {
+  matches: ["match", "matches"],
+  counts: ["match", "matches"],
+  graphs: ["match", "matches"],
+  answers: ["answer", "answers"],
+  groups: ["group", "groups"],
+};
+
+const runButton = byId("run", HTMLButtonElement);
+const languageSelect = byId("language", HTMLSelectElement);
+const exampleSelect = byId("examples", HTMLSelectElement);
+const trouble = byId("trouble", HTMLParagraphElement);
+const count = byId("count", HTMLOutputElement);
+const countNoun = byId("count-noun", HTMLSpanElement);
+const facts = byId("facts", HTMLParagraphElement);
+const notes = byId("notes", HTMLUListElement);
+const downloads = byId("downloads", HTMLDivElement);
+const answer = byId("answer", HTMLElement);
+
+let samples: Sample[] = [];
+let files: string[] = [];
+let running: AbortController | null = null;
+let current: Run | null = null;
+
+function complain(error: unknown): void {
+  if (isAbort(error)) return;
+  const known = error instanceof ApiError;
+  if (!known) console.error(error);
+  const message = known ? error.message : "Something in this page went wrong.";
+  replace(
+    trouble,
+    h("span", {}, message, known && error.hint ? h("small", {}, ` ${error.hint}`) : null),
+    h("button", { type: "button", class: "quiet icon", "aria-label": "Close message", click: () => (trouble.hidden = true) }, "×"),
+  );
+  trouble.hidden = false;
+}
+
+function language(): Language {
+  return languageSelect.value as Language;
+}
+
+function question(): Question | null {
+  const source = data.source;
+  return source === null ? null : { language: language(), query: editor.text, source };
+}
+
+// ------------------------------------------------------------------ panels
+
+const plan = h("div", { class: "plan" });
+
+const timeline = new TimelineView({
+  parent: byId("timeline", HTMLDivElement),
+  onSelect: (match) => showMatch(match),
+  onPick: (event) => why.pick(event),
+  onError: complain,
+});
+
+const matches = new MatchesPanel({
+  onSelect: (match) => timeline.select(match),
+  laneOf: (event, variable) => timeline.laneOf(event, variable),
+  onTrouble: complain,
+});
+
+const steps = new StepsPanel({ onStep: (time) => (timeline.playhead = time), onTrouble: complain });
+
+const why = new WhyPanel({
+  laneOf: (event, variable) => timeline.laneOf(event, variable),
+  onPicked: (events) => (timeline.picked = events),
+  onTrouble: complain,
+});
+
+function leaveTools(): void {
+  timeline.picking = false;
+  timeline.picked = [];
+  timeline.playhead = null;
+}
+
+const panels = [
+  { id: "matches", label: "Matches", panel: matches.element, onShow: leaveTools },
+  { id: "steps", label: "Step by step", panel: steps.element, onShow: () => (leaveTools(), steps.open()) },
+  { id: "why", label: "Why not?", panel: why.element, onShow: () => (leaveTools(), (timeline.picking = true), why.open()) },
+  { id: "plan", label: "Plan", panel: plan, onShow: leaveTools },
+];
+const tabs = new Tabs("Answer", panels);
+byId("tabs", HTMLDivElement).append(tabs.element, ...panels.map(({ panel }) => panel));
+
+function showMatch(match: TimelineMatch | null): void {
+  if (match !== null) tabs.open("matches");
+  void matches.select(match);
+}
+
+const editor = new QueryEditor({
+  parent: byId("editor", HTMLDivElement),
+  language: "ceql",
+  question,
+  onProblems: (problems, text) =>
+    showProblems(byId("problems", HTMLUListElement), problems, text, {
+      show: (problem) => editor.show(problem),
+      apply: (fix) => editor.apply(fix),
+    }),
+  onChange: () => {
+    exampleSelect.value = "";
+  },
+  onRun: () => void run(),
+});
+
+const data = new DataPanel({
+  onSource: () => {
+    trouble.hidden = true;
+    editor.recheck();
+  },
+  onTrouble: complain,
+});
+
+// --------------------------------------------------------------------- run
+
+function showRun(made: Run | null): void {
+  const before = current;
+  if (before !== null && before !== made) api.forget(before.run).catch(() => undefined);
+  current = made;
+  timeline.show(made);
+  matches.show(made);
+  steps.show(made);
+  why.show(made);
+  tabs.open("matches");
+  downloads.hidden = made === null;
+  notes.hidden = made === null || made.notes.length === 0;
+  if (made === null) return;
+  const long = made.count.length > LONGEST_COUNT;
+  count.textContent = long ? shortCount(made.count) : groupDigits(made.count);
+  count.title = groupDigits(made.count);
+  countNoun.textContent = NOUNS[made.kind][made.count === "1" ? 0 : 1];
+  replace(
+    facts,
+    `in ${plural(made.events, "event")}, ${shortSeconds(made.seconds)}`,
+    made.partial && h("small", {}, "a part of the matches"),
+    long && h("small", {}, `exactly ${groupDigits(made.count)}`),
+  );
+  replace(notes, ...made.notes.map((note) => h("li", {}, h("pre", {}, note))));
+  replace(
+    downloads,
+    h("a", { class: "button quiet", href: api.downloadLink(made.run, "parquet"), download: "matches.parquet" }, "Parquet"),
+    h("a", { class: "button quiet", href: api.downloadLink(made.run, "jsonl"), download: "matches.jsonl" }, "JSON lines"),
+  );
+  replace(
+    plan,
+    h("p", { class: "plan-class" }, made.plan.class),
+    h("ul", { class: "plan-cost" }, ...made.plan.cost.map((line) => h("li", {}, line))),
+    h("pre", { tabindex: "0", role: "region", "aria-label": "Plan in words" }, made.plan.words),
+  );
+}
+
+async function run(): Promise<void> {
+  const asked = question();
+  if (asked === null || asked.query.trim() === "") return;
+  running?.abort();
+  const mine = new AbortController();
+  running = mine;
+  trouble.hidden = true;
+  answer.setAttribute("aria-busy", "true");
+  const slow = window.setTimeout(() => (runButton.textContent = "Stop"), SOON);
+  try {
+    const made = await api.run(asked, mine.signal);
+    if (running === mine) showRun(made);
+  } catch (error) {
+    if (running === mine && !isAbort(error)) {
+      showRun(null);
+      count.textContent = "–";
+      countNoun.textContent = "no answer";
+      replace(facts);
+      complain(error);
+    }
+  } finally {
+    window.clearTimeout(slow);
+    if (running === mine) {
+      running = null;
+      runButton.textContent = "Run";
+      answer.removeAttribute("aria-busy");
+    }
+  }
+}
+
+runButton.addEventListener("click", () => {
+  if (running === null) void run();
+  else running.abort();
+});
+
+// ---------------------------------------------------------- query and data
+
+function setLanguage(next: Language): void {
+  languageSelect.value = next;
+  editor.language = next;
+  editor.recheck();
+}
+
+/** List the examples of a sample; return the first of them. */
+function listExamples(source: Source): { text: string; language: Language } | null {
+  const sample = "sample" in source ? samples.find(({ id }) => id === source.sample) : undefined;
+  const options = sample?.queries.map(({ title }, i) => h("option", { value: i }, title)) ?? [];
+  replace(exampleSelect, h("option", { value: "", disabled: true, hidden: true }, "Examples"), ...options);
+  exampleSelect.hidden = options.length === 0;
+  exampleSelect.value = "";
+  return sample?.queries[0] ?? null;
+}
+
+languageSelect.addEventListener("change", () => setLanguage(language()));
+exampleSelect.addEventListener("change", () => {
+  const source = data.source;
+  const chosen = exampleSelect.value;
+  if (source === null || !("sample" in source)) return;
+  const query = samples.find(({ id }) => id === source.sample)?.queries[Number(chosen)];
+  if (!query) return;
+  setLanguage(query.language);
+  editor.text = query.text;
+  exampleSelect.value = chosen;
+  void run();
+});
+byId("source", HTMLSelectElement).addEventListener("change", (event) => {
+  const source = JSON.parse((event.target as HTMLSelectElement).value) as Source;
+  const first = listExamples(source);
+  if (first === null) return;
+  setLanguage(first.language);
+  editor.text = first.text;
+  exampleSelect.value = "0";
+  void run();
+});
+
+// --------------------------------------------------------- link, theme, keys
+
+byId("share", HTMLButtonElement).addEventListener("click", (event) => {
+  const source = data.source;
+  const sample = source !== null && "sample" in source ? source.sample : null;
+  const fragment = writeLink({ query: editor.text, language: language(), sample });
+  history.replaceState(null, "", fragment);
+  const button = event.currentTarget as HTMLButtonElement;
+  const say = (words: string): void => {
+    button.textContent = words;
+    window.setTimeout(() => (button.textContent = "Copy link"), 1800);
+  };
+  const copied = navigator.clipboard?.writeText(location.href) ?? Promise.reject(new Error("no clipboard"));
+  copied.then(
+    () => say(sample === null ? "Copied, without data" : "Copied"),
+    () => say("In the address bar"),
+  );
+});
+
+connectTheme(byId("theme", HTMLButtonElement), () => timeline.recolour());
+const keys = byId("keys-dialog", HTMLDialogElement);
+byId("keys", HTMLButtonElement).addEventListener("click", () => keys.showModal());
+window.addEventListener("hashchange", () => void begin());
+window.addEventListener("pagehide", () => api.leave());
+
+// ------------------------------------------------------------------- begin
+
+/** Open what the link holds, or a file of the command line, or the first sample; and run it. */
+async function begin(): Promise<void> {
+  const link = readLink(location.hash);
+  const linked = samples.find(({ id }) => id === link?.sample);
+  const sample = linked ?? (link === null && files.length > 0 ? undefined : samples[0]);
+  const source: Source | null = sample ? { sample: sample.id } : files.length > 0 ? { files } : null;
+  if (source === null) return;
+  const first = listExamples(source);
+  setLanguage(link?.language ?? first?.language ?? "ceql");
+  const text = link?.query ?? first?.text;
+  if (text !== undefined) editor.text = text;
+  if (link === null && first !== null) exampleSelect.value = "0";
+  if (link !== null && link.sample !== null && !linked) {
+    complain(new ApiError(404, "", `This playground has no sample "${link.sample}".`, "The query is there all the same."));
+  }
+  const opened = data.open(source);
+  if (text !== undefined) await run();
+  await opened;
+}
+
+try {
+  const [offered, limits, uploads] = await Promise.all([api.samples(), api.limits(), api.uploads()]);
+  samples = offered;
+  files = limits.files;
+  data.offer(samples, limits, uploads);
+  await begin();
+} catch (error) {
+  complain(error);
+}

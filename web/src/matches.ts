@@ -1,0 +1,209 @@
+// The table of matches: it pages through the compact set by offset, which may be beyond 2^53, and
+// shows a uniform sample on demand. Nothing lists the set.
+
+import { api, type EventRow, type MatchPage, type MatchRow, type Run, type TimelineMatch } from "./api.ts";
+import { h, replace } from "./dom.ts";
+import { groupDigits, plural } from "./numbers.ts";
+import { makeTable } from "./table.ts";
+import { showTime } from "./times.ts";
+
+const PAGE = 20n;
+const MOST_EVENTS = 100;
+
+export interface MatchesOptions {
+  onSelect(match: TimelineMatch | null): void;
+  laneOf(event: EventRow, variable: string): number;
+  onTrouble(error: unknown): void;
+}
+
+/** Return the offsets of the pages around one, as text; null where there is none. */
+export function pagesAround(offset: bigint, total: bigint, page = PAGE): { before: bigint | null; after: bigint | null; last: bigint } {
+  const last = total === 0n ? 0n : ((total - 1n) / page) * page;
+  return {
+    before: offset > 0n ? (offset > page ? offset - page : 0n) : null,
+    after: offset + page < total ? offset + page : null,
+    last,
+  };
+}
+
+/** Read what a visitor writes into "go to": a number from 1, with or without commas. */
+export function readPosition(text: string, total: bigint): bigint | null {
+  const digits = text.replace(/[\s,_]/g, "");
+  if (!/^\d{1,400}$/.test(digits)) return null;
+  const position = BigInt(digits);
+  return position >= 1n && position <= total ? position - 1n : null;
+}
+
+/** Return the number that people see, from 1. */
+function nameOf(index: string): string {
+  return /^\d+$/.test(index) ? groupDigits(String(BigInt(index) + 1n)) : index;
+}
+
+export class MatchesPanel {
+  readonly element = h("div", { class: "matches" });
+  readonly #table = h("div");
+  readonly #detail = h("div", { class: "detail", "aria-live": "polite" });
+  readonly #options: MatchesOptions;
+  #run: Run | null = null;
+  #seed = 0;
+  #selected: string | null = null;
+
+  constructor(options: MatchesOptions) {
+    this.#options = options;
+    this.element.append(this.#detail, this.#table);
+  }
+
+  show(run: Run | null): void {
+    this.#run = run;
+    this.#selected = null;
+    replace(this.#detail);
+    replace(this.#table);
+    if (run !== null && run.count !== "0") void this.#turnTo(0n);
+  }
+
+  async #turnTo(offset: bigint): Promise<void> {
+    await this.#load((run) => api.matches(run.run, String(offset), Number(PAGE)), offset);
+  }
+
+  async #drawSample(): Promise<void> {
+    const seed = this.#seed++;
+    await this.#load((run) => api.sample(run.run, Number(PAGE), seed), null);
+  }
+
+  async #load(ask: (run: Run) => Promise<MatchPage>, offset: bigint | null): Promise<void> {
+    const run = this.#run;
+    if (run === null) return;
+    try {
+      const page = await ask(run);
+      if (run === this.#run) this.#showPage(run, page, offset);
+    } catch (error) {
+      this.#options.onTrouble(error);
+    }
+  }
+
+  #showPage(run: Run, page: MatchPage, offset: bigint | null): void {
+    const unit = run.time.unit;
+    const timed = page.rows.some(({ start }) => start !== null);
+    const columns = ["", ...(timed ? ["from", "to"] : []), ...page.columns].map((name) => ({ name }));
+    const rows = page.rows.map((row, i) => {
+      const match = { ...row, index: row.index ?? `sample ${i + 1}` };
+      const times = timed ? [{ value: showTime(row.start, unit) }, { value: showTime(row.end, unit) }] : [];
+      return [this.#opener(match), ...times, ...row.values.map((value) => ({ value }))];
+    });
+    replace(this.#table, this.#tools(page, offset), makeTable("Matches", columns, rows));
+  }
+
+  /** Make the button that selects a row; a row without events has its number only. */
+  #opener(row: MatchRow & { index: string }): HTMLElement {
+    const name = nameOf(row.index);
+    if (Object.keys(row.events).length === 0) return h("span", { class: "empty" }, name);
+    const pressed = String(this.#selected === row.index);
+    const label = `Show match ${name}`;
+    return h(
+      "button",
+      { type: "button", class: "link", "data-index": row.index, "aria-pressed": pressed, "aria-label": label, click: () => void this.#selectRow(row) },
+      name,
+    );
+  }
+
+  #tools(page: MatchPage, offset: bigint | null): HTMLElement {
+    const total = BigInt(page.total);
+    const { before, after, last } = pagesAround(offset ?? 0n, total);
+    const turn = (label: string, sign: string, to: bigint | null): HTMLElement =>
+      h("button", { type: "button", class: "quiet icon", "aria-label": label, title: label, disabled: to === null, click: () => to !== null && void this.#turnTo(to) }, sign); // prettier-ignore
+    const go = h("input", {
+      type: "text", inputmode: "numeric", "aria-label": "Go to match number", placeholder: "go to …", size: 9,
+      keydown: (event: KeyboardEvent) => {
+        const position = event.key === "Enter" ? readPosition(go.value, total) : null;
+        if (position !== null) void this.#turnTo(position);
+        go.toggleAttribute("aria-invalid", event.key === "Enter" && position === null);
+      },
+    }); // prettier-ignore
+    const end = (offset ?? 0n) + BigInt(page.rows.length);
+    const words =
+      offset === null
+        ? `a uniform sample of ${page.rows.length}, of ${plural(page.total, "match", "matches")}`
+        : `${groupDigits(String(offset + 1n))}–${groupDigits(String(end))} of ${plural(page.total, "match", "matches")}`;
+    return h(
+      "div",
+      { class: "pager" },
+      h("span", {}, words),
+      turn("First matches", "⇤", offset === null || offset > 0n ? 0n : null),
+      turn("Matches before", "←", offset === null ? null : before),
+      turn("Matches after", "→", offset === null ? null : after),
+      turn("Last matches", "⇥", offset !== null && offset < last ? last : null),
+      go,
+      h("button", { type: "button", class: "quiet", click: () => void this.#drawSample() }, "Sample"),
+    );
+  }
+
+  /** Show a match's events; called for a row of the table, and by the page for a match on the timeline. */
+  async select(match: TimelineMatch | null): Promise<void> {
+    const run = this.#run;
+    this.#selected = match?.index ?? null;
+    this.#markRows();
+    if (match === null || run === null) {
+      replace(this.#detail);
+      return;
+    }
+    const marks = match.marks.slice(0, MOST_EVENTS);
+    try {
+      const { columns, events } = await api.events(run.run, [...new Set(marks.map(({ row }) => row))]);
+      if (this.#selected !== match.index) return;
+      const byRow = new Map(events.map((event) => [event.row, event]));
+      const lines = marks.map(({ row, variable }) => [
+        { value: variable },
+        ...columns.map((_, i) => ({ value: byRow.get(row)?.values[i] })),
+      ]);
+      const heads = ["variable", ...columns].map((name) => ({ name }));
+      const number = nameOf(match.index);
+      const more = match.marks.length - marks.length;
+      replace(
+        this.#detail,
+        h(
+          "div",
+          { class: "detail-head" },
+          h("h3", {}, `Match ${number}`),
+          h("span", {}, plural(match.marks.length, "event"), more > 0 && `, the first ${MOST_EVENTS} below`),
+          h("button", { type: "button", class: "quiet icon", "aria-label": "Close match", click: () => this.#close() }, "×"),
+        ),
+        makeTable(`Events of match ${number}`, heads, lines),
+      );
+    } catch (error) {
+      this.#options.onTrouble(error);
+    }
+  }
+
+  #close(): void {
+    void this.select(null);
+    this.#options.onSelect(null);
+  }
+
+  #markRows(): void {
+    for (const button of this.#table.querySelectorAll<HTMLElement>("button[data-index]")) {
+      button.setAttribute("aria-pressed", String(button.dataset["index"] === this.#selected));
+    }
+  }
+
+  async #selectRow(row: MatchRow & { index: string }): Promise<void> {
+    const run = this.#run;
+    if (run === null) return;
+    const pairs = Object.entries(row.events).flatMap(([variable, rows]) => rows.map((at) => ({ at, variable })));
+    pairs.sort((a, b) => a.at - b.at);
+    try {
+      const wanted = [...new Set(pairs.map(({ at }) => at))].slice(0, MOST_EVENTS);
+      const { events } = await api.events(run.run, wanted);
+      const byRow = new Map(events.map((event) => [event.row, event]));
+      const match = { index: row.index, marks: pairs.flatMap((pair) => this.#markOf(pair, byRow)) };
+      this.#options.onSelect(match);
+      await this.select(match);
+    } catch (error) {
+      this.#options.onTrouble(error);
+    }
+  }
+
+  #markOf({ at, variable }: { at: number; variable: string }, events: Map<number, EventRow>): TimelineMatch["marks"] {
+    const event = events.get(at);
+    return event ? [{ row: at, ts: event.ts, lane: this.#options.laneOf(event, variable), variable }] : [];
+  }
+}

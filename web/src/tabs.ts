@@ -1,0 +1,57 @@
+// Tabs as the ARIA practices have them: arrows, Home and End move, one tab is in the order of focus.
+
+import { h } from "./dom.ts";
+
+export interface Tab {
+  id: string;
+  label: string;
+  panel: HTMLElement;
+  onShow?(): void;
+}
+
+export class Tabs {
+  readonly #tabs: readonly Tab[];
+  readonly #buttons: HTMLButtonElement[];
+  readonly element: HTMLElement;
+
+  constructor(label: string, tabs: readonly Tab[]) {
+    this.#tabs = tabs;
+    this.#buttons = tabs.map((tab, i) =>
+      h(
+        "button",
+        { type: "button", role: "tab", id: `tab-${tab.id}`, "aria-controls": `panel-${tab.id}`, click: () => this.open(tab.id) },
+        tabs[i]!.label,
+      ),
+    );
+    for (const tab of tabs) {
+      tab.panel.id = `panel-${tab.id}`;
+      tab.panel.setAttribute("role", "tabpanel");
+      tab.panel.setAttribute("aria-labelledby", `tab-${tab.id}`);
+    }
+    const move = (event: KeyboardEvent): void => {
+      const now = this.#buttons.findIndex((button) => button === event.target);
+      const last = this.#buttons.length - 1;
+      const next = { ArrowLeft: now > 0 ? now - 1 : last, ArrowRight: now < last ? now + 1 : 0, Home: 0, End: last }[event.key];
+      if (now < 0 || next === undefined) return;
+      event.preventDefault();
+      this.#buttons[next]?.focus();
+      this.open(this.#tabs[next]!.id);
+    };
+    this.element = h("div", { class: "tabs", role: "tablist", "aria-label": label, keydown: move }, ...this.#buttons);
+    this.#mark(tabs[0]!.id);
+  }
+
+  open(id: string): void {
+    this.#mark(id);
+    this.#tabs.find((tab) => tab.id === id)?.onShow?.();
+  }
+
+  #mark(id: string): void {
+    this.#tabs.forEach((tab, i) => {
+      const open = tab.id === id;
+      tab.panel.hidden = !open;
+      this.#buttons[i]?.setAttribute("aria-selected", String(open));
+      this.#buttons[i]?.setAttribute("tabindex", open ? "0" : "-1");
+    });
+  }
+}

@@ -1,0 +1,143 @@
+// "Why not": the visitor picks events that should have matched, and the server says at which step and
+// at which condition they stopped.
+
+import { api, type EventRow, type Run, type Why } from "./api.ts";
+import { h, replace } from "./dom.ts";
+import { groupDigits } from "./numbers.ts";
+import { cellText, makeTable } from "./table.ts";
+import type { PickedEvent } from "./timeline.ts";
+
+const PAGE = 12;
+const MOST = 50;
+
+export interface WhyOptions {
+  laneOf(event: EventRow, variable: string): number;
+  onPicked(events: readonly PickedEvent[]): void;
+  onTrouble(error: unknown): void;
+}
+
+export class WhyPanel {
+  readonly element = h("div", { class: "why" });
+  readonly #list = h("div");
+  readonly #chosen = h("ol", { class: "chips", "aria-label": "Picked events" });
+  readonly #answer = h("div", { class: "why-answer", "aria-live": "polite" });
+  readonly #ask = h("button", { type: "button", disabled: true, click: () => void this.#askWhy() }, "Why not?");
+  readonly #options: WhyOptions;
+  #run: Run | null = null;
+  #offset = 0;
+  #picked: PickedEvent[] = [];
+  #opened = false;
+
+  constructor(options: WhyOptions) {
+    this.#options = options;
+    this.element.append(
+      h("p", { class: "note" }, "Pick the events that should have matched, here or on the timeline, and ask."),
+      h("div", { class: "why-tools" }, this.#chosen, this.#ask),
+      this.#answer,
+      this.#list,
+    );
+  }
+
+  show(run: Run | null): void {
+    this.#run = run;
+    this.#offset = 0;
+    this.#opened = false;
+    this.#picked = [];
+    replace(this.#list);
+    this.#changed();
+  }
+
+  open(): void {
+    if (!this.#opened) void this.#load(0);
+    this.#opened = true;
+  }
+
+  /** Pick an event, or take it back. */
+  pick(event: PickedEvent): void {
+    const rest = this.#picked.filter(({ row }) => row !== event.row);
+    const taken = rest.length < this.#picked.length;
+    this.#picked = taken || rest.length >= MOST ? rest : [...rest, event].sort((a, b) => a.row - b.row);
+    this.#changed();
+  }
+
+  #changed(): void {
+    const chips = this.#picked.map((event) =>
+      h(
+        "li",
+        {},
+        h("button", { type: "button", class: "chip", "aria-label": `Take back event ${event.row + 1}`, click: () => this.pick(event) }, `event ${groupDigits(event.row + 1)} ×`),
+      ),
+    );
+    replace(this.#chosen, ...chips);
+    replace(this.#answer);
+    this.#ask.disabled = this.#picked.length === 0;
+    const rows = new Set(this.#picked.map(({ row }) => row));
+    for (const box of this.#list.querySelectorAll<HTMLInputElement>("input[data-row]")) box.checked = rows.has(Number(box.dataset["row"]));
+    this.#options.onPicked(this.#picked);
+  }
+
+  async #load(offset: number): Promise<void> {
+    const run = this.#run;
+    if (run === null || run.events === 0) return;
+    this.#offset = Math.max(0, Math.min(offset, run.events - 1));
+    const wanted = Array.from({ length: Math.min(PAGE, run.events - this.#offset) }, (_, i) => this.#offset + i);
+    try {
+      const { columns, events } = await api.events(run.run, wanted);
+      if (run !== this.#run) return;
+      const heads = ["pick", ...columns].map((name) => ({ name }));
+      const lines = events.map((event) => [this.#box(event), ...event.values.map((value) => ({ value }))]);
+      replace(this.#list, this.#pager(run, events.length), makeTable("Events to pick", heads, lines));
+    } catch (error) {
+      this.#options.onTrouble(error);
+    }
+  }
+
+  #box(event: EventRow): HTMLInputElement {
+    return h("input", {
+      type: "checkbox",
+      "data-row": event.row,
+      "aria-label": `Pick event ${event.row + 1}`,
+      checked: this.#picked.some(({ row }) => row === event.row),
+      change: () => this.pick({ row: event.row, ts: event.ts, lane: this.#options.laneOf(event, "") }),
+    });
+  }
+
+  #pager(run: Run, count: number): HTMLElement {
+    const turn = (label: string, sign: string, to: number, possible: boolean): HTMLElement =>
+      h("button", { type: "button", class: "quiet icon", "aria-label": label, disabled: !possible, click: () => void this.#load(to) }, sign);
+    const at = this.#offset;
+    return h(
+      "div",
+      { class: "pager" },
+      h("span", {}, `events ${groupDigits(at + 1)}–${groupDigits(at + count)} of ${groupDigits(run.events)}`),
+      turn("Events before", "←", at - PAGE, at > 0),
+      turn("Events after", "→", at + PAGE, at + count < run.events),
+    );
+  }
+
+  async #askWhy(): Promise<void> {
+    const run = this.#run;
+    if (run === null) return;
+    try {
+      const answer = await api.why(run.run, this.#picked.map(({ row }) => row)); // prettier-ignore
+      if (run === this.#run) this.#say(answer);
+    } catch (error) {
+      this.#options.onTrouble(error);
+    }
+  }
+
+  #say(answer: Why): void {
+    const steps = answer.steps.map(({ row, ok, condition, reason }) =>
+      h(
+        "li",
+        { class: ok ? "ok" : "stopped" },
+        h("span", { class: "sign", "aria-label": ok ? "passed" : "stopped" , role: "img" }, ok ? "✓" : "✗"),
+        row === null ? null : h("b", {}, `event ${groupDigits(row + 1)} `),
+        condition && h("code", {}, cellText(condition)),
+        reason && h("span", {}, ` ${reason}`),
+      ),
+    );
+    const words = answer.text ?? (answer.stopped_at === null ? "These events do match." : "These events do not match:");
+    replace(this.#answer, h("p", { class: "verdict" }, words), h("ol", {}, ...steps));
+  }
+}
