@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cernis.manual.codes import CASES, WarningCase, collect_codes, find_notes
-from cernis.manual.made import make_files
+from cernis.manual.diagrams import is_railroad_installed
+from cernis.manual.grammar import (
+    SOURCES,
+    GrammarSource,
+    Maybe,
+    Named,
+    OneOf,
+    Part,
+    Repeat,
+    Series,
+    Word,
+    read_sections,
+)
+from cernis.manual.made import make_diagrams, make_pages
 from cernis.manual.messages import collect_messages
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "cernis"
-MADE = make_files(ROOT)
+MADE = make_pages(ROOT) | (make_diagrams() if is_railroad_installed() else {})
 
 
 @pytest.mark.parametrize("path", MADE)
@@ -43,3 +57,33 @@ def test_messages_are_read_with_their_variable_parts_left_out(tmp_path: Path) ->
         ("DataError", "row …: no time", ""),
         ("QueryError", "… is odd", "write …"),
     ]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_every_rule_that_a_grammar_names_is_drawn(source: GrammarSource) -> None:
+    rules = {rule.name: rule.part for section in read_sections(source) for rule in section.rules}
+    shared = {rule.name for section in read_sections(SOURCES[-1]) for rule in section.rules}
+    named = {name for part in rules.values() for name in names_in(part) if name.islower()}
+    assert named - rules.keys() - (shared if source.name != "spaseq" else set()) == set()
+
+
+def names_in(part: Part) -> Iterator[str]:
+    """Yield the names of rules and lexemes in a part."""
+    match part:
+        case Named(name):
+            yield name
+        case Series(parts) | OneOf(parts):
+            yield from (name for one in parts for name in names_in(one))
+        case Maybe(inner) | Repeat(inner, None):
+            yield from names_in(inner)
+        case Repeat(inner, between) if between is not None:
+            yield from names_in(Series((inner, between)))
+
+
+def test_a_list_is_drawn_as_a_loop_with_its_separator() -> None:
+    rules = {rule.name: rule.part for one in read_sections(SOURCES[0]) for rule in one.rules}
+    group = Series((Word("["), Repeat(Named("attribute"), Word(",")), Word("]")))
+    assert rules["group"] == group
+    assert rules["strategy"] == OneOf(
+        (Word("ALL"), OneOf(tuple(map(Word, ("ANY", "NEXT", "STRICT", "LONGEST", "LAST", "MAX")))))
+    )

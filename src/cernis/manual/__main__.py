@@ -23,11 +23,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (ROOT / "docs").is_dir():
         sys.stderr.write("error: the manual is built from a checkout of Cernis, and this is none\n")
         return 1
-    if given.what == "pages":
-        sys.stdout.writelines(f"{path}\n" for path in write_files(ROOT))
-        return 0
     try:
-        sys.stdout.write(f"{build_site(ROOT, given.output)}\n")
+        if given.what == "pages":
+            written = write_files(ROOT)
+        else:
+            written = [str(build_site(ROOT, given.output))]
+        sys.stdout.writelines(f"{path}\n" for path in written)
     except CernisError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -5,22 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 
 from cernis.manual.codes import write_codes_page
+from cernis.manual.diagrams import draw_section
+from cernis.manual.grammar import SOURCES, name_diagram, read_sections, write_grammar_page
 from cernis.manual.messages import write_messages_page
 
+_GRAMMARS = "docs/reference/grammar"
 
-def make_files(root: Path) -> dict[str, str]:
-    """Return the text of each made file of a checkout, by its path."""
-    source = root / "src" / "cernis"
+
+def make_pages(root: Path) -> dict[str, str]:
+    """Return the text of each made page of a checkout, by its path."""
     return {
         "docs/reference/codes.md": write_codes_page(),
-        "docs/reference/messages.md": write_messages_page(source),
+        "docs/reference/messages.md": write_messages_page(root / "src" / "cernis"),
+        **{f"{_GRAMMARS}/{source.name}.md": write_grammar_page(source) for source in SOURCES},
+    }
+
+
+def make_diagrams() -> dict[str, str]:
+    """Return the diagrams of the grammars, by their paths."""
+    return {
+        f"{_GRAMMARS}/{name_diagram(source, section)}": draw_section(section)
+        for source in SOURCES
+        for section in read_sections(source)
+        if section.rules
     }
 
 
 def write_files(root: Path) -> list[str]:
     """Write the made files anew; return the paths of those that have changed."""
     changed = []
-    for path, text in make_files(root).items():
+    for path, text in (make_pages(root) | make_diagrams()).items():
         place = root / path
         if not place.exists() or place.read_text(encoding="utf-8") != text:
             place.parent.mkdir(parents=True, exist_ok=True)
