@@ -148,7 +148,7 @@ def read_sections(source: GrammarSource) -> list[GrammarSection]:
     """Return the sections of a grammar; the first one has the rule that begins it."""
     text = files(source.package).joinpath("grammar.lark").read_text(encoding="utf-8")
     text = re.sub(r"\A(?://[^\n]*\n)+\n", "", text)  # the comment at the head is for developers
-    reader = _RuleReader(text, source.words)
+    reader = _GrammarReader(text, source.words)
     pieces = _SECTION.split(text)
     titled = [("queries", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
     pieces_of = {title: piece.partition(_MISTAKES)[0].strip("\n") for title, piece in titled}
@@ -175,7 +175,7 @@ def name_diagram(source: GrammarSource, section: GrammarSection) -> str:
     return f"{source.name}-{section.title.replace(' ', '-')}.svg"
 
 
-def _read_rules(text: str, reader: _RuleReader) -> Iterator[tuple[str, Part]]:
+def _read_rules(text: str, reader: _GrammarReader) -> Iterator[tuple[str, Part]]:
     """Yield each rule of a text with the name that it has there."""
     kept = _keep_rules(text)
     tree = _lark_parser().parse(kept) if kept.strip() else Tree("start", [])
@@ -228,7 +228,7 @@ def plain_name(name: str) -> str:
     return name.lstrip("?!_").replace("_", " ")
 
 
-class _RuleReader:
+class _GrammarReader:
     """Reads the tree of a rule; knows how the terminals of the language are written."""
 
     def __init__(self, text: str, words: Mapping[str, str]) -> None:
