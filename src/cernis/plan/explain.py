@@ -16,7 +16,7 @@ from cernis.engine.dag.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only, group_terms
+from cernis.pattern.selection import counts_only, group_terms, starred_variables
 from cernis.pattern.write import (
     write_condition,
     write_duration,
@@ -29,6 +29,8 @@ from cernis.pattern.write import (
 )
 from cernis.plan.absence import link_guard
 from cernis.plan.plan import Distribution, Guarantee, Plan
+from cernis.views.automaton import AutomatonView
+from cernis.views.describe_automaton import DrawnCea, DrawnPcea, describe_cea, describe_pcea
 
 WAITS_UNBOUNDED = (
     "it may wait until the input ends (add WITHIN, FORGET AFTER, or ':' or gaps between events)"
@@ -38,7 +40,7 @@ WAITS_UNBOUNDED = (
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`str()` is the report; `mermaid()` the automaton as a diagram."""
+    """`str()` is the report; `automaton()` the automaton, `mermaid()` the same as a diagram."""
 
     plan: Plan
     notes: tuple[str, ...] = ()
@@ -52,6 +54,11 @@ class Explanation:
         if tables is not None:
             return draw_pcea(tables.pcea)
         return draw_cea(unary.cea) if unary is not None else ""
+
+    def automaton(self) -> AutomatonView | None:
+        """Return the automaton with a place for each state, to be drawn; None: there is none."""
+        drawn = describe_automaton(self.plan)
+        return None if drawn is None else drawn.view
 
     def __str__(self) -> str:
         lines = write_entry("query", (self.query or str(self.plan.pattern)).splitlines())
@@ -79,6 +86,14 @@ class Explanation:
         )
         lines += write_entry("automaton", _describe_automaton(self.plan))
         return "\n".join(lines)
+
+
+def describe_automaton(plan: Plan) -> DrawnCea | DrawnPcea | None:
+    """Return the automaton of a plan as people see it."""
+    shown = frozenset(starred_variables(plan.pattern.formula))
+    if plan.tables is not None:
+        return describe_pcea(plan.tables.pcea, shown)
+    return None if plan.unary is None else describe_cea(plan.unary.cea, shown)
 
 
 def write_entry(name: str, lines: Sequence[str]) -> list[str]:
