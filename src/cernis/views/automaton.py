@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from cernis.views import svg
-from cernis.views.layout import GraphEdge, Layout, Point, place
+from cernis.views.layout import GraphEdge, GraphPlaces, Point, place
 
 StateKind = Literal["state", "fork", "part", "guard", "join"]
 EdgeKind = Literal["read", "skip", "wait", "all", "guard"]
@@ -168,7 +168,9 @@ def lay_out(states: Sequence[DrawnState], edges: Sequence[DrawnEdge]) -> Automat
     )  # fmt: skip
 
 
-def _find_head(layout: Layout, states: Sequence[DrawnState], edges: Sequence[DrawnEdge]) -> float:
+def _find_head(
+    layout: GraphPlaces, states: Sequence[DrawnState], edges: Sequence[DrawnEdge]
+) -> float:
     """Return the room above the highest state that loops and labels need."""
     head = 30.0
     for i in range(len(states)):

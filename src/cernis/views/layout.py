@@ -27,7 +27,7 @@ class GraphEdge(NamedTuple):
     room: float = 0.0
 
 
-class Layout(NamedTuple):
+class GraphPlaces(NamedTuple):
     """The middles of nodes, the routes of edges, and the size of the picture.
 
     A route has the points between the two nodes; that of an edge from a node to itself is empty.
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
     height: float
 
 
-def place(widths: Sequence[float], edges: Sequence[GraphEdge], start: int) -> Layout:
+def place(widths: Sequence[float], edges: Sequence[GraphEdge], start: int) -> GraphPlaces:
     """Return where the nodes of these widths lie; `start` comes first.
 
     >>> layout = place([40, 40], [GraphEdge(0, 1), GraphEdge(1, 1)], 0)
@@ -83,7 +83,7 @@ def place(widths: Sequence[float], edges: Sequence[GraphEdge], start: int) -> La
     nodes = tuple((x, y - top) for x, y in (places[n] for n in range(len(widths))))
     moved = tuple(tuple((x, y - top) for x, y in route) for route in routes)
     right = max((x + widths[n] / 2 for n, (x, _) in enumerate(nodes)), default=0.0)
-    return Layout(nodes, moved, frozenset(back), right, lowest - top)
+    return GraphPlaces(nodes, moved, frozenset(back), right, lowest - top)
 
 
 def _find_back_edges(size: int, edges: Sequence[GraphEdge], start: int) -> set[int]:
