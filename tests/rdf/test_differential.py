@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -101,6 +102,8 @@ def test_the_engine_agrees_with_the_definition(case: Drawn) -> None:
     got = list_matches(matches)
     check_same(got, case.defined())
     assert matches.count() == len(got)
+    ends, counts = matches.counts().to_pydict().values()
+    assert dict(zip(ends, counts, strict=True)) == Counter(match.end for match in got)
     assert [(m.end, -m.start) for m in got] == sorted((m.end, -m.start) for m in got)
 
 

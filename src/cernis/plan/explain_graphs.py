@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cernis.automata.linked.mermaid import draw_linked
@@ -29,6 +29,7 @@ class GraphExplanation:
         lines += write_entry(
             "reason", [*dict.fromkeys(_describe_stores(plan))] or ["one step: nothing waits"]
         )
+        lines += write_entry("counting", [*dict.fromkeys(_describe_counting(plan))])
         lines += write_entry("spread by", [_describe_key(plan)])
         lines += write_entry("automaton", str(plan.linked).splitlines())
         return "\n".join(lines)
@@ -57,12 +58,44 @@ def _describe_stores(plan: GraphPlan) -> Iterator[str]:
     linked = plan.linked
     for store in linked.stores:
         kept = ", ".join(f"?{name}" for name in store.kept) or "nothing"
-        names = " | ".join(
-            " & ".join(one.gpms) for one in linked.alternatives if one.step == store.step
-        )
+        names = _name_step(plan, store.step)
         rounds = plan.query.steps[store.step].rounds
         again = ", again" if rounds and linked.states[store.state].step == store.step else ""
         yield f"waiting for {names}{again} ({_LINKS[store.link]}): grouped by {kept}"
+
+
+def _describe_counting(plan: GraphPlan) -> Iterator[str]:
+    """Yield the data for which two runs may be one match, so that counting lists matches."""
+    linked = plan.linked
+    names = [_name_step(plan, step) for step in range(len(plan.query.steps))]
+    hidden = [(names[one.step], _list_names(one.hidden)) for one in linked.exits if one.hidden]
+    lists = [f"if {name} matches an event in ways that differ in {v} only" for name, v in hidden]
+    lists += [
+        f"if {name} matches an event both with and without {_list_names(sorted(loose))}"
+        for name, loose in zip(names, linked.loose, strict=True)
+        if loose
+    ]
+    lists += [
+        f"if an event matches both {names[one]} and {names[two]}"
+        + f" (steps {one + 1} and {two + 1})" * (names[one] == names[two])
+        for one, two in sorted(map(sorted, linked.rivals))
+    ]
+    yield from (f"lists matches {reason}" for reason in lists)
+    if not lists:
+        yield "lists nothing: each match has one run"
+
+
+def _name_step(plan: GraphPlan, step: int) -> str:
+    return " | ".join(" & ".join(one.gpms) for one in plan.linked.alternatives if one.step == step)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """
+    >>> _list_names(("a", "b", "c"))
+    '?a, ?b or ?c'
+    """
+    *others, last = (f"?{name}" for name in names)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _describe_key(plan: GraphPlan) -> str:

@@ -95,7 +95,7 @@ def freeze_session(session: GraphRecognizer, pieces: StreamPieces) -> bytes:
         "rows": builder.rows,
         "events": builder.events,
         "moments": builder.moments,
-        "repeats": builder.repeats,
+        "merges": builder.likeness.merges,
         "pieces": pieces.pieces,
         "latest": None if latest is None else latest.time,
         "latest_graph": None
@@ -174,7 +174,7 @@ def thaw_session(session: GraphRecognizer, pieces: StreamPieces, frozen: FrozenG
         for name in ("rows", "events", "moments", "pieces")
     )
     require(
-        rows == engine.get("position") and isinstance(meta.get("repeats"), bool),
+        rows == engine.get("position") and isinstance(meta.get("merges"), bool),
         "its rows are not those of its engine",
     )
     keys = read_array(
@@ -201,7 +201,7 @@ def thaw_session(session: GraphRecognizer, pieces: StreamPieces, frozen: FrozenG
     builder.parts = {tuple(key): i for i, key in enumerate(moved.tolist())}
     require(len(builder.parts) == len(keys), "a partition comes twice")
     builder.rows, builder.events, builder.moments = rows, events, moments
-    builder.repeats = meta["repeats"]
+    builder.likeness.merges = meta["merges"]
     pieces.pieces = number
 
 

@@ -158,23 +158,17 @@ class GraphRecognizer:
         labels = [frozenset(_ROWS)] * len(self.linked.alternatives)
         found = CorrelatedMatches(_ROWS, segments, labels)
         form = TimeFormat(self.unit if self.numeric_times else None)
-        store, terms, distinct = self.store.copy(), self.terms.view(), self._is_distinct()
+        store, terms, distinct = (
+            self.store.copy(),
+            self.terms.view(),
+            not self.builder.likeness.merges,
+        )
         return GraphMatches(found, store, terms, self.shape, form, distinct, self.notes, self.used)
 
     @cached_property
     def shape(self) -> AnswerShape:
         """The columns of the answers."""
         return shape_answers(self.query, self.linked)
-
-    def _is_distinct(self) -> bool:
-        """Whether no two runs can be one match: events match a step in one way, or in ways that
-        the answer tells apart."""
-        if self.linked.ambiguous or not self.builder.repeats:
-            return not self.linked.ambiguous
-        told = {
-            column.place for column in self.shape.columns if column.step is None or column.listed
-        }
-        return self.builder.certain and len(told) == len(self.linked.columns)
 
 
 def shape_answers(query: SpaseqQuery, linked: LinkedAutomaton) -> AnswerShape:

@@ -149,11 +149,34 @@ def test_columns_are_what_steps_compare_or_the_answer_tells() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sequence", "ambiguous"),
-    [("A ; B", False), ("A+", False), ("A+ ; B?", True), ("A | E", True), ("A | C", False)],
+    ("sequence", "rivals"),
+    [
+        ("A ; B", []),
+        ("A+", []),
+        ("A+ ; B+", []),
+        ("A | E", []),
+        ("A | (A & E)", []),
+        ("A+ ; E?", [{0, 1}]),
+        ("A ; B+ ; E? ; C ; D", []),
+        ("A ; B+ ; C? ; D", [{1, 2}]),
+        ("A? ; E ; D? ; C", [{0, 1}, {1, 2}]),
+        ("A? ; E", []),
+    ],
 )
-def test_it_is_known_when_two_runs_may_have_the_same_events(sequence: str, ambiguous: bool) -> None:
-    assert linked(sequence).ambiguous is ambiguous
+def test_it_is_known_which_steps_two_runs_may_differ_in(
+    sequence: str, rivals: list[set[int]]
+) -> None:
+    assert linked(sequence).rivals == frozenset(map(frozenset, rivals))
+
+
+def test_an_exit_tells_what_a_later_step_compares_and_the_answer_hides() -> None:
+    exits = linked("A ; B+ ; C", "SELECT ?a ?b LIST(?w)").exits
+    assert [(one.step, one.following, one.told, one.hidden) for one in exits] == [
+        (0, 1, ("a",), ("k", "v")),
+        (1, 1, ("w",), ()),
+        (1, 2, ("b", "w"), ()),
+        (2, -1, (), ()),
+    ]
 
 
 def test_too_many_variables_that_may_be_missing_are_refused() -> None:

@@ -88,6 +88,23 @@ class Guard(NamedTuple):
     joins: tuple[str, ...]
 
 
+class LinkedExit(NamedTuple):
+    """A step that was matched, and the step that comes next: what a run then takes along."""
+
+    step: int
+    following: int
+    """-1: the match ends."""
+    told: tuple[str, ...]
+    """The variables whose values from this row the answer tells."""
+    kept: tuple[str, ...]
+    """The variables that this step binds first and later ones compare."""
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The variables in `kept` that the answer does not tell."""
+        return tuple(name for name in self.kept if name not in self.told)
+
+
 class LinkedAutomaton(NamedTuple):
     """The automaton of a sequence."""
 
@@ -101,8 +118,12 @@ class LinkedAutomaton(NamedTuple):
     guards: tuple[Guard, ...]
     local: tuple[frozenset[str], ...]
     """For each step, the variables that are bound afresh in each round."""
-    ambiguous: bool
-    """Whether two runs may have the same events and the same values."""
+    exits: tuple[LinkedExit, ...]
+    """In the order of steps."""
+    loose: tuple[frozenset[str], ...]
+    """For each step, the variables of the answer that either it or another row may bind."""
+    rivals: frozenset[frozenset[int]]
+    """Pairs of steps that may take the same events in two runs with the same events."""
 
     def conditions(self, reading: int) -> tuple[g.Expression, ...]:
         return self.alternatives[self.readings[reading].alternative].late

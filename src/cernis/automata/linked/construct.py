@@ -16,6 +16,7 @@ from cernis.automata.linked.automaton import (
     Alternative,
     Guard,
     LinkedAutomaton,
+    LinkedExit,
     LinkedReading,
     LinkedState,
     LinkedStore,
@@ -27,6 +28,10 @@ from cernis.pattern.spaseq import Element, GpmConjunction, GpmName, SpaseqQuery
 
 MOST_MISSING = 6
 """The most variables of a step that may be missing and are asked for elsewhere."""
+
+
+_Pair = tuple[int, int, bool]
+"""The steps that two runs have reached, and whether they have differed in a step."""
 
 
 class _Next(NamedTuple):
@@ -46,6 +51,7 @@ class _LinkedBuilder:
     def __init__(self, query: SpaseqQuery) -> None:
         self.query = query
         self.steps = query.steps
+        self.told, self.listed = _find_told(query)
         self.alternatives = [
             self._make_alternative(step, gpms)
             for step, one in enumerate(self.steps)
@@ -147,7 +153,9 @@ class _LinkedBuilder:
             tuple(self.transitions),
             tuple(self.guards),
             self.local,
-            self._is_ambiguous(),
+            tuple(self._list_exits()),
+            tuple(map(self._find_loose, range(len(self.steps)))),
+            self._find_rivals(),
         )
 
     def _read(self, alternative: int) -> None:
@@ -187,8 +195,7 @@ class _LinkedBuilder:
         target = LinkedState(step, bound & frozenset(self.needs[step]))
         if target not in self.states:
             self.states.append(target)
-        rest = self.steps[step + 1 :]
-        final = all(one.optional or one.negated for one in rest)
+        final = self._is_last(step)
         self.transitions.append(
             LinkedTransition(
                 store, reading, tuple(sorted(joins)), fresh, self.states.index(target), final
@@ -224,36 +231,107 @@ class _LinkedBuilder:
         return tuple(name for name in names if name in asked or self._is_selected(name))
 
     def _is_selected(self, name: str) -> bool:
-        query = self.query
-        if query.construct is not None:
-            return name in {
-                node.name
-                for triple in query.construct
-                for node in triple.nodes()
-                if isinstance(node, g.GraphVariable)
-            }
-        if query.select is None:
-            return True
-        return name in {one.variable for one in query.select}
+        return name in self.told or name in self.listed
 
-    def _is_ambiguous(self) -> bool:
-        """Whether two runs may take the same events: where two steps may take more or fewer of
-        them, or two alternatives take them from the same streams. That one event matches a
-        pattern in two ways is known only of the data."""
-        flexible = 0
-        for step, alternatives in enumerate(self.of_step):
-            ways = [self.alternatives[a].gpms for a in alternatives]
-            one = self.steps[step]
-            flexible += bool(one.rounds or one.optional or len(set(map(len, ways))) > 1)
-            if any(self._are_alike(*pair) for pair in combinations(ways, 2)):
-                return True
-        return flexible > 1
+    # ------------------------------------------------------------- one match
 
-    def _are_alike(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-        return len(one) == len(other) and all(
-            set(self.query.gpm(a).streams) & set(self.query.gpm(b).streams)
-            for a, b in zip(one, other, strict=True)
+    def _list_exits(self) -> Iterator[LinkedExit]:
+        """Yield the ways to leave each step, with what tells the runs there apart."""
+        for step, one in enumerate(self.steps):
+            if one.negated:
+                continue
+            names = self._list_names(step)
+            known = self._find_known(step)
+            if self._is_last(step):
+                yield LinkedExit(step, -1, self._sort(names & (self.told | self.listed)), ())
+            for following in self.follow(step):
+                stores = [
+                    store
+                    for store in self.stores
+                    if store.step == following.step and self.states[store.state].step == step
+                ]
+                fresh = self.local[step] if following.step == step else frozenset()
+                told = names & (self.told - fresh | self.listed)
+                kept = names & {name for store in stores for name in store.kept} - known
+                yield LinkedExit(step, following.step, self._sort(told), self._sort(kept))
+
+    def _find_known(self, step: int) -> set[str]:
+        """Return the variables that all runs have bound that wait for a step."""
+        if any(following.step == step for following in self.follow(-1)):
+            return set()
+        return set.intersection(*(set(one.kept) for one in self.stores if one.step == step))
+
+    def _find_loose(self, step: int) -> frozenset[str]:
+        """Return the variables of the answer of which rows of two steps or rounds may be the one
+        that binds them: their values do not tell which."""
+        certain = frozenset.intersection(
+            *(self.alternatives[a].certain for a in self.of_step[step])
         )
+        names = self._list_names(step) - certain
+        rounds = names & self.listed if self.steps[step].rounds else set()
+        return frozenset(names & self.shared[step] & (self.told | self.listed) | rounds)
+
+    def _find_rivals(self) -> frozenset[frozenset[int]]:
+        """Return the pairs of steps that two runs with events of the same streams may differ in.
+
+        A search through the pairs of steps that two such runs can have reached.
+        """
+        begin = [following.step for following in self.follow(-1)]
+        todo = [(a, b, a != b) for a, b in product(begin, begin) if self._are_alike(a, b)]
+        before: dict[_Pair, list[_Pair]] = {pair: [] for pair in todo}
+        while todo:
+            pair = one, two, is_apart = todo.pop()
+            for a, b in product(self.follow(one), self.follow(two)):
+                if self._are_alike(a.step, b.step):
+                    after = (a.step, b.step, is_apart or a.step != b.step)
+                    if after not in before:
+                        before[after] = []
+                        todo.append(after)
+                    before[after].append(pair)
+        todo = [(a, b, c) for a, b, c in before if c and self._is_last(a) and self._is_last(b)]
+        useful = set(todo)
+        while todo:
+            more = [pair for pair in before[todo.pop()] if pair not in useful]
+            useful.update(more)
+            todo += more
+        return frozenset(frozenset((a, b)) for a, b, _ in useful if a != b)
+
+    def _is_last(self, step: int) -> bool:
+        return all(one.optional or one.negated for one in self.steps[step + 1 :])
+
+    def _are_alike(self, one: int, two: int) -> bool:
+        """Whether two steps may take the same events."""
+        return one == two or any(
+            len(ways[0].gpms) == len(ways[1].gpms)
+            and all(
+                set(self.query.gpm(a).streams) & set(self.query.gpm(b).streams)
+                for a, b in zip(ways[0].gpms, ways[1].gpms, strict=True)
+            )
+            for ways in product(
+                *([self.alternatives[a] for a in self.of_step[step]] for step in (one, two))
+            )
+        )
+
+    def _sort(self, names: set[str]) -> tuple[str, ...]:
+        return tuple(name for name in self._list_columns() if name in names)
+
+
+def _find_told(query: SpaseqQuery) -> tuple[set[str], set[str]]:
+    """Return the variables whose last values the answer tells, and those of which it tells all."""
+    if query.construct is not None:
+        nodes = (node for triple in query.construct for node in triple.nodes())
+        return {node.name for node in nodes if isinstance(node, g.GraphVariable)}, set()
+    if query.select is None:
+        gpms = (
+            name
+            for step in query.steps
+            if not step.negated
+            for way in _list_alternatives(step.element)
+            for name in way
+        )
+        return {v for name in gpms for v in g.find_variables(query.gpm(name).pattern)}, set()
+    listed = {one.variable for one in query.select if one.listed}
+    return {one.variable for one in query.select if not one.listed}, listed
 
 
 def _list_mentions(condition: g.Expression) -> Iterator[str]:

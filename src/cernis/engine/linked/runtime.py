@@ -43,7 +43,7 @@ class LinkedEngine:
             r.new_memory(FIRST_RECORDS, buckets=FIRST_ENTRIES),
             w.new_waiting_runs(FIRST_ENTRIES, columns, tables.index_of.shape[1]),
             kernel.LastMoments(np.empty(0, np.int64), np.empty(0, np.int64)),
-            _new_pending(FIRST_ENTRIES, columns),
+            _new_pending(FIRST_ENTRIES, columns, _count_exits(tables)),
         )
 
     def push(
@@ -64,7 +64,7 @@ class LinkedEngine:
                 break
             self._advance_bound(rows, at)
             if status == kernel.NO_PENDING:
-                pending = kernel.Pending(*map(_double, self.memory.pending))
+                pending = kernel.Pending(*(_double(array) for array in self.memory.pending))
                 self.memory = self.memory._replace(pending=pending)
             elif status == kernel.NO_ENTRIES:
                 self._make_entries()
@@ -211,9 +211,16 @@ class LinkedEngine:
         w.relink(self.tables, waiting)
 
 
-def _new_pending(size: int, columns: int) -> kernel.Pending:
+def _count_exits(tables: LinkedTables) -> int:
+    """Return the most exits of a step."""
+    places = np.concatenate([tables.store_exit, tables.transition_exit])
+    return int(places.max(initial=0)) + 1
+
+
+def _new_pending(size: int, columns: int, exits: int) -> kernel.Pending:
     vertex, state, part = (np.zeros(size, np.int32) for _ in range(3))
-    return kernel.Pending(vertex, state, part, np.zeros((size, columns), np.int32))
+    notes = np.zeros((size << exits.bit_length(), 4), np.int64)
+    return kernel.Pending(vertex, state, part, np.zeros((size, columns), np.int32), notes)
 
 
 def _double(array: NDArray[Any]) -> NDArray[Any]:

@@ -8,6 +8,9 @@ reads all rows of a moment before it files any run, so that a moment never meets
 2. entries leave that wait under `;` and were taken, and those that a guard met;
 3. the new runs are filed under the values that later rows ask for.
 
+Two rows of the same events that a match cannot tell apart (`LinkedRows.alike`) take the runs of an
+entry on once, so that each match has one run.
+
 Cost contract: O(transitions) per row, O(columns) per entry taken and O(log entries) where an index
 is ordered. A row meets an entry in vain only if a condition on earlier variables fails. One such
 condition by order (`?p2 < ?p1`) has an ordered index; others are checked entry by entry. No cost
@@ -36,6 +39,7 @@ from cernis.engine.linked.waiting import WaitingRuns
 
 DONE, NO_ROOM, NO_ENTRIES, NO_PENDING = range(4)
 READING, FILING = range(2)
+ALONE, TAKEN = -1, -2
 
 
 class LinkedRows(NamedTuple):
@@ -47,6 +51,9 @@ class LinkedRows(NamedTuple):
     clock: NDArray[np.int64]
     bound: NDArray[np.int64]
     part: NDArray[np.int32]
+    alike: NDArray[np.int32]
+    """Per exit of the row's step: a number that rows of the moment share if a match cannot tell
+    them apart; -1: there is no other."""
 
 
 class LastMoments(NamedTuple):
@@ -63,6 +70,8 @@ class Pending(NamedTuple):
     state: NDArray[np.int32]
     part: NDArray[np.int32]
     codes: NDArray[np.int32]
+    told: NDArray[np.int64]
+    """Which runs the moment has taken on: a hash table of (round, alike, exit, source)."""
 
 
 class LinkedMemory(NamedTuple):
@@ -95,6 +104,8 @@ def step(tables, memory, rows, evaluation, base, begin):
         if own[w.PHASE] == READING:
             vertices, sources = counters[r.VERTICES], counters[r.SOURCES]
             roots = counters[r.ROOTS]
+            own[w.ROUND] += 1
+            own[w.TOLD] = 0
             _note_moments(memory.moments, rows, i, end)
             for k in range(i, end):
                 status, array = _read(tables, memory, rows, evaluation, base, k)
@@ -110,7 +121,7 @@ def step(tables, memory, rows, evaluation, base, begin):
             own[w.MOVED] = 0
             own[w.PHASE], own[w.FILED], own[w.STORE_AT] = FILING, 0, 0
         while own[w.FILED] < own[w.PENDING]:
-            status, array = _file(tables, memory, evaluation.values.facts, moment, rows.bound[i])
+            status, array = _file(tables, memory, rows, evaluation.values.facts, base, i)
             if status != DONE:
                 return status, i, array
         own[w.PENDING], own[w.PHASE] = 0, READING
@@ -239,8 +250,13 @@ def _make(tables, memory, rows, base, k, transition, entry):
         return NO_ROOM, r.ROOTS
     if own[w.PENDING] == len(pending.vertex):
         return NO_PENDING, 0
+    for place in range(rows.alike.shape[1]):
+        own[w.TOLD] += rows.alike[k, place] >= 0
+    if 2 * own[w.TOLD] > len(pending.told):
+        return NO_PENDING, 0
     start = rows.clock[k]
     count = 0
+    root = 0
     if entry != 0:
         root = dag.buckets[entry]["root"]
         start = dag.nodes[root]["start"]
@@ -259,12 +275,16 @@ def _make(tables, memory, rows, base, k, transition, entry):
     dag.vertices[vertex]["count"] = count
     counters[r.VERTICES] = vertex + 1
     if tables.transition_final[transition]:
-        root = counters[r.ROOTS]
-        dag.roots[root]["end"] = rows.moment[k]
-        dag.roots[root]["bound"] = rows.bound[k]
-        dag.roots[root]["key"] = rows.part[k]
-        dag.roots[root]["vertex"] = vertex
-        counters[r.ROOTS] = root + 1
+        place = tables.transition_exit[transition]
+        told = _find_told(memory, rows, k, place, root)
+        if told != TAKEN:
+            _tell(memory, rows, k, place, root, told)
+            found = counters[r.ROOTS]
+            dag.roots[found]["end"] = base + k
+            dag.roots[found]["bound"] = rows.bound[k]
+            dag.roots[found]["key"] = rows.part[k]
+            dag.roots[found]["vertex"] = vertex
+            counters[r.ROOTS] = found + 1
     state = tables.transition_target[transition]
     if tables.state_first[state] == tables.state_first[state + 1]:
         return DONE, 0
@@ -282,15 +302,54 @@ def _make(tables, memory, rows, base, k, transition, entry):
 
 
 @inner
-def _file(tables, memory, facts, moment, bound):
+def _find_told(memory, rows, k, place, source):
+    """Return where to note that a row takes the runs of a source on by an exit.
+
+    TAKEN: a row that is alike has taken them. ALONE: there is none.
+    """
+    if place < 0 or rows.alike[k, place] < 0:
+        return ALONE
+    told, round_ = memory.pending.told, memory.waiting.counters[w.ROUND]
+    alike = rows.alike[k, place]
+    last = len(told) - 1
+    at = (np.int64(alike) * 40503 + np.int64(source) * 2654435761 + place) & last
+    while told[at, 0] == round_:
+        if told[at, 1] == alike and told[at, 2] == place and told[at, 3] == source:
+            return TAKEN
+        at = (at + 1) & last
+    return at
+
+
+@inner
+def _tell(memory, rows, k, place, source, at):
+    """Note that a row takes the runs of a source on by an exit."""
+    if at >= 0:
+        told = memory.pending.told
+        told[at, 0] = memory.waiting.counters[w.ROUND]
+        told[at, 1] = rows.alike[k, place]
+        told[at, 2] = place
+        told[at, 3] = source
+
+
+@inner
+def _file(tables, memory, rows, facts, base, i):
     """File the next pending vertex in the stores of its state; return (status, array)."""
+    moment, bound = rows.moment[i], rows.bound[i]
     dag, waiting, pending = memory.dag, memory.waiting, memory.pending
     counters, own = dag.counters, waiting.counters
     p = own[w.FILED]
     state, vertex, codes = pending.state[p], pending.vertex[p], pending.codes[p]
     first = tables.state_first[state]
+    k = dag.vertices[vertex]["position"] - base
+    source = 0
+    if dag.vertices[vertex]["count"] > 0:
+        source = dag.sources[dag.vertices[vertex]["first"]]["at"]
     while first + own[w.STORE_AT] < tables.state_first[state + 1]:
         store = first + own[w.STORE_AT]
+        told = _find_told(memory, rows, k, tables.store_exit[store], source)
+        if told == TAKEN:
+            own[w.STORE_AT] += 1
+            continue
         entry = w.find(tables, waiting, store, codes)
         if entry == 0:
             entry = w.enter(tables, facts, waiting, store, pending.part[p], codes)
@@ -315,6 +374,7 @@ def _file(tables, memory, facts, moment, bound):
         bucket["root"] = root
         bucket["last"] = last
         bucket["ordinal"] = moment
+        _tell(memory, rows, k, tables.store_exit[store], source, told)
         own[w.STORE_AT] += 1
     own[w.STORE_AT] = 0
     own[w.FILED] = p + 1

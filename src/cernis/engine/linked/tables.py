@@ -50,6 +50,10 @@ class LinkedTables(NamedTuple):
     transition_final: NDArray[np.uint8]
     transition_fresh: NDArray[np.uint8]
     """Per column: whether it is bound afresh."""
+    transition_exit: Ints
+    """The place, among the exits of the target's step, of the end; -1: it does not end there."""
+    store_exit: Ints
+    """The place, among the exits of the store's step, of the step it waits for."""
     guard_store: Ints
     guard_index: Ints
     order_program: Ints
@@ -109,6 +113,7 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         orders.append(found[0][0] if found else None)
         limits.append(compile_(found[0][1], from_row, {}) if found else None)
 
+    exits = place_exits(linked)
     transitions = linked.transitions
     for transition in transitions:
         compare(transition.reading, transition.store)
@@ -161,6 +166,8 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         _ints(linked.readings[t.reading].alternative for t in transitions),
         np.array([t.final for t in transitions], np.uint8),
         fresh,
+        _ints(exits.get((linked.states[t.target].step, -1), -1) for t in transitions),
+        _ints(exits[linked.states[store.state].step, store.step] for store in stores),
         _ints(number[one.store] for one in linked.guards),
         _ints(guard_index),
         order_program,
@@ -177,6 +184,15 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         _firsts(map(len, index_columns)),
         _ints(c for columns in index_columns for c in columns),
     )
+
+
+def place_exits(linked: LinkedAutomaton) -> dict[tuple[int, int], int]:
+    """Return the place of each exit, by its step and the step that follows, among those of its
+    step."""
+    places: dict[tuple[int, int], int] = {}
+    for one in linked.exits:
+        places[one.step, one.following] = sum(step == one.step for step, _ in places)
+    return places
 
 
 class _Order(NamedTuple):

@@ -23,10 +23,11 @@ from cernis.engine.graphs.expressions import INTEGER, LOCAL_INSTANT
 from cernis.engine.linked import heaps
 from cernis.engine.linked.tables import MOST_INDEXES, STRICT
 
-USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE = range(8)
+USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE, ROUND, TOLD = range(10)
 """Places in `counters`: entries ever used, the first free one, how many are in use, how many
-are leaving; runs to file, how many have been filed, the next store, the phase of the step."""
-COUNTERS = 8
+are leaving; runs to file, how many have been filed, the next store, the phase of the step, how
+often it has begun a moment, how many notes of `Pending.told` the moment may need."""
+COUNTERS = 10
 NO_ENTRY = 0
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)

@@ -10,20 +10,19 @@ each distinct key of PARTITION BY in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from cernis.automata.linked.automaton import Alternative, LinkedAutomaton
 from cernis.engine.dag.records import NOTHING
 from cernis.engine.graphs.expressions import keep, new_stack
 from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SequenceStep
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import Codes
+from cernis.rdf.solving.likeness import RowLikeness
 from cernis.rdf.solving.programs import Program, compile_expression
 from cernis.rdf.solving.solutions import (
     Solutions,
@@ -84,7 +83,6 @@ class _RowTable(NamedTuple):
     event: Codes
     moment: Int64s
     reading: Codes
-    repeats: bool
 
 
 class RowBuilder:
@@ -107,10 +105,7 @@ class RowBuilder:
         """The patterns that are in no step alone: their solutions count as events of their
         partition also where `&` finds no partner."""
         self.rows = self.events = self.moments = 0
-        self.repeats = False
-        """Whether some events have matched a step in two ways."""
-        self.certain = not any(_is_loose(linked, query.steps, one) for one in linked.alternatives)
-        """Whether the values of a match tell which of its rows bind them."""
+        self.likeness = RowLikeness(linked)
 
     def _plan_way(self, alternative: int, source: str) -> _Way:
         linked, one = self.linked, self.linked.alternatives[alternative]
@@ -144,7 +139,7 @@ class RowBuilder:
         tables = [self._build_table(way, found, moments) for way in self._ways]
         if self.partition:
             tables += [self._build_ticks(found[gpm], moments) for gpm in self._only_joined]
-        *columns, repeats = zip(*tables, strict=True)
+        columns = zip(*tables, strict=True)
         codes, event, moment, reading = map(np.concatenate, columns)
         order = np.argsort(moment, kind="stable")
         codes, event, moment, reading = codes[order], event[order], moment[order], reading[order]
@@ -159,10 +154,10 @@ class RowBuilder:
             time,
             self.window.bounds(time),
             self._number_parts(codes),
+            self.likeness.number(alternative, reading, event, codes),
         )
         numbers = np.where(event >= 0, event.astype(np.int64) + self.events, -1)
         stored = StoredRows(self.rows, codes, alternative, numbers, time)
-        self.repeats = self.repeats or any(repeats)
         self.rows += len(reading)
         self.events += events.size
         self.moments += int(new.sum())
@@ -190,7 +185,7 @@ class RowBuilder:
         bits = np.zeros(len(codes), np.int64)
         for k, name in enumerate(way.optional):
             bits |= (codes[:, columns.index(name)] >= 0).astype(np.int64) << k
-        return _RowTable(codes, event, moment, way.readings[bits], _has_repeats(event))
+        return _RowTable(codes, event, moment, way.readings[bits])
 
     def _build_ticks(self, found: Solutions, moments: Int64s) -> _RowTable:
         """Return rows that begin nothing and move nothing."""
@@ -198,7 +193,7 @@ class RowBuilder:
         event = np.full((len(codes), self.width), -1, np.int32)
         event[:, 0] = found.event
         reading = np.full(len(codes), len(self.linked.readings), np.int32)
-        return _RowTable(codes, event, moments[found.event], reading, False)
+        return _RowTable(codes, event, moments[found.event], reading)
 
     def _number_parts(self, codes: Codes) -> Codes:
         """Return the number of each row's partition."""
@@ -219,22 +214,3 @@ def _add_event(found: Solutions, moments: Int64s, place: int) -> Solutions:
     codes = np.concatenate([found.codes, found.event.reshape(-1, 1)], axis=1)
     names = (*found.names, _event_column(place))
     return Solutions(names, moments[found.event].astype(np.int32), codes)
-
-
-def _is_loose(linked: LinkedAutomaton, steps: Sequence[SequenceStep], one: Alternative) -> bool:
-    """Whether an alternative may leave a variable unbound that another row of a match binds."""
-    unbound = set(one.names) & set(linked.columns) - one.certain
-    if steps[one.step].rounds:
-        return bool(unbound)
-    others = (other.names for other in linked.alternatives if other.step != one.step)
-    return not unbound.isdisjoint(name for names in others for name in names)
-
-
-def _has_repeats(event: Codes) -> bool:
-    """Whether two rows have the same events.
-
-    Rows of one event lie together; rows of several are sorted first.
-    """
-    if event.shape[1] > 1:
-        event = event[np.lexsort(event.T)]
-    return bool(len(event) > 1 and (event[1:] == event[:-1]).all(axis=1).any())
